@@ -23,7 +23,7 @@ STREAMS = 32
 """Streams of one priority that torch makes. NCCL's are of high priority, those of computations and of this module of
 normal one; further groups would share one, and one pair could delay another."""
 WATCHED_BY_US = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
-"""The watchdog of torch would end a worker whose peer was lost; the transport times and aborts groups."""
+"""The watchdog of torch would end the process of a worker whose peer was lost; here the transport aborts groups."""
 
 
 class Work(Protocol):
@@ -44,6 +44,9 @@ class Group(Protocol):
 
 class NcclBackend:
     """Groups over one GPU. ``make_group`` is ProcessGroupNCCL where it is not given."""
+
+    posts_ahead = False
+    """A posted receive is a kernel that waits on the GPU."""
 
     def __init__(
         self, device: torch.device, make_group: Callable[[Store, int, int, timedelta], Group] | None = None

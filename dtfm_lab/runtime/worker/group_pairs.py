@@ -5,7 +5,7 @@ acknowledges it where that is asked for, and shows at once that the other end is
 process groups leave open:
 
 - **Deadlock.** No schedule can deadlock a group. A sender announces a content only once it is computed and whole. The
-  receiver posts its receive only for an announced content, on a thread that does nothing else. So a posted send and its
+  receiver waits only for an announced content, on a thread that does nothing else. So a posted send and its
   posted receive always belong to each other, both can proceed at once, and neither depends on another message, on the
   order of the program, or on the computing thread, which hands over copies and waits in the mailbox alone. A program
   that runs in the simulator, where a receive waits for its own message only, therefore runs here.
@@ -36,7 +36,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch._C._distributed_c10d import ProcessGroupGloo
 
-from dtfm_lab.runtime.gpu.nccl_groups import Group, NcclBackend
+from dtfm_lab.runtime.gpu.nccl_groups import Group, NcclBackend, Work
 from dtfm_lab.runtime.protocol.connections import ConnectionLost
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.group_store import PairStore
@@ -44,8 +44,10 @@ from dtfm_lab.runtime.worker.processors import Processor, ReceiveBuffer, SendBuf
 
 SENDER, RECEIVER = 0, 1
 """Ranks in the group of a directed pair."""
-CONTENT, PROOF, INTERRUPTION = 0, 1, 2
-"""Tags of a group's operations."""
+CONTENT, PROOF, INTERRUPTION, AHEAD = 0, 1, 2, 3
+"""Tags of a group's operations; those of receives that are posted ahead count upwards from AHEAD."""
+MOST_AHEAD, LARGEST_AHEAD_BYTES = 4, 2**26
+"""Most sizes of contents, and the largest, for which a pair holds a receive that is posted ahead."""
 CONNECT_S = 20.0
 """Longest time for a new group to connect and to be proved."""
 LEAST_TRANSFER_S, SLOWEST_BYTES_PER_S = 60.0, 125e3
@@ -55,6 +57,9 @@ PROOF_BYTES = 32
 
 class Backend(Protocol):
     """How groups are made, interrupted, and given memory; one for each worker, for all its groups."""
+
+    posts_ahead: bool
+    """Whether receives may be posted before their content is announced, because nothing waits for them."""
 
     def make(self, store: PairStore, rank: int, connect_s: float) -> Group:
         """A group of two, connected or to be connected by its first operation."""
@@ -76,7 +81,13 @@ class Backend(Protocol):
 
 
 class GlooBackend:
-    """Groups of gloo over TCP, from host memory to host memory; gloo listens on one port of the given address only."""
+    """TCP by gloo, from host memory to host memory; it listens on one port of the given address only.
+
+    gloo sends a content once it has heard that the receive is posted. Announced, received and sent, a content would
+    need three ways over the link; with its receive posted ahead it needs one.
+    """
+
+    posts_ahead = True
 
     def __init__(self, address: str, processor: Processor) -> None:
         self._processor = processor
@@ -157,19 +168,33 @@ class GroupWire:
         self._posting = threading.Lock()
         """Held while an operation is posted and while the group is interrupted: neither meets the other halfway."""
         self._aborted = False
+        self._sizes: list[int] = []
+        """Sizes of contents that are received ahead from their second time on; equal at both ends, which see the same
+        contents in the same order."""
+        self._ahead: dict[int, tuple[torch.Tensor, Work]] = {}
+        """By tag, what the receiver has posted ahead."""
 
     def send(self, header: bytes, buffer: SendBuffer) -> None:
         """Announce a content and send it. Raises ConnectionError."""
         content = self._backend.whole(buffer)
         self._connection.sendall(header)
         with self._backend.on_stream(self._pair):
-            self._transfer("send", content, CONTENT)
+            tag = self._tag(content.numel())
+            self._transfer("send", content, CONTENT if tag is None else tag)
+            self._note(content.numel())
 
     def receive(self, n_bytes: int) -> ReceiveBuffer:
         """Receive a content that was announced. Raises ConnectionError."""
         with self._backend.on_stream(self._pair):
-            content = self._backend.empty(n_bytes)
-            self._transfer("receive", content, CONTENT)
+            tag = self._tag(n_bytes)
+            tag = CONTENT if tag is None else tag
+            content, posted = self._ahead.pop(tag, None) or (self._backend.empty(n_bytes), None)
+            self._transfer("receive", content, tag, posted=posted)
+            self._note(n_bytes)
+            if (tag := self._tag(n_bytes)) is not None:
+                ahead = self._backend.empty(n_bytes)
+                with contextlib.suppress(RuntimeError, ConnectionError):  # the other end may be done and gone
+                    self._ahead[tag] = ahead, self._post("receive", ahead, tag)
             return self._backend.received(content)
 
     def prove(self, secret: str, nonces: str, within_s: float) -> None:
@@ -194,17 +219,32 @@ class GroupWire:
                 self._aborted = True
                 self._backend.interrupt(self._group)
 
-    def _transfer(self, what: str, content: torch.Tensor, tag: int, within_s: float | None = None) -> None:
+    def _tag(self, n_bytes: int) -> int | None:
+        """The tag on which a content of this size is received ahead; None where it is not."""
+        return AHEAD + self._sizes.index(n_bytes) if n_bytes in self._sizes else None
+
+    def _note(self, n_bytes: int) -> None:
+        """After a content: from now on others of its size are received ahead, where there is room for one more."""
+        fits = 0 < n_bytes <= LARGEST_AHEAD_BYTES and len(self._sizes) < MOST_AHEAD
+        if self._backend.posts_ahead and fits and n_bytes not in self._sizes:
+            self._sizes.append(n_bytes)
+
+    def _post(self, what: str, content: torch.Tensor, tag: int) -> Work:
+        with self._posting:
+            if self._aborted:
+                raise ConnectionError(f"the group of {self._own} and {self._other} was given up")
+            return (self._group.send if what == "send" else self._group.recv)([content], self._to, tag)
+
+    def _transfer(
+        self, what: str, content: torch.Tensor, tag: int, within_s: float | None = None, posted: Work | None = None
+    ) -> None:
+        """Post an operation, unless it is ``posted``, and wait for its end."""
         if not (n_bytes := content.numel()):
             return
         within_s = LEAST_TRANSFER_S + n_bytes / SLOWEST_BYTES_PER_S if within_s is None else within_s
         began_s = time.monotonic()
         try:
-            with self._posting:
-                if self._aborted:
-                    raise ConnectionError(f"the group of {self._own} and {self._other} was given up")
-                post = self._group.send if what == "send" else self._group.recv
-                work = post([content], self._to, tag)
+            work = self._post(what, content, tag) if posted is None else posted
             work.wait(timedelta(seconds=within_s))
         except RuntimeError as error:
             took_s = time.monotonic() - began_s
