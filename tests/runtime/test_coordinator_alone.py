@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing import Pipe
 from pathlib import Path
@@ -159,22 +160,38 @@ def test_every_worker_starts_an_iteration_with_the_same_order_and_its_own_profil
 
 
 def test_the_same_iteration_is_not_repeated_for_ever(monkeypatch):
+    begun: list[int] = []
+
     def always(rank: int, n_th: int, order: Order) -> Any:
-        return LOST if (rank, order["do"]) == (1, "iterate") else None
+        if (rank, order["do"]) == (1, "iterate"):
+            begun.append(n_th)
+            return LOST
+        return None
 
     with pytest.raises(worker_pool.RunFailed, match=r"worker device-2 .* hung up in iteration 0, for the 4th time"):
         Led(monkeypatch, 2, always)
+    assert begun == [0, 1, 2, 3]
+
+
+def test_the_loss_is_the_mean_of_the_workers_that_hold_the_last_stage(monkeypatch):
+    def of_its_own(rank: int, n_th: int, order: Order) -> Any:
+        return {"loss": {1: 2.0, 3: 5.0}.get(rank)} if order["do"] == "iterate" else None
+
+    led = Led(monkeypatch, 2, of_its_own)
+    assert [led.spec.workers[rank][0] for rank in (1, 3)] == [1, 1]
+    assert led.record.losses == [3.5] * 6
 
 
 def test_what_was_said_before_a_loss_counts_for_nothing_after_it(monkeypatch):
-    """An answer of an earlier epoch is not taken for one of this."""
+    """Answers of an earlier epoch, of another loss, come long before those of this one."""
 
-    def stale(rank: int, n_th: int, order: Order) -> Any:
-        return (
-            {"epoch": order["epoch"] - 1}
-            if (rank, order["do"], order["epoch"]) == (0, "iterate", 1)
-            else (LOST if (rank, n_th, order["do"]) == (3, 0, "iterate") else None)
-        )
+    class Stale(Scripted):
+        def carry_out(self, order: Order) -> None:
+            if order["do"] == "iterate" and order["iteration"] == 2:
+                self.send("iterate", **self.answer(order) | {"epoch": order["epoch"] - 1, "loss": 99.0})
+                time.sleep(0.5)
+            super().carry_out(order)
 
-    led = Led(monkeypatch, 2, stale)
-    assert [event["iteration"] for event in led.iterations()] == list(range(6))
+    monkeypatch.setattr(sys.modules[__name__], "Scripted", Stale)
+    led = Led(monkeypatch, 2, lambda rank, n_th, order: None)
+    assert led.record.losses == [pytest.approx(5 - 0.01 * i) for i in range(6)]
