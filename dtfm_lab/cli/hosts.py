@@ -127,6 +127,7 @@ def probe(
     """
     if sum(chosen is not None for chosen in (listen, joined, n_local)) != 1:
         raise click.UsageError("wanted one of --listen, --join and --local")
+    address, port = host_and_port(joined or listen or "0", default_host=None if joined else "127.0.0.1")
     token = _token(token, token_file)
     if joined is not None:
         if not token and sys.stdin.isatty():
@@ -135,13 +136,11 @@ def probe(
             raise click.UsageError("--join wants the token that the listener printed, in DTFM_PROBE_TOKEN")
         reached_at = None if advertise is None else host_and_port(advertise)
         as_host |= {"name": name or socket.gethostname(), "advertise": reached_at}
-        return join(*host_and_port(joined), token=token, report=_print_now, **as_host)
+        return join(address, port, token=token, report=_print_now, **as_host)
     if n_local is not None:
         return _report(probe_locally(n_local, seconds=seconds, report=_print_now), output, as_json)
     if n_hosts is None:
         raise click.UsageError("--listen wants --hosts, the number to wait for")
-    assert listen is not None, "one of three is given, and it is none of the others"
-    address, port = host_and_port(listen, default_host="127.0.0.1")
     with ProbeListener(address, port, token) as listener:
         given = "" if token else f"DTFM_PROBE_TOKEN={listener.token} "
         known = address_for_others(address)

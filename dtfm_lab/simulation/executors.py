@@ -104,7 +104,7 @@ class _Tasks(Generic[T]):
         self._packed: dict[int, bytes] = {}
         self._waiting = deque(range(len(tasks)))
         self._suspects: deque[int] = deque()
-        """Tasks that were in flight when a whole pool broke; they are tried again one by one, to find which it was."""
+        """Tasks that were in flight when workers were lost; they are tried again one by one, to find which it was."""
         self._flying: dict[Any, int] = {}
         self._tries: Counter[int] = Counter()
         self._found: dict[int, T | Lost] = {}
@@ -187,8 +187,11 @@ class _Tasks(Generic[T]):
     def _fail(self, number: int, error: BaseException) -> None:
         """Try a task again whose worker was lost, unless that is no use."""
         kind = type(error).__name__
-        if kind != "KilledWorker" and self._tries[number] < TRIES:  # Dask has tried several workers by then
-            self._waiting.appendleft(number)
+        if self._tries[number] < TRIES:
+            if kind == "KilledWorker":  # Dask blames all tasks that a lost worker had, so each has a try alone
+                self._suspects.append(number)
+            else:
+                self._waiting.appendleft(number)
         elif self._any or kind in ("KilledWorker", "CancelledError"):
             self._lose(number, error)
         else:

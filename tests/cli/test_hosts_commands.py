@@ -148,7 +148,7 @@ def test_export_tells_each_hosts_line(shell, plan_file):
         (("--per-host", "0"), "workers per host is 0; wanted 1 or more"),
         (("--iterations", "0"), "iterations is 0; wanted a whole number from 1"),
         (("--text", "none.txt"), "text none.txt: no such file"),
-        (("--master-port", "70000"), "master port is 70000; wanted 1 to 65534"),
+        (("--port", "70000"), "port is 70000; wanted 1 to 65535"),
     ],
 )
 def test_mistakes_of_an_export_are_one_line(shell, plan_file, arguments, complaint):

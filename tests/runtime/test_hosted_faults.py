@@ -46,6 +46,32 @@ def test_a_killed_host_comes_back_and_a_stopped_one_goes_on(tmp_path):
     assert run.losses() == list(lab.run(plan, "1f1b", iterations=n_iterations).context.losses)
 
 
+@pytest.mark.parametrize("killed", ["a", "ab"], ids=["the first host", "all hosts"])
+def test_a_run_whose_coordinator_was_killed_goes_on_from_the_newest_checkpoint(tmp_path, killed):
+    plan, n_iterations = small_plan(2, 1), 60
+    hosts = [Host(name=n, address="127.0.0.1", workers=(rank,)) for rank, n in enumerate("ab")]
+    spec = spec_for(
+        plan, "1f1b", iterations=n_iterations, checkpoint_folder=tmp_path / "checkpoints", checkpoint_every=2
+    )
+    run = Hosts(export(spec, tmp_path / "run", hosts, port=free_port()), tmp_path / "logs")
+    try:
+        run.start()
+        run.until(lambda events: sum(event["event"] == "checkpoint" for event in events) >= 2)
+        for name in killed:
+            run[name].kill()
+        for name in killed:
+            run[name].start()
+        assert run.wait() == [0, 0], run.said()
+        assert [host.left_behind() for host in run] == [[], []]
+        first_of_second = [event for event in run.first.events() if event["event"] == "starting"]
+        assert len(first_of_second) == 2, "the coordinator began twice"
+    finally:
+        run.end()
+    again = [event["iteration"] for event in run.first.events() if event["event"] == "iteration"]
+    assert again.count(0) == 1, "it did not begin at the beginning again"
+    assert run.losses() == list(lab.run(plan, "1f1b", iterations=n_iterations).context.losses)
+
+
 def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
 
