@@ -46,7 +46,7 @@ def test_a_killed_host_comes_back_and_a_stopped_one_goes_on(tmp_path):
     assert run.losses() == list(lab.run(plan, "1f1b", iterations=n_iterations).context.losses)
 
 
-@pytest.mark.parametrize("killed", ["a", "ab"], ids=["the first host", "all hosts"])
+@pytest.mark.parametrize("killed", ["", "a", "ab"], ids=["the coordinator alone", "the first host", "all hosts"])
 def test_a_run_whose_coordinator_was_killed_goes_on_from_the_newest_checkpoint(tmp_path, killed):
     plan, n_iterations = small_plan(2, 1), 60
     hosts = [Host(name=n, address="127.0.0.1", workers=(rank,)) for rank, n in enumerate("ab")]
@@ -57,14 +57,16 @@ def test_a_run_whose_coordinator_was_killed_goes_on_from_the_newest_checkpoint(t
     try:
         run.start()
         run.until(lambda events: sum(event["event"] == "checkpoint" for event in events) >= 2)
+        if not killed:
+            (coordinator,) = [one for one in run.first.processes() if "--coordinator" in one.cmdline()]
+            coordinator.kill()  # its host's agent starts it again
         for name in killed:
             run[name].kill()
         for name in killed:
             run[name].start()
         assert run.wait() == [0, 0], run.said()
         assert [host.left_behind() for host in run] == [[], []]
-        first_of_second = [event for event in run.first.events() if event["event"] == "starting"]
-        assert len(first_of_second) == 2, "the coordinator began twice"
+        assert run.count("starting") == 2, "the coordinator began twice"
     finally:
         run.end()
     again = [event["iteration"] for event in run.first.events() if event["event"] == "iteration"]

@@ -17,7 +17,7 @@ from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
 from dtfm_lab.runtime.multihost.joining import APPEAR_S, AWAIT_S, SILENT_S
 from dtfm_lab.runtime.protocol.certificates import Certificates
-from dtfm_lab.runtime.protocol.connections import HANDSHAKE_S, Channel, Listener, is_loopback
+from dtfm_lab.runtime.protocol.connections import HANDSHAKE_S, Channel, Listener, any_address, is_loopback
 from dtfm_lab.runtime.protocol.json_lines import emit
 from dtfm_lab.runtime.protocol.message_stream import MessageStream
 
@@ -73,10 +73,8 @@ class Rendezvous:
         self._told: set[int] = set()
         self._failure = ""
         self._changed = threading.Condition()
-        any_address = "::" if ":" in address else "0.0.0.0"  # the address that others use may be a NAT's
-        self._listener = Listener(
-            address if is_loopback(address) else any_address, port, secret, self._admit, certificates=certificates
-        )
+        where = address if is_loopback(address) else any_address()  # the address that others use may be a NAT's
+        self._listener = Listener(where, port, secret, self._admit, certificates=certificates)
 
     def start(self, rank: int) -> WorkerHandle:
         """Wait for a process that is this worker. Raises RunFailed if none comes, or what ``poll`` raises."""
