@@ -107,7 +107,7 @@ lab.figures.gantt(predicted, against=measured, lanes=["compute"])
 # Test the second line: an emulated message must take what the drawn link says, to the last digit.
 
 # %%
-comparison.links[["count", "predicted_s", "measured_s", "relative_error"]]
+comparison.links[["count", "predicted_s", "measured_s", "seconds_by", "relative_error"]]
 
 # %%
 assert comparison.links["relative_error"].abs().max() < 1e-9
