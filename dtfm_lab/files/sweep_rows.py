@@ -68,8 +68,10 @@ class SweepRows:
             return
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise FileError(f"{self._name} is in use by another sweep; wanted a file for each") from None
+        except OSError:  # a file system without locks
+            return
 
     def _read(self) -> dict[str, dict[str, Any]]:
         self._file.seek(0)
@@ -103,6 +105,8 @@ class SweepRows:
 
     def _write(self, value: Mapping[str, Any]) -> None:
         try:
-            self._file.write(json.dumps(value).encode() + b"\n")
+            left = json.dumps(value).encode() + b"\n"
+            while left:  # a disk that is about to be full takes a part, and refuses the next one
+                left = left[self._file.write(left) :]
         except OSError as error:  # the disk is full
             raise FileError(f"{self._name} cannot be written: {error.strerror}") from None

@@ -6,6 +6,7 @@ started again by its host's agent, or by a person; it takes its rank again and g
 checkpoint. A coordinator that is lost begins again at the newest checkpoint.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -81,7 +82,8 @@ def run_worker(folder: RunFolder, host: str) -> NoReturn:
     def leave(order: dict[str, Any]) -> int:
         status, why = int(order.get("status", 0)), str(order.get("why", ""))
         note(end=[status, why])
-        joined.connection.send_bytes(json.dumps({"event": "exits", "rank": rank}).encode())
+        with contextlib.suppress(OSError):  # the coordinator does not wait for ever to hear it
+            joined.connection.send_bytes(json.dumps({"event": "exits", "rank": rank}).encode())
         return status
 
     spec = replace(spec, **joined.changes)

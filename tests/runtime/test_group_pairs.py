@@ -20,11 +20,12 @@ import pytest
 import torch
 from run_helpers import until
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.worker import group_pairs
 from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier, GroupWire
 from dtfm_lab.runtime.worker.group_store import PairStore
-from dtfm_lab.runtime.worker.peer_listener import PeerListener
+from dtfm_lab.runtime.worker.peer_listener import PeerListener, connect_to_peer
 from dtfm_lab.runtime.worker.processors import CpuProcessor, HostBuffer
 from dtfm_lab.runtime.worker.transport import Aborted, Transport
 
@@ -260,6 +261,20 @@ def test_a_peer_that_stops_in_the_middle_of_a_content_holds_up_neither_the_abort
                 transport.abort()
         finally:
             peer.kill()
+
+
+def test_a_connection_that_comes_after_a_failure_does_not_hide_it() -> None:
+    listener = PeerListener("127.0.0.1", SECRET)
+    transport = Transport(listener, SECRET, 1, 0, [2], {1: ("127.0.0.1", 70000)})
+    with pytest.raises(LabError, match="port 70000 is out of range"):
+        transport.wait_connected()
+    late = connect_to_peer(listener.address, SECRET, 1, 2)
+    late.settimeout(PATIENCE_S)
+    assert late.recv(1) == b""
+    assert not transport.aborted
+    with pytest.raises(LabError, match="port 70000 is out of range"):
+        transport.wait_connected()
+    transport.abort()
 
 
 def test_a_lost_peer_is_named_by_the_transport() -> None:

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from run_helpers import small_plan, until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.runtime import hosted
 from dtfm_lab.runtime.coordinator import remote_worker
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
 from dtfm_lab.runtime.hosted import main, rank_of
@@ -27,7 +29,10 @@ from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
 from dtfm_lab.runtime.multihost.hosts import Host
 from dtfm_lab.runtime.multihost.joining import CoordinatorClock, Joined, RunOver, join_run
 from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, list_names
-from dtfm_lab.runtime.protocol.connections import Refused
+from dtfm_lab.runtime.protocol import agent_notes
+from dtfm_lab.runtime.protocol.connections import Channel, Listener, Refused
+from dtfm_lab.runtime.protocol.message_stream import MessageStream
+from dtfm_lab.runtime.worker import worker
 
 
 @pytest.fixture(autouse=True)
@@ -256,6 +261,47 @@ def test_a_checkpoint_folder_that_is_not_the_first_hosts_is_refused(tmp_path, mo
 def test_a_worker_without_a_coordinator_says_so():
     with pytest.raises(ConnectionError, match=r"could not be reached for 0\.\d* s"):
         join_run("127.0.0.1", free_port(), SECRET, 0, await_s=0.3)
+
+
+def test_a_coordinator_that_is_lost_while_it_lets_a_worker_in_is_not_the_runs_end():
+    def admit(channel: Channel) -> None:
+        if channel.receive(5).get("purpose") != "clock":
+            return channel.close()
+        stream = MessageStream(channel.raw())
+        while stream.recv_bytes():
+            stream.send_bytes(b"0.0")
+
+    listener = Listener("127.0.0.1", 0, SECRET, admit)
+    with pytest.raises(EOFError, match="closed the connection"):
+        join_run(*listener.address, SECRET, 0, await_s=60)
+    listener.close()
+
+
+def test_a_worker_exits_as_ordered_though_the_coordinator_does_not_hear_it_any_more(tmp_path, monkeypatch):
+    hosts = [Host(name="one", address="127.0.0.1", workers=(0, 1))]
+    folder = load_run_folder(export(spec_for(small_plan(2, 1)), tmp_path / "run", hosts))
+    near, far = socket.socketpair()
+    far.close()
+    joined = Joined(MessageStream(near), "127.0.0.1", SimpleNamespace(offset_s=lambda: 0.0), {})
+    monkeypatch.setattr(hosted, "join_run", lambda *_, **__: joined)
+    exits = []
+    monkeypatch.setattr(worker, "main", lambda *_, on_exit, **__: exits.append(on_exit({"status": 3, "why": "x"})))
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(AssertionError, match="exits its process"):
+        hosted.run_worker(folder, "one")
+    assert exits == [3]
+
+
+def test_a_note_for_the_agent_is_taken_once(monkeypatch):
+    monkeypatch.setenv(agent_notes.VARIABLE, "")  # and so what is set below is taken back
+    notes = agent_notes.AgentNotes.make()
+    agent_notes.note(joined=1)
+    assert [notes.take(), notes.take()] == [(True, None), (False, None)]
+    agent_notes.note(end=[1, "why"])
+    assert notes.has_end()
+    assert notes.take() == (False, (1, "why"))
+    assert not notes.has_end()
 
 
 def test_processes_that_torchrun_did_not_start_as_the_folder_says_are_refused(tmp_path):

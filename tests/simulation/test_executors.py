@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import operator
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import wraps
+from io import FileIO
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from plans import plan_of, uneven
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import FileError, LabError, RunError
+from dtfm_lab.files.sweep_rows import SweepRows
 from dtfm_lab.simulation import sweeps as module
 from dtfm_lab.simulation.executors import IN_FLIGHT, Lost, results_of
 from dtfm_lab.simulation.resuming import fingerprint
@@ -315,3 +318,31 @@ def test_mistakes_are_told_in_one_line(given: dict[str, Any], says: str) -> None
         lab.sweep(PLAN, bandwidth=1, **given)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+class TakesFewBytes(FileIO):
+    """A file on a disk that takes a part of each write, as one that is about to be full does."""
+
+    def write(self, content: Any, /) -> int:
+        return super().write(bytes(content)[:3])
+
+
+def test_a_row_of_which_the_disk_takes_a_part_at_a_time_is_whole(tmp_path: Path) -> None:
+    with SweepRows(tmp_path / "rows") as rows:
+        rows._file.close()
+        rows._file = TakesFewBytes(tmp_path / "rows", "a+")
+        rows.keep("a", {"x": 1})
+        rows.keep("b", {"x": 2})
+    with SweepRows(tmp_path / "rows") as rows:
+        assert [rows["a"], rows["b"]] == [{"x": 1}, {"x": 2}]
+
+
+def test_rows_are_kept_where_the_file_system_has_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with SweepRows(tmp_path / "rows") as rows:
+        rows.keep("a", {"x": 1})

@@ -8,6 +8,7 @@ trip; the remaining error is at most half of that round trip.
 import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,22 +107,36 @@ def join_run(
     EOFError or OSError if it gives up before.
     """
     clock_channel = _authenticated(address, port, secret, await_s, certificates)
-    clock_channel.send(purpose="clock")
+    with _may_come_back():
+        clock_channel.send(purpose="clock")
     clock_channel.lose_when_silent(silent_s)
     clock = CoordinatorClock(MessageStream(clock_channel.raw()))
     channel = _authenticated(address, port, secret, await_s, certificates)
-    channel.send(rank=rank, host=host, address=channel.own_address, round_trip_s=clock.round_trip_s)
-    answer = channel.receive(HANDSHAKE_S)
+    with _may_come_back():
+        channel.send(rank=rank, host=host, address=channel.own_address, round_trip_s=clock.round_trip_s)
+        answer = channel.receive(HANDSHAKE_S)
     if "over" in answer:
         raise RunOver(int(answer["over"]), str(answer.get("why")))
-    try:
-        _require_shared(answer.get("shared"), host)
-    except LabError as error:
-        channel.send(cannot=str(error))
-        raise
-    channel.send(ready=True)
+    with _may_come_back():
+        try:
+            _require_shared(answer.get("shared"), host)
+        except LabError as error:
+            channel.send(cannot=str(error))
+            raise
+        channel.send(ready=True)
     channel.lose_when_silent(silent_s)
     return Joined(MessageStream(channel.raw()), channel.own_address, clock, dict(answer["changes"]))
+
+
+@contextlib.contextmanager
+def _may_come_back() -> Iterator[None]:
+    """Raise EOFError in place of ConnectionLost: a coordinator that is lost after it was reached may come back."""
+    try:
+        yield
+    except Refused:
+        raise
+    except ConnectionLost as error:
+        raise EOFError(str(error)) from None
 
 
 def _require_shared(shared: dict[str, str] | None, host: str) -> None:

@@ -20,6 +20,8 @@ class AgentNotes:
 
     def __init__(self, file: IO[bytes], path: str) -> None:
         self._file, self._path = file, path
+        self._n_taken = 0
+        """Bytes that were read by ``take``; nothing is cut off, or a note written meanwhile would be, too."""
 
     @classmethod
     def make(cls) -> AgentNotes:
@@ -32,17 +34,24 @@ class AgentNotes:
 
     def take(self) -> tuple[bool, tuple[int, str] | None]:
         """Return whether a worker has joined since the last call, and (exit status, why) where the run is over."""
-        notes = self._read()
-        self._file.truncate(0)
+        content = self._whole_lines()
+        self._n_taken += len(content)
+        notes = _parsed(content)
         ends = [note["end"] for note in notes if "end" in note]
         return any("joined" in note for note in notes), (int(ends[0][0]), str(ends[0][1])) if ends else None
 
     def has_end(self) -> bool:
-        return any("end" in note for note in self._read())
+        return any("end" in note for note in _parsed(self._whole_lines()))
 
-    def _read(self) -> list[dict[str, Any]]:
-        self._file.seek(0)
-        return [json.loads(line) for line in self._file.read().splitlines()]
+    def _whole_lines(self) -> bytes:
+        """What was noted since the last ``take``."""
+        self._file.seek(self._n_taken)
+        content = self._file.read()
+        return content[: content.rfind(b"\n") + 1]
+
+
+def _parsed(lines: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines.splitlines()]
 
 
 def note(**values: Any) -> None:

@@ -238,14 +238,14 @@ def connect(
     One attempt takes at most ``within_s``; attempts are repeated for ``retry_s``. Raises ConnectionLost, Refused where
     the other end does not hold the key of ``certificates``, and LabError for a port out of range.
     """
+    if not 0 < port < 2**16:  # glibc takes the rest of a division
+        raise LabError(f"port {port} is out of range; wanted 1 to 65535")
     deadline_s = time.monotonic() + retry_s
     while True:
         try:
             left_s = max(deadline_s - time.monotonic(), 0.1)
             connection = socket.create_connection((address, port), min(within_s, left_s) if retry_s else within_s)
             return Channel(connection) if certificates is None else _encrypted(connection, certificates)
-        except OverflowError:
-            raise LabError(f"port {port} is out of range; wanted 1 to 65535") from None
         except wires.OtherRun as error:
             raise Refused(str(error)) from None
         except OSError as error:

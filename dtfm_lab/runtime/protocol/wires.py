@@ -167,12 +167,10 @@ class Relay:
     @property
     def has_unsent(self) -> bool:
         """Whether bytes that were written to ``inner`` are not yet with the system."""
-        if self._busy:
-            return True
-        try:
-            return bool(self._outer.recv(1, socket.MSG_PEEK))
-        except OSError:  # nothing is there, or it is closed
-            return False
+        with contextlib.suppress(OSError):  # nothing is there, or it is closed
+            if self._outer.recv(1, socket.MSG_PEEK):
+                return True
+        return self._busy  # asked last: it is set before anything is taken from there
 
     async def _carry(self) -> None:
         both = [loop().create_task(way) for way in (self._send(), self._receive())]
@@ -189,11 +187,23 @@ class Relay:
             self._wire.socket.close()
 
     async def _send(self) -> None:
-        while chunk := await loop().sock_recv(self._outer, CHUNK):
+        while True:
+            await self._something_to_send()
             self._busy = True
+            if not (chunk := await loop().sock_recv(self._outer, CHUNK)):
+                break
             await self._wire.write(chunk)
             self._busy = False
         await self._wire.finish()
+        self._busy = False
+
+    async def _something_to_send(self) -> None:
+        there = asyncio.Event()
+        loop().add_reader(self._outer, there.set)
+        try:
+            await there.wait()
+        finally:
+            loop().remove_reader(self._outer)
 
     async def _receive(self) -> None:
         while chunk := await self._wire.read():

@@ -244,7 +244,7 @@ class Transport:
         with self._changed:
             self._connections.append(connection)
             if self._failure is not None:
-                raise Aborted
+                raise self._failure  # not Aborted for any: that would hide the first failure, which nobody hears then
 
     @contextlib.contextmanager
     def _wire(self, connection: socket.socket, pair: tuple[int, int], *, sends: bool) -> Iterator[Wire]:
