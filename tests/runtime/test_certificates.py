@@ -13,7 +13,7 @@ import pytest
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.runtime.protocol import wires
-from dtfm_lab.runtime.protocol.certificates import require_private, write_certificates
+from dtfm_lab.runtime.protocol.certificates import require_private, write_certificates, write_private
 from dtfm_lab.runtime.protocol.connections import Channel, ConnectionLost, Listener, Refused, authenticated
 from dtfm_lab.runtime.worker.peer_listener import PeerListener, connect_to_peer
 
@@ -43,6 +43,16 @@ def test_the_key_is_its_owners_alone_and_a_secret_that_others_can_read_is_refuse
     own.key.chmod(0o644)
     with pytest.raises(FileError, match=r"others can read this secret \(mode 644\); wanted chmod 600 key\.pem"):
         Listener("127.0.0.1", 0, SECRET, echo, certificates=own)
+
+
+def test_a_secret_is_never_in_a_file_that_others_can_read(tmp_path, monkeypatch):
+    file = tmp_path / "spec.json"
+    file.write_text("")
+    file.chmod(0o644)
+    monkeypatch.setattr(Path, "chmod", lambda *_: pytest.fail("private only afterwards"))
+    write_private(file, b"secret")
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"secret", 0o600)
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_bytes_that_are_no_certificate_are_a_mistake_of_one_line(own):

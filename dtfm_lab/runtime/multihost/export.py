@@ -47,6 +47,7 @@ from dtfm_lab.runtime.protocol.certificates import (
     certificates_in,
     require_private,
     write_certificates,
+    write_private,
 )
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.run_options import RunSettings
@@ -162,8 +163,7 @@ def export(
         _copy_text(Path(text), folder / "text.txt")
         spec = replace(spec, text="text.txt")
     write_certificates(folder)
-    (folder / "spec.json").touch(mode=0o600)
-    write_text(folder / "spec.json", spec.to_line()).chmod(0o600)
+    write_private(folder / "spec.json", spec.to_line().encode())
     save_plan(spec.plan, folder / "plan.json")
     write_text(folder / "hosts.yaml", hosts_file(hosts, spec))
     write_text(folder / "ranks.csv", ranks_table(spec, hosts))

@@ -104,15 +104,22 @@ def write_certificates(folder: Path) -> Certificates:
     files = certificates_in(folder)
     plain = serialization.NoEncryption()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    write_private(files.key, pem)
     try:
-        files.key.unlink(missing_ok=True)
-        descriptor = os.open(files.key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(pem)
         files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     except OSError as error:
         raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
     return files
+
+
+def write_private(file: Path, secret: bytes) -> None:
+    """Write a file that is its owner's alone from its first byte on. Raises FileError where it cannot be written."""
+    try:
+        file.unlink(missing_ok=True)
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(secret)
+    except OSError as error:
+        raise FileError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
 def require_private(file: Path) -> None:
