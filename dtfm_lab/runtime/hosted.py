@@ -27,7 +27,7 @@ from dtfm_lab.runtime.multihost.joining import RunOver, join_run
 from dtfm_lab.runtime.multihost.rendezvous import Rendezvous
 from dtfm_lab.runtime.multihost.resuming import resumed
 from dtfm_lab.runtime.protocol import wires
-from dtfm_lab.runtime.protocol.agent_notes import note
+from dtfm_lab.runtime.protocol.agent_notes import agent, note
 from dtfm_lab.runtime.protocol.connections import ConnectionLost, Refused
 from dtfm_lab.runtime.protocol.json_lines import InputClosed
 from dtfm_lab.runtime.protocol.parents import exit_with_parent
@@ -177,7 +177,7 @@ def run_coordinator(folder: RunFolder) -> NoReturn:
 
 def main() -> None:
     """Exit with status 0 where the run is done, 1 where it failed, 2 where the input is wrong."""
-    exit_with_parent()
+    exit_with_parent(agent())
     try:
         match sys.argv[1:]:
             case ["--coordinator", path]:

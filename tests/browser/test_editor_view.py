@@ -261,7 +261,7 @@ def test_a_file_that_is_dropped_on_the_canvas_is_opened_and_a_broken_one_is_said
     editor.stage.evaluate(drop, ["mine.yaml", text])
     eventually(page, "[one['name'] for one in editor.document['devices']]", ["one", "two"])
     editor.stage.evaluate(drop, ["mine.yaml", "a: ["])
-    expect(page.locator(".dtfm-status.dtfm-problem")).to_contain_text("mine.yaml: line 1, column 5: broken YAML")
+    expect(page.locator(".dtfm-status.dtfm-problem")).to_contain_text("mine.yaml: line 2, column 1: broken YAML")
     eventually(page, "len(editor.document['devices'])", 2)
 
 

@@ -235,7 +235,7 @@ BROKEN = {
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["plan", "broken.yaml"], "broken.yaml: line 1, column 12: broken YAML"),
+        (["plan", "broken.yaml"], "broken.yaml: line 2, column 1: broken YAML"),
         (["plan", "unknown-key.yaml"], "unknown key 'regons'; did you mean 'regions'?"),
         (["plan", "missing-link.yaml"], "no latency and bandwidth for a-0 -> a-1"),
         (["plan", "impossible.yaml"], "bandwidth_gbps: input should be greater than 0; found 0"),

@@ -6,13 +6,14 @@ The notes are in a file without a name, which goes with the agent. The processes
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import tempfile
 from typing import IO, Any
 
-VARIABLE = "DTFM_LAB_AGENT_NOTES"
+VARIABLE, PROCESS_ID = "DTFM_LAB_AGENT_NOTES", "DTFM_LAB_AGENT"
 
 
 class AgentNotes:
@@ -29,7 +30,7 @@ class AgentNotes:
         linux = sys.platform == "linux"
         file: IO[bytes] = tempfile.TemporaryFile() if linux else tempfile.NamedTemporaryFile()  # noqa: SIM115
         path = f"/proc/{os.getpid()}/fd/{file.fileno()}" if linux else str(file.name)
-        os.environ[VARIABLE] = path
+        os.environ[VARIABLE], os.environ[PROCESS_ID] = path, str(os.getpid())
         return cls(file, path)
 
     def take(self) -> tuple[bool, tuple[int, str] | None]:
@@ -54,15 +55,16 @@ def _parsed(lines: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines.splitlines()]
 
 
+def agent() -> int | None:
+    """Return the process id of this process's agent; None where there is none."""
+    known = os.environ.get(PROCESS_ID)
+    return None if known is None else int(known)
+
+
 def note(**values: Any) -> None:
     """Write a note to this process's agent; nothing happens where there is none."""
     if (path := os.environ.get(VARIABLE)) is None:
         return
-    try:
-        number = os.open(path, os.O_WRONLY | os.O_APPEND)
-    except OSError:
-        return
-    try:
-        os.write(number, json.dumps(values).encode() + b"\n")
-    finally:
-        os.close(number)
+    # an error means that the agent is gone, or its disk full
+    with contextlib.suppress(OSError), open(path, "ab", buffering=0) as file:
+        file.write(json.dumps(values).encode() + b"\n")

@@ -125,14 +125,14 @@ class Listener:
     async def _accept_all(self) -> None:
         while not self._closed:
             try:
-                connection, (peer, *_) = await wires.loop().sock_accept(self._socket)
+                connection, end = await wires.loop().sock_accept(self._socket)
             except OSError:
                 self._make_room(0.0)
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
             while len(self._pending) >= MOST_PENDING and not self._make_room(GRACE_S):
                 await asyncio.sleep(ACCEPT_RETRY_S)
-            address = plain_address(peer)
+            address = plain_address(end[0]) if end else ""  # macOS names no end that has hung up already
             task = wires.loop().create_task(self._admit(connection, address))
             self._pending[task] = address, time.monotonic()
             task.add_done_callback(partial(self._forget, connection, address))
