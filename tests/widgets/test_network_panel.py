@@ -158,7 +158,7 @@ def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leav
     assert (len(state_of_lab(panel).topology), panel.choose.value) == (32, None)
     for name, text, says in (
         ("mine.txt", b"x", "mine.txt: ends in '.txt'; wanted a topology file"),
-        ("../mine.yaml", b"a: [", "mine.yaml: line 1, column 5: broken YAML"),
+        ("../mine.yaml", b"a: [", "mine.yaml: line 2, column 1: broken YAML"),
         ("mine.json", b"{}", "mine.json: no key 'dtfm_topology'"),
         ("bad\0name.yaml", b"", "cannot be written: embedded null byte"),
     ):
