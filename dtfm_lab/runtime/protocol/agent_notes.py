@@ -56,9 +56,9 @@ def _parsed(lines: bytes) -> list[dict[str, Any]]:
 
 
 def agent() -> int | None:
-    """Return the process id of this process's agent; None where there is none."""
-    known = os.environ.get(PROCESS_ID)
-    return None if known is None else int(known)
+    """Return the process id of this process's agent; None where there is none, or where it is the agent itself."""
+    known = int(os.environ.get(PROCESS_ID, "0"))
+    return known if known not in (0, os.getpid()) else None
 
 
 def note(**values: Any) -> None:
