@@ -64,11 +64,9 @@ class Judge:
 
     def __init__(self, topology: Topology, job: Job) -> None:
         self.topology, self.job = topology, job
-        self.problem = IterationProblem.of(topology, job)
+        self.problem = IterationProblem.of(topology, job).parts[0]
         self.microbatches = [m for m in MICROBATCHES if m in self.problem.microbatches] or [job.microbatch]
-        self.tables = {
-            m: tables_of(self.problem, m, job.recompute, Aim(), Nearness(self.problem)) for m in self.microbatches
-        }
+        self.tables = {m: tables_of(self.problem, m, Aim(), Nearness(self.problem)) for m in self.microbatches}
         self._arms: dict[tuple[int, int, int], Arm] = {}
 
     @property
@@ -109,8 +107,8 @@ class Judge:
         key = n_stages, n_replicas, microbatch
         if key not in self._arms:
             all_fixed = Freedom(fixed_shares=True, fixed_blocks=True, fixed_ahead=True)
-            shape, recompute = (n_stages, n_replicas), self.job.recompute
-            self._arms[key] = Arm(self.tables[microbatch], shape, microbatch, recompute, all_fixed, None)
+            shape, checkpointing = (n_stages, n_replicas), self.problem.job.checkpoints
+            self._arms[key] = Arm(self.tables[microbatch], shape, microbatch, checkpointing, all_fixed, None)
         return self._arms[key]
 
     def even_blocks(self, n_stages: int) -> list[int]:

@@ -32,6 +32,11 @@ def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
     return UnknownName(f"no {noun} named {shown!r}; {hint}known: {listed or 'none'}")
 
 
+def in_any_case(name: str, known: Collection[str]) -> str:
+    """The known name that differs in case alone, or else the name as it is."""
+    return name if name in known else {each.casefold(): each for each in known}.get(name.casefold(), name)
+
+
 def nearest(name: str, known: Collection[str], n: int = 1) -> list[str]:
     """At most ``n`` of the known names that are most like this one, the most alike first; case counts only in doubt."""
     name, spellings = name[:NAME_SHOWN], {each.casefold(): each for each in known}

@@ -51,6 +51,15 @@ def format_s(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
+def format_range(low_s: float, high_s: float) -> str:
+    """Seconds from which to which, in one unit: ``3.1 to 3.62 s``; empty where nothing is known of the end."""
+    if not high_s < float("inf"):
+        return ""
+    scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e3, "ms")) if high_s * s >= 1), (1e6, "µs"))
+    low, high = (f"{n:,.0f}" if n >= 99.5 else f"{n:.3g}" for n in (low_s * scale, high_s * scale))
+    return f"{high} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
 def format_gbps(gbps: float) -> str:
     """Bandwidth in Gbit/s with three digits, or whole from 1,000 on: ``0.52 Gbit/s``, ``3,600 Gbit/s``."""
     return f"{gbps:.3g} Gbit/s" if gbps < 999.5 else f"{gbps:,.0f} Gbit/s"

@@ -176,7 +176,8 @@ def _as_planned(job: Job, planned: Job) -> Job:
     if same and (job.model, job.global_batch) == (planned.model, planned.global_batch):
         chosen = ("blocks_per_stage", "microbatches_per_replica", "schedule", "warmups")
         taken |= {name: getattr(planned, name) for name in chosen if getattr(job, name) is None}
-        taken["recompute"] = job.recompute or (planned.recompute and job.checkpoints == "none")
+        if job.checkpointing is None and not job.recompute:
+            taken |= {"recompute": planned.recompute, "checkpointing": planned.checkpointing}
     return job.with_fields(**taken)
 
 

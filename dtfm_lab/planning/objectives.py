@@ -10,6 +10,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 PAPERS_JOB = "dtfm-gpt3-xl"
 """Name of the preset with the constants of the paper's public code."""
@@ -28,6 +29,8 @@ class SearchRequest:
     """Seconds after which the search ends, infinite where it counts steps."""
     start: Plan | None = None
     queueing: str = "pairs"
+    efficiency: GivenEfficiency = None
+    """Of the devices, as ``simulate`` takes it."""
     max_price_per_hour: float | None = None
     max_iteration_s: float | None = None
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)

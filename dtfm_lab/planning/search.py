@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.objectives import SearchRequest, objectives
 from dtfm_lab.planning.problem import planners
 from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 DEFAULT_SECONDS = 2.0
 """Seconds of a search that is given neither steps nor seconds."""
@@ -30,6 +32,7 @@ def search(
     seconds: float | None = None,
     start: Plan | None = None,
     queueing: str = "pairs",
+    efficiency: GivenEfficiency = None,
     max_price_per_hour: float | None = None,
     max_iteration_s: float | None = None,
     background_tasks: BackgroundTasks | None = None,
@@ -55,6 +58,8 @@ def search(
         A plan to improve on, its devices found by name; of the same shape where the job names one.
     queueing
         Which messages wait for each other in the simulated iteration: those of ``pairs`` or of ``cards``.
+    efficiency
+        Share of their peak that devices reach, as ``simulate`` takes it.
     max_price_per_hour, max_iteration_s
         Only plans whose devices cost at most so many dollars an hour, or whose iteration takes at most so long.
     background_tasks
@@ -85,7 +90,7 @@ def search(
     limit_s = math.inf if seconds is None else float(seconds)
     if steps is None and seconds is None:
         limit_s = DEFAULT_SECONDS
-    return minimised.search(
+    steps_of = minimised.search(
         SearchRequest(
             topology=topology,
             job=job,
@@ -95,12 +100,14 @@ def search(
             limit_s=limit_s,
             start=start,
             queueing=queueing,
+            efficiency=efficiency,
             max_price_per_hour=max_price_per_hour,
             max_iteration_s=max_iteration_s,
             background_tasks=background_tasks or BackgroundTasks(),
             improve_bound=improve_bound,
         )
     )
+    return (replace(step, left_open=job.left_open) for step in steps_of)
 
 
 def plan(
@@ -114,6 +121,7 @@ def plan(
     seconds: float | None = None,
     start: Plan | None = None,
     queueing: str = "pairs",
+    efficiency: GivenEfficiency = None,
     max_price_per_hour: float | None = None,
     max_iteration_s: float | None = None,
 ) -> Plan:
@@ -130,6 +138,7 @@ def plan(
             seconds=seconds,
             start=start,
             queueing=queueing,
+            efficiency=efficiency,
             max_price_per_hour=max_price_per_hour,
             max_iteration_s=max_iteration_s,
         ):

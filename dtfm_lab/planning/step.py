@@ -34,6 +34,8 @@ class PlanStep(Generation):
     """Lower bound: no plan costs less. It may rise from step to step."""
     objective: str = "communication"
     """Name of what the search makes least."""
+    left_open: tuple[str, ...] = ()
+    """Fields of the job that the search chose."""
 
     @property
     def devices(self) -> IntArray:
@@ -60,4 +62,5 @@ class PlanStep(Generation):
             generation=self.generation,
             evaluations=self.evaluations,
             seconds=self.seconds,
+            left_open=self.left_open,
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dtfm_lab.domain.errors import JobError, TraceError
+from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import (
     BACKWARD_PER_FORWARD,
     BYTES_PER_ELEMENT,
@@ -13,12 +13,13 @@ from dtfm_lab.domain.job import (
     device_gradient_elements,
     repeated_flop,
 )
-from dtfm_lab.domain.network import Device, Links, as_number, hardware_of, shortened
+from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Programs
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.simulation.collectives import GroupRings
+from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_traffic import (
     NO_TRAFFIC,
     memory_bandwidth_of,
@@ -29,17 +30,13 @@ from dtfm_lab.simulation.memory_traffic import (
 from dtfm_lab.simulation.sharding import LayerMessages, PassSeconds, message_bytes_of, sharded_passes
 from dtfm_lab.simulation.tensor_parallel import hop_gather_s, tensor_parallel_s
 
-EFFICIENCY = 0.4
-"""Share of its peak that a device reaches. Megatron-LM reports 44 to 52 % on A100s (Narayanan et al. 2021,
-table 1); smaller models and older GPUs reach less. A guess to be replaced by a profile."""
-
 WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: Kind.BACKWARD}
 
 
 def analytic(
-    plan: Plan, programs: Programs, efficiency: float = EFFICIENCY, links: Links | None = None
+    plan: Plan, programs: Programs, efficiency: GivenEfficiency = None, links: Links | None = None
 ) -> tuple[ComputeTime, ...]:
-    """FLOP of a stage's layers over its device's peak x efficiency, and the coding of compressed messages.
+    """FLOP of a stage's layers over what its device reaches of its peak, and the coding of compressed messages.
 
     A backward takes twice a forward, and again what it recomputes; split, its two halves take one each, and the
     recomputation goes with the first. The all-reduces of tensor parallelism and the messages of sharded parameters are
@@ -51,14 +48,12 @@ def analytic(
 
 
 def pass_times(
-    plan: Plan, n_stages: int, efficiency: float = EFFICIENCY, links: Links | None = None
+    plan: Plan, n_stages: int, efficiency: GivenEfficiency = None, links: Links | None = None
 ) -> list[ComputeTime]:
     """The rows of ``analytic`` that are passes, the model cut into so many stages: what no program needs to be known
     for."""
-    share = as_number(efficiency)
-    if share is None or not 0 < share <= 1:
-        raise JobError(f"efficiency is {shortened(efficiency)}; wanted more than 0 and at most 1")
     job = plan.job
+    speeds = speeds_of(job, plan.topology.devices, efficiency)
     last = n_stages - 1
     one_message_bytes = job.activation_elements * BYTES_PER_ELEMENT[job.dtype]
     one_message_s = one_message_bytes / job.codec_bytes_per_s if job.codes_activations else 0.0
@@ -74,11 +69,11 @@ def pass_times(
         messages = None if rings is None else _messages(job, layers, rings, position)
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
         for replica in range(job.n_replicas):
-            device = plan.topology.devices[int(plan.placement.devices[position, replica])]
-            peak = peak_of(device, job.dtype) * share
-            forward_s, again_s = flop / peak, again_flop / peak
+            at = int(plan.placement.devices[position, replica])
+            device, speed = plan.topology.devices[at], speeds[at]
+            forward_s, again_s = flop / speed, again_flop / speed
             half_s = BACKWARD_PER_FORWARD / 2 * forward_s
-            unweighted_s = unweighted_flop / peak
+            unweighted_s = unweighted_flop / speed
             moved_s = traffic.over(memory_bandwidth_of(device)) if job.memory_traffic else NO_TRAFFIC
             sums_s = tensor_parallel_s(job, layers, device)
             back_s = again_s + moved_s.again + moved_s.backward + sums_s.backward + sums_s.again
@@ -118,22 +113,6 @@ def _messages(job: Job, layers: Sequence[Layer], rings: GroupRings, group: int) 
     # the gradients of the last micro-batch are those that the synchronisation sends
     each = (job.n_microbatches - 1) / job.n_microbatches
     return LayerMessages(shares, [0.0] * len(layers), [each * one_s for one_s in scatter_s])
-
-
-def peak_of(device: Device, dtype: str) -> float:
-    """FLOP/s in this dtype: from the hardware table where the device has its peak from there, else the device's own.
-
-    Those of a group of GPUs are of all of them together.
-
-    A dtype without a figure in the table counts as fp32; fp64 as half of that, as on the GPUs of data centres, while
-    others reach less.
-    """
-    known = hardware_of(device.gpu)
-    if known is None or device.peak_flop_per_s != device.gpus * known.peak_flop_per_s:
-        return device.peak_flop_per_s
-    if dtype in known.peak:
-        return device.gpus * known.peak_of(dtype)
-    return device.gpus * known.peak_of("fp32") / (2 if dtype == "fp64" else 1)
 
 
 def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:

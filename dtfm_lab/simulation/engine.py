@@ -189,14 +189,25 @@ class TaskTimes:
     @cached_property
     def slack_s(self) -> FloatArray:
         """How much later each node could start without a later end of the iteration, queues keeping their order."""
+        slack_s: FloatArray = self.makespan_s - self.start_s - self._left_s(self.duration_s, self.latency_s)
+        return slack_s
+
+    def changed_s(self, computing: FloatArray | float = 1.0, sending: float = 1.0) -> float:
+        """Seconds of the iteration with its computations and messages so many times as long, queues keeping their
+        order; ``computing`` may have a factor for each node."""
+        messages_s = self.duration_s - self.tasks.compute_s
+        duration_s = self.tasks.compute_s * computing + messages_s * sending
+        return float(self._left_s(duration_s, self.latency_s * sending).max())
+
+    def _left_s(self, duration_s: FloatArray, latency_s: FloatArray) -> FloatArray:
+        """Seconds from each node's start to the end of the iteration, along the longest path."""
         graph = self.tasks.graph
         left_s = np.empty(len(graph))
-        messages = graph.role, self.duration_s, self.latency_s, graph.partner
+        messages = graph.role, duration_s, latency_s, graph.partner
         kernel("longest_paths", len(graph))(
             *messages, self.before, self.ahead, self.order, *self.tasks._edges[1:], left_s
         )
-        slack_s: FloatArray = self.makespan_s - self.start_s - left_s
-        return slack_s
+        return left_s
 
 
 def simulate_iteration(

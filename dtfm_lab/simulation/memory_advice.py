@@ -19,6 +19,11 @@ from dtfm_lab.simulation.schedules import peak_activations, schedules
 
 LEAST_MEMORY = "1f1b"
 """Of the schedules that keep all devices busy on free links, the one that holds least."""
+AGAIN: tuple[dict[str, Any], ...] = (
+    {"recompute": True, "checkpointing": "none"},
+    {"recompute": False, "checkpointing": "block"},
+)
+"""Ways to compute activations again; the second, which holds a block at a time, where the first does not fit."""
 
 
 @dataclass(frozen=True)
@@ -108,21 +113,20 @@ class _RemedySearch:
         shapes = [shape for shape in shapes if self._parameters_fit(*shape)] or shapes[-1:] * even_if_unfit
         divisors = [n for n in range(job.microbatch - 1, 0, -1) if job.microbatch % n == 0]
         sizes = divisors if "microbatch" in changes else [job.microbatch]
-        found = None
-        for n_stages, n_replicas in shapes:
-            fields = {
-                "n_stages": n_stages,
-                "n_replicas": n_replicas,
-                "recompute": job.recompute or "recompute" in changes,
-                "checkpointing": "none" if "recompute" in changes else job.checkpointing,
-            }
-            found = self._remedy(changes, fields | {"microbatch": sizes[-1]}) or found
-            if found is not None and found.fits:
-                milder = (self._remedy(changes, fields | {"microbatch": n}) for n in sizes[:-1])
-                found = next((remedy for remedy in milder if remedy is not None and remedy.fits), found)
-                break
-        if found is not None:
-            yield found
+        again = AGAIN if "recompute" in changes else ({},)
+        for how in again:
+            found = None
+            for n_stages, n_replicas in shapes:
+                fields = {"n_stages": n_stages, "n_replicas": n_replicas} | how
+                found = self._remedy(changes, fields | {"microbatch": sizes[-1]}) or found
+                if found is not None and found.fits:
+                    milder = (self._remedy(changes, fields | {"microbatch": n}) for n in sizes[:-1])
+                    found = next((remedy for remedy in milder if remedy is not None and remedy.fits), found)
+                    break
+            if found is not None:
+                yield found
+                if found.fits:
+                    return
 
     def _deeper(self) -> list[tuple[int, int]]:
         """(stages, replicas) with more stages on the same number of devices."""
@@ -145,7 +149,7 @@ class _RemedySearch:
         except LabError:
             return None
         words = {
-            "recompute": "recomputation",
+            "recompute": "checkpointing block" if job.checkpoints == "block" else "recomputation",
             "microbatch": f"micro-batches of {job.microbatch}",
             "schedule": LEAST_MEMORY,
             "shape": f"{job.n_stages} stages x {job.n_replicas} replica{'s' if job.n_replicas > 1 else ''}",

@@ -3,7 +3,8 @@
 Counted are tensors that outlive an operator: parameters, gradients and the optimiser's states; the
 activations of every micro-batch between its forward and the end of its backward; messages from the first byte
 received to the pass that uses them up, and from the pass that makes them to the last byte sent. What a
-framework takes for itself, an operator's own temporaries and memory lost between allocations are not.
+framework takes for itself and memory lost between allocations are a reserve that the job states (``usable_bytes``);
+an operator's own temporaries are not counted, but for the gradients of a block that are added in another precision.
 
 A backward that is split holds everything until the end of W: what I frees, the gradients that W multiplies with
 take up again (Qi et al. 2024, "Zero Bubble Pipeline Parallelism", table 1: 32 of a block's 34 bytes a token and
@@ -31,14 +32,16 @@ from dtfm_lab.domain.job import (
     device_gradient_elements,
     kept_elements,
     needed_elements,
+    whole_copies,
 )
 from dtfm_lab.domain.job.system import BLOCKWISE
+from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.sharding import gathered_elements, sharded_over
+from dtfm_lab.simulation.sharding import gathered_elements, passing_gradient_elements, sharded_over
 
 OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
 """Optimiser bytes per parameter by dtype, with Adam: two moments, in half precision also a copy of the parameter, all
@@ -61,7 +64,8 @@ class StaticMemory(NamedTuple):
 def static_memory(job: Job, n_stages: int) -> StaticMemory:
     """Of each position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends.
 
-    What is sharded over the replicas counts a shard, and beside it what is whole at a time (``gathered_elements``).
+    What is sharded over the replicas counts a shard, and beside it what is whole at a time (``gathered_elements``);
+    of gradients also those of a block that are yet to be added in another precision (``passing_gradient_elements``).
     """
     n_elements = np.array(device_gradient_elements(job, n_stages), dtype=np.int64)
     each = BYTES_PER_ELEMENT[job.dtype]
@@ -73,9 +77,10 @@ def static_memory(job: Job, n_stages: int) -> StaticMemory:
             here = whole[position :: job.n_stages]
             parameters[position] += max(one[0] for one in here)
             gradients[position] += max(one[1] for one in here)
-    return StaticMemory(
-        parameters * each, gradients * BYTES_PER_ELEMENT[job.gradients_in], optimizer * OPTIMIZER_BYTES[job.dtype]
-    )
+    gradient_bytes = gradients * BYTES_PER_ELEMENT[job.gradients_in]
+    passing = np.array([passing_gradient_elements(job, layers) for layers in job.layers_of(n_stages)], dtype=np.int64)
+    gradient_bytes += each * passing.reshape(-1, job.n_stages).max(axis=0)
+    return StaticMemory(parameters * each, gradient_bytes, optimizer * OPTIMIZER_BYTES[job.dtype])
 
 
 class ActivationMemory(NamedTuple):
@@ -105,7 +110,7 @@ def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> Activ
         return ActivationMemory(kept, whole - kept if splits else again)
     boundary = job.modelled().boundary_elements
     begins = [layers[0].held_elements if layers[0].kind is LayerKind.EMBEDDING else boundary for layers in stages]
-    kept = np.minimum((job.tensor_parallel or 1) * each * np.array(begins, dtype=np.int64), whole)
+    kept = np.minimum(whole_copies(job) * each * np.array(begins, dtype=np.int64), whole)
     return ActivationMemory(kept, whole - kept)
 
 
@@ -134,10 +139,16 @@ def activation_budget(plan: Plan) -> IntArray:
 
 
 def memory_limits(plan: Plan) -> IntArray:
-    """(stages, replicas) bytes of memory that the devices have."""
-    have = np.array([device.memory_bytes for device in plan.topology.devices])
-    grid: IntArray = np.minimum(have, 2.0**62).astype(np.int64)[plan.placement.devices]
+    """(stages, replicas) bytes of memory that the devices have for plans: without the job's reserve."""
+    grid: IntArray = usable_bytes(plan.job, plan.topology.devices).astype(np.int64)[plan.placement.devices]
     return grid
+
+
+def usable_bytes(job: Job, devices: Sequence[Device]) -> FloatArray:
+    """(devices,) whole bytes of memory behind the job's reserve; not below 0."""
+    have = np.array([device.memory_bytes for device in devices]) - (job.tensor_parallel or 1) * job.reserve_bytes
+    left: FloatArray = np.floor(np.clip((1 - job.fragmentation) * have, 0.0, 2.0**62))
+    return left
 
 
 @dataclass(frozen=True, eq=False)

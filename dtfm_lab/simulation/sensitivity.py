@@ -25,7 +25,8 @@ from dtfm_lab.domain.network import Links, as_number, shortened
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Programs, Schedule
-from dtfm_lab.simulation.durations import EFFICIENCY, analytic
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
 from dtfm_lab.simulation.simulate import simulate
 
@@ -137,10 +138,14 @@ def gains(
     plan = cut_subplan(plan, context.rehearsed)
     built = context.recorded_schedule
     n = len(plan.topology)
-    links = Links.free(n) if context.links == "real" else Links.of(plan.topology, context.queueing)
+    links = (
+        Links.free(n).delayed(context.message_s)
+        if context.links == "real"
+        else Links.of(plan.topology, context.queueing)
+    )
     every = context.synchronise_every
     known = as_simulated.get("profile") is not None or as_simulated.get("like") is not None
-    efficiency = as_simulated.get("efficiency", EFFICIENCY)
+    efficiency = as_simulated.get("efficiency")
     parts = []
     for synchronise, share in ((False, 1 - 1 / every), (True, 1 / every)):
         if share > 0:
@@ -172,7 +177,7 @@ def _gains(plan: Plan, base: _Baseline, factor: float, what: list[str]) -> Itera
         )
 
 
-def _tasks_on(plan: Plan, programs: Programs, efficiency: float, links: Links) -> PlacedTasks:
+def _tasks_on(plan: Plan, programs: Programs, efficiency: GivenEfficiency, links: Links) -> PlacedTasks:
     """The tasks where passes take other seconds on other links, as those that gather parameters do."""
     return PlacedTasks.of(plan, programs, analytic(plan, programs, efficiency, links))
 

@@ -103,3 +103,14 @@ def gathered_elements(layers: Sequence[Layer], sharding: str | None, n_replicas:
     root = sum(layer.parameters for layer in layers if layer.kind is not LayerKind.BLOCK)
     gathered = root + sum(blocks[-2:]) if level.parameters > 1 else 0
     return gathered, max(layer.parameters for layer in layers)
+
+
+def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
+    """Gradients of a stage's largest block, which are made in the precision of numbers and then added in another.
+
+    Transformer Engine keeps a buffer for each shape of a weight (SimuMax counts these as "dummy wgrad"). 0 where both
+    precisions are one.
+    """
+    if job.gradients_in == job.dtype:
+        return 0
+    return max((layer.parameters for layer in layers if layer.kind is LayerKind.BLOCK), default=0)

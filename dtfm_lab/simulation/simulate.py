@@ -16,9 +16,11 @@ from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
-from dtfm_lab.simulation.durations import EFFICIENCY, analytic, peak_of
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
 from dtfm_lab.simulation.schedules import build
+from dtfm_lab.simulation.spreads import spreads_of, swings_of
 
 BATCH = "n_microbatches", "microbatch_counts"
 """Fields of a job and of a context that tell how many micro-batches each pipeline has."""
@@ -33,7 +35,7 @@ def simulate(
     like: Trace | RunContext | None = None,
     queueing: str | None = None,
     profile: Profile | None = None,
-    efficiency: float = EFFICIENCY,
+    efficiency: GivenEfficiency = None,
 ) -> Trace:
     """Predict one iteration of a plan.
 
@@ -55,7 +57,8 @@ def simulate(
     profile
         Seconds of computations, by stage, replica and kind, instead of FLOP over peak x efficiency.
     efficiency
-        Share of its peak that a device reaches.
+        Share of its peak that every device reaches, or a calibration; the plan's own where None, or else
+        that of ``efficiency_of``.
 
     Raises
     ------
@@ -69,6 +72,7 @@ def simulate(
         ``like`` is of another plan; a computation without a time in the profile.
     """
     plan.job.modelled()
+    efficiency = plan.efficiency if efficiency is None else efficiency
     ran = like.context if isinstance(like, Trace) else like
     if ran is not None:
         if not isinstance(ran, RunContext):
@@ -105,6 +109,7 @@ def simulate(
         links="drawn" if ran is None else ran.links,
         profile=known,
         time_scale=1.0 if ran is None else ran.time_scale,
+        message_s=0.0 if ran is None else ran.message_s,
         queueing=links.queueing,
         cards=shared_cards(plan, links),
         rehearsed=None if ran is None else ran.rehearsed,
@@ -112,13 +117,16 @@ def simulate(
         runs_on="cpu" if ran is None else ran.runs_on,
         versions=dict(_versions()),
         **plan_context(plan, built),
+        **(known_spreads := spreads_of(plan, efficiency, ran=ran, profiled=given is not None)),
+        swings=swings_of(simulated, job.averages_every, **known_spreads),
     )
     return _trace(context, simulated, job.averages_every)
 
 
-def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: float = EFFICIENCY) -> float:
+def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: GivenEfficiency = None) -> float:
     """What ``simulate(plan, ...).iteration_s`` is, without the rows of a trace."""
     plan.job.modelled()
+    efficiency = plan.efficiency if efficiency is None else efficiency
     links = _links(plan, None, queueing)
     built = build(plan, plan.job.schedule_name, None, links, efficiency=efficiency)
     times, _ = _simulated(plan, built, None, links, efficiency)
@@ -127,7 +135,7 @@ def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: fl
 
 
 def _simulated(
-    plan: Plan, schedule: Schedule, given: tuple[ComputeTime, ...] | None, links: Links, efficiency: float
+    plan: Plan, schedule: Schedule, given: tuple[ComputeTime, ...] | None, links: Links, efficiency: GivenEfficiency
 ) -> tuple[list[TaskTimes], tuple[ComputeTime, ...]]:
     """The times of an iteration, or of one that does not synchronise and one that does where most do not; and the
     seconds of the computations, those given where any are, else of the last iteration."""
@@ -183,7 +191,7 @@ def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
     chosen = queueing if queueing is not None else ran.queueing if ran is not None else plan.queueing
     if ran is not None and ran.links == "real":
         Links.of(plan.topology, chosen)  # raises UnknownName for an unknown queueing
-        return Links.free(len(plan.topology))
+        return Links.free(len(plan.topology)).delayed(ran.message_s)
     return Links.of(plan.topology, chosen)
 
 

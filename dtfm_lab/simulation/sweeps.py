@@ -60,6 +60,9 @@ class Outcome:
     peak_activations: int
     """Most micro-batches, counted once a stage, that a device holds from forward to backward."""
     price_per_million_tokens: float
+    iteration_low_s: float = math.nan
+    """Beginning of the interval in which the iteration lies with 90 % confidence: see ``Trace.interval``."""
+    iteration_high_s: float = math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +196,7 @@ def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
         report = memory(changed, trace=trace)
     except LabError as error:
         return str(error)
+    low_s, high_s = trace.interval()
     metrics = {what: math.nan if value is None else float(value) for what, value in trace.metrics.items()}
     return Outcome(
         iteration_s=trace.iteration_s,
@@ -205,6 +209,8 @@ def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
         fits=report.fits,
         peak_activations=max(peak_activations(trace.context.recorded_schedule)),
         price_per_million_tokens=metrics["price_per_million_tokens"],
+        iteration_low_s=low_s,
+        iteration_high_s=high_s,
     )
 
 

@@ -91,7 +91,7 @@ def test_a_gpu_of_one_s_own_comes_with_both_its_numbers_and_keeps_its_name():
     ("gpu", "says"),
     [
         ("A1000", "device a: no GPU named 'A1000'; did you mean 'A100' or 'A10'"),
-        ("rtx 3080", "no GPU named 'rtx 3080'; did you mean 'RTX 3090'"),
+        ("rtx 2080", "no GPU named 'rtx 2080'; did you mean 'RTX 5080'"),
         ("4090", "did you mean 'RTX 4090'"),
         ("abacus", "known: A10, A100, .*; a GPU that is not in the table needs peak_flop_per_s and memory_bytes"),
         ("", "no GPU named ''"),

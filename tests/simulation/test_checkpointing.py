@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plans import plan_of
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import MODELS, Job, ModelSpec, device_gradient_bytes, gpt
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, MODELS, Job, ModelSpec, device_gradient_bytes, gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.simulation.durations import analytic
@@ -144,7 +144,9 @@ def test_gradients_of_megatron_make_eighteen_bytes_a_parameter():
     job = job_of(gradient_dtype="fp32")
     parts = static_memory(job, 4)
     n = np.array(job.stage_parameters)
-    assert [(part // n).tolist() for part in parts] == [[2] * 4, [4] * 4, [12] * 4]
+    made = BYTES_PER_ELEMENT["fp16"] * job.modelled().layers[1].parameters  # a block's, before they are added in fp32
+    held = (parts.parameters, parts.gradients - made, parts.optimizer)
+    assert [(part // n).tolist() for part in held] == [[2] * 4, [4] * 4, [12] * 4]
     assert (static_memory(job_of(), 4).total == 16 * n).all()
 
 

@@ -15,7 +15,8 @@ from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.files import load_job, load_topology, save_job, save_topology
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.collectives import ring_all_reduce_s, ring_gather_s
-from dtfm_lab.simulation.durations import analytic, peak_of
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.efficiency import EFFICIENCY, peak_of
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory
 from dtfm_lab.simulation.schedules import build
@@ -51,7 +52,7 @@ def placed(gpus: int, network: Topology | None = None, **fields: object) -> Plan
 
 
 def passes(plan: Plan) -> dict[Kind, float]:
-    rows = analytic(plan, programs_of(plan, build(plan, "1f1b")))
+    rows = analytic(plan, programs_of(plan, build(plan, "1f1b")), EFFICIENCY)
     return {row.kind: row.seconds for row in rows if row.stage == 0}
 
 

@@ -3,9 +3,15 @@
 A Job fixes stages, replicas, micro-batches and how messages are compressed; message sizes follow from it.
 """
 
-from dtfm_lab.domain.job.activations import kept_elements, moved_elements, needed_elements, repeated_flop
+from dtfm_lab.domain.job.activations import (
+    kept_elements,
+    moved_elements,
+    needed_elements,
+    repeated_flop,
+    whole_copies,
+)
 from dtfm_lab.domain.job.buckets import bucket_layers, buckets_of, layer_elements
-from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, Job, JobChanges, compressed_bytes
+from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, LEFT_TO_PLANNERS, Job, JobChanges, compressed_bytes
 from dtfm_lab.domain.job.message_sizes import (
     device_average_bytes,
     device_gradient_bytes,
@@ -31,6 +37,7 @@ __all__ = [
     "GPT3_XL",
     "INT8_BLOCK",
     "JOBS",
+    "LEFT_TO_PLANNERS",
     "MODELS",
     "SMALL",
     "TINY",
@@ -54,4 +61,5 @@ __all__ = [
     "moved_elements",
     "needed_elements",
     "repeated_flop",
+    "whole_copies",
 ]

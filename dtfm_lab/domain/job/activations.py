@@ -5,7 +5,8 @@ one block at a time; the embedding and the head are not checkpointed, as in torc
 whole stages are: what is left then is no sum over layers, and ``memory_intervals`` counts it.
 
 With tensor parallelism numbers are those of all GPUs of a group. Norms, residuals and dropout are not divided: every
-GPU holds them whole (Korthikanti et al. 2022, section 4.2.1: 10 of the 34 bytes a token and width of a gpt).
+GPU holds them whole (Korthikanti et al. 2022, section 4.2.1: 10 of the 34 bytes a token and width of a gpt), unless
+they are cut along the sequence (section 4.2.2).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 
 from dtfm_lab.domain.job.job import Job
-from dtfm_lab.domain.job.model import Layer, LayerKind, ModelSpec
+from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind
 from dtfm_lab.domain.job.system import BLOCKWISE
 
 WHOLE_WIDTHS = {"gpt": 5, "llama": 4}
@@ -23,22 +24,60 @@ WHOLE_SHARE = 10 / 34
 """Share of a block's held numbers that every GPU of a group holds, in other families: that of a gpt."""
 
 
-def whole_elements(model: ModelSpec, layer: Layer) -> int:
+DROPOUT_WIDTHS = {"gpt": 1}
+"""Widths of a block's held numbers a token that are masks of dropout: two, of half a number each."""
+DROPOUT_SHARE = {"gpt": 3 / 5}
+"""Of what an unfused attention keeps, its dropout's share: mask and output, 1.5 of 2.5 numbers."""
+USUAL_LOGITS = 2
+"""Numbers that families count for each logit: in half precision the 4 bytes of the softmax."""
+
+
+def whole_elements(job: Job, layer: Layer) -> int:
     """Of a layer's held numbers of one sequence, those that every GPU of a group holds: they are not divided."""
+    model = job.modelled()
     width = model.boundary_elements
     if layer.kind is LayerKind.EMBEDDING:
         return layer.held_elements
     if layer.kind is LayerKind.HEAD:  # the input and output of its norm; the logits are cut by vocabulary
         return min(2 * width, layer.held_elements)
     known = WHOLE_WIDTHS.get(model.family)
-    return min(known * width if known else round(WHOLE_SHARE * layer.held_elements), layer.held_elements)
+    if known is None:
+        return min(round(WHOLE_SHARE * layer.held_elements), layer.held_elements)
+    return min((known - _masks(job)) * width, layer.held_elements)
 
 
 def needed_elements(job: Job, layer: Layer) -> int:
     """Numbers that the backward of one sequence needs, whether kept or computed again."""
-    held = layer.held_elements + (math.ceil(layer.attention_elements) if job.attention == "unfused" else 0)
+    held = layer.held_elements + _beside(job, layer)
+    if job.attention == "unfused":
+        share = 0.0 if job.dropout else DROPOUT_SHARE.get(job.modelled().family, 0.0)
+        held += math.ceil((1 - share) * layer.attention_elements)
     copies = _copies(job)
-    return held + copies * whole_elements(job.modelled(), layer) if copies else held
+    return held + copies * whole_elements(job, layer) if copies else held
+
+
+def _masks(job: Job) -> int:
+    """Widths a token that a block does not keep without dropout."""
+    return 0 if job.dropout else DROPOUT_WIDTHS.get(job.modelled().family, 0)
+
+
+def _beside(job: Job, layer: Layer) -> int:
+    """Numbers of one sequence that the job's operators hold beyond the usual ones; below 0 where they hold less."""
+    model = job.modelled()
+    if layer.kind is LayerKind.HEAD:
+        if layer.held_elements < USUAL_LOGITS * layer.output_elements:
+            return 0  # of no family
+        eager = 3 * max(4 // BYTES_PER_ELEMENT[job.dtype], 1)
+        each = {"usual": USUAL_LOGITS, "eager": eager, "fused": 1}[job.operators]
+        return (each - USUAL_LOGITS) * layer.output_elements
+    if layer.kind is not LayerKind.BLOCK:
+        return 0
+    less = _masks(job) * model.boundary_elements
+    if job.operators == "fused" and model.family == "llama":
+        # held is 4 d + 2 q + 2 kv + 4 d_ff a token, and selective 2 d + 2 q + kv + d_ff: their difference has d_ff
+        queries = model.seq_len * model.n_heads * model.head_dim
+        less += max(layer.held_elements - 2 * layer.selective_elements + 2 * queries, 0) // 2
+    return -min(less, layer.held_elements)
 
 
 def kept_elements(job: Job, layer: Layer) -> int:
@@ -51,14 +90,17 @@ def kept_elements(job: Job, layer: Layer) -> int:
     if not _copies(job):
         return min(layer.selective_elements, needed)
     share = layer.selective_elements / max(layer.held_elements, 1)  # of what is whole, as of all
-    return min(
-        layer.selective_elements + math.ceil(share * _copies(job) * whole_elements(job.modelled(), layer)), needed
-    )
+    return min(layer.selective_elements + math.ceil(share * _copies(job) * whole_elements(job, layer)), needed)
 
 
 def _copies(job: Job) -> int:
     """Further GPUs of a group, each with a copy of what is not divided."""
-    return (job.tensor_parallel or 1) - 1
+    return whole_copies(job) - 1
+
+
+def whole_copies(job: Job) -> int:
+    """GPUs of a group that each hold what is not divided: one, together, where it is cut along the sequence."""
+    return 1 if job.sequence_parallel else job.tensor_parallel or 1
 
 
 def repeated_flop(job: Job, layer: Layer) -> float:
@@ -86,5 +128,5 @@ def moved_elements(job: Job, layer: Layer) -> float:
     copies = _copies(job)
     if not copies:
         return moved
-    whole = whole_elements(job.modelled(), layer) / max(layer.held_elements, 1)
+    whole = whole_elements(job, layer) / max(layer.held_elements, 1)
     return moved + copies * whole * layer.moved_elements

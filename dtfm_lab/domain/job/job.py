@@ -15,7 +15,14 @@ import pandas as pd
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
 from dtfm_lab.domain.job.model.completion import completed
-from dtfm_lab.domain.job.system import BLOCKWISE, SystemOptions, check_fragments, check_layers, check_sharding
+from dtfm_lab.domain.job.system import (
+    BLOCKWISE,
+    SystemOptions,
+    check_fragments,
+    check_layers,
+    check_reserve,
+    check_sharding,
+)
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import Option, check_options, plain, whole
 from dtfm_lab.domain.schedule import synchronisations
@@ -113,11 +120,29 @@ _AHEAD_BY = {
     "recompute",
     "checkpointing",
     "attention",
+    "operators",
+    "dropout",
+    "sequence_parallel",
+    "reserve_bytes",
+    "fragmentation",
     "gradient_dtype",
     "tensor_parallel",
     "sharding",
 }
 """Fields for which a planner chose how many forwards each stage runs ahead: the schedule, and what memory holds."""
+LEFT_TO_PLANNERS = (
+    "n_stages",
+    "n_replicas",
+    "microbatch",
+    "schedule",
+    "warmups",
+    "blocks_per_stage",
+    "microbatches_per_replica",
+    "checkpointing",
+    "tensor_parallel",
+    "sharding",
+)
+"""Fields that a planner chooses where they are None."""
 _STAGES = Option(
     help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP; chosen by the planner where not given.",
     least=1,
@@ -204,6 +229,7 @@ class Job(JobOptions):
         check_options(self, thing=f"job {self.name}", error=JobError)
         check_fragments(f"job {self.name}", self.fragments, self.fragment_delay, self.synchronise_every)
         check_sharding(f"job {self.name}", self.sharding, self.synchronisation, self.synchronise_every)
+        check_reserve(f"job {self.name}", self.fragmentation)
         for what in _COUNTS:
             if (counts := getattr(self, what)) is not None:
                 object.__setattr__(self, what, self._checked_counts(what, counts))
@@ -267,6 +293,19 @@ class Job(JobOptions):
     def shaped(self) -> bool:
         """Whether stages, replicas and micro-batch are all given."""
         return None not in (self.n_stages, self.n_replicas, self.microbatch)
+
+    @property
+    def left_open(self) -> tuple[str, ...]:
+        """Fields that are left to a planner; recomputation, which is a checkpointing, is named beside it."""
+        found = [what for what in LEFT_TO_PLANNERS if getattr(self, what) is None]
+        if self.recompute and "checkpointing" in found:
+            found.remove("checkpointing")
+        return (*found, *(["recompute"] if "checkpointing" in found else []))
+
+    def freed(self, *fields: str) -> Job:
+        """The job with these fields left to a planner, of those that can be."""
+        given = {what: False if what == "recompute" else None for what in fields}
+        return self.with_fields(**given)
 
     def require_shape(self) -> None:
         """Raises JobError where stages, replicas or the micro-batch are left to a planner."""
@@ -341,8 +380,8 @@ class Job(JobOptions):
 
     @property
     def checkpoints(self) -> str:
-        """The checkpointing in effect: ``stage`` where either field says so."""
-        return "stage" if self.recompute else self.checkpointing
+        """The checkpointing in effect: ``stage`` where either field says so, ``none`` where neither says anything."""
+        return "stage" if self.recompute else self.checkpointing or "none"
 
     @property
     def gradients_in(self) -> str:

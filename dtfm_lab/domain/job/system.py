@@ -16,6 +16,9 @@ from dtfm_lab.domain.schedule import BY_SHARDS
 TRANSPORTS = ("overlapped", "batched", "blocking")
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 ATTENTIONS = ("fused", "unfused")
+OPERATORS = ("usual", "eager", "fused")
+MEMORY_ONLY = ("operators", "dropout", "reserve_bytes", "fragmentation")
+"""Choices that change what is held, or may be, and no seconds."""
 CHECKPOINTINGS = ("none", "selective", "block", "stage")
 BLOCKWISE = ("selective", "block")
 """Checkpointings in which each block computes what it has not kept again, one at a time."""
@@ -75,14 +78,52 @@ class SystemOptions:
     an iteration travel beside the passes of the next ones, an equal part in each, and their average is mixed half
     and half with what the replica has become by then (the paper's tau; its alpha is 1/2)."""
     checkpointing: Annotated[
-        str, Option(help="Which activations are computed again in the backward.", choices=CHECKPOINTINGS)
-    ] = "none"
+        str | None,
+        Option(
+            help="Which activations are computed again in the backward; chosen by the planner where not given.",
+            choices=CHECKPOINTINGS,
+        ),
+    ] = None
     """``selective`` keeps every other matrix product and the attention's output (torchtitan's of operators), ``block``
-    the input of each block, ``stage`` that of each stage, as ``recompute`` does."""
+    the input of each block, ``stage`` that of each stage, as ``recompute`` does. A planner chooses ``none``, ``block``
+    or ``stage``; without one, what is not given is ``none``."""
     attention: Annotated[
         str, Option(help="Whether attention keeps its matrix for the backward (unfused).", choices=ATTENTIONS)
     ] = "fused"
     """Unfused, a layer keeps 5 a s^2 bytes a sequence more in half precision (Korthikanti et al. 2022, section 4)."""
+    operators: Annotated[
+        str,
+        Option(
+            help="What operators keep for the backward: as papers count (usual), torch's with the loss in fp32 "
+            "(eager), or with gate and loss each fused (fused).",
+            choices=OPERATORS,
+        ),
+    ] = "usual"
+    """Of a gated MLP, fused keeps 3 widths and not 4 (Megatron-LM's SwiGLU: the two halves and their product). Of a
+    head in half precision usual keeps the 4 bytes of the softmax (Korthikanti et al. 2022, section 4.3); eager holds
+    12, as ``cross_entropy`` has log-softmax and two gradients in fp32 at the beginning of the backward; fused 2, the
+    logits that become their own gradient (Liger's, Transformer Engine's)."""
+    dropout: Annotated[bool, Option(help="Whether a gpt drops out and keeps the masks; other families never do.")] = (
+        True
+    )
+    """Without it, a gpt's block keeps 16 of 17 widths, and an unfused attention one matrix and not 2.5."""
+    sequence_parallel: Annotated[
+        bool,
+        Option(help="GPUs of a tensor-parallel group split norms, residuals and dropout too, along the sequence."),
+    ] = False
+    """Korthikanti et al. 2022, section 4.2.2: then nothing is held whole by every GPU. Messages are as large."""
+    reserve_bytes: Annotated[
+        float,
+        Option(
+            help="Memory of each GPU that the framework takes: CUDA's context, buffers of NCCL, workspaces.",
+            unit="bytes",
+            least=0,
+        ),
+    ] = 0.0
+    fragmentation: Annotated[
+        float, Option(help="Share of the rest that is lost between allocations, below 1.", least=0)
+    ] = 0.0
+    """Plans fit what is left of a device's memory behind both. SimuMax counts .06 (its ``mem_factor`` of .94)."""
     gradient_dtype: Annotated[
         str | None, Option(help="Precision of gradients where not that of numbers.", choices=BYTES_PER_ELEMENT)
     ] = None
@@ -99,7 +140,7 @@ class SystemOptions:
 def chosen(options: SystemOptions) -> dict[str, Any]:
     """The choices that are not at their default, by name."""
     found = {one.name: (getattr(options, one.field), one.default) for one in options_of(SystemOptions)}
-    return {name: value for name, (value, default) in found.items() if value != default}
+    return {name: value for name, (value, default) in found.items() if value != default and value != "none"}
 
 
 def check_sharding(thing: str, sharding: str | None, synchronisation: str, synchronise_every: int) -> None:
@@ -132,6 +173,12 @@ def check_layers(thing: str, model: ModelSpec, options: SystemOptions) -> None:
                 f"{thing}: {choice} needs {what}, which the layers of model {model.name} do not give; wanted a model "
                 f"of a family, or layers with {what}"
             )
+
+
+def check_reserve(thing: str, fragmentation: float) -> None:
+    """Raises JobError where nothing is left of a device's memory."""
+    if fragmentation >= 1:
+        raise JobError(f"{thing}: fragmentation is {fragmentation:g}; wanted a share of the memory below 1")
 
 
 def check_fragments(thing: str, fragments: int, delay: int, synchronise_every: int) -> None:

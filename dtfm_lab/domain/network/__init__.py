@@ -27,13 +27,15 @@ from dtfm_lab.domain.network.places import (
     link_between,
     place_names,
 )
-from dtfm_lab.domain.network.topology import LARGEST, Topology
+from dtfm_lab.domain.network.topology import LARGEST, LINK_SPREAD, MOST_SPREAD, Topology
 
 __all__ = [
     "HARDWARE",
     "LARGEST",
+    "LINK_SPREAD",
     "LONGEST_NAME",
     "MOST_DEVICES",
+    "MOST_SPREAD",
     "MOST_TIMES",
     "PAPERS_GPU",
     "QUEUEING",

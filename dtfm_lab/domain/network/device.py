@@ -59,12 +59,26 @@ def _gpu(
     )
 
 
+OF_GA102 = "tensor rates as the Ampere GA102 whitepaper relates them, fp32 accumulation"
+
+
+def _geforce(memory_gib: float, gb_per_s: float, source: str, fp32: float) -> Hardware:
+    """A GeForce by its TFLOP/s in fp32: with fp32 accumulation its tensor cores do twice that in half precision and as
+    much in tf32."""
+    return _gpu(memory_gib, gb_per_s, source, fp32=fp32, tf32=fp32, fp16=2 * fp32, bf16=2 * fp32, int8=8 * fp32)
+
+
 HARDWARE: dict[str, Hardware] = {
     "P100": _gpu(16, 732, "Tesla P100 data sheet, SXM2; no tensor cores", 1.46, GOOGLE, fp32=10.6, fp16=21.2),
     "V100": _gpu(16, 900, "V100 data sheet, SXM2", 0.79, LAMBDA, fp32=15.7, fp16=125),
     "V100 32GB": _gpu(32, 900, "V100 data sheet, SXM2", fp32=15.7, fp16=125),
+    "P100 PCIe": _gpu(16, 732, "Tesla P100 data sheet, PCIe; no tensor cores", fp32=9.3, fp16=18.7),
+    "V100 PCIe": _gpu(16, 900, "V100 data sheet, PCIe", fp32=14, fp16=112),
     "T4": _gpu(16, 300, "T4 data sheet", 0.35, GOOGLE, fp32=8.1, fp16=65, int8=130),
     "A10": _gpu(24, 600, "A10 data sheet", 1.29, LAMBDA, fp32=31.2, tf32=62.5, fp16=125, bf16=125, int8=250),
+    "A10G": _gpu(24, 600, "A10G data sheet of AWS", fp32=35, tf32=35, fp16=70, bf16=70, int8=140),
+    "A30": _gpu(24, 933, "A30 data sheet", fp32=10.3, tf32=82, fp16=165, bf16=165, int8=330),
+    "A40": _gpu(48, 696, "A40 data sheet", fp32=37.4, tf32=74.8, fp16=149.7, bf16=149.7, int8=299.3),
     "A100 40GB": _gpu(
         40, 1555, "A100 data sheet, SXM", 1.99, LAMBDA, fp32=19.5, tf32=156, fp16=312, bf16=312, int8=624
     ),
@@ -84,6 +98,19 @@ HARDWARE: dict[str, Hardware] = {
         bf16=71,
         int8=284,
     ),
+    "RTX 3060": _geforce(12, 360, f"3,584 cores at 1.78 GHz; {OF_GA102}", 12.7),
+    "RTX 3060 Ti": _geforce(8, 448, f"4,864 cores at 1.67 GHz; {OF_GA102}", 16.2),
+    "RTX 3070": _geforce(8, 448, f"5,888 cores at 1.73 GHz; {OF_GA102}", 20.3),
+    "RTX 3080": _geforce(10, 760, "Ampere GA102 whitepaper, fp32 accumulation", 29.8),
+    "RTX 3080 Ti": _geforce(12, 912, f"10,240 cores at 1.67 GHz; {OF_GA102}", 34.1),
+    "RTX 3090 Ti": _geforce(24, 1008, f"10,752 cores at 1.86 GHz; {OF_GA102}", 40),
+    "RTX 4080": _geforce(16, 717, "Ada whitepaper, fp32 accumulation", 48.7),
+    "RTX 4090 Laptop": _geforce(
+        16,
+        576,
+        "9,728 cores at 2.04 GHz, the most that a laptop may set; tensor rates as the Ada whitepaper relates them",
+        39.7,
+    ),
     "RTX 4090": _gpu(
         24,
         1008,
@@ -96,10 +123,26 @@ HARDWARE: dict[str, Hardware] = {
         bf16=165,
         int8=660.6,
     ),
+    "RTX 5080": _geforce(16, 960, "RTX Blackwell whitepaper, fp32 accumulation", 56.3),
+    "RTX 5090": _geforce(32, 1792, "RTX Blackwell whitepaper, fp32 accumulation", 104.8),
+    "RTX 6000 Ada": _gpu(
+        48, 960, "RTX 6000 Ada data sheet, halved", fp32=91.1, tf32=182.1, fp16=364.2, bf16=364.2, int8=728.5
+    ),
     "L4": _gpu(24, 300, "L4 data sheet, halved", 0.44, RUNPOD, fp32=30.3, tf32=60, fp16=121, bf16=121, int8=242.5),
+    "L40": _gpu(48, 864, "L40 data sheet", fp32=90.5, tf32=90.5, fp16=181, bf16=181, int8=362),
     "L40S": _gpu(48, 864, "L40S data sheet", 0.79, RUNPOD, fp32=91.6, tf32=183, fp16=362, bf16=362, int8=733),
     "H100 PCIe": _gpu(
         80, 2000, "H100 data sheet, PCIe, halved", 1.99, RUNPOD, fp32=51, tf32=378, fp16=756, bf16=756, int8=1513
+    ),
+    "H100 NVL": _gpu(
+        94,
+        3900,
+        "H100 data sheet, NVL, one of a pair, halved",
+        fp32=60,
+        tf32=417.5,
+        fp16=835.5,
+        bf16=835.5,
+        int8=1670.5,
     ),
     "H100": _gpu(
         80, 3350, "H100 data sheet, SXM, halved", 2.69, RUNPOD, fp32=67, tf32=494.5, fp16=989, bf16=989, int8=1979
@@ -107,14 +150,19 @@ HARDWARE: dict[str, Hardware] = {
     "H200": _gpu(
         141, 4800, "H200 data sheet, SXM, halved", 3.59, RUNPOD, fp32=67, tf32=494.5, fp16=989, bf16=989, int8=1979
     ),
+    "H200 NVL": _gpu(
+        141, 4800, "H200 data sheet, NVL, halved", fp32=60, tf32=417.5, fp16=835.5, bf16=835.5, int8=1670.5
+    ),
     "GH200": _gpu(96, 4000, "GH200 data sheet, HBM3, halved", fp32=67, tf32=494.5, fp16=989, bf16=989, int8=1979),
     "B200": _gpu(
         180, 8000, "HGX B200 data sheet, an eighth of it", fp32=75, tf32=1125, fp16=2250, bf16=2250, int8=4500
     ),
+    "MI300X": _gpu(192, 5300, "AMD's MI300X data sheet", fp32=163.4, tf32=653.7, fp16=1307.4, bf16=1307.4, int8=2614.9),
     "laptop": _gpu(16, 40, "a round figure of an ordinary one", fp32=0.05),
     "Raspberry Pi": _gpu(8, 4, "a round figure of an ordinary Raspberry Pi 4", fp32=0.012),
 }
-"""Data sheets and whitepapers are NVIDIA's; "halved" where they state tensor figures with sparsity only.
+"""Data sheets and whitepapers are NVIDIA's where no other maker is named; "halved" where they state tensor figures with
+sparsity only.
 Prices are what was listed, per GPU; they move by the month and between sellers, often by a factor of two."""
 
 
@@ -161,6 +209,8 @@ PAPERS_GPU = "V100"
 OF_THE_GPU = cast(float, None)
 """Default of a number that a device then takes from the table of hardware."""
 
+MOST_NAMED = 12
+"""GPUs of the table that a refusal names, which stays one line."""
 LONGEST_NAME = 200
 """Most characters of the name of a device, region, GPU or topology."""
 MOST_DEVICES = 4096
@@ -253,7 +303,7 @@ class Device:
         name = spelling_of(self.gpu)
         if name is None:
             near = nearest(self.gpu, HARDWARE, n=3)
-            known = f"known: {', '.join(sorted(HARDWARE))};"
+            known = f"known: {', '.join(sorted(HARDWARE)[:MOST_NAMED])} and {len(HARDWARE) - MOST_NAMED} more;"
             hint = f"did you mean {' or '.join(map(repr, near))}?" if near else known
             raise UnknownName(
                 f"device {self.name}: no GPU named {shortened(self.gpu)}; {hint} a GPU that is not in the table needs "

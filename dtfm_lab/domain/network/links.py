@@ -83,6 +83,10 @@ class Links:
             self, latency_s=self.latency_s * latency, bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth
         )
 
+    def delayed(self, seconds: float) -> Links:
+        """The links with so many seconds more of latency between any two devices."""
+        return replace(self, latency_s=np.where(np.eye(len(self.latency_s), dtype=bool), 0.0, self.latency_s + seconds))
+
     def moving_s(self, sender: int | IntArray, receiver: int | IntArray, n_bytes: float | FloatArray) -> Any:
         """Seconds for which messages occupy their links, beyond the latency; arguments of any shape."""
         bandwidth = self.bandwidth_bytes_per_s[sender, receiver]

@@ -23,7 +23,7 @@ from dtfm_lab.domain.network.conversions import (
     matrix_of,
     segment_of,
 )
-from dtfm_lab.domain.network.device import Device, cards_of, check_text, is_plain, shortened, typical_price
+from dtfm_lab.domain.network.device import Device, as_number, cards_of, check_text, is_plain, shortened, typical_price
 from dtfm_lab.domain.network.either_unit import LINKS, changes_in_si, either, fields_in_si, is_column
 from dtfm_lab.domain.network.grouping import between_groups, group_device, group_sizes, groups_of
 from dtfm_lab.domain.registry import unknown
@@ -37,6 +37,12 @@ GROUP_FIELDS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
 """Fields that only devices of several GPUs have."""
 LARGEST = 1e30
 """Most seconds of latency and bytes/s; 1 / LARGEST is the least bytes/s. Beyond, transfer times overflow floats."""
+
+LINK_SPREAD = 0.1
+"""Spread of the links of a network that states none: a guess, of what a bandwidth that was stated or measured once
+differs by from what a long transfer gets."""
+MOST_SPREAD = 3.0
+"""Largest spread, with which one in six messages takes twenty times as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +81,9 @@ class Topology:
     """(N, N) bytes per second. The paper's B."""
     name: str = field(default="unnamed", kw_only=True)
     description: str = field(default="", kw_only=True)
+    link_spread: float = field(default=LINK_SPREAD, kw_only=True)
+    """How sure the links are: one standard deviation of the logarithm of the seconds of their messages, of all links by
+    one factor. No plan and no iteration depends on it, only the interval in which an iteration is said to lie."""
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
     """(K,) increasing sizes at which messages were timed; None where none were."""
     message_s: FloatArray | None = field(default=None, kw_only=True)
@@ -101,6 +110,12 @@ class Topology:
         )
         good = (bandwidth >= 1 / LARGEST) & (bandwidth <= LARGEST) | np.eye(len(names), dtype=bool)
         self._check_links("bandwidth_bytes_per_s", good, "bandwidth", f"more than 0 bytes/s (to {LARGEST:g})")
+        spread = as_number(self.link_spread)
+        if spread is None or not 0 <= spread <= MOST_SPREAD:
+            raise TopologyError(
+                f"topology {self.name}: link_spread is {shortened(self.link_spread)}; wanted 0 to {MOST_SPREAD:g}"
+            )
+        object.__setattr__(self, "link_spread", spread)
         message_bytes, message_s = checked_times(names, self.message_bytes, self.message_s)
         object.__setattr__(self, "message_bytes", message_bytes)
         object.__setattr__(self, "message_s", message_s)
@@ -136,6 +151,7 @@ class Topology:
         regions: Sequence[str] | None = None,
         hosts: Sequence[str] | None = None,
         name: str = "matrices",
+        link_spread: float = LINK_SPREAD,
         **device: Any,
     ) -> Topology:
         """Topology from (N, N) latencies and bandwidths, from row to column; the diagonals are not read.
@@ -173,7 +189,7 @@ class Topology:
         devices = tuple(Device(**device | {what: values[i] for what, values in own.items()}) for i in range(n))
         with np.errstate(over="ignore"):  # an overflow is refused as an infinite bandwidth
             in_si = speeds[0].in_si(latency), speeds[1].in_si(bandwidth)
-        return cls(devices, *in_si, name=name)
+        return cls(devices, *in_si, name=name, link_spread=link_spread)
 
     def to_matrices(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """(N, N) milliseconds and Gbit/s, from row to column, both labelled with the devices' names."""

@@ -93,15 +93,20 @@ class Plan:
     iteration_s: float | None = None
     """Seconds of the simulated iteration, as ``lab.simulate`` gives it; None where it was not simulated."""
     iteration_lower_bound_s: float | None = None
-    """No plan is faster: whatever shape, cut, devices and shares the job leaves open. None where no bound was asked
-    for."""
+    """No plan of its ``scope`` is faster: of any shape, cut, devices... that the job left open. None where no bound
+    was asked for."""
     queueing: str = "pairs"
     """Which messages wait for each other when it is simulated: those of a pair of devices or of a network card."""
+    efficiency: Any = None
+    """Share of the peak, or a calibration, that its seconds assume; None for what the lab takes of each GPU. A file
+    holds a share only."""
     seed: int | None = None
     generation: int = 0
     evaluations: int = 0
     seconds: float = 0.0
     """Seconds spent searching."""
+    left_open: tuple[str, ...] | None = None
+    """Fields of the job that the search chose; None where it is not known, as of a placement of one's own."""
 
     def __post_init__(self) -> None:
         job, shape = self.job, self.placement.devices.shape
@@ -141,7 +146,7 @@ class Plan:
         parts = [f"{self.job.n_stages} x {self.job.n_replicas}"]
         if self.iteration_s is not None:
             bound_s = self.iteration_lower_bound_s
-            most = f" (at most {self.speed_up_left:.2f} times faster with any plan)" if bound_s else ""
+            most = f" (at most {self.speed_up_left:.2f} times faster with {self.scope})" if bound_s else ""
             parts.append(f"iteration {self.iteration_s:.6g} s{most}")
         parts.append(f"communication cost {self.cost.total_s:.6g} s, gap {self.gap:.1%}")
         return f"<Plan {self.job.name} on {self.topology.name}: {', '.join(parts)}, by {self.planner}>"
@@ -149,6 +154,41 @@ class Plan:
     def changed(self, **fields: Any) -> Self:
         """The plan with other fields, such as another job or topology; without the seconds that held for the old."""
         return replace(self, **{"iteration_s": None, "iteration_lower_bound_s": None} | fields)
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """What the job named of that which a search for seconds chooses where it may, in words: ``2 x 2 stages x
+        replicas``, ``micro-batches of 1``... Empty where all was open, or where that is not known."""
+        if self.left_open is None:
+            return ()
+        job, left = self.job, self.left_open
+        counts = {"n_stages": f"{job.n_stages} stages", "n_replicas": f"{job.n_replicas} replicas"}
+        words = [text for what, text in counts.items() if what not in left]
+        if len(words) == len(counts):
+            words = [f"{job.n_stages} x {job.n_replicas}"]
+        others = {
+            "microbatch": f"micro-batches of {job.microbatch}",
+            "schedule": job.schedule_name,
+            "warmups": "given forwards ahead",
+            "blocks_per_stage": "a given cut",
+            "microbatches_per_replica": "given shares",
+            "checkpointing": f"checkpointing {job.checkpoints}",
+        }
+        words += [text for what, text in others.items() if what not in left]
+        unusual = {
+            f"tensor parallelism of {job.tensor_parallel}": job.tensor_parallel != 1 and "tensor_parallel" not in left,
+            f"sharding {job.sharding}": job.sharding != "none" and "sharding" not in left,
+            f"{job.compression} messages": job.compression != "none",
+            f"{job.transport} sends": job.transport != "overlapped",
+        }
+        return (*words, *(text for text, named in unusual.items() if named))
+
+    @property
+    def scope(self) -> str:
+        """The plans that the bound on the seconds is for: ``any plan``, or ``any plan of 2 x 2, 1f1b``."""
+        if self.left_open is None:
+            return "any plan that its search allowed"
+        return f"any plan of {', '.join(self.pinned)}" if self.pinned else "any plan"
 
     @property
     def gap(self) -> float:

@@ -10,6 +10,8 @@ Clock = Literal["virtual", "paced", "real", "model"]
 """How seconds were counted: see RunContext.clock."""
 
 PETA = 1e15
+SWING = 2.0
+"""Standard deviations: see RunContext.swings."""
 BY_MODEL = "by the link model"
 """What is said of seconds that no message was timed for: see ``RunContext.links_by_model``."""
 AS_DRAWN = ("model", "paced")
@@ -103,11 +105,22 @@ class RunContext:
     """(stages, replicas) peaks of the devices in the job's dtype; empty where unknown."""
     price_per_hour: tuple[tuple[float, ...], ...] = ()
     """(stages, replicas) prices of the devices; empty where unknown."""
+    compute_spread: tuple[tuple[float, ...], ...] = ()
+    """(stages, replicas) one standard deviation of the logarithm of the seconds of a device's computations; empty where
+    none is stated."""
+    link_spread: float = 0.0
+    """The same of the seconds of messages."""
+    swings: tuple[tuple[float, float], ...] = ()
+    """Seconds of an iteration with all computations, and with all messages, ``SWING`` standard deviations shorter and
+    longer, as simulated; empty where that is unknown."""
     time_scale: float = 1.0
     """Wall seconds per recorded second (paced clock)."""
     profile: tuple[ComputeTime, ...] = ()
     """Compute times known before the first iteration: from calibration (virtual: CPU time, real: wall time), or what
     the drawn devices take (paced)."""
+    message_s: float = 0.0
+    """Seconds that a message over real links is under way, as calibrated: what a worker does between computations, and
+    its waiting for a core where there are fewer cores than workers."""
     stretched: int = 0
     """Rows of the profile that are longer than on the drawn device, because this machine cannot keep up (paced)."""
     losses: tuple[float, ...] = ()

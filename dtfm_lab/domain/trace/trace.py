@@ -7,6 +7,7 @@ import pandas as pd
 from dtfm_lab.domain.schedule import LANE
 from dtfm_lab.domain.trace import causes
 from dtfm_lab.domain.trace.columns import Span, TraceColumns
+from dtfm_lab.domain.trace.interval import interval
 from dtfm_lab.domain.trace.run_context import ComputeTime
 
 
@@ -16,6 +17,14 @@ class Trace(TraceColumns):
     def __repr__(self) -> str:
         c = self.context
         return f"<Trace {c.source} {c.schedule}, {c.clock} clock: {self.n_iterations} x {self.iteration_s:.6g} s>"
+
+    def interval(self, confidence: float = 0.9) -> tuple[float, float]:
+        """Seconds from which to which ``iteration_s`` is, with this confidence: see ``domain.trace.interval``.
+
+        A prediction's follows from how sure its computations and links are, and is of what a measurement would show; a
+        measurement's from how its iterations differ. From 0 to infinite where nothing states that.
+        """
+        return interval(self, confidence)
 
     def spans(self) -> list[Span]:
         columns = (self.iteration, self.replica, self.action, self.start_s, self.end_s)

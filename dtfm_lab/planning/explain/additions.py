@@ -15,7 +15,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.planning.explain.iteration_worth import replanned
-from dtfm_lab.planning.explain.nearby_plans import best_of, placed, value, with_device
+from dtfm_lab.planning.explain.nearby_plans import best_of, opened, placed, value, with_device
 from dtfm_lab.planning.search import search
 
 STEPS = 4
@@ -137,7 +137,7 @@ def stream_additions(
     """What one more device of each kind would bring, one kind after the other; the plan itself is improved first.
 
     The device stands beside the one where it helps the fastest kind most, of one in each region: it has that one's
-    links, and to that one its best link within the region.
+    links, and to that one its best link within the region; where it has none, the fastest that it or any region has.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def stream_additions(
     if steps is None and seconds is None:
         steps = STEPS
     limits = {"seed": seed, "steps": steps, "seconds": seconds}
-    search(plan.topology, plan.job, planner, objective=plan.objective, seed=seed, steps=steps, seconds=seconds)
+    search(plan.topology, opened(plan), planner, objective=plan.objective, seed=seed, steps=steps, seconds=seconds)
     return _additions(plan, wanted, planner, limits)
 
 
@@ -173,7 +173,8 @@ def _additions(plan: Plan, wanted: list[str], planner: str, limits: dict[str, An
     thorough = {what: LONGER * limit if what != "seed" and limit else limit for what, limit in limits.items()}
     best = replanned(plan.topology, plan, plan, planner=planner, **thorough)
     assert best is not None, "no worse than the plan"
-    beside = _where(best, max(wanted, key=lambda gpu: HARDWARE[gpu].peak_flop_per_s))
+    fastest = max(wanted, key=lambda gpu: HARDWARE[gpu].peak_flop_per_s)
+    beside = _where(best, fastest, planner, limits)
     where = best.topology.devices[beside].region or best.topology.names[beside]
     for number, gpu in enumerate(wanted, start=1):
         topology = with_one_more(best.topology, gpu, beside)
@@ -195,7 +196,7 @@ def _additions(plan: Plan, wanted: list[str], planner: str, limits: dict[str, An
         yield row
 
 
-def _where(plan: Plan, gpu: str) -> int:
+def _where(plan: Plan, gpu: str, planner: str, limits: dict[str, Any]) -> int:
     """The device beside which a GPU helps most, of one in each region: that of the best links to those that serve."""
     topology = plan.topology
     serving = plan.placement.devices.ravel()
@@ -203,7 +204,12 @@ def _where(plan: Plan, gpu: str) -> int:
     region = [device.region or device.name for device in topology.devices]
     by_hops = sorted(range(len(topology)), key=lambda d: (float(hops_s[d]), d))
     nearest = list({region[d]: d for d in reversed(by_hops)}.values())[::-1]
-    tried = {d: _nearest(plan, with_one_more(topology, gpu, d)) for d in nearest[:MOST_PLACES]}
+    tried = {}
+    for d in nearest[:MOST_PLACES]:
+        larger = with_one_more(topology, gpu, d)
+        found = replanned(larger, plan, _nearest(plan, larger), planner=planner, **limits)
+        assert found is not None, "no worse than the plan with the device idle"
+        tried[d] = found
     return min(tried, key=lambda d: (value(tried[d]), nearest.index(d)))
 
 
@@ -233,7 +239,7 @@ def with_one_more(topology: Topology, gpu: str, beside: int) -> Topology:
             latency[a, b], bandwidth[a, b] = topology.latency_s[there], topology.bandwidth_bytes_per_s[there]
         else:
             latency[a, b] = SAME_PLACE
-            bandwidth[a, b] = topology.bandwidth_bytes_per_s[beside, others].max() if others else 1e10
+            bandwidth[a, b] = max([*topology.bandwidth_bytes_per_s[beside, others], *_within(topology)], default=1e10)
     message_s = topology.message_s
     if message_s is not None:
         n = len(topology)
@@ -249,6 +255,15 @@ def with_one_more(topology: Topology, gpu: str, beside: int) -> Topology:
         bandwidth_bytes_per_s=bandwidth,
         message_s=message_s,
     )
+
+
+def _within(topology: Topology) -> FloatArray:
+    """Bytes a second of all links within regions."""
+    region = np.array([device.region or device.name for device in topology.devices])
+    same = region[:, None] == region[None, :]
+    np.fill_diagonal(same, False)
+    within: FloatArray = topology.bandwidth_bytes_per_s[same]
+    return within
 
 
 def _extended(matrix: FloatArray, row: int) -> FloatArray:

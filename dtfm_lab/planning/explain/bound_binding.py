@@ -21,6 +21,6 @@ def bound_bindings(plan: Plan) -> pd.DataFrame:
     if plan.iteration_lower_bound_s is None:
         raise PlanError(f"plan by {plan.planner} has no bound on its seconds; wanted one by iteration or price")
     job = plan.job.with_fields(n_stages=None, n_replicas=None, schedule=None, blocks_per_stage=None)
-    problem = IterationProblem.of(plan.topology, job, plan.queueing)
+    problem = IterationProblem.of(plan.topology, job, plan.queueing, efficiency=plan.efficiency)
     rows = [(each.resource, each.share) for each in bindings(problem, plan.iteration_lower_bound_s, SCHEDULES)]
     return pd.DataFrame(rows, columns=["resource", "share"])

@@ -1,6 +1,10 @@
-"""The difference between two plans: which devices moved, and how much of the cost's change the network caused.
+"""The difference between two plans: which devices moved, and what that changed of what the plans were made for.
 
-Groups have no names and the order of stages has no direction: the same groups in reverse cost the same.
+Plans for seconds or dollars are compared by these. Their stages are not alike, the first has the embedding and the
+last the head: a device has moved if the number of its stage changed.
+
+Of plans for the communication cost groups have no names and the order of stages has no direction: the same groups in
+reverse cost the same.
 So the stages of the two plans are first matched by the devices they share (the assignment that shares
 most; of equal ones, the one that keeps the positions best, forwards or backwards), and a device has
 moved only if its stage is matched to another. Pipelines are compared by their devices, in either direction.
@@ -21,10 +25,9 @@ from dtfm_lab.domain.plan import CostBreakdown, Plan
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import reshaped
+from dtfm_lab.planning.explain.nearby_plans import placed
 from dtfm_lab.planning.explain.sentences import counted, same
 
-NAMED = 6
-"""Most devices named in a sentence; the table has all of them."""
 CHANGES = {
     "stays": "stay",
     "moved": "changed stage",
@@ -44,9 +47,33 @@ class Difference:
     before: Plan
     after: Plan
 
+    @property
+    def objective(self) -> str:
+        """What the later plan was made for; the earlier one, where the later is only priced."""
+        return self.before.objective if self.after.objective == "communication" else self.after.objective
+
+    @property
+    def by_seconds(self) -> bool:
+        """Whether either plan was made for seconds or dollars, and both were simulated."""
+        return self.objective != "communication" and None not in (self.before.iteration_s, self.after.iteration_s)
+
+    @cached_property
+    def carried_plan(self) -> Plan | None:
+        """The earlier plan on the later network, simulated; None where it does not fit or one of its devices is gone,
+        and where the network is the same."""
+        there = self.after.topology
+        gone = {name for group in self.before.stages for name in group} - set(there.names)
+        if gone or not self._network_changed:
+            return None
+        grid = np.array([[there.index(name) for name in group] for group in self.before.stages])
+        return placed(self.before, grid, self.before.job, there)
+
     @cached_property
     def matched_stages(self) -> dict[int, int]:
-        """Stage after -> stage before, for stages that share a device."""
+        """Stage after -> stage before, for stages that share a device; the same number in plans for seconds."""
+        if self.by_seconds:
+            both = zip(self.before.stages, self.after.stages, strict=False)
+            return {s: s for s, (was, now) in enumerate(both) if set(was) & set(now)}
         overlap = np.array([[len(set(a) & set(b)) for b in self.before.stages] for a in self.after.stages])
         i, j = (np.arange(n) for n in overlap.shape)
         tie = 1.0 / (2 * len(overlap) * max(overlap.shape))  # all ties together weigh less than one shared device
@@ -128,12 +155,16 @@ class Difference:
     def parts(self) -> pd.DataFrame:
         """The cost by part, in the columns before_s, carried_s (see ``carried``), after_s and change_s.
 
-        Rows: data parallel; each hop between two groups, named by the stages of the earlier plan (``new`` for
-        a stage without a match); pipeline; total. A hop that a plan does not have is missing there.
+        Rows: the iteration, of plans for seconds; data parallel; each hop between two groups, named by the stages of
+        the earlier plan (``new`` for a stage without a match); pipeline; total. A hop that a plan does not have is
+        missing there.
         """
         earlier_hops = {frozenset((str(s), str(s + 1))): float(hop_s) for s, hop_s in enumerate(self.before.cost.hop_s)}
         carried = None if self.carried is None else self.carried.hop_s
         rows: dict[str, tuple[float | None, float | None, float | None]] = {}
+        if self.by_seconds:
+            kept = None if self.carried_plan is None else self.carried_plan.iteration_s
+            rows["iteration"] = (self.before.iteration_s, kept, self.after.iteration_s)
         rows["data parallel"] = self._row("data_parallel_s")
         names = [self._name(stage) for stage in range(self.after.job.n_stages)]
         later = {frozenset((names[s], names[s + 1])): float(hop_s) for s, hop_s in enumerate(self.after.cost.hop_s)}
@@ -158,12 +189,16 @@ class Difference:
     @property
     def text(self) -> str:
         """A few sentences about what moved and what it cost."""
-        return "\n".join([self._devices_text(), *self._network_text(), *self._cost_text()])
+        cost = self._value_text() if self.by_seconds else self._cost_text()
+        return "\n".join([self._devices_text(), *self._network_text(), *cost])
 
     def summary(self) -> dict[str, Any]:
         """The difference in plain types, as ``dtfm-lab diff --json`` prints it."""
         return {
             "text": self.text,
+            "objective": self.objective,
+            "iteration_before_s": self.before.iteration_s,
+            "iteration_after_s": self.after.iteration_s,
             "cost_before_s": self.before.cost.total_s,
             "cost_carried_s": None if self.carried is None else self.carried.total_s,
             "cost_after_s": self.after.cost.total_s,
@@ -192,8 +227,7 @@ class Difference:
         phrases = []
         for change, verb in CHANGES.items():
             if change not in ("stays", "idle") and (names := self._named(change)):
-                more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-                phrases.append(f"{counted(len(names), 'device')} {verb} ({', '.join(names[:NAMED])}{more})")
+                phrases.append(f"{counted(len(names), 'device')} {verb} ({', '.join(names)})")
         n_new = len(self.new_pipelines)
         pipelines = f"{n_new} of {counted(self.after.job.n_replicas, 'pipeline')} {'is' if n_new == 1 else 'are'} new"
         sizes = [f"{plan.job.n_stages} x {plan.job.n_replicas}" for plan in (self.before, self.after)]
@@ -229,6 +263,22 @@ class Difference:
             )
         return lines
 
+    def _value_text(self) -> list[str]:
+        """What became of the seconds, or the dollars, for which the plans were made."""
+        before, after, kept = self.before, self.after, self.carried_plan
+        assert before.iteration_s is not None
+        assert after.iteration_s is not None
+        lines = [f"The iteration {_rose_or_fell(before.iteration_s, after.iteration_s)}."]
+        if self.objective == "price":
+            dollars = [plan.price_per_billion_tokens or 0.0 for plan in (before, after)]
+            lines = [f"A billion tokens cost ${dollars[1]:,.2f} where they cost ${dollars[0]:,.2f}.", *lines]
+        if kept is not None and kept.iteration_s is not None:
+            lines.append(f"The earlier plan, kept as it was, would take {format_s(kept.iteration_s)} by now.")
+        was, now = (_chosen(plan) for plan in (before, after))
+        if changed := [f"{what} {was[what]} to {now[what]}" for what in was if was[what] != now[what]]:
+            lines.append(f"The plan also changed: {', '.join(changed)}.")
+        return lines
+
     @property
     def _network_changed(self) -> bool:
         return self.before.topology.names != self.after.topology.names or self.changed_links > 0
@@ -248,6 +298,16 @@ def diff(before: Plan, after: Plan) -> Difference:
 
 def _stage_of(plan: Plan) -> dict[str, int]:
     return {name: stage for stage, group in enumerate(plan.stages) for name in group}
+
+
+def _chosen(plan: Plan) -> dict[str, object]:
+    job = plan.job
+    return {
+        "blocks": plan.blocks_per_stage,
+        "micro-batches of": job.microbatch,
+        "schedule": job.schedule_name,
+        "checkpointing": job.checkpoints,
+    }
 
 
 def _messages(job: Job) -> tuple[float, ...]:

@@ -184,8 +184,11 @@ def _bound(plan: Plan) -> str:
     if bound_s is None or most is None:
         return ""
     if most <= 1 + 1e-6:
-        return "No plan is faster: that is its lower bound."
-    return f"No plan takes less than {format_s(bound_s)}: at most {most:.2f} times faster with any plan."
+        return f"{plan.scope.replace('any', 'No', 1)} is faster: that is its lower bound."
+    return (
+        f"{plan.scope.replace('any', 'No', 1)} takes less than {format_s(bound_s)}: at most {most:.2f} times faster "
+        f"with {plan.scope}."
+    )
 
 
 def _price(plan: Plan) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import LEFT_TO_PLANNERS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray, format_s
@@ -102,7 +103,7 @@ def stream_iteration_worth(
     if plan.iteration_s is None:
         raise PlanError(f"plan of {plan.job.name} was not simulated; wanted one with iteration_s")
     how = _Replanning(planner, {"seed": seed, "steps": steps, "seconds": seconds})
-    search(plan.topology, plan.job, planner, objective=plan.objective, seed=seed, steps=steps, seconds=seconds)
+    search(plan.topology, opened(plan), planner, objective=plan.objective, seed=seed, steps=steps, seconds=seconds)
     return (replace(row, note=_shape_note(plan, row)) for row in _worths(plan, how))
 
 
@@ -137,11 +138,12 @@ def replanned(topology: Topology, like: Plan, start: Plan | None, *, planner: st
     try:
         *_, last = search(
             topology,
-            opened(like.job),
+            opened(like),
             planner,
             objective=like.objective,
             start=start,
             queueing=like.queueing,
+            efficiency=like.efficiency,
             improve_bound=False,
             **limits,
         )
@@ -150,11 +152,20 @@ def replanned(topology: Topology, like: Plan, start: Plan | None, *, planner: st
     return best_of([start, last.plan])
 
 
+def freed(plan: Plan, planner: str = "evolutionary", **limits: Any) -> Plan | None:
+    """The best plan found where all is open that the plan's job named, no worse than the plan; None where nothing was
+    named, or where the plan is not for seconds or dollars."""
+    if not plan.pinned or plan.iteration_s is None or plan.objective == "communication":
+        return None
+    everything = plan.changed(left_open=(*LEFT_TO_PLANNERS, "recompute"), iteration_s=plan.iteration_s)
+    return replanned(plan.topology, everything, plan, planner=planner, **limits)
+
+
 def _worths(plan: Plan, how: _Replanning) -> Iterator[IterationWorth]:
     best = how.improved(plan.topology, plan, plan)
     assert best is not None, "no worse than the plan"
     topology, grid = best.topology, best.placement.devices
-    alike = IterationProblem.of(topology, opened(best.job), best.queueing).alike
+    alike = IterationProblem.of(topology, opened(best), best.queueing, efficiency=best.efficiency).alike
     idle = set(best.idle_devices)
     first: dict[int, IterationWorth] = {}
     for device, name in enumerate(topology.names):

@@ -13,7 +13,7 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.simulation.durations import peak_of
+from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import simulate
 
@@ -23,10 +23,18 @@ HALVINGS = 4
 """Times that the micro-batches of a slow device's pipeline are halved, as long as that helps."""
 
 
-def opened(job: Job) -> Job:
-    """A plan's job with everything open that a planner chooses, but the micro-batch and recomputation."""
-    chosen = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "schedule", "warmups")
-    return job.with_fields(**dict.fromkeys(chosen))
+SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
+SETTLED = ("tensor_parallel", "sharding")
+"""Left as the plan has them: its network is one of groups, and states are split as they were."""
+
+
+def opened(plan: Plan) -> Job:
+    """A plan's job with everything open that was open to its search, and the shape, for a network of another size.
+
+    Where that is not known, the micro-batch is as it was and the rest is open.
+    """
+    left = ("schedule", "checkpointing", "recompute") if plan.left_open is None else plan.left_open
+    return plan.job.freed(*SHAPE, *(what for what in left if what not in SETTLED))
 
 
 def placed(plan: Plan, grid: IntArray, job: Job, topology: Topology | None = None) -> Plan | None:
@@ -84,7 +92,7 @@ def with_device(plan: Plan, device: int) -> Plan | None:
 
 def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:
     grid, job = plan.placement.devices, plan.job
-    speed = np.array([peak_of(each, job.dtype) for each in plan.topology.devices])
+    speed = np.array(speeds_of(job, plan.topology.devices, plan.efficiency))
     work = np.array([sum(layer.forward_flop for layer in layers) for layers in job.stage_layers])
     for stage in np.argsort(work, kind="stable")[:MOST_STAGES]:
         replica = int(speed[grid[stage]].argmin())
@@ -116,7 +124,7 @@ def without_device(plan: Plan, device: int) -> Plan | None:
 def _without_device(plan: Plan, device: int) -> Iterator[tuple[IntArray, Job]]:
     grid, job = plan.placement.devices, plan.job
     ((stage, replica),) = np.argwhere(grid == device).tolist()
-    speed = [peak_of(each, job.dtype) for each in plan.topology.devices]
+    speed = speeds_of(job, plan.topology.devices, plan.efficiency)
     idle = plan.idle_devices
     likely = {max(idle, key=lambda d: speed[d]), min(idle, key=lambda d: abs(speed[d] - speed[device]))} if idle else ()
     for other in sorted(likely):

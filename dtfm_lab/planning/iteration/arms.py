@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from dtfm_lab.planning.cancellation import flag
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.shapes import MOST_SHAPES, shapes_of
+from dtfm_lab.planning.iteration.shapes import MOST_SHAPES, allows, shapes_of
 from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ NO_RANDOM: RandomState = np.zeros(1, dtype=np.uint64)
 
 OTHER_SHAPES = 60
 """Most shapes of every size of micro-batches but the first."""
+APART = 2
+"""Least ratio of two sizes of micro-batches with which a search begins; those between them follow beside the best."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +89,20 @@ class Arm:
         tables: Tables,
         shape: tuple[int, int],
         microbatch: int,
-        recompute: bool,
+        checkpointing: str,
         freedom: Freedom,
         given_ahead: IntArray | None,
         given_shares: tuple[int, ...] | None = None,
     ) -> None:
-        self.tables, self.shape, self.microbatch, self.recompute = tables, shape, microbatch, recompute
+        self.tables, self.shape, self.microbatch, self.checkpointing = tables, shape, microbatch, checkpointing
         self.freedom = freedom
         self.best: Found | None = None
         self.rows: list[tuple[bool, Found]] = []
         """Structured placements to begin with, those not used yet, and whether their groups are near each other."""
         self.underestimated = 1.0
         """How much longer its last plan took than was estimated; plans that would take as long are not simulated."""
+        self.unlimited = np.inf
+        """The least objective of a structured placement that lacks memory, were there enough."""
         self.slices = 0
         """Annealings so far."""
         self.work = 0.0
@@ -205,7 +209,7 @@ class Arm:
             warmups=found.ahead if schedule == "adaptive-1f1b" else None,
             schedule=schedule,
             microbatch=self.microbatch,
-            recompute=self.recompute,
+            checkpointing=self.checkpointing,
             value=found.value,
             iteration_s=seconds,
             evaluations=evaluations,
@@ -218,34 +222,57 @@ class Arm:
 
 
 class Arms:
-    """All arms of a problem."""
+    """All shapes of a problem of one checkpointing, and those of others that are begun later."""
 
-    def __init__(self, problem: IterationProblem, aim: Aim, recompute: bool) -> None:
+    def __init__(self, problem: IterationProblem, aim: Aim, others: Sequence[IterationProblem] = ()) -> None:
         self.nearness = Nearness(problem)
-        self._arms: dict[tuple[int, int, int, bool], Arm] = {}
-        for i, microbatch in enumerate(problem.microbatches):
-            by_replicas: dict[int, Tables] = {}
+        self._problems = {one.job.checkpoints: one for one in (problem, *others)}
+        self._aim = aim
+        self._arms: dict[tuple[int, int, int, str], Arm] = {}
+        self._tables: dict[tuple[int, int, str], Tables] = {}
+        for i, microbatch in enumerate(_apart(problem.microbatches)):
             for shape in shapes_of(problem, microbatch, MOST_SHAPES if i == 0 else OTHER_SHAPES):
-                replicas = 1 if problem.job.sharding == "none" else shape[1]
-                if replicas not in by_replicas:
-                    by_replicas[replicas] = tables_of(problem, microbatch, recompute, aim, self.nearness, replicas)
-                tables = by_replicas[replicas]
-                self._arms[*shape, microbatch, recompute] = Arm(
-                    tables,
-                    shape,
-                    microbatch,
-                    recompute,
-                    _freedom(problem.job),
-                    _given_ahead(problem.job, shape[0]),
-                    problem.job.microbatches_per_replica,
-                )
+                self.begin(shape, microbatch, problem.job.checkpoints)
+
+    def begin(self, shape: tuple[int, int], microbatch: int, checkpointing: str) -> Arm:
+        """The arm of a shape, a micro-batch and a checkpointing that the job allows, made where there is none yet."""
+        problem, key = self._problems[checkpointing], (*shape, microbatch, checkpointing)
+        job = problem.job
+        if key not in self._arms:
+            replicas = 1 if job.sharding == "none" else shape[1]
+            of = microbatch, replicas, checkpointing
+            if of not in self._tables:
+                self._tables[of] = tables_of(problem, microbatch, self._aim, self.nearness, replicas)
+            self._arms[key] = Arm(
+                self._tables[of],
+                shape,
+                microbatch,
+                checkpointing,
+                _freedom(job),
+                _given_ahead(job, shape[0]),
+                job.microbatches_per_replica,
+            )
+        return self._arms[key]
+
+    def beside(self, arm: Arm) -> list[Arm]:
+        """New arms of this one's shape, with micro-batches within twice and half of its own that have none yet."""
+        problem, shape, how = self._problems[arm.checkpointing], arm.shape, arm.checkpointing
+        near = [m for m in problem.microbatches if arm.microbatch / APART < m < arm.microbatch * APART]
+        new = [m for m in near if (*shape, m, how) not in self._arms and allows(problem, shape, m)]
+        return [self.begin(shape, m, how) for m in new]
 
     def __iter__(self) -> Iterator[Arm]:
         return iter(self._arms.values())
 
-    def of(self, n_stages: int, n_replicas: int, microbatch: int, recompute: bool) -> Arm | None:
-        """The arm of a shape; None where the search has none."""
-        return self._arms.get((n_stages, n_replicas, microbatch, recompute))
+    def of(self, n_stages: int, n_replicas: int, microbatch: int, checkpointing: str) -> Arm | None:
+        """The arm of a shape, begun where there is none yet; None where the job allows none."""
+        shape = n_stages, n_replicas
+        if (*shape, microbatch, checkpointing) in self._arms:
+            return self._arms[*shape, microbatch, checkpointing]
+        problem = self._problems.get(checkpointing)
+        if problem is None or microbatch not in problem.microbatches or not allows(problem, shape, microbatch):
+            return None
+        return self.begin(shape, microbatch, checkpointing)
 
     def neighbour_of(self, arm: Arm, rng: np.random.Generator) -> Arm | None:
         """An arm of nearly the same shape, the best or, as often, any of them; None where there is none."""
@@ -263,6 +290,14 @@ class Arms:
         if rng.random() < 0.5:
             return min(near, key=lambda other: other.best.price if other.best else np.inf)
         return near[int(rng.integers(len(near)))]
+
+
+def _apart(microbatches: tuple[int, ...]) -> list[int]:
+    kept: list[int] = []
+    for m in microbatches:
+        if not kept or m >= APART * kept[-1]:
+            kept.append(m)
+    return kept
 
 
 def _freedom(job: Job) -> Freedom:

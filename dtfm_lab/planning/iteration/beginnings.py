@@ -7,7 +7,8 @@ import numpy as np
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.iteration.arms import Arm, Arms, Found
-from dtfm_lab.planning.iteration.fitting import Fitting
+from dtfm_lab.planning.iteration.candidate import Candidate
+from dtfm_lab.planning.iteration.fitting import Fitting, room_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Starts
 
@@ -23,6 +24,7 @@ class Beginnings:
 
     def __init__(self, problem: IterationProblem, arms: Arms, rng: np.random.Generator) -> None:
         self._problem, self._arms, self._rng = problem, arms, rng
+        self._parts = {part.job.checkpoints: part for part in problem.parts}
         self._starts = Starts(problem, arms.nearness)
 
     @property
@@ -37,6 +39,12 @@ class Beginnings:
             return None
         name, row = rows[i]
         found = arm.assessed(row, self._blocks(arm, row), factor)
+        if found.lacks > 0 and self._problem.job.blocks_per_stage is None:
+            arm.unlimited = min(arm.unlimited, found.value)
+            s, r = arm.shape
+            grid = row[: s * r].reshape(s, r)
+            cut = self._starts.cut(grid, room_of(self._parts[arm.checkpointing], grid, arm.microbatch))
+            found = min(found, arm.assessed(row, cut, factor), key=lambda one: (one.lacks > 0, one.price))
         arm.rows.append((name.endswith("groups"), found))
         return name, found
 
@@ -63,7 +71,7 @@ class Beginnings:
             return None
         topology, job = self._problem.topology, plan.job
         grid = np.array([[topology.index(name) for name in group] for group in plan.stages])
-        arm = self._arms.of(grid.shape[0], grid.shape[1], job.microbatch, job.checkpoints == "stage")
+        arm = self._arms.of(grid.shape[0], grid.shape[1], job.microbatch, job.checkpoints)
         if arm is None or job.model is None or job.model.n_blocks != self._problem.n_blocks:
             return None
         row = self._filled(grid)
@@ -80,12 +88,19 @@ class Beginnings:
         ahead = np.array(job.warmups, dtype=np.int64)
         return arm, arm.assessed(row, blocks, 0.0, shares=shares, ahead=ahead, exact=True)
 
+    def of_candidate(self, candidate: Candidate) -> tuple[Arm, Found] | None:
+        """Another search's plan, in its shape's arm; None where this one has none."""
+        n_stages, n_replicas = candidate.grid.shape
+        arm = self._arms.of(n_stages, n_replicas, candidate.microbatch, candidate.checkpointing)
+        row = self._filled(candidate.grid)
+        return None if arm is None else (arm, arm.assessed(row, candidate.blocks, 1.0, shares=candidate.shares))
+
     def of_fitting(self, fitting: Fitting) -> tuple[Arm, Found] | None:
         """The plan that fits memory."""
         if fitting.grid is None or fitting.blocks is None:
             return None
         n_stages, n_replicas = fitting.grid.shape
-        arm = self._arms.of(n_stages, n_replicas, fitting.microbatch, fitting.recompute)
+        arm = self._arms.of(n_stages, n_replicas, fitting.microbatch, fitting.problem.job.checkpoints)
         return None if arm is None else (arm, arm.assessed(self._filled(fitting.grid), fitting.blocks, 1.0))
 
     def _reshaped(self, arm: Arm, factor: float) -> Found | None:

@@ -21,7 +21,7 @@ class Candidate:
     schedule: str
     microbatch: int
     """Sequences of a micro-batch."""
-    recompute: bool
+    checkpointing: str
     value: float
     """The objective: seconds, or dollars, of an iteration."""
     iteration_s: float
@@ -42,7 +42,8 @@ class Candidate:
             n_stages=n_stages,
             n_replicas=n_replicas,
             microbatch=self.microbatch,
-            recompute=self.recompute,
+            recompute=self.checkpointing == "stage",
+            checkpointing=job.checkpointing or ("none" if self.checkpointing == "stage" else self.checkpointing),
             schedule=self.schedule,
             blocks_per_stage=tuple(self.blocks.tolist()),
             microbatches_per_replica=tuple(self.shares.tolist()),

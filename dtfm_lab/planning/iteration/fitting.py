@@ -1,25 +1,41 @@
-"""Whether a job fits the devices' memory at all: one pipeline, as many stages as it takes, the best device for each.
+"""Whether a job fits the devices' memory at all, with any checkpointing that it leaves open.
 
-With one pipeline nothing is averaged, and with the fewest forwards ahead each device holds least, so where no such plan
-fits, none does. Where replicas share what they hold, more of them are tried, too. Each stage gets a device so that the
-blocks that fit are most in all: an assignment problem.
+That is tried with one pipeline, as many stages as it takes, the best device for each. With one pipeline nothing is
+averaged, and with the fewest forwards ahead each device holds least, so where no such plan fits, none does. Where
+replicas share what they hold, more of them are tried, too. Each stage gets a device so that the blocks that fit are
+most in all: an assignment problem.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.shapes import shapes_of
+
+FREED: dict[str, dict[str, tuple[object, object]]] = {
+    "checkpointing left open": {"checkpointing": (None, None), "recompute": (False, False)},
+    "a micro-batch of 1": {"microbatch": (1, 1)},
+    "any number of stages": {"n_stages": (None, None), "blocks_per_stage": (None, None)},
+    "any number of replicas": {"n_replicas": (None, None), "microbatches_per_replica": (None, None)},
+    "any order of passes": {"schedule": (None, "adaptive-1f1b"), "warmups": (None, None), "flush_every": (None, None)},
+    "states split among replicas (sharding zero-3)": {"sharding": ("zero-3", "zero-3")},
+}
+"""What a job may name and that may be freed where nothing fits: fields with the value that frees each, and one that is
+as free."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fitting:
     """A plan that fits memory, as far as one was constructed."""
 
-    recompute: bool
+    problem: IterationProblem
+    """The problem of its checkpointing."""
+    others: tuple[IterationProblem, ...]
+    """Those of other checkpointings that may fit, too."""
     microbatch: int
     grid: IntArray | None = None
     """(S, R) devices; None where the job pins more replicas."""
@@ -27,23 +43,22 @@ class Fitting:
 
 
 def fitting_plan(problem: IterationProblem) -> Fitting:
-    """The plan of fewest stages that fits; with recomputation only where nothing else does.
+    """The plan of fewest stages that fits; activations are computed again only where nothing else does.
 
-    Raises PlanError, naming what lacks, where nothing fits.
+    Raises PlanError, naming what lacks and what would fit, where nothing fits.
     """
     job = problem.job
-    for recompute in problem.recomputations:
-        for microbatch in problem.microbatches:
-            for replicas in _replicas(problem, microbatch):
-                if (found := _fitting(problem, microbatch, recompute, replicas)) is not None:
-                    return found
+    if (found := _first_fitting(problem)) is not None:
+        return found
     microbatch = problem.microbatches[0]
     if job.schedule == "gpipe" and job.n_replicas is None:
         # a pipeline of fewer micro-batches holds fewer, so more of them may fit
-        return Fitting(problem.recomputations[-1], microbatch)
-    recompute = problem.recomputations[-1]
-    least = _bytes(problem, microbatch, recompute, 0, max(_replicas(problem, microbatch)))
-    how = "with recomputation" if recompute else f"with checkpointing {job.checkpoints}"
+        *others, last = problem.parts
+        return Fitting(last, tuple(others), microbatch)
+    replicas = max(_replicas(problem, microbatch))
+    needs = [_bytes(part, microbatch, 0, replicas) for part in problem.parts]
+    least = np.minimum.reduce(needs)
+    how = "however it checkpoints" if len(needs) > 1 else f"with checkpointing {job.checkpoints}"
     whole = float(least[problem.n_blocks, 3]) if problem.n_blocks else 0.0
     has = float(problem.memory_bytes.sum())
     pinned = "" if job.n_stages is None else f" in {job.n_stages} stages"
@@ -51,8 +66,38 @@ def fitting_plan(problem: IterationProblem) -> Fitting:
     raise PlanError(
         f"job {job.name} fits no plan on {problem.topology.name}{pinned}: {how} it needs some "
         f"{format_bytes(whole)}, all devices have {format_bytes(has)}; {block} "
-        f"{format_bytes(float(problem.memory_bytes.max()))}; wanted more memory, or a smaller model or micro-batch"
+        f"{format_bytes(float(problem.memory_bytes.max()))}; {_would_fit(problem)}"
     )
+
+
+def _first_fitting(problem: IterationProblem) -> Fitting | None:
+    for i, part in enumerate(problem.parts):
+        for microbatch in part.microbatches:
+            for replicas in _replicas(part, microbatch):
+                if (found := _fitting(part, microbatch, replicas)) is not None:
+                    return replace(found, others=problem.parts[i + 1 :])
+    return None
+
+
+def _would_fit(problem: IterationProblem) -> str:
+    """What would fit, of what the job names; or that a smaller job or more memory is wanted."""
+    job = problem.job
+    freed = {
+        what: fields
+        for what, fields in FREED.items()
+        if any(getattr(job, name) not in (value, other) for name, (value, other) in fields.items())
+    }
+    tries = [{what} for what in freed] + ([set(freed)] if len(freed) > 1 else [])
+    for chosen in tries:
+        fields = {name: value for what in freed if what in chosen for name, (value, _) in freed[what].items()}
+        try:
+            other = IterationProblem.of(problem.topology, job.with_fields(**fields), problem.queueing)
+        except LabError:  # such as sharding beside local updates
+            continue
+        if shapes_of(other, other.microbatches[0]) and (found := _first_fitting(other)) is not None:
+            named = " and ".join(what for what in freed if what in chosen)
+            return f"{named} would fit, with checkpointing {found.problem.job.checkpoints}"
+    return "wanted more memory, or a smaller model" + ("" if problem.microbatches[0] == 1 else " or micro-batch")
 
 
 def _replicas(problem: IterationProblem, microbatch: int) -> list[int]:
@@ -66,7 +111,7 @@ def _replicas(problem: IterationProblem, microbatch: int) -> list[int]:
     return [r for r in powers if not (job.gathers_passes and n_microbatches % r)]
 
 
-def _fitting(problem: IterationProblem, microbatch: int, recompute: bool, replicas: int) -> Fitting | None:
+def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitting | None:
     job, n = problem.job, problem.n_devices
     stages = range(1, min(problem.n_blocks, n // replicas) + 1) if job.n_stages is None else [job.n_stages]
     fit_by_depth: dict[int, FloatArray] = {}
@@ -75,10 +120,13 @@ def _fitting(problem: IterationProblem, microbatch: int, recompute: bool, replic
         for s in range(n_stages):
             depth = _least_ahead(problem, s, n_stages, microbatch)
             if depth not in fit_by_depth:
-                needs = _bytes(problem, microbatch, recompute, depth, replicas)
+                needs = _bytes(problem, microbatch, depth, replicas)
                 fit_by_depth[depth] = (needs[:, :, None] <= problem.memory_bytes).sum(axis=0) - 1.0
             role = 3 if n_stages == 1 else 0 if s == 0 else 2 if s == n_stages - 1 else 1
             most[s] = fit_by_depth[depth][role]
+        given = job.blocks_per_stage
+        if given is not None:
+            most = np.where(most >= np.array(given)[:, None], most, 0.0)
         slots = np.repeat(most, replicas, axis=0)
         value = np.where(slots >= 1, np.minimum(slots, problem.n_blocks), -1e6)
         at, devices = linear_sum_assignment(value, maximize=True)
@@ -88,15 +136,25 @@ def _fitting(problem: IterationProblem, microbatch: int, recompute: bool, replic
         room = most[np.arange(n_stages)[:, None], grid].min(axis=1)
         if (room < 1).any():
             continue
-        given = job.blocks_per_stage
         if given is not None:
-            if (room >= np.array(given)).all():
-                return Fitting(recompute, microbatch, grid, np.array(given, dtype=np.int64))
-        elif room.sum() >= problem.n_blocks:
-            return Fitting(recompute, microbatch, grid, _filled(room, problem.n_blocks))
+            return Fitting(problem, (), microbatch, grid, np.array(given, dtype=np.int64))
+        if room.sum() >= problem.n_blocks:
+            return Fitting(problem, (), microbatch, grid, _filled(room, problem.n_blocks))
         if job.n_replicas is not None and replicas > 1 and value.max() > 0:
-            return Fitting(recompute, microbatch)  # perhaps: equal devices of a stage are not what was assigned
+            return Fitting(problem, (), microbatch)  # perhaps: equal devices of a stage are not what was assigned
     return None
+
+
+def room_of(problem: IterationProblem, grid: IntArray, microbatch: int) -> IntArray:
+    """(S,) blocks that fit every device of each stage of a grid, with as few forwards ahead as 1F1B needs."""
+    n_stages, n_replicas = grid.shape
+    room = np.empty(n_stages, dtype=np.int64)
+    for s, devices in enumerate(grid):
+        role = 3 if n_stages == 1 else 0 if s == 0 else 2 if s == n_stages - 1 else 1
+        ahead = max(n_stages - 1 - s, _least_ahead(problem, s, n_stages, microbatch))
+        needs = _bytes(problem, microbatch, ahead, n_replicas)[:, role]
+        room[s] = (needs <= problem.memory_bytes[devices].min()).sum() - 1
+    return room
 
 
 def _filled(room: FloatArray, n_blocks: int) -> IntArray:
@@ -117,8 +175,9 @@ def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: i
     return 0 if job.schedule in (None, "adaptive-1f1b") else n_stages - 1 - s
 
 
-def _bytes(problem: IterationProblem, microbatch: int, recompute: bool, ahead: int, replicas: int) -> FloatArray:
+def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int) -> FloatArray:
     """(L + 1, 4) bytes of a device that holds so many blocks, as first, middle, last and only stage."""
+    (recompute,) = problem.recomputations
     passes = problem.passes(microbatch, recompute)
     each = problem.static_bytes(replicas)
     n_held = min(ahead + 1, -(-passes.n_microbatches // replicas))

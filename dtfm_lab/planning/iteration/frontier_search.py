@@ -64,7 +64,8 @@ def stream_frontier(
     """
     if not any(device.price_per_hour for device in topology.devices):
         raise PlanError(
-            f"no device of {topology.name} has a price; wanted price_per_hour, or topology.with_typical_prices()"
+            f"no device of {topology.name} has a price; wanted price_per_hour, or typical prices "
+            f"(topology.with_typical_prices(), --typical-prices, or typical_prices: true in a file)"
         )
     if isinstance(searches, bool) or not isinstance(searches, int) or searches < 2:
         raise PlanError(f"searches is {searches!r}; wanted a whole number, 2 or more")

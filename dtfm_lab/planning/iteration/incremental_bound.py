@@ -2,37 +2,77 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.planning.grouped_network import network_of
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.system_choices import choices_of, leaves_open
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import SearchRequest
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
 """Schedules of the plans that a bound is for, where the job names none: those that the search chooses from."""
-SHARE = 0.25
-"""Share of the search's time that may go into the bound."""
+SHARE, MOST_SHARE = 0.25, 0.5
+"""Share of the search's time that may go into the bound while plans get better, and where none was better at all."""
 BEGIN = 0.3
 """Share of the time limit after which the bound is begun: with a better plan by then, it takes fewer trials."""
 
 
+def rising_bounds(
+    topology: Topology,
+    job: Job,
+    iteration_s: float | Callable[[], float],
+    *,
+    queueing: str = "pairs",
+    lower_s: float = 0.0,
+    max_price_per_hour: float | None = None,
+    efficiency: GivenEfficiency = None,
+) -> Iterator[float]:
+    """Ever higher seconds that no plan of the job is faster than, for after a search has ended.
+
+    They end where nothing more can be refuted. A caller may stop at any step; most take milliseconds. Of what the job
+    leaves open between networks of groups, the choice with the least bound is raised first, as it alone decides.
+
+    Parameters
+    ----------
+    job
+        The job as it was searched, with all that it left open: not that of the plan that was found.
+    iteration_s
+        Seconds of the best plan, or a function that gives them whenever it is asked.
+    lower_s
+        A bound that is known already, from which this one rises.
+    """
+    from dtfm_lab.planning.iteration.bounds import iteration_bound_steps, least_of
+
+    open_ = choices_of(topology, job) if leaves_open(job) else [(topology, job)]
+    problems = [IterationProblem.of(*network_of(*one), queueing, efficiency=efficiency) for one in open_]
+    return least_of(
+        [iteration_bound_steps(one, iteration_s, SCHEDULES, max_price_per_hour, lower_s) for one in problems]
+    )
+
+
 class IncrementalBound:
-    """The bounds of one problem, updated between two steps of a search.
+    """The bounds of one or several problems, of which any may have the best plan, updated between steps of a search.
 
     A search that counts steps gets the whole bound with its last step, so that equal steps give equal bounds.
     """
 
-    def __init__(self, problem: IterationProblem, aim: Aim, request: SearchRequest) -> None:
+    def __init__(self, problems: Sequence[IterationProblem], aim: Aim, request: SearchRequest) -> None:
         from dtfm_lab.planning.iteration.bounds import price_bound, work_bound_s
 
-        self._problem, self._aim, self._request = problem, aim, request
-        self.iteration_s = work_bound_s(problem)
+        self._problems, self._aim, self._request = problems, aim, request
+        self.iteration_s = min(map(work_bound_s, problems))
         """Seconds of an iteration that no plan is faster than."""
-        self.dollars = price_bound(problem, SCHEDULES) if aim.dollars else 0.0
+        self.dollars = min(price_bound(one, SCHEDULES) for one in problems) if aim.dollars else 0.0
         """US dollars of an iteration that no plan is cheaper than; 0 in a search for seconds, which shows none."""
         self._rising: Iterator[float] | None = None
         self._best_s = math.inf
+        self._bettered_s = 0.0
+        """When the search found its best plan, in seconds of searching."""
         self._spent_s = self._compiling_s = 0.0
 
     def update(self, candidate: Candidate, generation: int, spent_s: Callable[[], float]) -> None:
@@ -46,21 +86,19 @@ class IncrementalBound:
             return
         self._compiling_s = max(self._compiling_s, candidate.compiling_s)
         searched_s = spent_s() - self._compiling_s
-        if candidate.compiling_s == 0 and searched_s >= BEGIN * request.limit_s:
-            self._raise_until(candidate, SHARE * searched_s)
+        if candidate.iteration_s < self._best_s:
+            self._best_s, self._bettered_s = candidate.iteration_s, searched_s
+        if searched_s >= BEGIN * request.limit_s:  # which is 0 while kernels are compiled
+            self._raise_until(candidate, MOST_SHARE * searched_s - (MOST_SHARE - SHARE) * self._bettered_s)
 
     def _raise_until(self, candidate: Candidate, limit_s: float) -> None:
-        from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
+        from dtfm_lab.planning.iteration.bounds import iteration_bound_steps, least_of
 
         self._best_s = min(self._best_s, candidate.iteration_s)
         if self._rising is None:
-            most = self._aim.max_price_per_hour
-            self._rising = iteration_bound_steps(
-                self._problem,
-                lambda: self._best_s,
-                SCHEDULES,
-                max_price_per_hour=None if math.isinf(most) else most,
-            )
+            most = None if math.isinf(self._aim.max_price_per_hour) else self._aim.max_price_per_hour
+            each = [iteration_bound_steps(one, lambda: self._best_s, SCHEDULES, most) for one in self._problems]
+            self._rising = least_of(each)
         began = time.perf_counter()
         while self._spent_s + time.perf_counter() - began < limit_s:
             bound_s = next(self._rising, None)

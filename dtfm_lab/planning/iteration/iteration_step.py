@@ -8,6 +8,7 @@ from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.simulate import simulate
 
 
@@ -19,6 +20,7 @@ class IterationStep(PlanStep):
     iteration_bound_s: float
     """Seconds of an iteration that no plan is faster than."""
     queueing: str = "pairs"
+    efficiency: GivenEfficiency = None
 
     @property
     def iteration_s(self) -> float:
@@ -37,10 +39,12 @@ class IterationStep(PlanStep):
             planner=self.planner,
             objective=self.objective,
             queueing=self.queueing,
+            efficiency=self.efficiency,
             seed=self.seed,
             generation=self.generation,
             evaluations=self.evaluations,
             seconds=self.seconds,
+            left_open=self.left_open,
         )
         iteration_s = simulate(plan).iteration_s
         # bound and simulation may differ by rounding

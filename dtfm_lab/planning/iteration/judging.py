@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.job.system import chosen
+from dtfm_lab.domain.job.system import MEMORY_ONLY, chosen
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.iteration.arms import Arm, Found
@@ -34,8 +34,8 @@ def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
     """The judge of a problem's plans."""
     job = problem.job
     covered = problem.queueing == "pairs" and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
-    # the replay knows no choice of a system but the default
-    covered = covered and not chosen(job)
+    # the replay knows no other choice of a system but the default
+    covered = covered and not chosen(job).keys() - set(MEMORY_ONLY)
     # cards that hosts share only delay what the replay plays: it polishes, and the simulator judges
     return _Replay() if covered and not problem.links.has_cards else _Simulator(problem, aim, polishes=covered)
 
@@ -59,7 +59,7 @@ class _Simulator:
         try:
             plan = plan_of(self._problem, candidate)
             report = memory(plan)
-            seconds = simulate(plan, queueing=self._problem.queueing).iteration_s
+            seconds = simulate(plan, queueing=self._problem.queueing, efficiency=self._problem.efficiency).iteration_s
         except LabError:  # a schedule that these counts cannot have
             return replace(found, lacks=1.0, judged=True)
         price = float(self._problem.price_per_hour[candidate.grid].sum())

@@ -18,7 +18,7 @@ from dtfm_lab.planning.iteration.iteration_step import IterationStep
 from dtfm_lab.planning.iteration.opponents import placements_by
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.search import search_iteration
-from dtfm_lab.planning.iteration.system_choices import leaves_open, search_choices
+from dtfm_lab.planning.iteration.system_choices import choices_of, leaves_open, search_choices
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.limits import steps_within
 from dtfm_lab.planning.objectives import SearchRequest, objectives
@@ -50,8 +50,17 @@ class SimulatedObjective:
         """Plans of everything that the job leaves open: shape, devices, cut, shares, schedule, recomputation."""
         request.job.modelled()
         if leaves_open(request.job):
-            return search_choices(request, self._search, dollars=self.dollars)
+            problems = [_problem(*one, request) for one in choices_of(request.topology, request.job)]
+            bound = IncrementalBound(problems, self._aim(request), request)
+            return search_choices(request, self._search, bound, dollars=self.dollars)
         return self._search(request)
+
+    def _aim(self, request: SearchRequest) -> Aim:
+        return Aim(
+            dollars=self.dollars,
+            max_price_per_hour=_or_infinite(request.max_price_per_hour),
+            max_iteration_s=_or_infinite(request.max_iteration_s),
+        )
 
     def _search(self, request: SearchRequest) -> Iterator[IterationStep]:
         """The plans of one degree of tensor parallelism and one sharding."""
@@ -61,18 +70,13 @@ class SimulatedObjective:
             _check_prices(topology, warns=request.start is None)
         if request.start is not None:
             _check_start(job, request.start)
-        problem = IterationProblem.of(topology, job, request.queueing)
-        aim = Aim(
-            dollars=self.dollars,
-            max_price_per_hour=_or_infinite(request.max_price_per_hour),
-            max_iteration_s=_or_infinite(request.max_iteration_s),
-        )
+        problem, aim = _problem(topology, job, request), self._aim(request)
         rng = np.random.default_rng(request.seed)
         if request.planner == OWN_PLANNER:
             found = search_iteration(problem, rng, start=request.start, aim=aim)
         else:
             found = placements_by(request, aim, rng)
-        return self._steps(request, found, IncrementalBound(problem, aim, request))
+        return self._steps(request, found, IncrementalBound([problem], aim, request))
 
     def _steps(
         self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound
@@ -102,9 +106,14 @@ class SimulatedObjective:
                 candidate=candidate,
                 iteration_bound_s=bound.iteration_s,
                 queueing=request.queueing,
+                efficiency=request.efficiency,
             )
 
         return steps_within(request, found, step_of)
+
+
+def _problem(topology: Topology, job: Job, request: SearchRequest) -> IterationProblem:
+    return IterationProblem.of(topology, job, request.queueing, efficiency=request.efficiency)
 
 
 def _check_prices(topology: Topology, *, warns: bool) -> None:

@@ -11,8 +11,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.communication_search import CommunicationCost
 from dtfm_lab.planning.iteration.candidate import Candidate
+from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import SearchRequest
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import simulate
 
@@ -46,7 +48,12 @@ def placements_by(request: SearchRequest, aim: Aim, rng: np.random.Generator) ->
             )
             *_, step = CommunicationCost().search(asked)
             evaluations += step.evaluations
-            found = _judged(step.plan.changed(queueing=request.queueing), aim, evaluations)
+            plan = step.plan.changed(queueing=request.queueing, efficiency=request.efficiency)
+            parts = IterationProblem.of(
+                request.topology, plan.job, request.queueing, efficiency=request.efficiency
+            ).parts
+            tried = (_judged(plan.changed(job=part.job), aim, evaluations, request.efficiency) for part in parts)
+            found = next((one for one in tried if one is not None), None)
             if found is not None and (best is None or found.value < best.value):
                 best = found
             if best is not None:
@@ -71,13 +78,13 @@ def _shapes(request: SearchRequest) -> list[Job]:
     return jobs
 
 
-def _judged(plan: Plan, aim: Aim, evaluations: int) -> Candidate | None:
+def _judged(plan: Plan, aim: Aim, evaluations: int, efficiency: GivenEfficiency) -> Candidate | None:
     """The plan as a candidate; None where it does not fit the memory or the limits."""
     job = plan.job
     try:
         if plan.price_per_hour > aim.max_price_per_hour or not memory(plan).fits:
             return None
-        iteration_s = simulate(plan).iteration_s
+        iteration_s = simulate(plan, efficiency=efficiency).iteration_s
     except LabError:  # such as a schedule that does not divide
         return None
     if iteration_s > aim.max_iteration_s:
@@ -91,7 +98,7 @@ def _judged(plan: Plan, aim: Aim, evaluations: int) -> Candidate | None:
         warmups=None,
         schedule=job.schedule_name,
         microbatch=job.microbatch,
-        recompute=job.recompute,
+        checkpointing=job.checkpoints,
         value=iteration_s * plan.price_per_hour / 3600 if aim.dollars else iteration_s,
         iteration_s=iteration_s,
         evaluations=evaluations,

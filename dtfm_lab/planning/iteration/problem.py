@@ -4,10 +4,11 @@ Everything is in SI units: seconds, bytes, FLOP. N devices, L blocks. A *sequenc
 move micro-batches of several.
 """
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,14 +24,18 @@ from dtfm_lab.domain.job import (
     kept_elements,
     needed_elements,
     repeated_flop,
+    whole_copies,
 )
 from dtfm_lab.domain.job.system import BLOCKWISE
 from dtfm_lab.domain.network import Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.durations import EFFICIENCY, peak_of
-from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES
-from dtfm_lab.simulation.sharding import gathered_elements, message_bytes_of, sharded_over
+from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
+from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES, usable_bytes
+from dtfm_lab.simulation.sharding import gathered_elements, message_bytes_of, passing_gradient_elements, sharded_over
 from dtfm_lab.simulation.tensor_parallel import tensor_parallel_s
+
+CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
+"""What is tried where the job names no checkpointing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +93,11 @@ class IterationProblem:
     queueing: str
     links: Links
     """``links.moving_s(i, j, n_bytes)`` are the seconds for which a message occupies a link; then comes the latency."""
+    efficiency: GivenEfficiency
     flop_per_s: FloatArray
-    """(N,) FLOP/s that each device reaches in the job's precision."""
+    """(N,) FLOP/s that each device reaches in the job's precision, at the micro-batch at which it reaches most."""
+    reached: FloatArray
+    """(M, N) share of these that it reaches with each of ``microbatches``."""
     latency_s: FloatArray
     """(N, N) seconds, one way, from row to column."""
     memory_bytes: FloatArray
@@ -123,10 +131,10 @@ class IterationProblem:
     codes_gradients: bool
     """Whether gradients are compressed."""
     microbatches: tuple[int, ...]
-    """Sequences that a micro-batch may have: the job's, or the powers of two that divide the batch."""
+    """Sequences that a micro-batch may have, rising; those of ``open_microbatches``."""
 
     @classmethod
-    def of(cls, topology: Topology, job: Job, queueing: str = "pairs", *, efficiency: float = EFFICIENCY) -> Self:
+    def of(cls, topology: Topology, job: Job, queueing: str = "pairs", *, efficiency: GivenEfficiency = None) -> Self:
         """The problem of a job on a network.
 
         Raises PlanError for a job without a model, UnknownName for another queueing.
@@ -137,27 +145,25 @@ class IterationProblem:
         if model is None:
             raise PlanError(f"job {job.name} has no model; wanted one, or the objective communication")
         blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
-        first, last = (_extra(job, model, kind) for kind in (LayerKind.EMBEDDING, LayerKind.HEAD))
         n_parameters = sum(layer.parameters for layer in blocks[:1]) + 1
         each, how = BYTES_PER_ELEMENT[job.dtype], job.gradients_as
-        given = job.microbatch
+        microbatches = open_microbatches(job)
+        speeds = np.array([speeds_of(job, topology.devices, efficiency, one) for one in microbatches])
         most_replicas = job.n_replicas or len(topology)
         return cls(
             topology=topology,
             job=job,
             queueing=queueing,
             links=Links.of(topology, queueing),
-            flop_per_s=np.array([peak_of(device, job.dtype) * efficiency for device in topology.devices]),
+            efficiency=efficiency,
+            flop_per_s=speeds.max(axis=0),
+            reached=speeds / speeds.max(axis=0),
             latency_s=topology.latency_s,
-            memory_bytes=np.floor(np.minimum([device.memory_bytes for device in topology.devices], 2.0**62)),
+            memory_bytes=usable_bytes(job, topology.devices),
             price_per_hour=np.array([device.price_per_hour for device in topology.devices]),
             block_flop=_prefix(layer.forward_flop for layer in blocks),
             block_parameters=_prefix(layer.parameters for layer in blocks),
-            block_held=_prefix(kept_elements(job, layer) for layer in blocks),
-            again_held=float(min((needed_elements(job, x) - kept_elements(job, x) for x in blocks), default=0)),
-            again_flop_share=_share_repeated(job, blocks),
-            first_extra=first,
-            last_extra=last,
+            **_activations(job),
             tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
             bytes_per_element=each,
             gradient_element_bytes=BYTES_PER_ELEMENT[job.gradients_in],
@@ -165,13 +171,22 @@ class IterationProblem:
             codec_bytes_per_s=job.codec_bytes_per_s,
             codes_gradients=compressed_bytes(n_parameters, job.gradients_in, how)
             < compressed_bytes(n_parameters, job.gradients_in, "none"),
-            microbatches=_powers_of_two(job.global_batch) if given is None else (given,),
+            microbatches=microbatches,
         )
 
     @property
     def recomputations(self) -> tuple[bool, ...]:
-        """Whether a plan recomputes whole stages: as the job says, or either where it keeps all activations."""
-        return {"none": (False, True), "stage": (True,)}.get(self.job.checkpoints, (False,))
+        """Whether a plan recomputes whole stages: as the job says."""
+        return (self.job.checkpoints == "stage",)
+
+    @cached_property
+    def parts(self) -> tuple[Self, ...]:
+        """The problems of each checkpointing that the job leaves open, the fastest first where memory allows it; this
+        one alone where the job names one."""
+        if self.job.checkpointing is not None or self.job.recompute:
+            return (self,)
+        jobs = [self.job.with_fields(**how, warmups=self.job.warmups) for how in CHECKPOINTINGS_TRIED]
+        return tuple(replace(self, job=job, **_activations(job)) for job in jobs)
 
     @property
     def n_devices(self) -> int:
@@ -187,12 +202,23 @@ class IterationProblem:
         return self.tied_parameters * self.gradient_element_bytes
 
     @cached_property
+    def block_again_flop(self) -> FloatArray:
+        """(L + 1,) prefix sums over blocks: FLOP that a backward of one sequence repeats where blocks are checkpointed
+        one by one."""
+        if self.job.checkpoints not in BLOCKWISE:
+            return np.zeros(self.n_blocks + 1)
+        blocks = [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
+        return _prefix(repeated_flop(self.job, layer) for layer in blocks)
+
+    @cached_property
     def alike(self) -> IntArray:
         """(N,) class of each device, the number of its first: exchanging two of a class changes no plan's seconds,
         dollars or memory."""
         names = [device.region for device in self.topology.devices]
         region = np.unique(names, return_inverse=True)[1]
-        own = np.stack([self.flop_per_s, self.memory_bytes, self.price_per_hour, region, self._shared_host])
+        own = np.stack(
+            [self.flop_per_s, self.memory_bytes, self.price_per_hour, region, self._shared_host, *self.reached]
+        )
         links = [self.latency_s, 1 / (self.links.bandwidth_bytes_per_s + 0.0)]
         links += [] if self.links.charged_bytes is None else list(np.moveaxis(self.links.charged_bytes, 2, 0))
         both = [one for matrix in links for one in (matrix, matrix.T)]
@@ -230,6 +256,13 @@ class IterationProblem:
         """Bytes in messages of the gradient of so many parameters, as compressed."""
         return compressed_bytes(int(n_parameters), self.job.gradients_in, self.job.gradients_as)
 
+    def average_bytes(self, n_parameters: float) -> float:
+        """Bytes in messages of what comes back of so many parameters: averages, or parameters where replicas split the
+        optimiser's states."""
+        if self.job.sharding in (None, "none"):
+            return self.gradient_bytes(n_parameters)
+        return n_parameters * self.bytes_per_element
+
     def static_bytes(self, n_replicas: int) -> float:
         """Bytes of a parameter, its gradient and its optimiser's state on a device of so many replicas."""
         return _static_bytes(self.job, n_replicas)
@@ -239,15 +272,21 @@ class IterationProblem:
         unwanted = [kind for kind, has in ((LayerKind.EMBEDDING, first), (LayerKind.HEAD, last)) if not has]
         layers = [layer for layer in self.job.modelled().layers if layer.kind not in unwanted]
         whole = gathered_elements(layers, self.job.sharding, n_replicas)
-        return float(whole[0] * self.bytes_per_element + whole[1] * self.gradient_element_bytes)
+        added = passing_gradient_elements(self.job, layers)
+        return float((whole[0] + added) * self.bytes_per_element + whole[1] * self.gradient_element_bytes)
+
+    def flop_per_s_of(self, microbatch: int) -> FloatArray:
+        """(N,) FLOP/s that each device reaches with micro-batches of so many sequences, one of ``microbatches``."""
+        reached: FloatArray = self.flop_per_s * self.reached[self.microbatches.index(microbatch)]
+        return reached
 
     def estimated_flop_per_s(self, microbatch: int, n_replicas: int) -> FloatArray:
         """(N,) FLOP/s at which devices pass blocks, all-reduces within groups and gathered parameters counted as work.
 
         For estimates that leave the devices of a group open: its ring goes over the median of the fastest links that
-        reach so many. Those without either are ``flop_per_s``.
+        reach so many. Those without either are ``flop_per_s_of``.
         """
-        job, speed = self.job, self.flop_per_s
+        job, speed = self.job, self.flop_per_s_of(microbatch)
         gathers = job.gathers_passes and n_replicas > 1
         if (job.tensor_parallel or 1) == 1 and not gathers:
             return speed
@@ -294,7 +333,7 @@ class IterationProblem:
         hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], hop_bytes), dtype=float)
         np.fill_diagonal(hop_s, 0.0)
         each = float(microbatch * self.bytes_per_element)
-        copies = job.tensor_parallel or 1
+        copies = whole_copies(job)
         return Passes(
             microbatch=microbatch,
             n_microbatches=job.global_batch // microbatch,
@@ -321,6 +360,19 @@ def _static_bytes(job: Job, n_replicas: int) -> float:
     return each / over.parameters + gradient / over.gradients + OPTIMIZER_BYTES[job.dtype] / over.optimizer
 
 
+def _activations(job: Job) -> dict[str, Any]:
+    """The fields that depend on which activations are kept."""
+    model = job.modelled()
+    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+    return {
+        "block_held": _prefix(kept_elements(job, layer) for layer in blocks),
+        "again_held": float(min((needed_elements(job, x) - kept_elements(job, x) for x in blocks), default=0)),
+        "again_flop_share": _share_repeated(job, blocks),
+        "first_extra": _extra(job, model, LayerKind.EMBEDDING),
+        "last_extra": _extra(job, model, LayerKind.HEAD),
+    }
+
+
 def _prefix(numbers: Iterable[float]) -> FloatArray:
     return np.concatenate([[0.0], np.cumsum(np.fromiter(numbers, dtype=float))])
 
@@ -342,5 +394,16 @@ def _by_stage(prefix: FloatArray, blocks: IntArray) -> FloatArray:
     return sums
 
 
-def _powers_of_two(batch: int) -> tuple[int, ...]:
-    return tuple(2**i for i in range(batch.bit_length()) if batch % 2**i == 0)
+def open_microbatches(job: Job) -> tuple[int, ...]:
+    """Sequences that a micro-batch may have: the job's, or all that divide the batch and leave every replica one.
+
+    Micro-batches of one plan are alike: none may be smaller because the batch does not divide.
+    """
+    if job.microbatch is not None:
+        return (job.microbatch,)
+    batch, replicas = job.global_batch, job.n_replicas or 1
+    small = [m for m in range(1, math.isqrt(batch) + 1) if batch % m == 0]
+    found = sorted(m for m in {*small, *(batch // m for m in small)} if m <= batch // replicas)
+    if job.microbatches_per_replica is not None:
+        found = [m for m in found if batch // m == sum(job.microbatches_per_replica)]
+    return tuple(m for m in found if not (job.gathers_passes and batch // m % replicas)) or (1,)

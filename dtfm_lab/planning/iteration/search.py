@@ -1,14 +1,16 @@
-"""The search over everything: shape, devices, cut, micro-batches, pairing, order of passes, recomputation.
+"""The search over everything: shape, devices, cut, micro-batches, pairing, order of passes, checkpointing.
 
 Every shape is an *arm*: it has a best plan, and annealing that starts from structured placements, from its best, or
 from a neighbouring shape's. The next arm is the one whose best is least, raised a little by the annealing that it has
-had: good shapes get most of the work, and none is ever given up. Annealing goes by an estimate; what it finds is
+had: good shapes get most of the work, and none is ever given up. Shapes whose first plans would be good but lack
+memory are tried with activations computed again, too. Annealing goes by an estimate; what it finds is
 annealed again, colder, by the exact replay; where that does not cover the job or its hosts' cards, the simulator
 judges.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +23,7 @@ from dtfm_lab.planning.iteration.arms import Arm, Arms, Found
 from dtfm_lab.planning.iteration.beginnings import Beginnings
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.fitting import Fitting, fitting_plan
-from dtfm_lab.planning.iteration.judging import judge_for
+from dtfm_lab.planning.iteration.judging import REPLAYED_SCHEDULES, Judge, judge_for
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.shapes import require_shapes
 from dtfm_lab.planning.iteration.tables_of import Aim
@@ -45,6 +47,9 @@ POLISH_WITHIN = 1.005
 """What is polished: plans estimated within this factor of their arm's best."""
 SHOWN_EVERY = 16
 """Arms between two candidates that only show that the search goes on."""
+TIGHT, MOST_TIGHT = 3.0, 40
+"""With activations computed again are tried shapes of which a first plan lacks memory and takes, were there enough,
+less than so many times the best; and how many shapes at most, of the least such plans."""
 MOST_ROUNDS = 3
 """Rounds over all arms after which a search without any valid plan gives up."""
 
@@ -75,20 +80,54 @@ class _Search:
     ) -> None:
         from dtfm_lab.planning.kernels.random_numbers import seeded
 
+        unused = copy.deepcopy(rng)
         self.problem, self.rng, self.aim = problem, rng, aim
         self.random = seeded(rng)
-        self.arms = Arms(problem, aim, fitting.recompute)
+        self.arms = Arms(fitting.problem, aim, fitting.others)
+        self.others = [part.job.checkpoints for part in fitting.others]
         self.beginnings = Beginnings(problem, self.arms, rng)
-        self.judge = judge_for(problem, aim)
+        parts = fitting.problem, *fitting.others
+        self.judges = {part.job.checkpoints: judge_for(part, aim) for part in parts}
         self.evaluations = 0
         self.operator = ""
         self.best: tuple[Arm, Found] | None = None
         self.waited = False
         self.given = [found for found in (self.beginnings.of_plan(start), self.beginnings.of_fitting(fitting)) if found]
+        self.opened = None if problem.job.schedule in REPLAYED_SCHEDULES else _without_schedule(problem, unused, aim)
 
     def run(self) -> Iterator[Candidate]:
+        """Ever better plans; for a schedule that is not replayed, none worse than the plans of as many steps of a
+        search that leaves it open, under this schedule."""
+        for candidate in self._annealed():
+            if candidate.complete and self.opened is not None:
+                self._take_opened(self.opened)
+                yield self._candidate()
+            else:
+                yield candidate
+
+    def _take_opened(self, opened: Iterator[Candidate]) -> None:
+        try:
+            candidate = next(each for each in opened if each.complete)
+        except PlanError:  # such as no plan below the limits
+            self.opened = None
+            return
+        given = self.beginnings.of_candidate(candidate)
+        if given is not None and self.best is not None:
+            arm, found = given[0], self._judge(given[0])(*given)
+            self.evaluations += 1
+            if found.lacks == 0 and found.value < self.best[1].value:
+                self.best = arm, found
+            arm.keep(found)
+
+    def _annealed(self) -> Iterator[Candidate]:
         """The first plans of all shapes, a short annealing of each, and then of the most promising."""
-        yield from self._first_plans()
+        for arm, found in self.given:
+            self.operator = "start"
+            arm.keep(found)
+            if self._take(arm):
+                yield self._candidate(complete=False)
+        yield from self._first_plans(list(self.arms))
+        yield from self._first_plans(self._tight())
         for rounds in range(MOST_ROUNDS):
             for i, arm in enumerate(sorted(self.arms, key=_priority)):
                 self._improve(arm, FIRST_GROWTH * 4**rounds)
@@ -98,34 +137,48 @@ class _Search:
                 break
         yield self._candidate()
         while True:
+            self._begin_beside()
             arm = min(self.arms, key=_priority)
             self._improve(arm, min(FIRST_LENGTH * GROWTH ** (arm.slices - 1), LONGEST))
             self._take(arm)
             yield self._candidate()
 
-    def _first_plans(self) -> Iterator[Candidate]:
-        """What was given, then structured placements of every shape."""
-        for arm, found in self.given:
-            self.operator = "start"
-            arm.keep(found)
-            if self._take(arm):
-                yield self._candidate(complete=False)
-        arms = list(self.arms)
-        if not self.judge.replays:  # simulations take long: shapes of most devices first, which most often are best
-            arms.sort(key=lambda arm: -arm.shape[0] * arm.shape[1])
+    def _tight(self) -> list[Arm]:
+        """Arms with activations computed again, of shapes that lack memory for what else would be good."""
+        most = math.inf if self.best is None else TIGHT * self.best[1].value
+        tight = sorted((arm for arm in self.arms if arm.unlimited < most), key=lambda arm: arm.unlimited)[:MOST_TIGHT]
+        return [self.arms.begin(arm.shape, arm.microbatch, how) for how in self.others for arm in tight]
+
+    def _judge(self, arm: Arm) -> Judge:
+        return self.judges[arm.checkpointing]
+
+    def _first_plans(self, arms: list[Arm]) -> Iterator[Candidate]:
+        """Structured placements of every shape. Simulations take long: the best of each shape alone is simulated, first
+        those without hops, whose estimates are exact and which others have to beat, then by their estimates."""
+        quick = all(self._judge(arm).replays for arm in arms)
         for i in range(self.beginnings.most_rows):
             for arm in arms:
                 if (named := self.beginnings.structured(arm, i, STEADY)) is not None:
                     self.operator, found = named
                     self.evaluations += 1
                     arm.keep(found)
-                    if self._take(arm) or self._judged_long():
+                    if quick and self._take(arm):
                         yield self._candidate(complete=False)
+        for arm in [] if quick else sorted(arms, key=lambda arm: (arm.shape[0] > 1, _priority(arm))):
+            if self._take(arm) or self._judged_long():
+                yield self._candidate(complete=False)
+
+    def _begin_beside(self) -> None:
+        """Begin the arms of the best's shape with micro-batches whose sizes lie between those begun with."""
+        assert self.best is not None
+        arm, found = self.best
+        for other in self.arms.beside(arm):
+            other.keep(other.assessed(found.row, found.blocks, STEADY))
 
     def _judged_long(self) -> bool:
         """Whether a plan was simulated since the last time, so that the clock should be looked at; not for replays."""
         waited, self.waited = self.waited, False
-        return waited and not self.judge.replays and self.best is not None
+        return waited and self.best is not None
 
     def _take(self, arm: Arm) -> bool:
         """Whether the arm's best is the best of all, which it then becomes; it is judged first."""
@@ -136,11 +189,12 @@ class _Search:
             if self.best is not None and best.value * arm.underestimated >= self.best[1].value:
                 return False
             self.evaluations += 1
-            estimated, best = best.value, self.judge(arm, best)
+            judge = self._judge(arm)
+            estimated, best = best.value, judge(arm, best)
             arm.best = best
-            if not self.judge.replays and best.lacks == 0 and estimated > 0:
+            if not judge.replays and best.lacks == 0 and estimated > 0:
                 arm.underestimated = max(best.value / estimated, 1.0)
-            self.waited = True
+            self.waited = not judge.replays
             if best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
                 return False
         self.best = arm, best
@@ -157,14 +211,14 @@ class _Search:
         arm.work += growth
         found = arm.annealed(begin, hot, COLD, n_moves, self.random, exact=False)
         self.evaluations += n_moves
-        if found.lacks > 0 or not self.judge.polishes:
+        if found.lacks > 0 or not self._judge(arm).polishes:
             arm.keep(found)
         elif arm.best.lacks > 0 or found.value <= arm.best.value * POLISH_WITHIN:
             one_ns = 7 * s * arm.tables.n_microbatches * (1.3 / r + 0.35) + 5 * s * r * r + 3000
             n_exact = int(REPLAYED_NS * growth / one_ns) + 10
             found = arm.annealed(found, POLISH_HOT, POLISH_COLD, n_exact, self.random, exact=True)
             self.evaluations += n_exact
-            arm.keep(replace(found, judged=self.judge.replays))
+            arm.keep(replace(found, judged=self._judge(arm).replays))
 
     def _nothing_fits(self) -> str:
         """The memory and the limits that no plan was found to keep, in one line."""
@@ -186,6 +240,12 @@ class _Search:
             operator=self.operator,
             complete=complete,
         )
+
+
+def _without_schedule(problem: IterationProblem, rng: np.random.Generator, aim: Aim) -> Iterator[Candidate]:
+    """The search of the same job with any schedule."""
+    opened = replace(problem, job=problem.job.with_fields(schedule=None))
+    return _Search(opened, rng, None, aim, fitting_plan(opened)).run()
 
 
 def _priority(arm: Arm) -> float:

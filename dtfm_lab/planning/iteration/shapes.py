@@ -10,19 +10,30 @@ MOST_SHAPES = 320
 def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
     """(S, R), fewest stages first. Empty where the job's pins and this size of micro-batches allow none."""
     job, n = problem.job, problem.n_devices
-    n_microbatches = job.global_batch // microbatch
-    found = []
-    for s in [job.n_stages] if job.n_stages is not None else range(1, min(problem.n_blocks, n) + 1):
-        most = min(n // s, n_microbatches)
-        replicas = range(1, most + 1) if job.n_replicas is None else [job.n_replicas] * (job.n_replicas <= most)
-        # replicas that gather parameters pass as many micro-batches
-        found += [(s, r) for r in replicas if s <= problem.n_blocks and not (job.gathers_passes and n_microbatches % r)]
+    stages = range(1, min(problem.n_blocks, n) + 1) if job.n_stages is None else [job.n_stages]
+    found = [
+        (s, r)
+        for s in stages
+        for r in (range(1, n // s + 1) if job.n_replicas is None else [job.n_replicas])
+        if allows(problem, (s, r), microbatch)
+    ]
     if len(found) <= most_shapes:
         return found
     ratio = 1.05
     while len(thinned := [shape for shape in found if _on_scale(shape[1], n // shape[0], ratio)]) > most_shapes:
         ratio *= 1.05
     return thinned
+
+
+def allows(problem: IterationProblem, shape: tuple[int, int], microbatch: int) -> bool:
+    """Whether the job, the model and the devices have room for a shape with micro-batches of this size."""
+    job, (s, r) = problem.job, shape
+    n_microbatches = job.global_batch // microbatch
+    if (job.n_stages or s, job.n_replicas or r) != shape:
+        return False
+    # replicas that gather parameters pass as many micro-batches
+    divides = not (job.gathers_passes and n_microbatches % r)
+    return s <= problem.n_blocks and s * r <= problem.n_devices and r <= n_microbatches and divides
 
 
 def _on_scale(r: int, most: int, ratio: float) -> bool:

@@ -9,6 +9,8 @@ from dtfm_lab.planning.iteration.cluster_chains import MOST_CHAINS, cluster_chai
 from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
 
+MOST_KINDS = 8
+"""Most kinds of equal devices of which a shape without hops is made."""
 MOST_WINDOWS = 6
 """Most parts of the order by nearness that are tried for one shape."""
 
@@ -27,7 +29,14 @@ class Starts:
         near = self.by_nearness
         return near[np.argsort(-self._problem.flop_per_s[near], kind="stable")]
 
-    most_rows = 2 * (2 + MOST_WINDOWS) + MOST_CHAINS
+    @cached_property
+    def kinds(self) -> list[IntArray]:
+        """Devices of equal speed, the most of all together first, those near each other beside each other."""
+        near, speeds = self.by_nearness, self._problem.flop_per_s
+        found = [near[speeds[near] == speed] for speed in np.unique(speeds)]
+        return sorted(found, key=lambda kind: -float(speeds[kind].sum()))[:MOST_KINDS]
+
+    most_rows = 2 * (2 + MOST_WINDOWS) + MOST_CHAINS + MOST_KINDS
     """Most rows of one shape."""
 
     def rows(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
@@ -64,6 +73,8 @@ class Starts:
             (n_stages, n_replicas),
             closed=problem.tied_parameters > 0,
         )
+        if n_stages == 1 and len(self.kinds) > 1:
+            rows += [("equal, groups", self._row(kind[:n].reshape(1, n))) for kind in self.kinds if len(kind) >= n]
         return rows + [(f"chain {i}, groups", self._row(grid)) for i, grid in enumerate(chains)]
 
     def random(self, rng: np.random.Generator) -> IntArray:
@@ -73,8 +84,9 @@ class Starts:
         flat = grid.ravel()
         return np.concatenate([flat, np.setdiff1d(self.by_nearness, flat)]).astype(np.int64)
 
-    def cut(self, grid: IntArray) -> IntArray:
-        """(S,) blocks so that the slowest stage is fastest, stages as fast as their devices in the mean."""
+    def cut(self, grid: IntArray, room: IntArray | None = None) -> IntArray:
+        """(S,) blocks so that the slowest stage is fastest, stages as fast as their devices in the mean; no stage more
+        than the (S,) blocks that it has room for, as long as others have."""
         problem, n_stages = self._problem, len(grid)
         speed: FloatArray = problem.flop_per_s[grid].mean(axis=1)
         extra = np.zeros(n_stages)
@@ -84,7 +96,8 @@ class Starts:
         takes = (extra + 2 * self._block_flop) / speed
         each = self._block_flop / speed
         for _ in range(problem.n_blocks - n_stages):
-            s = int(takes.argmin())
+            full = False if room is None or (blocks >= room).all() else blocks >= room
+            s = int(np.where(full, np.inf, takes).argmin())
             blocks[s] += 1
             takes[s] += each[s]
         return blocks

@@ -10,15 +10,16 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.planning.iteration.bounds import work_bound_s
+from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.iteration_step import IterationStep
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.problem import open_microbatches
 from dtfm_lab.planning.objectives import SearchRequest
 from dtfm_lab.planning.step import PROVEN
 
@@ -51,9 +52,12 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
     for degree in sorted(degrees, reverse=True):  # fewer, larger devices: these searches are the quickest, too
         for sharding in shardings:
             try:
-                found.append((networks[degree], job.with_fields(tensor_parallel=degree, sharding=sharding)))
+                chosen = job.with_fields(tensor_parallel=degree, sharding=sharding)
+                if job.sharding is None:
+                    chosen.with_fields(microbatch=open_microbatches(chosen)[0])
             except LabError:  # such as shares that are not equal, with replicas that pass micro-batches together
                 continue
+            found.append((networks[degree], chosen))
     return found
 
 
@@ -62,10 +66,8 @@ class _Choice:
     """One choice and how far its search is."""
 
     begin: Callable[[], Iterator[IterationStep]]
-    bound_s: float
-    """No plan of the choice takes fewer seconds."""
-    dollars: float
-    """Nor, of a search for dollars, fewer dollars for a billion tokens."""
+    dollars: float = 0.0
+    """No plan of the choice takes fewer, of a search for dollars; dollars for a billion tokens."""
     steps: Iterator[IterationStep] | None = None
     latest: IterationStep | None = None
     done: bool = False
@@ -82,7 +84,6 @@ class _Choice:
             return False
         self.latest = step
         self.taken += step.complete
-        self.bound_s = max(self.bound_s, step.iteration_bound_s)
         self.dollars = max(self.dollars, step.bound_s)
         return True
 
@@ -92,30 +93,38 @@ class _Choice:
         return math.inf if self.latest is None else self.latest.best_s
 
 
+class RisingBound(Protocol):
+    """What no plan of any choice is faster than; it rises when told of the best plan and the time."""
+
+    iteration_s: float
+
+    def update(self, candidate: Candidate, generation: int, spent_s: Callable[[], float]) -> None: ...
+
+
 def search_choices(
-    request: SearchRequest, search: Callable[[SearchRequest], Iterator[IterationStep]], *, dollars: bool
+    request: SearchRequest,
+    search: Callable[[SearchRequest], Iterator[IterationStep]],
+    bound: RisingBound,
+    *,
+    dollars: bool,
 ) -> Iterator[IterationStep]:
     """The steps of all choices, each with the best plan of any and a bound that holds for all.
 
     ``search`` searches one choice. Raises PlanError, by the first step, where no choice has a plan.
     """
-    works: dict[int, float] = {}
     choices = []
     for network, job in choices_of(request.topology, request.job):
-        degree = job.tensor_parallel or 1
-        if degree not in works:
-            works[degree] = work_bound_s(IterationProblem.of(network, job, request.queueing))
         start = request.start
-        if start is not None and (start.job.tensor_parallel, start.job.sharding) != (degree, job.sharding):
+        if start is not None and (start.job.tensor_parallel, start.job.sharding) != (job.tensor_parallel, job.sharding):
             start = None
-        own = replace(request, topology=network, job=job, start=start)
-        choices.append(_Choice(lambda own=own: search(own), works[degree], 0.0))  # type: ignore[misc]
-    return _Halving(request, choices, dollars).steps()
+        own = replace(request, topology=network, job=job, start=start, improve_bound=False)
+        choices.append(_Choice(lambda own=own: search(own)))  # type: ignore[misc]
+    return _Halving(request, choices, bound, dollars).steps()
 
 
 class _Halving:
-    def __init__(self, request: SearchRequest, choices: list[_Choice], dollars: bool) -> None:
-        self.request, self.choices, self.dollars = request, choices, dollars
+    def __init__(self, request: SearchRequest, choices: list[_Choice], bound: RisingBound, dollars: bool) -> None:
+        self.request, self.choices, self.bound, self.dollars = request, choices, bound, dollars
         self.spent_s = 0.0
         self.error: PlanError | None = None
 
@@ -164,8 +173,12 @@ class _Halving:
                 moved = choice.advance()
             except PlanError as error:
                 self.error, choice.done, moved = error, True, False
-            self.spent_s += time.perf_counter() - began
             best = self.best
+            if moved and best is not None and best.latest is not None:
+                generation = choice.taken - 1 if last else -1  # the whole bound comes with the very last step
+                newest = replace(best.latest.candidate, complete=True, compiling_s=0.0)
+                self.bound.update(newest, generation, lambda: self.spent_s)
+            self.spent_s += time.perf_counter() - began
             if moved and choice.latest is not None and best is not None and best.latest is not None:
                 self.spent_s -= choice.latest.compiling_s - compiled_s
                 yield self._merged(best.latest, choice.latest)
@@ -174,7 +187,7 @@ class _Halving:
 
     def _merged(self, best: IterationStep, newest: IterationStep) -> IterationStep:
         """The best plan of all choices, with what all of them say."""
-        bound_s = min(choice.bound_s for choice in self.choices)
+        bound_s = self.bound.iteration_s
         dollars = min(choice.dollars for choice in self.choices)
         return replace(
             best,

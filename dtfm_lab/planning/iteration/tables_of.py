@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtfm_lab.domain.job import Job
 from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
 
@@ -34,13 +35,12 @@ class Aim:
         return min(self.max_price_per_hour, self.max_iteration_s) < math.inf
 
 
-def tables_of(
-    problem: IterationProblem, microbatch: int, recompute: bool, aim: Aim, near: Nearness, n_replicas: int = 1
-) -> Tables:
+def tables_of(problem: IterationProblem, microbatch: int, aim: Aim, near: Nearness, n_replicas: int = 1) -> Tables:
     """The tables of one size of micro-batches and one objective; of one number of replicas where these share what they
     hold. Imports numba."""
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
+    (recompute,) = problem.recomputations
     job, links, passes = problem.job, problem.links, problem.passes(microbatch, recompute)
     with np.errstate(divide="ignore"):
         s_per_byte = 1.0 / links.bandwidth_bytes_per_s
@@ -74,14 +74,21 @@ def tables_of(
         recompute=bool(recompute),
         n_microbatches=int(passes.n_microbatches),
         gradient_element_bytes=float(problem.gradient_element_bytes),
+        returned_element_bytes=0.0 if job.sharding in (None, "none") else float(problem.bytes_per_element),
         static_bytes=problem.static_bytes(n_replicas),
         codes_gradients=bool(problem.codes_gradients),
         gradients_as=COMPRESSIONS.index(job.gradients_as),
         codec_bytes_per_s=float(problem.codec_bytes_per_s),
-        synchronisation=REPLAYED.index(job.synchronisation) if job.synchronisation in REPLAYED else 0,
+        synchronisation=_synchronisation(job),
         synchronise_every=int(job.averages_every),
         cards=problem.cards,
         objective=int(aim.dollars),
         most_dollars_per_s=float(aim.max_price_per_hour) / 3600.0,
         most_s=float(aim.max_iteration_s),
     )
+
+
+def _synchronisation(job: Job) -> int:
+    if job.sharding == "zero-3":
+        return len(REPLAYED)
+    return REPLAYED.index(job.synchronisation) if job.synchronisation in REPLAYED else 0

@@ -10,7 +10,8 @@ from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.simulation.durations import EFFICIENCY, analytic
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.memory_intervals import activation_budget
 from dtfm_lab.simulation.schedules.registry import build_named, choices_of, schedules
@@ -23,7 +24,7 @@ def build(
     links: Links | None = None,
     most_activations: int | Sequence[int] | None = None,
     *,
-    efficiency: float = EFFICIENCY,
+    efficiency: GivenEfficiency = None,
 ) -> Schedule:
     """The schedule of this name for a plan, or the schedule itself where it is one that fits.
 
@@ -59,7 +60,7 @@ def build(
     return built
 
 
-def _analytic(plan: Plan, efficiency: float, links: Links | None) -> Iterable[ComputeTime]:
+def _analytic(plan: Plan, efficiency: GivenEfficiency, links: Links | None) -> Iterable[ComputeTime]:
     plain = schedules["1f1b"](plan.job.n_stages, plan.job.n_microbatches)
     return analytic(plan, programs_of(plan, plain), efficiency, links)
 

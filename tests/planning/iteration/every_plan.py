@@ -12,6 +12,7 @@ from dtfm_lab.domain.job import Job, LayerKind, ModelSpec, gpt
 from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.schedule import Programs, Schedule
+from dtfm_lab.planning.iteration.problem import CHECKPOINTINGS_TRIED
 from dtfm_lab.simulation.durations import analytic, compute_seconds
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of
 from dtfm_lab.simulation.memory import least_peak_bytes
@@ -107,7 +108,7 @@ def every_plan(
 ) -> Iterator[tuple[float, Plan]]:
     """Seconds of an iteration and the plan, for plans that fit: all, or ``most`` in an order drawn by ``rng``.
 
-    All subsets of devices, shapes, placements, cuts, shares of the batch, warm-ups and recomputations.
+    All subsets of devices, shapes, placements, cuts, shares of the batch, warm-ups and checkpointings.
     """
     settings = list(_settings(case, family))
     if rng is not None:
@@ -163,14 +164,14 @@ def _settings(case: Drawn, family: str) -> Iterator[tuple[Job, Schedule]]:
                 for shares in _summing(total, n_replicas):
                     if list(shares) != sorted(shares):
                         continue  # placements of all orders follow
-                    for recompute in {job.recompute, job.recompute or job.checkpointing == "none"}:
+                    for how in CHECKPOINTINGS_TRIED if job.checkpointing is None and not job.recompute else ({},):
                         shaped = replace(
                             job,
                             n_stages=n_stages,
                             n_replicas=n_replicas,
                             blocks_per_stage=blocks,
                             microbatches_per_replica=shares,
-                            recompute=recompute,
+                            **how,
                         )
                         yield from ((shaped, schedule) for schedule in _schedules(shaped, family))
 

@@ -82,15 +82,15 @@ def small_job(**changes: Any) -> Job:
 
 def brute_force(topology: Topology, job: Job) -> Best:
     """The best plan with even shares for a job that names 1f1b or gpipe; shapes are those that it leaves open."""
-    problem = IterationProblem.of(topology, job)
-    tables = tables_of(problem, job.microbatch, job.recompute, Aim(), Nearness(problem))
+    problem = IterationProblem.of(topology, job).parts[0]
+    tables = tables_of(problem, job.microbatch, Aim(), Nearness(problem))
     all_fixed = Freedom(fixed_shares=True, fixed_blocks=True, fixed_ahead=True)
     n, n_microbatches = len(topology), job.global_batch // job.microbatch
     best, n_tried = Best(np.inf, np.zeros((0, 0), dtype=np.int64), (), 0), 0
     for n_stages, n_replicas in _shapes(n, problem.n_blocks, n_microbatches):
         if job.n_stages not in (None, n_stages) or job.n_replicas not in (None, n_replicas):
             continue
-        arm = Arm(tables, (n_stages, n_replicas), job.microbatch, job.recompute, all_fixed, None)
+        arm = Arm(tables, (n_stages, n_replicas), job.microbatch, job.checkpoints, all_fixed, None)
         plain = np.arange(n_stages)[::-1].astype(np.int64)
         ahead = plain if job.schedule == "1f1b" else np.full(n_stages, n_microbatches, dtype=np.int64)
         for row in _rows(n, n_stages * n_replicas):

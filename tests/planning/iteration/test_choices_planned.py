@@ -30,11 +30,15 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "fragments": (2,),
     "checkpointing": ("selective", "block", "stage"),
     "attention": ("unfused",),
+    "operators": ("eager", "fused"),
+    "dropout": (False,),
+    "reserve_bytes": (1e9,),
+    "fragmentation": (0.3,),
     "gradient_dtype": ("fp32",),
     "memory_traffic": (True,),
     "flush_every": (2,),
 }
-MODIFIERS = {"tensor_parallel", "bucket_bytes", "fragment_delay"}
+MODIFIERS = {"tensor_parallel", "sequence_parallel", "bucket_bytes", "fragment_delay"}
 """Fields that change nothing alone, or that another file tries."""
 EACH = [(choice, value) for choice, values in CHOICES.items() for value in values]
 MOST_PLANS = 40

@@ -12,7 +12,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import plan, stream_frontier
 from dtfm_lab.planning.iteration.frontier import non_dominated
 from dtfm_lab.planning.iteration.price_bound import PriceBound
-from dtfm_lab.simulation.durations import EFFICIENCY, peak_of
+from dtfm_lab.simulation.efficiency import speeds_of
 
 STEPS = 3
 
@@ -95,7 +95,7 @@ def test_no_plan_of_a_frontier_is_below_its_bound(found):
 def test_a_budget_buys_no_more_flop_than_any_choice_of_devices_has(job):
     topology = priced()
     bound = PriceBound.of(topology, job)
-    speeds = np.array([peak_of(device, job.dtype) for device in topology.devices]) * EFFICIENCY
+    speeds = np.array(speeds_of(job, topology.devices))
     prices = np.array([device.price_per_hour for device in topology.devices])
     for some in itertools.product([False, True], repeat=len(topology)):
         chosen = np.array(some)

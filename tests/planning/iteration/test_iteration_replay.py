@@ -81,7 +81,7 @@ def random_plan(rng: np.random.Generator, synchronisation: str, *, measured: boo
 def replayed(plan: Plan) -> tuple[float, Arm]:
     """Seconds of a plan's iteration by the kernels, and the arm whose state has its memory."""
     job, grid = plan.job, plan.placement.devices
-    (arm,) = Arms(IterationProblem.of(plan.topology, job), Aim(), recompute=job.recompute)
+    (arm,) = Arms(IterationProblem.of(plan.topology, job).parts[0], Aim())
     row = np.concatenate([grid.ravel(), plan.idle_devices]).astype(np.int64)
     shares = np.array(job.microbatches_per_replica)
     blocks = np.array(job.blocks_per_stage)

@@ -91,7 +91,7 @@ def test_unequal_shares_beat_the_fastest_device_alone():
 
 def test_what_the_job_names_is_kept():
     topology = network(["A100", "V100", "T4", "T4"])
-    job = GPT2.with_fields(n_stages=2, n_replicas=2, schedule="1f1b", microbatch=2)
+    job = GPT2.with_fields(n_stages=2, n_replicas=2, schedule="1f1b", microbatch=2, checkpointing="none")
     job = job.with_fields(blocks_per_stage=(5, 7), microbatches_per_replica=(20, 12))
     candidate = found(topology, job, steps=6)
     assert candidate.job(job) == job
@@ -135,11 +135,11 @@ def test_a_limit_on_dollars_an_hour_is_kept():
     assert sum(topology.devices[i].price_per_hour for i in candidate.grid.ravel()) <= 1.2
 
 
-def test_recomputation_only_where_nothing_fits_without_it():
+def test_activations_are_computed_again_where_nothing_fits_without():
     job = GPT2.with_fields(schedule="gpipe", global_batch=256)
     small = network(["T4", "T4"])
-    assert found(small, job, steps=3).recompute
-    assert not found(small, GPT2, steps=3).recompute
+    assert found(small, job, steps=3).checkpointing != "none"
+    assert found(small, GPT2, steps=3).checkpointing == "none"
 
 
 def test_a_model_that_fits_nowhere_is_refused_in_one_line():

@@ -4,7 +4,11 @@ For a device that passes n micro-batches in T seconds as part of any plan, whate
 
 - Its first pass is a forward, and waits for the forwards of the stages before it and a message from each (``start``).
 - Its passes follow each other: start + n (F + I + W) + averaging <= T. F is a forward, I the backward to the inputs and
-  W that to the weights, with I the whole and W nothing where backwards are not split. Averaging follows the last pass.
+  W that to the weights, with I the whole and W nothing where backwards are not split; I repeats the forwards of blocks
+  that are checkpointed. Averaging follows the last pass.
+- Where it waits for what it sends (batched, blocking), nothing of its own runs meanwhile: every micro-batch takes in
+  addition its message down and its message up until they have arrived. Where the two directions between two devices
+  take turns (blocking), both messages of n micro-batches follow each other between the first forward and the last I.
 - After its last I, messages and backwards go all the way up: start + n (F + I) + up <= T.
 - A link carries n messages one after the other. Before the first of them come the passes that make it, after the last
   the passes that use it up; what goes down has to come back up.
@@ -14,9 +18,11 @@ For a device that passes n micro-batches in T seconds as part of any plan, whate
   own: sharded, every peer is sent a shard, waits for it, and twice (two sums of R - 1 messages); sharded at once, the
   slowest peer's shard there and back; central, the whole gradient to the root and back, or as the root to the slowest
   peer; in a ring, 2 (R - 1) shards follow each other; hierarchical, the least of what a member, and a leader, does.
-  Where it overlaps with the last backward or travels beside an iteration it may hide, and counts as nothing; so do
-  fragments.
-- The ends of a pipeline then exchange the gradient of a tied embedding.
+  Where it overlaps with the last backward it begins no earlier than that (``averages``). Where it travels beside an
+  iteration it may hide, and counts as nothing; so do fragments.
+- Replicas that gather in their passes (zero-2, zero-3) pass equally many micro-batches, each no faster than the
+  messages of its ring (``gathered_passes``).
+- The ends of a pipeline then exchange the gradient of a tied embedding; before, where replicas split states.
 
 Links and neighbours are the best that the class has. One card for all of a device's messages makes them no faster, so
 all of this holds for it, too; there, messages to both neighbours add up.
@@ -28,8 +34,10 @@ from functools import cached_property
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.bounds.averages import Averages
 from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
 from dtfm_lab.planning.iteration.bounds.families import Family
+from dtfm_lab.planning.iteration.bounds.gathered_passes import Seconds, gathered_passes
 from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, SOLE, StageKinds
 from dtfm_lab.planning.iteration.problem import IterationProblem, Passes
 
@@ -66,7 +74,7 @@ class Capacities:
     microbatch: int
     synchronises: bool = True
     """False for an iteration in which each replica only updates itself."""
-    _shards: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    _averages: dict[int, Averages] = field(default_factory=dict)
 
     @property
     def problem(self) -> IterationProblem:
@@ -75,6 +83,11 @@ class Capacities:
     @cached_property
     def n_microbatches(self) -> int:
         return self.problem.job.global_batch // self.microbatch
+
+    @cached_property
+    def flop_per_s(self) -> FloatArray:
+        """(C,) FLOP/s of the fastest of each class."""
+        return self.classes.flop_per_s(self.microbatch)
 
     @cached_property
     def costs(self) -> tuple[Costs, ...]:
@@ -95,20 +108,21 @@ class Capacities:
         in_flight = np.where(fits & (lasting > 0)[:, None], np.maximum(most, 1), 0)
         if self.family.stages_per_device > 1:
             in_flight[:] = 0
-        flop_s = self.microbatch / classes.flop_per_s[None, :]
-        fastest_s = self.microbatch / classes.flop_per_s.max()
+        flop_s = self.microbatch / self.flop_per_s[None, :]
+        fastest_s = self.microbatch / self.flop_per_s.max()
         coding = n_messages * passes.coding_s
         weight = 1.0 if self.family.splits else 0.0
         inputs_per_forward = passes.backward_per_forward - weight
         block = np.diff(problem.block_flop).min()
         chain = (1 + inputs_per_forward) * kinds.chain_flop[:, None] * flop_s
         whole = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
+        back_flop = inputs_per_forward * kinds.flop + kinds.again_flop
         return Costs(
             passes=passes,
             fits=fits.astype(float),
             in_flight=in_flight.astype(float),
             forward_s=kinds.flop[:, None] * flop_s + coding[:, None],
-            input_s=inputs_per_forward * kinds.flop[:, None] * flop_s + coding[:, None],
+            input_s=back_flop[:, None] * flop_s + coding[:, None],
             weight_s=weight * kinds.flop[:, None] * flop_s,
             chain_s=chain,
             before_s=kinds.before_flop * fastest_s,
@@ -150,7 +164,7 @@ class Capacities:
         apart = side[:, None] != side[None, :]
         costs, latency = self.costs[0], self.classes.latency_s
         least = self.problem.first_extra[0] + self.problem.block_flop[1]
-        before_s = self.microbatch * float(least) / self.classes.flop_per_s.max()
+        before_s = self.microbatch * float(least) / self.flop_per_s.max()
         window = limit_s - (latency + latency.T)[apart] - costs.next_s - before_s
         there, back = self.hop_s[apart], self.hop_s.T[apart]
         most = np.minimum((window - back) / there, (window - there) / back)
@@ -171,56 +185,67 @@ class Capacities:
         """
         from dtfm_lab.planning.iteration.bounds.capacity_kernel import fill_capacities  # imports numba
 
-        once_s, floor_s = self._averaging(n_replicas)
         capacity = np.zeros((len(self.kinds), len(on_side), 2, len(side)))
         neighbours, links = self.neighbours(side)
-        apart = (side != side[0]).any()
+        apart = bool((side != side[0]).any())
         crossing = self.crossing(side, limit_s) if apart else 0.0
         job = self.problem.job
-        hidden = job.overlap or job.fragments > 1 or job.fragment_delay > 0
-        averages = self.synchronises and n_replicas > 1 and not hidden
-        # ways that the bound does not know, such as a tree, are as if nothing were averaged
-        how = HOW.index(job.synchronisation if averages and job.synchronisation in HOW else "none")
-        shares = job.microbatches_per_replica or (1, self.n_microbatches)
+        averages = self._averages.setdefault(n_replicas, Averages(self.classes, self.kinds.parameters, n_replicas))
+        how = self._how(n_replicas)
+        across = apart and n_replicas > 1
+        floor_s = np.stack([averages.floor_s, averages.across_s(side) if across else averages.floor_s])
+        border_s = averages.border_s(side) if across and HOW[how] == "ring" else None
+        if job.gathers_passes:  # which pass equally many
+            shares: tuple[int, ...] = (self.n_microbatches // n_replicas,)
+        else:
+            shares = job.microbatches_per_replica or (1, self.n_microbatches)
+        waits = job.transport != "overlapped" and self.family.stages_per_device == 1
         for costs in self.costs:
+            near = self._passes(costs, n_replicas)
+            slower_s = np.zeros_like(near[0])
+            if across:
+                slower_s = np.sum(self._passes(costs, n_replicas, side), axis=0) - np.sum(near, axis=0)
+            hidden_s = near[1] + near[2] if job.overlap else np.zeros_like(near[1])
+            found = capacity if border_s is None else np.zeros_like(capacity)
             fill_capacities(
-                limit_s, n_stages, float(max(shares)), how, self.problem.cards, self.kinds.role,
-                costs.fits, costs.in_flight, costs.forward_s, costs.input_s, costs.weight_s, costs.chain_s,
+                limit_s, n_stages, float(max(shares)), how, self.problem.cards, waits, job.transport == "blocking",
+                job.sharding in ("zero-1", "zero-2"),
+                self.kinds.role, costs.fits, costs.in_flight, *near, slower_s, hidden_s, costs.chain_s,
                 costs.before_s, costs.before_back_s, self.kinds.before_hops, costs.next_s, self.least_hop_s,
-                costs.rest_s, self.classes.count, neighbours, links, once_s, floor_s, self._tied(side), side,
-                on_side, n_replicas, crossing, upper, capacity,
+                costs.rest_s, self.classes.count, neighbours, links, averages.pair_s, floor_s,
+                averages.tied_s(side), side, on_side, n_replicas, crossing, upper, found,
             )  # fmt: skip
+            if border_s is not None:
+                last_s = (
+                    costs.before_s[:, None]
+                    + np.sum(near, axis=0)
+                    + slower_s
+                    + np.maximum(border_s - hidden_s - slower_s, 0.0)
+                )
+                sends = (last_s <= limit_s) & (costs.fits > 0)
+                lone = ~(sends[:, side == 0].any(axis=1) & sends[:, side == 1].any(axis=1))
+                found[np.ix_(lone, (on_side > 0) & (on_side < n_replicas))] = 0.0
+                np.maximum(capacity, found, out=capacity)
         capacity[capacity < min(shares)] = 0.0
         return capacity
+
+    def _how(self, n_replicas: int) -> int:
+        """The way to average, as the kernel takes it; those that the bound does not know are as if there were none."""
+        job = self.problem.job
+        hides = job.fragments > 1 or job.fragment_delay > 0
+        # parts of a message are as long as the whole where seconds are proportional to bytes
+        in_parts = self.family.stages_per_device > 1 or self.problem.links.message_bytes is not None
+        averages = self.synchronises and n_replicas > 1 and not hides and not (job.overlap and in_parts)
+        return HOW.index(job.synchronisation if averages and job.synchronisation in HOW else "none")
+
+    def _passes(self, costs: Costs, n_replicas: int, side: IntArray | None = None) -> Seconds:
+        """The passes of a micro-batch; those of groups on both sides of a cut where ``side`` is given."""
+        computing = costs.forward_s, costs.input_s, costs.weight_s
+        if not self.problem.job.gathers_passes or n_replicas == 1 or self.family.stages_per_device > 1:
+            return computing
+        return gathered_passes(computing, self.classes, self.kinds, self.microbatch, n_replicas, side)
 
     def compile_kernels(self) -> None:
         """Use the kernels once, for plans of one device."""
         side = np.zeros(len(self.classes.count), dtype=np.int64)
         self.of(1.0, 1, 1, side, np.array([1]), np.zeros((len(self.kinds), len(side))))
-
-    def _tied(self, side: IntArray) -> FloatArray:
-        """(C, 2) least seconds in which the ends of a pipeline exchange their embedding: on one side, and anywhere."""
-        if self.problem.tied_parameters == 0:
-            return np.zeros((len(side), 2))
-        message_s = self.classes.moving_s(self.problem.embedding_bytes) + self.classes.latency_s
-        near = np.where(side[:, None] == side[None, :], message_s, np.inf)
-        return np.stack([near.min(axis=1), message_s.min(axis=1)], axis=1)
-
-    def _averaging(self, n_replicas: int) -> tuple[FloatArray, FloatArray]:
-        """(Q, C, C) seconds of a message of averaging, and (Q, C) the least of what does not depend on peers."""
-        if n_replicas not in self._shards:
-            how = self.problem.job.synchronisation
-            share = 1.0 if how == "central" else 1.0 / n_replicas
-            sizes = [self.problem.gradient_bytes(n) for n in self.kinds.parameters]
-            latency = self.classes.latency_s
-            moving = np.array([self.classes.moving_s(size * share) for size in sizes])
-            once = moving + latency
-            floor = (once + np.swapaxes(once, 1, 2)).min(axis=2)
-            if how == "ring" and n_replicas > 1:
-                rounds = 2 * (n_replicas - 1)
-                floor = np.maximum((rounds * moving + latency).min(axis=2), rounds * once.min(axis=(1, 2))[:, None])
-            elif how == "hierarchical":
-                whole = np.array([self.classes.moving_s(size) for size in sizes]) + latency
-                floor = np.minimum(floor, whole.min(axis=2))
-            self._shards[n_replicas] = once, floor
-        return self._shards[n_replicas]

@@ -71,7 +71,7 @@ def averaging_s(
     if worst == np.inf or total == np.inf or np.isnan(total):
         return np.inf
     if how == IN_TURN:
-        return 2 * total
+        return total
     return worst if how == AT_ONCE else min(worst, floor_s)
 
 
@@ -82,12 +82,17 @@ def fill_capacities(
     n_microbatches: float,
     how: int,
     cards: bool,
+    waits: bool,
+    turns: bool,
+    tied_before: bool,
     role: IntArray,
     fits: FloatArray,
     in_flight: FloatArray,
     forward_s: FloatArray,
     input_s: FloatArray,
     weight_s: FloatArray,
+    slower_s: FloatArray,
+    hidden_s: FloatArray,
     chain_s: FloatArray,
     before_s: FloatArray,
     before_back_s: FloatArray,
@@ -98,7 +103,7 @@ def fill_capacities(
     count: IntArray,
     neighbours: IntArray,
     of_neighbour: FloatArray,
-    once_s: FloatArray,
+    pair_s: FloatArray,
     floor_s: FloatArray,
     tied_s: FloatArray,
     side: IntArray,
@@ -115,11 +120,17 @@ def fill_capacities(
 
     Parameters
     ----------
+    waits, turns
+        Whether a device waits for the arrival of what it sends, and whether the directions of a pair take turns.
+    tied_before
+        Whether the ends of a pipeline exchange their embedding before they average: they do not wait for themselves.
     fits, in_flight
         (Q, C) whether a stage fits; most micro-batches that it holds at once, 0 where unknown.
     forward_s, input_s, weight_s, chain_s
         (Q, C) of a micro-batch: forward, backward to the inputs, backward to the weights; the least pair of forward
         and backward to the inputs that makes or uses up a message.
+    slower_s, hidden_s
+        (Q, C) what a micro-batch takes in addition where the group is on both sides; what averaging may hide behind.
     before_s, before_back_s, before_hops
         (Q,) on the way to the stage and back.
     next_s, least_hop_s
@@ -129,9 +140,9 @@ def fill_capacities(
     neighbours, of_neighbour
         (C, J) class of a possible neighbour, -1 for the best of all others; (C, J, 5) seconds for which a message
         occupies the link from it and to it, latency from it and to it, and whether it is on the same side.
-    once_s, floor_s, tied_s
-        (Q, C, C) a message of averaging, latency included; (Q, C) for ``averaging_s``; (C, 2) exchange of a tied
-        embedding on the same side, and anywhere.
+    pair_s, floor_s, tied_s
+        (Q, C, C) the messages of averaging with a peer, latency included; (2, Q, C) for ``averaging_s``, of groups on
+        one side and on both; (C, 2) exchange of a tied embedding on the same side, and anywhere.
     upper
         (Q, C) micro-batches that a device cannot exceed in any case.
     """
@@ -147,7 +158,7 @@ def fill_capacities(
             others = count.copy()
             others[c] -= 1
             near = (side == side[c]).astype(np.int64)
-            line_up(once_s[q, c] + once_s[q, :, c] if how == AT_ONCE else once_s[q, c], others, near, line, sums, at)
+            line_up(pair_s[q, c], others, near, line, sums, at)
             f, i_s, w = forward_s[q, c], input_s[q, c], weight_s[q, c]
             once = chain_s[q, c]
             for j in range(neighbours.shape[1]):
@@ -169,14 +180,17 @@ def fill_capacities(
                     if not last and (from_b == np.inf or (b >= 0 and others[b] < 1 + (a == b))):
                         continue
                     trip, idle = 0.0, 0.0
+                    sent_up_s = to_a + wait_to_a if waits and not first else 0.0
+                    sent_down_s = to_b + wait_to_b if waits and not last else 0.0
+                    own_s = f + i_s + w + sent_up_s + sent_down_s
                     if not last:
                         trip = to_b + wait_to_b + from_b + wait_from_b
                         trip += max(next_s, rest_s[q] + 2 * (n_stages - 2) * least_hop_s if first else 0.0)
                         if in_flight[q, c] > 0:
-                            idle = max(0.0, trip - (in_flight[q, c] - 1) * f)
+                            idle = max(0.0, trip - (in_flight[q, c] - 1) * f - in_flight[q, c] * sent_down_s)
                     ahead = limit_s - start
-                    most_ever = min(n_microbatches, upper[q, c], (ahead - idle) / (f + i_s + w))
-                    most_ever = min(most_ever, (ahead - up - idle) / (f + i_s))
+                    most_ever = min(n_microbatches, upper[q, c], (ahead - idle) / own_s)
+                    most_ever = min(most_ever, (ahead - up - idle + sent_up_s) / (own_s - w))
                     if not last:
                         free = ahead - once - up - next_s - wait_from_b - wait_to_b
                         most_ever = min(most_ever, (free - from_b) / to_b, (free - to_b) / from_b)
@@ -193,13 +207,17 @@ def fill_capacities(
                         ):
                             continue
                         n_of_side[0], n_of_side[1] = n_replicas - 1 - n_near, n_near
-                        tail = averaging_s(how, n_of_side, a, b, near, line, sums, at, floor_s[q, c])
+                        both = 1 if n_of_side[0] > 0 else 0
+                        tail = averaging_s(how, n_of_side, a, b, near, line, sums, at, floor_s[both, q, c])
+                        each_s = own_s + both * slower_s[q, c]
+                        if hidden_s[q, c] > 0:
+                            tail = max(tail - hidden_s[q, c] - both * slower_s[q, c] - sent_up_s, 0.0)
                         if tail > limit_s:
                             continue
                         for crosses in range(0 if stays else 1, 2):
                             end = tail
                             if role[q] == 0 or role[q] == 2:
-                                end += tied_s[c, crosses]
+                                end = max(end, tied_s[c, crosses]) if tied_before else end + tied_s[c, crosses]
                             after = max(end + w, up)
                             window = limit_s - start - once
                             most = min(n_microbatches, upper[q, c])
@@ -210,13 +228,16 @@ def fill_capacities(
                                 most = min(most, (free - from_b) / to_b, (free - to_b) / from_b)
                                 if in_flight[q, c] > 0:
                                     most = min(most, in_flight[q, c] * (limit_s - start - end) / (f + i_s + w + trip))
+                                if turns and waits:
+                                    both_s = to_b + wait_to_b + from_b + wait_from_b
+                                    most = min(most, (window - after) / both_s)
                             if not first:
                                 most = min(most, (window - after) / from_a + 1, (window - up) / to_a + 1)
                             if cards and not first and not last:
                                 window = limit_s - start + from_a
                                 most = min(most, window / (from_a + from_b), window / (to_a + to_b))
-                            most = min(most, (limit_s - start - end - idle) / (f + i_s + w))
-                            most = min(most, (limit_s - start - up - idle) / (f + i_s))
+                            most = min(most, (limit_s - start - end - idle) / each_s)
+                            most = min(most, (limit_s - start - up - idle + sent_up_s) / (own_s - w))
                             whole = np.floor(most * (1 + 1e-12) + 1e-9)
                             if whole >= 1 and whole > capacity[q, x, crosses, c]:
                                 capacity[q, x, crosses, c] = whole

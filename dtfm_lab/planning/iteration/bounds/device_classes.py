@@ -39,7 +39,7 @@ class DeviceClasses:
         n = problem.n_devices
         everyone = np.arange(n)
         message_s = problem.latency_s + problem.links.moving_s(everyone[:, None], everyone[None, :], TYPICAL_BYTES)
-        kinds = np.stack([problem.flop_per_s, problem.memory_bytes, problem.price_per_hour], axis=1)
+        kinds = np.stack([problem.flop_per_s, problem.memory_bytes, problem.price_per_hour, *problem.reached], axis=1)
         for tolerance in TOLERANCES:
             exact = (problem.latency_s, problem.topology.bandwidth_bytes_per_s) if tolerance == 0 else (message_s,)
             if problem.topology.message_s is not None and tolerance == 0:
@@ -55,10 +55,9 @@ class DeviceClasses:
         """(C,) devices of each class."""
         return np.bincount(self.of_device)
 
-    @cached_property
-    def flop_per_s(self) -> FloatArray:
-        """(C,) FLOP/s of the fastest."""
-        return self._most(self.problem.flop_per_s)
+    def flop_per_s(self, microbatch: int) -> FloatArray:
+        """(C,) FLOP/s of the fastest with these micro-batches."""
+        return self._most(self.problem.flop_per_s_of(microbatch))
 
     @cached_property
     def memory_bytes(self) -> FloatArray:

@@ -8,6 +8,7 @@ from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.bounds.capacities import Capacities
 from dtfm_lab.planning.iteration.bounds.cuts import cuts_of
 from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
+from dtfm_lab.planning.iteration.bounds.enumeration import enumerable, enumerated
 from dtfm_lab.planning.iteration.bounds.families import Family, families_of
 from dtfm_lab.planning.iteration.bounds.refutation import Case, Refuter, batch_flop
 from dtfm_lab.planning.iteration.bounds.stage_kinds import StageKinds
@@ -34,6 +35,7 @@ def iteration_bound_steps(
     upper_s: float | Callable[[], float],
     schedules: Iterable[str] | None = None,
     max_price_per_hour: float | None = None,
+    lower_s: float = 0.0,
 ) -> Iterator[float]:
     """Lower bounds on the seconds of an iteration, none below the one before; a caller may stop whenever it likes.
 
@@ -50,21 +52,48 @@ def iteration_bound_steps(
         Names of the schedules that plans may have, where the job names none; all that are built in where None.
     max_price_per_hour
         The bound is for plans whose devices cost no more US dollars an hour together.
+    lower_s
+        Seconds that are known to be a bound, from which it rises.
     """
-    yield work_bound_s(problem)
+    if len(problem.parts) > 1:
+        each = [iteration_bound_steps(part, upper_s, schedules, max_price_per_hour, lower_s) for part in problem.parts]
+        yield from least_of(each)
+        return
+    lower_s = max(work_bound_s(problem), lower_s)
+    yield lower_s
     upper = upper_s if callable(upper_s) else lambda: upper_s
+    families = families_of(problem.job, schedules)
+    if enumerable(problem, families):
+        for enumerated_s in enumerated(problem, families, max_price_per_hour, upper):
+            lower_s = max(lower_s, enumerated_s)
+            yield lower_s
+        if lower_s >= upper() * ROUNDING:
+            return
     large = problem.n_devices > MOST_DEVICES_WITH_CUTS
     classes = DeviceClasses.of(problem, MOST_CLASSES_OF_LARGE) if large else DeviceClasses.of(problem)
-    families = families_of(problem.job, schedules)
     prices = None if max_price_per_hour is None else (classes.price_per_hour, max_price_per_hour)
     every = problem.job.averages_every
     alone_s = together_s = work_bound_s(problem)
     if every > 1:
         for alone_s in _bisected(classes, families, prices, upper, synchronises=False):
-            yield alone_s
+            yield max(alone_s, lower_s)
     synchronises = problem.job.sharding != "zero-3"  # whose passes scatter the gradients
-    for together_s in _bisected(classes, families, prices, lambda: every * upper(), synchronises=synchronises):
-        yield ((every - 1) * alone_s + max(together_s, alone_s)) / every
+    for together_s in _bisected(
+        classes, families, prices, lambda: every * upper(), lower_s if every == 1 else 0.0, synchronises=synchronises
+    ):
+        yield max(((every - 1) * alone_s + max(together_s, alone_s)) / every, lower_s)
+
+
+def least_of(each: list[Iterator[float]]) -> Iterator[float]:
+    """The least of several bounds, of which the lowest is raised until it is not the lowest or can rise no more."""
+    bounds = [next(steps) for steps in each]
+    while True:
+        yield min(bounds)
+        lowest = bounds.index(min(bounds))
+        raised = next(each[lowest], None)
+        if raised is None:
+            return
+        bounds[lowest] = raised
 
 
 def _bisected(
@@ -72,11 +101,12 @@ def _bisected(
     families: tuple[Family, ...],
     prices: tuple[FloatArray, float] | None,
     upper_s: Callable[[], float],
+    lower_s: float = 0.0,
     *,
     synchronises: bool,
 ) -> Iterator[float]:
     """The largest refuted seconds so far, after each proof for a shape."""
-    low, high = work_bound_s(classes.problem), np.inf
+    low, high = max(work_bound_s(classes.problem), lower_s), np.inf
     cases = list(cases_of(classes, families, synchronises=synchronises))
     cuts = cuts_of(classes, cases[0].capacities.hop_s + classes.latency_s) if cases else []
     refuter = Refuter(classes, cuts if classes.problem.n_devices <= MOST_DEVICES_WITH_CUTS else [], prices)
@@ -124,5 +154,5 @@ def cases_of(classes: DeviceClasses, families: tuple[Family, ...], *, synchronis
                     capacities = Capacities(classes, kinds, family, microbatch, synchronises)
                 most = min(n_devices // n_stages, n_microbatches)
                 for n_replicas in range(1, most + 1) if job.n_replicas is None else [job.n_replicas]:
-                    if n_replicas <= most:
+                    if n_replicas <= most and not (job.gathers_passes and n_microbatches % n_replicas):
                         yield Case(capacities, n_stages, n_replicas)

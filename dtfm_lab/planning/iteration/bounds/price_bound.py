@@ -25,6 +25,8 @@ def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = Non
 
     Devices of unknown price, 0, cost nothing. Where nothing fits, the work at the cheapest price.
     """
+    if len(problem.parts) > 1:
+        return min(price_bound(part, schedules) for part in problem.parts)
     anywhere = batch_flop(problem) * float((problem.price_per_hour / problem.flop_per_s).min()) / 3600
     families = families_of(problem.job, schedules)
     if any(family.stages_per_device > 1 for family in families):

@@ -23,7 +23,7 @@ def batch_flop(problem: IterationProblem) -> float:
     """FLOP of all forwards and backwards of the batch, with the recomputation that the job asks for."""
     flop = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
     per_forward = 1.0 + problem.passes(1, problem.recomputations[0]).backward_per_forward
-    return float(problem.job.global_batch * flop * per_forward)
+    return float(problem.job.global_batch * (flop * per_forward + problem.block_again_flop[-1]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,8 @@ class StageKinds:
     """(Q,) number of blocks."""
     flop: FloatArray
     """(Q,) FLOP of a forward."""
+    again_flop: FloatArray
+    """(Q,) FLOP that a backward repeats of the forward of blocks that are checkpointed one by one."""
     parameters: FloatArray
     """(Q,) with the copy of a tied embedding in the last stage."""
     held: FloatArray
@@ -46,10 +48,11 @@ class StageKinds:
         n_blocks = problem.n_blocks
         k = np.arange(1, n_blocks)
         roles = [FIRST, MIDDLE, LAST]
-        flop, parameters, held = (
+        flop, again, parameters, held = (
             np.concatenate([*_of_roles(prefix, first, last), [prefix[-1] + first + last]])
             for prefix, first, last in (
                 (problem.block_flop, problem.first_extra[0], problem.last_extra[0]),
+                (problem.block_again_flop, 0.0, 0.0),
                 (problem.block_parameters, problem.first_extra[1], problem.last_extra[1] + problem.tied_parameters),
                 (problem.block_held, problem.first_extra[2], problem.last_extra[2]),
             )
@@ -60,7 +63,7 @@ class StageKinds:
         before = np.where(role == LAST, flop[-1] - flop, np.where(role == MIDDLE, first_block, 0.0))
         blocks = np.append(np.tile(k, len(roles)), n_blocks)
         hops = np.array([0, 1, -1, 0])[role]
-        return cls(role, blocks, flop, parameters, held, before, hops, flop, np.full(len(role), -1))
+        return cls(role, blocks, flop, again, parameters, held, before, hops, flop, np.full(len(role), -1))
 
     @classmethod
     def of_cut(cls, problem: IterationProblem, blocks: tuple[int, ...], stages_per_device: int = 1) -> Self:
@@ -73,14 +76,16 @@ class StageKinds:
         flop, parameters = problem.stage_flop(counts), problem.stage_parameters(counts)
         if n_devices == 1 and len(counts) > 1:
             parameters[-1] -= problem.tied_parameters
-        held = np.diff(problem.block_held[np.concatenate([[0], np.cumsum(counts)])])
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        held, again = np.diff(problem.block_held[ends]), np.diff(problem.block_again_flop[ends])
         held[0] += problem.first_extra[2]
         held[-1] += problem.last_extra[2]
-        of_device = [x.reshape(stages_per_device, n_devices) for x in (counts, flop, parameters, held)]
+        of_device = [x.reshape(stages_per_device, n_devices) for x in (counts, flop, parameters, held, again)]
         return cls(
             role=_roles(n_devices),
             blocks=of_device[0].sum(axis=0),
             flop=of_device[1].sum(axis=0),
+            again_flop=of_device[4].sum(axis=0),
             parameters=of_device[2].sum(axis=0),
             held=of_device[3].min(axis=0),
             before_flop=np.cumsum(of_device[1][0]) - of_device[1][0],

@@ -9,10 +9,12 @@ from dtfm_lab.planning.iteration.kernels.tables import (
     CENTRAL,
     HIERARCHICAL,
     LATENCY,
+    NOTHING,
     PER_BYTE,
     REGION,
     RING,
     Tables,
+    average_bytes,
     gradient_bytes,
     moving_s,
 )
@@ -27,17 +29,20 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
     n = len(row)
     for i in range(n):
         last_s[i] = 0.0
-    if n == 1:
+    if n == 1 or tables.synchronisation == NOTHING:
         return
     whole = gradient_bytes(tables, n_parameters)
     coding_s = 0.0
     if tables.codes_gradients:
         coding_s = n_parameters * tables.gradient_element_bytes / tables.codec_bytes_per_s
     always = tables.synchronise_every == 1
+    split = tables.returned_element_bytes > 0
     moves, late = np.empty((n, n)), np.empty((n, n))
     if tables.synchronisation == RING:
+        backs = np.empty((n, n))
+        _fill(tables, row, average_bytes(tables, n_parameters) / n, backs, late)
         _fill(tables, row, whole / n, moves, late)
-        _ring(moves, late, coding_s, always, done, last_s)
+        _ring(moves, backs, late, coding_s, always, split, done, last_s)
     elif tables.synchronisation == CENTRAL:
         _fill(tables, row, whole, moves, late)
         _central(moves, late, coding_s, always, done, last_s)
@@ -55,8 +60,10 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
         _fill(tables, row, whole, moves, late)
         _hierarchical(moves, shards, late, leader, n_leaders, coding_s, always, done, last_s)
     else:
+        backs = np.empty((n, n))
+        _fill(tables, row, average_bytes(tables, n_parameters) / n, backs, late)
         _fill(tables, row, whole / n, moves, late)
-        _sharded(moves, late, coding_s, always, tables.synchronisation == AT_ONCE, done, last_s)
+        _sharded(moves, backs, late, coding_s, always, split, tables.synchronisation == AT_ONCE, done, last_s)
 
 
 @compiled
@@ -86,17 +93,22 @@ def _coded_s(coding_s: float, always: bool, total: float, n: int, unpacked: floa
 @compiled
 def _sharded(
     moves: FloatArray,
+    backs: FloatArray,
     late: FloatArray,
     coding_s: float,
     always: bool,
+    split: bool,
     at_once: bool,
     done: FloatArray,
     last_s: FloatArray,
 ) -> None:
-    """Every replica sends shards to all others, in turn or at once, and then its averaged shard."""
+    """Every replica sends shards to all others, in turn or at once, and then its averaged shard, in ``backs``."""
     n = len(done)
     share = (n - 1) / n
-    sum_s, decode_s = _coded_s(coding_s, always, 1.0, 1, share)
+    if split:  # parameters come back as they are; what writes them counts as a sum
+        sum_s, decode_s = _coded_s(coding_s, False, share, 1, 0.0)
+    else:
+        sum_s, decode_s = _coded_s(coding_s, always, 1.0, 1, share)
     turn, got, summed = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
         last_s[i] = decode_s
@@ -119,7 +131,7 @@ def _sharded(
         for k in range(1, n):
             j = i + k if i + k < n else i + k - n
             begins = max(summed[i], done[i] + moves[i, j]) if at_once else t
-            t = begins + moves[i, j] + late[i, j]
+            t = begins + backs[i, j] + late[i, j]
             got[j] = max(got[j], t)
     for i in range(n):
         done[i] = got[i]
@@ -143,11 +155,21 @@ def _central(
 
 @compiled
 def _ring(
-    moves: FloatArray, late: FloatArray, coding_s: float, always: bool, done: FloatArray, last_s: FloatArray
+    moves: FloatArray,
+    backs: FloatArray,
+    late: FloatArray,
+    coding_s: float,
+    always: bool,
+    split: bool,
+    done: FloatArray,
+    last_s: FloatArray,
 ) -> None:
-    """Ring averaging: n - 1 rounds that sum, n - 1 that spread; each replica sends to the next."""
+    """Ring averaging: n - 1 rounds that sum, n - 1 that spread, in ``backs``; each replica sends to the next."""
     n = len(done)
-    sum_s, decode_s = _coded_s(coding_s, always, 2 * (n - 1) / n, n - 1, (n - 1) / n)
+    if split:
+        sum_s, decode_s = _coded_s(coding_s, False, (2 * (n - 1) - 1) / n, n - 1, 0.0)
+    else:
+        sum_s, decode_s = _coded_s(coding_s, always, 2 * (n - 1) / n, n - 1, (n - 1) / n)
     free, came, summed = np.zeros(n), np.empty(n), np.empty(n)
     for i in range(n):
         last_s[i] = decode_s
@@ -156,7 +178,7 @@ def _ring(
     for k in range(2 * (n - 1)):
         for i in range(n):
             j = i + 1 if i + 1 < n else 0
-            free[i] = max(free[i], done[i]) + moves[i, j]
+            free[i] = max(free[i], done[i]) + (moves[i, j] if k < n - 1 else backs[i, j])
             came[j] = free[i] + late[i, j]
         for i in range(n):
             if k < n - 1:

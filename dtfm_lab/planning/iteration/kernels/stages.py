@@ -9,6 +9,7 @@ from dtfm_lab.planning.iteration.kernels.tables import (
     FLOP,
     HIERARCHICAL,
     KEPT,
+    NOTHING,
     PARAMETERS,
     PASSING,
     REGION,
@@ -55,7 +56,7 @@ def averaging_bytes(tables: Tables, grid: IntArray, s: int, r: int, parameters: 
     tied = 0.0
     if n_stages > 1 and (s == 0 or s == n_stages - 1):
         tied = np.ceil(tables.tied_parameters * tables.gradient_element_bytes)
-    if n == 1:
+    if n == 1 or tables.synchronisation == NOTHING:
         return static + tied
     whole = gradient_bytes(tables, parameters)
     at_sum = (n - 1) * np.ceil(whole / n)

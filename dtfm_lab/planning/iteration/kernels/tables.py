@@ -7,8 +7,8 @@ import numpy as np
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
 
-SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL = range(5)
-"""Synchronisations that are replayed."""
+SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL, NOTHING = range(6)
+"""Synchronisations that are replayed; nothing follows passes that scatter the gradients themselves."""
 UNCOMPRESSED, HALVES, INT8 = range(3)
 """How gradients are compressed."""
 INT8_BLOCK = 256
@@ -54,6 +54,9 @@ class Tables(NamedTuple):
     recompute: bool
     n_microbatches: int
     gradient_element_bytes: float
+    returned_element_bytes: float
+    """Bytes of a parameter that comes back, uncompressed, in place of an average: where replicas split the optimiser's
+    states. 0 where averages come back, as large as gradients."""
     static_bytes: float
     """Bytes a parameter: itself, its gradient, the optimiser's state."""
     codes_gradients: bool
@@ -94,3 +97,11 @@ def gradient_bytes(tables: Tables, n_parameters: float) -> float:
     if tables.gradients_as == INT8:
         return float(min(plain, n_parameters + 4.0 * np.ceil(n_parameters / INT8_BLOCK)))
     return plain
+
+
+@compiled
+def average_bytes(tables: Tables, n_parameters: float) -> float:
+    """Bytes in messages of what comes back of so many parameters: ``device_average_bytes``."""
+    if tables.returned_element_bytes > 0:
+        return n_parameters * tables.returned_element_bytes
+    return gradient_bytes(tables, n_parameters)

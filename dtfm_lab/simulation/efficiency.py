@@ -1,0 +1,254 @@
+"""The share of its peak that a GPU reaches over a forward and a backward, and how sure that is.
+
+A library cuts a matrix product of m x n sums over k into tiles of 256 x 128 numbers, and as many tiles as the GPU has
+multiprocessors are computed at a time, in waves: the last wave takes as long as a whole one. A tile reaches the share
+``most`` of the peak where k is large, and k / (k + k0) of it otherwise. A forward multiplies a token's numbers by the
+weights, a backward twice: for the gradient of the inputs, whose n and k change places, and for that of the weights,
+which sums over tokens. Where a job counts memory traffic beside (``Job.memory_traffic``) that is all; else operators
+that only move memory take the seconds that they would count there, and are part of the share. The optimiser's step is
+in neither.
+
+A fused attention counts as a product of the largest k, as it leaves out about as much work (what is masked) as it loses
+in speed; an unfused one is products of a token's numbers per head, each head a grid of tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.job import (
+    BACKWARD_PER_FORWARD,
+    BYTES_PER_ELEMENT,
+    Job,
+    Layer,
+    LayerKind,
+    ModelSpec,
+    moved_elements,
+)
+from dtfm_lab.domain.network import Device, as_number, hardware_of, shortened
+from dtfm_lab.domain.network.device import OTHER_NAMES, spelling_of
+from dtfm_lab.simulation.memory_traffic import BACKWARD_READS
+
+EFFICIENCY = 0.4
+"""Share of the peak of a device of which only the peak is known: between what models of a billion parameters and less
+and GPUs without fast memory reach, and the 44 to 52 % of Megatron-LM on A100s (Narayanan et al. 2021, table 1)."""
+GUESS_SPREAD = 0.3
+"""One standard deviation of the logarithm of seconds, where only the peak is known."""
+TILE = 256, 128
+"""Rows and columns of the largest tile of NVIDIA's libraries (its "Matrix Multiplication Background User's Guide")."""
+HALVES = "fp16", "bf16"
+NARROWEST = 2048
+"""Width of the narrowest model whose products count; the narrowest that was measured has 2304. Of narrower ones kernels
+begin as slowly as they compute, and GPUs without a source would look fast beside those with one."""
+
+
+class Efficiency(NamedTuple):
+    """The share of its peak that a device reaches with a job."""
+
+    share: float
+    """Of the peak in the job's precision, over a forward and a backward of the whole model."""
+    spread: float
+    """One standard deviation of the logarithm of the seconds that follow from it."""
+    source: str
+    """Whose measurements the share comes from."""
+
+
+GUESS = Efficiency(EFFICIENCY, GUESS_SPREAD, "a guess: only the peak is known")
+
+
+class Products(NamedTuple):
+    """How fast matrix products in half precision are on a kind of GPU."""
+
+    multiprocessors: int
+    most: float
+    """Share of the peak that tiles of a large depth reach."""
+    half_depth: float
+    """Depth k0 at which they reach half of that."""
+    spread: float
+    """Of the errors on the rows that benchmarks/efficiency.py tests, which the two constants were not fitted to."""
+    source: str
+
+
+class Product(NamedTuple):
+    """A matrix product of one GPU, and how often a forward does it."""
+
+    rows: float
+    columns: float
+    depth: float
+    times: float = 1.0
+    fused: bool = False
+    """Whether it is an attention in one kernel, which writes no product to memory."""
+
+
+SC21 = "Megatron-LM's 16 rows on A100s (Narayanan et al. 2021, tables 1 and 2)"
+SIMUMAX = "SimuMax's six rows on B200s without tensor parallelism"
+TORCHTITAN = "torchtitan's four rows on H100s (Liang et al. 2024)"
+_AMPERE = Products(108, 0.804, 443.0, 0.1, SC21)
+_HOPPER = Products(132, 0.481, 443.0, 0.12, f"{SIMUMAX}; the depth from {SC21}")
+PRODUCTS = {
+    "A100": _AMPERE,
+    "A100 40GB": _AMPERE,
+    "H100": _HOPPER,
+    "H100 PCIe": _HOPPER._replace(multiprocessors=114),
+    "H200": _HOPPER,
+    "GH200": _HOPPER,
+    "B200": Products(148, 0.442, 443.0, 0.12, f"{TORCHTITAN}; the depth from {SC21}"),
+}
+"""By the GPU's name in the table of hardware. benchmarks/efficiency.py fits the constants and tests each on rows of
+other sources. Multiprocessors are of NVIDIA's data sheets and whitepapers. Other kinds have no source, or, as the V100,
+sources that contradict each other: DT-FM's authors' single pipelines reach 28 to 30 % of its peak, their five networks
+about 40."""
+
+
+class Calibrated(Protocol):
+    """What one's own measurements say of the share: a factor on that of ``efficiency_of``, or else a number."""
+
+    @property
+    def factor(self) -> float | None: ...
+
+    def __float__(self) -> float: ...
+
+
+class ShareFactor(NamedTuple):
+    """The share of ``efficiency_of`` times a factor, at most 1."""
+
+    factor: float
+
+    def __float__(self) -> float:
+        return self.factor
+
+
+GivenEfficiency = float | Calibrated | None
+"""An efficiency as an argument: a share of the peak for every device, a calibration, or None for ``efficiency_of``."""
+
+
+def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Efficiency:
+    """The share that a device reaches with a job's model, precision and attention, and micro-batches of so many
+    sequences: the job's where None, 1 where that is open.
+
+    It is ``EFFICIENCY`` for a GPU that is not among ``PRODUCTS``, in other precisions than halves, and for models that
+    are narrower than ``NARROWEST`` or of unknown shape.
+    """
+    name = spelling_of(device.gpu) or ""
+    known, hardware = PRODUCTS.get(OTHER_NAMES.get(name, name)), hardware_of(device.gpu)
+    if known is None or hardware is None or job.dtype not in HALVES:
+        return GUESS
+    if job.model is None or job.model.d_model < NARROWEST:
+        return GUESS
+    size = microbatch or job.microbatch or 1
+    per_byte = hardware.peak_of(job.dtype) / hardware.memory_bytes_per_s  # FLOP at the peak while memory moves a byte
+    flop = taken = 0.0
+    for layer, n in Counter(job.model.layers).items():
+        flop += n * (1 + BACKWARD_PER_FORWARD) * size * layer.forward_flop / device.gpus
+        taken += n * sum(_passes_flop(one, known) for one in products_of(job, layer, size, device.gpus))
+        if not job.memory_traffic:
+            moved = (1 + BACKWARD_READS) * size * moved_elements(job, layer) * BYTES_PER_ELEMENT[job.dtype]
+            taken += n * per_byte * moved / device.gpus
+    return Efficiency(flop / taken, known.spread, known.source) if 0 < flop <= taken else GUESS
+
+
+def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Iterator[Product]:
+    """The matrix products of a layer's forward on each of so many GPUs that share it.
+
+    They share it as in Megatron-LM: columns where a block's input is multiplied, depth where its output comes out. A
+    block of a family other than gpt and llama counts as one product of the model's width.
+    """
+    model = job.modelled()
+    tokens = float(microbatch * model.seq_len)
+    if layer.kind is LayerKind.HEAD:
+        yield Product(tokens, model.vocab_size / gpus, model.d_model)
+    if layer.kind is not LayerKind.BLOCK:
+        return
+    yield from (Product(tokens, *sizes) for sizes in _weights(model, layer, gpus) if min(sizes) > 0)
+    if not layer.attention_elements:  # a block without attention, or with one of unknown shape
+        return
+    heads, length, width = microbatch * model.n_heads / gpus, model.seq_len, model.head_dim
+    if job.attention == "fused":
+        yield Product(length, 2 * length, width, heads, fused=True)
+    else:
+        yield Product(length, length, width, heads)
+        yield Product(length, width, length, heads)
+
+
+def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, float]]:
+    """Columns and depth of the products with a block's weights, told from its FLOP (``families`` counts them)."""
+    width, heads = model.d_model, model.n_heads * model.head_dim
+    attention = model.attention_flop if layer.attention_elements else 0.0
+    each = (layer.forward_flop - attention) / (2 * model.seq_len * width)  # weights over the width
+    selective = layer.selective_flop / (2 * model.seq_len * width)
+    if model.family == "gpt":
+        inner = (each - 4 * heads) / 2
+        queries, inward = 3.0 * heads, inner
+    elif model.family == "llama":
+        inner = each - 2 * selective
+        queries, inward = heads + 2 * (selective - heads - inner), 2 * inner
+    else:
+        return [(each / gpus, width)]
+    return [(queries / gpus, width), (width, heads / gpus), (inward / gpus, width), (width, inner / gpus)]
+
+
+def _passes_flop(product: Product, known: Products) -> float:
+    """FLOP at the peak that take as long as a product in the forward and its two in the backward."""
+    rows, columns, depth, times, fused = product
+    if fused:
+        return 3 * 2 * rows * columns * depth * times / known.most
+    there, back, weights = (rows, columns, depth), (rows, depth, columns), (depth, columns, rows)
+    return sum(_flop_in_waves(*sizes, times, known) for sizes in (there, back, weights))
+
+
+def _flop_in_waves(rows: float, columns: float, depth: float, times: float, known: Products) -> float:
+    tiles = math.ceil(times * math.ceil(rows / TILE[0]) * math.ceil(columns / TILE[1]))
+    waves = math.ceil(tiles / known.multiprocessors)
+    reached = known.most * depth / (depth + known.half_depth)
+    return 2 * waves * known.multiprocessors * TILE[0] * TILE[1] * depth / reached
+
+
+def share_of(job: Job, device: Device, efficiency: GivenEfficiency = None, microbatch: int | None = None) -> float:
+    """The share of its peak that a device reaches; micro-batches as for ``efficiency_of``.
+
+    Raises JobError for an efficiency that is none.
+    """
+    factor = getattr(efficiency, "factor", 1.0 if efficiency is None else None)
+    if factor is not None:
+        return min(efficiency_of(job, device, microbatch).share * factor, 1.0)
+    share = as_number(efficiency)
+    if share is None or not 0 < share <= 1:
+        raise JobError(f"efficiency is {shortened(efficiency)}; wanted more than 0 and at most 1")
+    return share
+
+
+def speeds_of(
+    job: Job, devices: Iterable[Device], efficiency: GivenEfficiency = None, microbatch: int | None = None
+) -> list[float]:
+    """FLOP/s that each device reaches in a job's passes; micro-batches as for ``efficiency_of``.
+
+    Raises JobError for an efficiency that is no share.
+    """
+    shares: dict[tuple[str, int], float] = {}
+    speeds = []
+    for device in devices:
+        kind = device.gpu, device.gpus
+        if kind not in shares:
+            shares[kind] = share_of(job, device, efficiency, microbatch)
+        speeds.append(peak_of(device, job.dtype) * shares[kind])
+    return speeds
+
+
+def peak_of(device: Device, dtype: str) -> float:
+    """FLOP/s in this dtype: from the hardware table where the device has its peak from there, else the device's own.
+
+    Those of a group of GPUs are of all of them together.
+
+    A dtype without a figure in the table counts as fp32; fp64 as half of that, as on the GPUs of data centres, while
+    others reach less.
+    """
+    known = hardware_of(device.gpu)
+    if known is None or device.peak_flop_per_s != device.gpus * known.peak_flop_per_s:
+        return device.peak_flop_per_s
+    if dtype in known.peak:
+        return device.gpus * known.peak_of(dtype)
+    return device.gpus * known.peak_of("fp32") / (2 if dtype == "fp64" else 1)
