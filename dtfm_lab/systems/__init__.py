@@ -12,6 +12,7 @@ from dtfm_lab.systems.codesign import CoDesign, Design
 from dtfm_lab.systems.codesign_search import stream_codesign
 from dtfm_lab.systems.crossing_search import stream_crossings
 from dtfm_lab.systems.crossings import Crossing, CrossingPoint, Crossings
+from dtfm_lab.systems.launch_flags import Launch, from_flags
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.outcomes import Outcomes
@@ -28,6 +29,7 @@ __all__ = [
     "CrossingPoint",
     "Crossings",
     "Design",
+    "Launch",
     "Outcome",
     "Outcomes",
     "Step",
@@ -35,6 +37,7 @@ __all__ = [
     "Switch",
     "Waterfall",
     "Why",
+    "from_flags",
     "modelled",
     "outcome_of",
     "strategies",

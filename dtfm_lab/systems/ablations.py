@@ -19,7 +19,7 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning import search
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.simulation.durations import peak_of
+from dtfm_lab.simulation.efficiency import peak_of, speeds_of
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.systems.ablation import Ablation
 from dtfm_lab.systems.grids import in_rank_order
@@ -108,7 +108,7 @@ def _cards(outcome: Outcome) -> Iterator[Trial]:
     apart = replace(topology, devices=tuple(replace(device, host="") for device in topology.devices))
     budget = replace(outcome.budget, queueing="pairs")
     yield Trial(
-        plan=outcome.plan.changed(topology=apart),
+        plan=outcome.plan.changed(topology=apart, queueing="pairs"),
         budget=budget,
         condition="every pair of devices had a link of its own",
     )
@@ -218,8 +218,8 @@ def _pipeline_costs(outcome: Outcome) -> FloatArray:
     which takes no simulation."""
     plan, job = outcome.plan, outcome.job
     grid, pair = plan.placement.devices, pair_costs(plan.topology, job)
-    peaks = np.array([peak_of(device, job.dtype) for device in plan.topology.devices])
-    computing_s = job.flop / grid.size / peaks[grid].min(axis=0) / outcome.budget.efficiency
+    speeds = np.array(speeds_of(job, plan.topology.devices, outcome.budget.efficiency))
+    computing_s = job.flop / grid.size / speeds[grid].min(axis=0)
     hops_s = pair.hop_s[grid[:-1], grid[1:]].sum(axis=0)
     groups_s = pair.group_s[grid[:, :, None], grid[:, None, :]].sum(axis=2).max(axis=0)
     return np.asarray(computing_s + hops_s + groups_s, dtype=np.float64)

@@ -18,14 +18,15 @@ from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.simulation.durations import EFFICIENCY, pass_times
+from dtfm_lab.simulation.durations import pass_times
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 IN_ORDER = ("gpipe", "1f1b", "adaptive-1f1b")
 """Schedules with one stage a device and whole backwards."""
 INTERLEAVED = "interleaved-1f1b"
 
 
-def least_iteration_s(plan: Plan, efficiency: float = EFFICIENCY, queueing: str = "pairs") -> float:
+def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: str = "pairs") -> float:
     """Seconds that no simulation of the plan goes below, links and efficiency being these; 0 where nothing is known, as
     of a schedule of one's own.
 
@@ -48,6 +49,8 @@ def least_iteration_s(plan: Plan, efficiency: float = EFFICIENCY, queueing: str 
     if job.transport != "overlapped":  # the device waits for what it sends
         busy_s[:-1] += n_passes * hops.onward_s[:-1]
         busy_s[1:] += (n_passes - 1) * hops.back_s[1:]
+    if job.schedule_name == "1f1b":
+        busy_s = np.maximum(busy_s, rounds_s(forward_s + backward_s, hops.onward_s + hops.back_after_s, n_passes))
     average_s = _average_s(job, plan, links)
     return float(
         max(
@@ -58,7 +61,20 @@ def least_iteration_s(plan: Plan, efficiency: float = EFFICIENCY, queueing: str 
     )
 
 
-def _passes(plan: Plan, n_stages: int, efficiency: float, links: Links) -> tuple[FloatArray, FloatArray]:
+def rounds_s(pass_s: FloatArray, hop_s: FloatArray, n_passes: FloatArray) -> FloatArray:
+    """(stages, replicas) seconds from a device's first forward to its last backward with 1F1B, at least.
+
+    A device holds as many micro-batches as there are stages from it on, and begins a further one when the oldest is
+    back: so many ways there and back follow each other. ``hop_s`` is an activation's way to the next stage and its
+    gradient's back, 0 for the last.
+    """
+    n_stages = len(pass_s)
+    there_and_back_s = np.cumsum((pass_s + hop_s)[::-1], axis=0)[::-1]
+    found: FloatArray = np.ceil(n_passes / np.arange(n_stages, 0, -1)[:, None]) * there_and_back_s
+    return found
+
+
+def _passes(plan: Plan, n_stages: int, efficiency: GivenEfficiency, links: Links) -> tuple[FloatArray, FloatArray]:
     """(stages, replicas) seconds of a forward and of a whole backward."""
     shape = n_stages, plan.job.n_replicas
     found = {Kind.FORWARD: np.zeros(shape), Kind.BACKWARD: np.zeros(shape)}

@@ -9,12 +9,13 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.trace.causes import COMPUTE
 from dtfm_lab.simulation.durations import pass_times
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 GATHERING = "gathering"
 """Messages inside a pass: parameters gathered and gradients scattered layer by layer, sums of GPUs that share one."""
 
 
-def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: float) -> dict[str, float]:
+def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: GivenEfficiency) -> dict[str, float]:
     """Seconds of the iteration's critical path by cause, the longest first; they add up to ``iteration_s``.
 
     Where only some iterations synchronise, the typical one's path in the proportions of all.
@@ -34,7 +35,7 @@ def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: float) -
     return {cause: scale * float(part_s) for cause, part_s in sorted(found.items(), key=lambda item: -item[1])}
 
 
-def _computing_share(plan: Plan, trace: Trace, efficiency: float) -> dict[tuple[int, int, str], float]:
+def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> dict[tuple[int, int, str], float]:
     """Of each pass with messages inside, the share that it would take without them."""
     job = plan.job
     if not job.gathers_passes and (job.tensor_parallel or 1) == 1:

@@ -8,12 +8,12 @@ TRIED = "tried"
 CHECKPOINTS = (TRIED, *CHECKPOINTINGS)
 
 
-def checkpointed(job: Job, checkpointing: str, offered: tuple[str, ...] = ("none", "block")) -> list[Job]:
-    """The job with each checkpointing that a user tries, the least first.
+def checkpointings(job: Job, checkpointing: str, offered: tuple[str, ...] = ("none", "block")) -> list[str]:
+    """Each checkpointing that a user tries, the least first.
 
     ``selective`` is left out where the model's layers do not say what it keeps.
     """
     if checkpointing != TRIED:
-        return [job.with_fields(checkpointing=checkpointing)]
+        return [checkpointing]
     known = any(layer.selective_elements for layer in job.modelled().layers)
-    return [job.with_fields(checkpointing=one) for one in offered if known or one != "selective"]
+    return [one for one in offered if known or one != "selective"]

@@ -1,10 +1,9 @@
 """A system's best plan: of all that it lets its user choose from, the fastest that fits the memory of its devices."""
 
+import heapq
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-
-import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
@@ -12,6 +11,7 @@ from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.simulation.executors import Executor, Lost, results_of
+from dtfm_lab.systems.branch import Branch, priced
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.outcomes import Outcomes
@@ -34,45 +34,61 @@ def outcome_of(
     """
     budget = Budget() if budget is None else budget
     work, began = work_of(job), time.perf_counter()
-    plans, reason = _plans(strategy, topology, work, budget)
-    best: tuple[float, int] = (math.inf, 0)
+    branches, reason = _branches(strategy, topology, work, budget)
+    # what is open: its least seconds, where it was yielded, and a branch whose plans are not made yet, or a plan
+    queue: list[tuple[float, tuple[int, int], Plan | Branch]] = [
+        (one.least_s if prune and isinstance(one, Branch) else 0.0, (number, -1), one)
+        for number, one in enumerate(branches)
+    ]
+    heapq.heapify(queue)
+    best: tuple[float, tuple[int, int]] = (math.inf, (0, 0))
     found: Plan | None = None
+    nearest: tuple[float, tuple[int, int], Plan | None] = (math.inf, (0, 0), None)
     try:
-        lacking = [least_lacking_bytes(plan) for plan in plans]
-        least_s = [strategy.least_s(plan, budget) if prune else 0.0 for plan in plans]
-        for number in sorted(range(len(plans)), key=least_s.__getitem__):
-            if least_s[number] > best[0] * (1 + ROUNDING):
-                break
-            plan = plans[number]
-            if lacking[number]:
+        while queue and queue[0][0] <= best[0] * (1 + ROUNDING):
+            least_s, place, one = heapq.heappop(queue)
+            if isinstance(one, Plan) and place[1] >= 0:
+                this = strategy.seconds(one, budget), place
+                if this < best and fits(one):
+                    best, found = this, one.changed(iteration_s=this[0])
                 continue
-            this = strategy.seconds(plan, budget), number
-            if this < best and fits(plan):
-                best, found = this, plan.changed(iteration_s=this[0])
-        if plans and found is None:
-            reason = f"none of its plans fits the devices: {sentence_of(plans[int(np.argmin(lacking))])}"
+            for at, plan in enumerate([one] if isinstance(one, Plan) else one.plans()):
+                plan = _queued(plan, budget)
+                if lacking := least_lacking_bytes(plan):
+                    nearest = min(nearest, (lacking, (place[0], at), plan), key=lambda each: each[:2])
+                    continue
+                own_s = strategy.least_s(plan, budget) if prune else 0.0
+                heapq.heappush(queue, (max(least_s, own_s), (place[0], at), plan))
+        if found is None and nearest[2] is not None:
+            reason = f"none of its plans fits the devices: {sentence_of(nearest[2])}"
     except LabError as error:
         reason = str(error)
+    if found is not None and isinstance(branches[best[1][0]], Branch):
+        found = priced(found).changed(iteration_s=found.iteration_s)
     return Outcome(
         strategy=strategy,
         budget=budget,
         found=found,
         reason="" if found is not None else reason,
-        considered=len(plans),
+        considered=sum(1 if isinstance(one, Plan) else len(one) for one in branches),
         seconds=time.perf_counter() - began,
     )
 
 
-def _plans(strategy: Strategy, topology: Topology, work: Job, budget: Budget) -> tuple[list[Plan], str]:
+def _queued(plan: Plan, budget: Budget) -> Plan:
+    return plan if plan.queueing == budget.queueing else plan.changed(queueing=budget.queueing)
+
+
+def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget) -> tuple[list[Plan | Branch], str]:
     """The plans of a system, and why there are no more."""
-    plans: list[Plan] = []
+    found: list[Plan | Branch] = []
     try:
-        for plan in strategy.plans(topology, work, budget):
-            plans.append(plan if plan.queueing == budget.queueing else plan.changed(queueing=budget.queueing))
+        for one in strategy.branches(topology, work, budget):
+            found.append(one)
     except LabError as error:
-        return plans, str(error)
+        return found, str(error)
     n_blocks = work.modelled().n_blocks
-    return plans, (
+    return found, (
         f"none of its shapes suits {counted(len(topology), 'device')}, {counted(n_blocks, 'block')} and a batch of "
         f"{counted(work.global_batch, 'sequence')}; wanted numbers that its stages and replicas divide"
     )
@@ -125,8 +141,10 @@ def outcomes_in_order(
     for (strategy, _, _, budget), found in zip(
         tasks, results_of(executor, outcome_of, tasks, named=lambda i: f"system {tasks[i][0].heading}"), strict=True
     ):
-        lost = isinstance(found, Lost)
-        yield Outcome(strategy=strategy, budget=budget, found=None, reason=found.reason) if lost else found
+        if isinstance(found, Lost):
+            yield Outcome(strategy=strategy, budget=budget, found=None, reason=found.reason)
+        else:
+            yield found
 
 
 def stream_outcomes(

@@ -5,7 +5,8 @@ from functools import partial
 
 from dtfm_lab.domain.job.system import ATTENTIONS
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.checkpoints import CHECKPOINTS
+from dtfm_lab.systems.checkpoints import CHECKPOINTS, TRIED
+from dtfm_lab.systems.device_sets import DEVICES
 from dtfm_lab.systems.grids import HOSTS, ORDERS
 
 OfSource = Callable[..., Assumption]
@@ -18,8 +19,13 @@ checkpointing: OfSource = partial(
 )
 microbatches: OfSource = partial(
     Assumption,
-    help="Micro-batches of any size are tried, as no pipeline needs several; or the job's own is kept.",
+    help="Micro-batches of other sizes are tried than the job's own; or that is kept.",
     choices=("tried", "given"),
+)
+devices: OfSource = partial(
+    Assumption,
+    help="Its user leaves out kinds of devices, regions and what shapes leave over, where that is faster; or nobody.",
+    choices=DEVICES,
 )
 hosts: OfSource = partial(
     Assumption, help="Hosts get ranks as the network lists them, or in a drawn order.", choices=HOSTS
@@ -31,6 +37,11 @@ hosts_in_rings: OfSource = partial(
 )
 order: OfSource = partial(
     Assumption, help="Ranks of one data-parallel group are neighbours, pipelines stride over them.", choices=ORDERS
+)
+sharding: OfSource = partial(
+    Assumption,
+    help="Every replica keeps all of the optimiser's states, or a shard (ZeRO-1); the faster of those that fit.",
+    choices=(TRIED, "none", "zero-1"),
 )
 ring_or_tree: OfSource = partial(Assumption, help="Replicas average in a ring, or in a tree.", choices=("ring", "tree"))
 attention: OfSource = partial(

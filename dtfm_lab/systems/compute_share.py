@@ -11,6 +11,7 @@ import numpy as np
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.systems.knobs import with_batch
 
 STEADY = 120
@@ -33,7 +34,7 @@ class Share:
         return min(1.0, self.free_s / self.iteration_s) if self.iteration_s > 0 else 1.0
 
 
-def share_of(plan: Plan, *, efficiency: float, queueing: str) -> Share:
+def share_of(plan: Plan, *, efficiency: GivenEfficiency, queueing: str) -> Share:
     """The seconds of a plan's iteration, and those of the same passes in the same order with free messages.
 
     Free messages are neither compressed, nor do they take latency or bandwidth, inside a group of GPUs as between

@@ -1,16 +1,19 @@
 """Grids of tensor, pipeline and data parallelism, with devices in the order of their ranks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation.efficiency import GivenEfficiency
+from dtfm_lab.systems.branch import Branch
+from dtfm_lab.systems.device_sets import device_sets
+from dtfm_lab.systems.grid_bound import GridBound
 
 MICROBATCHES = (1, 2, 4, 8, 16)
 """Sizes that are tried where the job leaves its micro-batch open."""
@@ -74,55 +77,74 @@ def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntA
     return np.array([i for host in drawn for i in members[host]])
 
 
-def in_rank_order(topology: Topology, job: Job, ranks: IntArray, *, order: str) -> Plan:
-    """The plan of a shaped job whose devices take ranks in a given order.
+def in_order(job: Job, ranks: IntArray, order: str) -> IntArray:
+    """(stages, replicas) devices of a shaped job whose devices take ranks in a given order.
 
-    Parameters
-    ----------
-    ranks
-        Device of each rank, n_stages x n_replicas of them.
-    order
-        ``dp-pp``: ranks of one data-parallel group are neighbours, and pipelines stride over them, as in Megatron-LM
-        and DeepSpeed; ``pp-dp``: ranks of one pipeline are neighbours, as in DT-FM.
+    ``dp-pp``: ranks of one data-parallel group are neighbours, and pipelines stride over them, as in Megatron-LM and
+    DeepSpeed; ``pp-dp``: ranks of one pipeline are neighbours, as in DT-FM.
     """
-    n = job.n_stages * job.n_replicas
-    used = np.asarray(ranks)[:n]
-    grid = used.reshape(job.n_stages, job.n_replicas) if order == "dp-pp" else used.reshape(job.n_replicas, -1).T
+    used = np.asarray(ranks)[: job.n_stages * job.n_replicas]
+    by_stage: IntArray = used.reshape(job.n_stages, job.n_replicas)
+    return by_stage if order == "dp-pp" else used.reshape(job.n_replicas, job.n_stages).T
+
+
+def in_rank_order(topology: Topology, job: Job, ranks: IntArray, *, order: str) -> Plan:
+    """The plan of ``in_order``; ``ranks`` is the device of each rank, as many as the job takes at least."""
+    grid = in_order(job, ranks, order)
     return evaluate(topology, job, rank_map=Placement(grid).rank_map(len(topology)))
 
 
 def grids(
     topology: Topology,
     job: Job,
+    ways: Callable[[Job], Sequence[Mapping[str, Any]]],
     *,
+    efficiency: GivenEfficiency,
     tensor_parallel: Sequence[int] = (1,),
-    order: str = "dp-pp",
+    orders: Sequence[str] = ("dp-pp",),
     stages: Sequence[int] | None = None,
     hosts: str = "listed",
     seed: int = 0,
     microbatches: Sequence[int] | None = None,
-    fewer: bool = False,
-) -> Iterator[Plan]:
-    """Plans of every tensor-parallel degree, shape and micro-batch, devices in the order of their ranks.
+    devices: str = "all",
+) -> Iterator[Branch]:
+    """Every tensor-parallel degree, set of devices, shape, micro-batch and order of ranks, in the ways of each shape.
 
-    Degrees that the network's hosts or the model's heads do not allow are left out. ``stages``, ``microbatches`` and
-    ``fewer`` are those of ``shapes``, ``hosts`` and ``seed`` those of ``rank_order``.
+    Degrees that the network's hosts or the model's heads do not allow are left out. ``stages`` and ``microbatches`` are
+    those of ``shapes``, ``hosts`` and ``seed`` those of ``rank_order``. With ``devices`` ``tried`` every set of
+    ``device_sets`` is, and fewer of each.
     """
     heads = job.modelled().n_heads
+    fewer = devices == "tried"
     for degree in tensor_parallel:
         if degree not in topology.group_sizes or heads % degree:
             continue
         grouped = topology.grouped(degree)
         ranks = rank_order(grouped, hosts, seed)
         sliced = job.with_fields(tensor_parallel=degree)
-        for shaped in shapes(sliced, len(grouped), stages=stages, microbatches=microbatches, fewer=fewer):
-            try:
-                yield in_rank_order(grouped, shaped, ranks, order=order)
-            except LabError:  # a shape that the schedule or the sharding does not allow
-                continue
+        shaped = list(shapes(sliced, len(grouped), stages=stages, microbatches=microbatches, fewer=fewer))
+        bound, seen = GridBound(grouped, efficiency), set[tuple[Job, bytes]]()
+        for members in device_sets(grouped) if fewer else [ranks]:
+            taken = ranks[np.isin(ranks, members)]
+            for one in shaped:
+                if one.n_stages * one.n_replicas > len(taken):
+                    continue
+                tried = ways(one)
+                for order in orders if min(one.n_stages, one.n_replicas) > 1 else orders[:1]:
+                    grid = in_order(one, taken, order)
+                    if tried and (key := (one, grid.tobytes())) not in seen:
+                        seen.add(key)
+                        yield Branch(grouped, one, grid, tried, bound.least_s(one, grid, tried))
 
 
-def replicated(topology: Topology, job: Job, microbatches: str, **how: Any) -> Iterator[Plan]:
-    """Plans of one stage in as many replicas as there are devices; ``microbatches`` is ``tried`` or ``given``."""
-    sizes = MICROBATCHES_ALONE if microbatches == "tried" else None
-    yield from grids(topology, job, stages=(1,), microbatches=sizes, **how)
+def sizes_of(microbatches: str, job: Job, tried: Sequence[int]) -> Sequence[int] | None:
+    """The micro-batches that are tried, or None: the job's own, where they are ``given``."""
+    return tried if microbatches == "tried" or job.microbatch is None else None
+
+
+def replicated(
+    topology: Topology, job: Job, ways: Callable[[Job], Sequence[Mapping[str, Any]]], *, microbatches: str, **how: Any
+) -> Iterator[Branch]:
+    """The grids of one stage; ``microbatches`` is ``tried`` or ``given``."""
+    sizes = sizes_of(microbatches, job, MICROBATCHES_ALONE)
+    yield from grids(topology, job, ways, stages=(1,), microbatches=sizes, **how)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -67,6 +67,13 @@ class Outcome:
         """Predicted seconds of an iteration; None without a plan."""
         return None if self.found is None else self.found.iteration_s
 
+    @cached_property
+    def pairs_s(self) -> float | None:
+        """Seconds of the same plan if every pair of devices had a link of its own (``queueing="pairs"``)."""
+        if self.found is None or self.budget.queueing == "pairs":
+            return self.iteration_s
+        return self.strategy.seconds(self.found.changed(queueing="pairs"), replace(self.budget, queueing="pairs"))
+
     @property
     def flop_per_s(self) -> float | None:
         """FLOP a second of all devices together, nothing counted twice where it is recomputed."""
@@ -96,6 +103,18 @@ class Outcome:
         tensor = f", {job.tensor_parallel} GPUs a layer" if (job.tensor_parallel or 1) > 1 else ""
         return f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}{tensor}"
 
+    @property
+    def choices(self) -> str:
+        """What its user chose beside the shape: ``micro-batch 2, zero-1, averages beside the last backward``."""
+        if self.found is None:
+            return ""
+        job, idle = self.job, len(self.found.idle_devices)
+        names = [f"micro-batch {job.microbatch}", "" if job.n_stages == 1 else f"{job.schedule_name}, {job.transport}"]
+        names += [job.sharding or "", "" if job.checkpoints == "none" else f"checkpointing {job.checkpoints}"]
+        names += ["averages beside the last backward" if job.overlap and job.n_replicas > 1 else ""]
+        names += [f"{idle} of {len(self.found.topology)} devices idle" if idle else ""]
+        return ", ".join(name for name in names if name not in ("", "none"))
+
     def to_dict(self) -> dict[str, Any]:
         """The outcome as plain values for JSON and tables."""
         found = self.found
@@ -104,6 +123,7 @@ class Outcome:
             "system": self.name,
             "title": self.title,
             "iteration_s": self.iteration_s,
+            "pairs_s": self.pairs_s,
             "tokens_per_s": None if self.iteration_s is None else self.job.tokens / self.iteration_s,
             "flop_per_s": self.flop_per_s,
             "price_per_billion_tokens": None if found is None else found.price_per_billion_tokens,
@@ -113,6 +133,7 @@ class Outcome:
             "microbatch": None if job is None else job.microbatch,
             "schedule": None if job is None else job.schedule_name,
             "sharding": None if job is None else job.sharding,
+            "choices": self.choices,
             "idle": None if found is None else len(found.idle_devices),
             "most": next(iter(self.causes), ""),
             "mathematics": self.strategy.mathematics,

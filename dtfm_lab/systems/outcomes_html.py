@@ -6,7 +6,7 @@ from html import escape
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.systems.bars import CHANGES, STACKED, Bar, bars
 from dtfm_lab.systems.outcome import Outcome
-from dtfm_lab.systems.outcomes_markdown import times
+from dtfm_lab.systems.outcomes_markdown import pairs, remarks, times
 
 COLORS = {
     "compute": "#0072B2",
@@ -66,7 +66,15 @@ def fragment(sentence: str, outcomes: Sequence[Outcome], not_modelled: Mapping[s
 
 
 NUMBER = ' class="number"'
-HEADINGS = (("", ""), ("an iteration", NUMBER), ("times", NUMBER), ("where it goes", ""), ("plan", ""), ("", ""))
+HEADINGS = (
+    ("", ""),
+    ("an iteration", NUMBER),
+    ("times", NUMBER),
+    ("with a link a pair", NUMBER),
+    ("where it goes", ""),
+    ("plan", ""),
+    ("", ""),
+)
 
 
 def page(title: str, fragment: str) -> str:
@@ -96,9 +104,10 @@ def _row(bar: Bar, longest_s: float, least_s: float) -> str:
         f"<td>{_system(bar)}</td>",
         f"<td{NUMBER}>{seconds}</td>",
         f"<td{NUMBER}>{times(one, least_s)}</td>",
+        f"<td{NUMBER}>{pairs(one)}</td>",
         f"<td>{_bar(bar, longest_s)}</td>" if bar.parts else '<td class="words">no plan</td>',
         f'<td class="plan">{escape(one.shape)}</td>',
-        f'<td class="words">{escape(one.reason or one.strategy.mathematics)}</td>',
+        f'<td class="words">{escape(remarks(one))}</td>',
     ]
     return f'<tr title="{escape(one.strategy.cite, quote=True)}">{"".join(cells)}</tr>'
 

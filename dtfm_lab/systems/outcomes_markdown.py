@@ -6,7 +6,10 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.systems.bars import bars
 from dtfm_lab.systems.outcome import Outcome
 
-HEAD = "| system | an iteration | times | plan | most of it | remarks |\n| --- | --- | --- | --- | --- | --- |"
+HEAD = (
+    "| system | an iteration | times | with a link a pair | plan | most of it | remarks |\n"
+    "| --- | --- | --- | --- | --- | --- | --- |"
+)
 
 
 def table(sentence: str, outcomes: Sequence[Outcome], not_modelled: Mapping[str, str]) -> str:
@@ -16,7 +19,7 @@ def table(sentence: str, outcomes: Sequence[Outcome], not_modelled: Mapping[str,
     for bar in bars(outcomes):
         one = bar.outcome
         seconds = ["no plan", ""] if one.iteration_s is None else [format_s(one.iteration_s), times(one, least_s)]
-        cells = [bar.name, *seconds, one.shape, next(iter(one.causes), ""), one.reason or one.strategy.mathematics]
+        cells = [bar.name, *seconds, pairs(one), one.shape, next(iter(one.causes), ""), remarks(one)]
         lines.append(f"| {' | '.join(_one_line(cell) for cell in cells)} |")
     lines += ["", f"{sentence}."]
     lines += ["", "Assumed:", ""] if any(one.strategy.assumed for one in outcomes) else []
@@ -37,6 +40,16 @@ def times(outcome: Outcome, least_s: float) -> str:
         return ""
     ratio = outcome.iteration_s / least_s
     return f"{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}"
+
+
+def pairs(outcome: Outcome) -> str:
+    """The seconds of the same plan with a link for each pair; empty without a plan."""
+    return "" if outcome.pairs_s is None else format_s(outcome.pairs_s)
+
+
+def remarks(outcome: Outcome) -> str:
+    """Why there is no plan; or its choices, and what it changes of the training."""
+    return outcome.reason or "; ".join(filter(None, (outcome.choices, outcome.strategy.mathematics)))
 
 
 def _one_line(text: str) -> str:

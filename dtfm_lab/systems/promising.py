@@ -18,8 +18,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning import evaluate
-from dtfm_lab.simulation.durations import peak_of
-from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory
+from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
+from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory, usable_bytes
 from dtfm_lab.simulation.tensor_parallel import hop_gather_s, tensor_parallel_s
 
 MOST = 4
@@ -53,18 +53,18 @@ class Candidate:
         static, activations = static_memory(job, n), activation_memory(job, n)
         in_flight = np.minimum(np.arange(n, 0, -1), job.n_microbatches)
         held = static.total + in_flight * activations.kept + activations.recomputed
-        have = np.array([device.memory_bytes for device in self.topology.devices])[self.grid]
+        have = usable_bytes(job, self.topology.devices)[self.grid]
         return float((held[:, None] - have).max())
 
-    def pass_s(self, efficiency: float) -> FloatArray:
+    def pass_s(self, efficiency: GivenEfficiency) -> FloatArray:
         """(stages, replicas) seconds of a micro-batch's forward and backward."""
         job = self.job
         flop = [
             sum((1 + BACKWARD_PER_FORWARD) * one.forward_flop + repeated_flop(job, one) for one in layers)
             for layers in job.stage_layers
         ]
-        peak = np.array([peak_of(device, job.dtype) for device in self.topology.devices])[self.grid]
-        seconds: FloatArray = job.microbatch * np.array(flop)[:, None] / (peak * efficiency)
+        speed = np.array(speeds_of(job, self.topology.devices, efficiency))[self.grid]
+        seconds: FloatArray = job.microbatch * np.array(flop)[:, None] / speed
         return seconds if job.tensor_parallel == 1 else seconds + self._inside_s[:, None]
 
     @property
@@ -85,7 +85,7 @@ class Candidate:
         """(stages - 1, replicas) seconds of an activation to the next stage and of its gradient back."""
         return self._one_way_s(self.grid[:-1], self.grid[1:]) + self._one_way_s(self.grid[1:], self.grid[:-1])
 
-    def pipeline_s(self, efficiency: float) -> float:
+    def pipeline_s(self, efficiency: GivenEfficiency) -> float:
         """Seconds of the slowest pipeline with 1F1B: what the first micro-batch takes, and of each further one what the
         slowest stage takes, or the way there and back shared by the micro-batches in flight.
 
@@ -108,7 +108,7 @@ class Candidate:
         after = np.roll(self.grid, -1, axis=1)
         return float(2 * (n - 1) * self._shard_s(self.grid, after).max()) if n > 1 else 0.0
 
-    def iteration_s(self, efficiency: float) -> float:
+    def iteration_s(self, efficiency: GivenEfficiency) -> float:
         """Pipelines and, over the iterations between two, averages."""
         return self.pipeline_s(efficiency) + self.averaging_s / self.job.synchronise_every
 
@@ -126,7 +126,7 @@ class Candidate:
         return seconds + self.job.activation_bytes / topology.bandwidth_bytes_per_s[sender, receiver]
 
 
-def promising(candidates: Iterable[Candidate], efficiency: float, most: int = MOST) -> Iterator[Plan]:
+def promising(candidates: Iterable[Candidate], efficiency: GivenEfficiency, most: int = MOST) -> Iterator[Plan]:
     """The plans of the candidates that fit, at most so many, those first that are fastest by the closed form.
 
     Where none fits, the one that lacks least, which tells why. Raises PlanError where the model and the batch allow

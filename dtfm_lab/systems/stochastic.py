@@ -8,6 +8,7 @@ for the order that comes out.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,10 +23,13 @@ from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Action, Kind, Programs, Step
 from dtfm_lab.domain.trace import RunContext, Trace
+from dtfm_lab.domain.trace.run_context import SWING
 from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.schedules import build
 from dtfm_lab.simulation.simulate import plan_context, shared_cards
+from dtfm_lab.simulation.spreads import spreads_of
 
 NAME = "stochastic"
 """Name of the schedule in traces."""
@@ -51,7 +55,7 @@ def simulate_stochastic(
     in_flight: int,
     by_throughput: bool = True,
     resends_inputs: bool = False,
-    efficiency: float,
+    efficiency: GivenEfficiency,
     queueing: str,
 ) -> Trace:
     """One iteration of a plan whose pipelines are drawn for each micro-batch.
@@ -93,7 +97,7 @@ class _Run:
         plan: Plan,
         rng: np.random.Generator,
         links: Links,
-        efficiency: float,
+        efficiency: GivenEfficiency,
         by_throughput: bool,
         resends_inputs: bool,
     ) -> None:
@@ -101,7 +105,7 @@ class _Run:
         self.n_stages, self.n_replicas = plan.placement.devices.shape
         self.n_microbatches, self.hop_bytes = sum(job.microbatch_counts), job.activation_bytes
         self.programs = _ends_of(plan)
-        self.profile = analytic(plan, self.programs, efficiency, links)
+        self.profile, self.efficiency = analytic(plan, self.programs, efficiency, links), efficiency
         self.seconds = {(row.stage, row.replica, row.kind): row.seconds for row in self.profile}
         kinds = Kind.FORWARD, Kind.BACKWARD
         places = [(s, r) for s in range(self.n_stages) for r in range(self.n_replicas)]
@@ -283,6 +287,9 @@ class _Run:
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         after = np.where(after < 0, NONE, place[after])
+        # as if it did nothing but compute, because at other speeds it would route otherwise
+        spreads, whole_s = spreads_of(self.plan, self.efficiency), float(end_s.max())
+        swing = math.exp(SWING * max(map(max, spreads["compute_spread"])))
         context = plan_context(self.plan, self.programs.schedule) | {
             "n_microbatches": self.n_microbatches,
             "microbatches_per_replica": (),
@@ -298,6 +305,8 @@ class _Run:
                 queueing=self.links.queueing,
                 cards=shared_cards(self.plan, self.links),
                 **context,
+                **spreads,
+                swings=((whole_s / swing, whole_s * swing),),
             ),
             actions,
             np.zeros(len(order), dtype=np.int64),

@@ -15,10 +15,10 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.durations import EFFICIENCY
 from dtfm_lab.simulation.simulate import iteration_seconds
 from dtfm_lab.systems.assumption import Assumption
 from dtfm_lab.systems.bound import least_iteration_s
+from dtfm_lab.systems.branch import Branch, priced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +31,14 @@ class Budget:
     ] = None
     seed: Annotated[int, Option(help="Seed of the searches, and of what is drawn.", least=0)] = 0
     efficiency: Annotated[
-        float, Option(help="Share of its peak that a device reaches, in every system.", above=0, most=1)
-    ] = EFFICIENCY
+        float | None,
+        Option(help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1),
+    ] = None
     queueing: Annotated[
         str, Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
-    ] = "pairs"
+    ] = "cards"
+    """A card a device, as hardware has it; ``pairs`` gives a device as many full-rate links as it has neighbours, which
+    flatters systems that send to many of them."""
 
     def __post_init__(self) -> None:
         check_options(self, thing="strategies")
@@ -73,6 +76,10 @@ class Strategy(ABC):
         ``job`` is the work alone (``work_of``). Raises LabError, such as PlanError, where the system cannot train it
         here at all.
         """
+
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
+        """The same plans; those that differ in flags alone may be one branch, made into plans where one may be best."""
+        yield from self.plans(topology, job, budget)
 
     def trace(self, plan: Plan, budget: Budget) -> Trace:
         """One iteration of a plan, predicted."""
@@ -129,6 +136,20 @@ class Strategy(ABC):
 
     def _with_changes(self, name: str) -> str:
         return f"{name} ({self.changed})" if self.changed else name
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridStrategy(Strategy):
+    """A system whose plans are grids of ranks in the order of the network, as its user's flags say."""
+
+    @abstractmethod
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
+        """Every grid, in the ways that its flags allow."""
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+        """All of them."""
+        for one in self.branches(topology, job, budget):
+            yield from [one] if isinstance(one, Plan) else map(priced, one.plans())
 
 
 def _in_words(name: str, value: object) -> str:

@@ -17,7 +17,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.planning.explain.sentences import counted
-from dtfm_lab.simulation.durations import peak_of
+from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.systems.ablation import Ablation
 from dtfm_lab.systems.ablations import stream_ablations
@@ -71,8 +71,7 @@ class Why:
     def computing_s(self) -> float:
         """Seconds of the passes themselves, nothing computed twice, shared evenly by all devices of the network."""
         plan = self.outcome.plan
-        peak = sum(peak_of(device, plan.job.dtype) for device in plan.topology.devices)
-        return plan.job.flop / (peak * self.outcome.budget.efficiency)
+        return plan.job.flop / sum(speeds_of(plan.job, plan.topology.devices, self.outcome.budget.efficiency))
 
     @property
     def times(self) -> float | None:

@@ -7,7 +7,7 @@ import numpy as np
 from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.planning import evaluate
-from dtfm_lab.simulation.durations import EFFICIENCY
+from dtfm_lab.simulation.efficiency import EFFICIENCY
 from dtfm_lab.systems import Strategy
 
 ELEMENTS, PARAMETERS, FLOP, PEAK = 1000, 8_000_000, 1e9, 1e12

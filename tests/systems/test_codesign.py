@@ -13,7 +13,7 @@ from dtfm_lab.domain.job import MODELS, Job
 from dtfm_lab.domain.job.model.completion import family_sizes, rebuilt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import evaluate
-from dtfm_lab.simulation.durations import EFFICIENCY
+from dtfm_lab.simulation.efficiency import EFFICIENCY
 from dtfm_lab.systems import compute_share
 from dtfm_lab.systems.compute_share import share_of
 from dtfm_lab.systems.knobs import KNOBS, with_batch

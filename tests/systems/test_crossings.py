@@ -28,7 +28,7 @@ def test_copies_overtake_a_chain_where_algebra_says() -> None:
 
 
 def test_the_fastest_of_both_sides_choose_anew_between_them() -> None:
-    systems = ["ddp", "dt-fm-random"]
+    systems = [lab.systems.variant("ddp", devices="all"), "dt-fm-random"]
     found = lab.crossings("lecture-hall", "tiny", systems=systems, values=[0.01, 10.0])
     between = [point for point in found.points if point.refined]
     assert between

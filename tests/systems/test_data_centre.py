@@ -10,12 +10,13 @@ from dtfm_lab.domain.job import TINY, Job, device_gradient_bytes
 from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.efficiency import EFFICIENCY
 from dtfm_lab.systems import Budget, outcome_of
 from dtfm_lab.systems.modelled.data_parallel import DDP, CompressedDDP
 from dtfm_lab.systems.modelled.deepspeed_pipeline import DeepSpeedPipeline
 from dtfm_lab.systems.modelled.deepspeed_zero_3 import DeepSpeedZero3
 from dtfm_lab.systems.modelled.fsdp import FSDP
-from dtfm_lab.systems.modelled.megatron import Megatron
+from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
 
 BUDGET = Budget()
 
@@ -46,7 +47,7 @@ def test_zero_3_sends_one_and_a_half_times_what_data_parallelism_sends():
 @pytest.mark.parametrize("latency_s", [0.0, 1e-4, 1e-2])
 def test_overlapped_sends_are_never_slower_on_the_same_grid(latency_s):
     network = uniform(8, latency_s=latency_s)
-    all_ways = [list(Megatron(transport=how).plans(network, work(), BUDGET)) for how in TRANSPORTS]
+    all_ways = [list(Megatron(**AS_SHIPPED, transport=how).plans(network, work(), BUDGET)) for how in TRANSPORTS]
     for overlapped, batched, blocking in zip(*all_ways, strict=True):
         assert np.array_equal(overlapped.placement.devices, blocking.placement.devices)
         seconds = [simulate(plan).iteration_s for plan in (overlapped, batched, blocking)]
@@ -57,7 +58,7 @@ def test_overlapped_sends_are_never_slower_on_the_same_grid(latency_s):
 @pytest.mark.parametrize("strategy", [DDP(), CompressedDDP(), DeepSpeedZero3(), FSDP(), Megatron()])
 def test_on_one_device_every_system_is_one_process(strategy):
     alone = outcome_of(strategy, uniform(1), work(microbatch=16))
-    computing_s = alone.job.flop / (BUDGET.efficiency * 1e12)
+    computing_s = alone.job.flop / (EFFICIENCY * 1e12)
     assert alone.iteration_s == pytest.approx(computing_s, rel=1e-9)
     assert set(alone.causes) == {"compute"}
 
@@ -81,7 +82,7 @@ def test_gradients_in_fp32_take_no_less_time():
     )
 
 
-@pytest.mark.parametrize("strategy", [Megatron(), DeepSpeedPipeline()])
+@pytest.mark.parametrize("strategy", [Megatron(**AS_SHIPPED), DeepSpeedPipeline(devices="all")])
 def test_data_parallel_ranks_are_neighbours(strategy):
     """PipeDataParallelTopology and Megatron's order alike: rank = stage x replicas + replica."""
     for plan in strategy.plans(uniform(8), work(), BUDGET):
@@ -105,9 +106,9 @@ def test_megatron_cuts_the_blocks_evenly_and_deepspeed_need_not():
     six_blocks = work(model=replace(TINY, layers=(*TINY.layers[:7], TINY.layers[-1])), global_batch=8)
     stages = {
         system: {plan.job.n_stages for plan in system.plans(uniform(4), six_blocks, BUDGET)}
-        for system in (Megatron(), DeepSpeedPipeline())
+        for system in (Megatron(devices="all"), DeepSpeedPipeline(devices="all"))
     }
-    assert stages == {Megatron(): {1, 2}, DeepSpeedPipeline(): {1, 2, 4}}
+    assert stages == {Megatron(devices="all"): {1, 2}, DeepSpeedPipeline(devices="all"): {1, 2, 4}}
 
 
 def test_interleaving_asks_for_rounds_of_as_many_micro_batches_as_stages():

@@ -7,6 +7,8 @@ from dtfm_lab.domain.job import gpt
 from dtfm_lab.systems import Budget, outcome_of, variant
 
 STEPS = Budget(steps=2)
+BARE = {"averaging": "sharded", "grids": False, "transport": "overlapped", "microbatches": "given"}
+"""The search alone."""
 
 
 @pytest.mark.parametrize("network", ["lecture-hall", "raspberry-pi", "shared-cards"])
@@ -22,14 +24,14 @@ def test_other_ways_to_average_never_make_it_slower():
     topology, job = lab.load_topology("mixed-gpus"), lab.load_job("gpt3-xl")
     sharded = outcome_of(variant("dtfm-lab", averaging="sharded", grids=False), topology, job, STEPS)
     tried = outcome_of(variant("dtfm-lab", grids=False), topology, job, STEPS)
-    assert tried.iteration_s < sharded.iteration_s
+    assert tried.iteration_s <= sharded.iteration_s
     assert tried.iteration_s == lab.simulate(tried.plan).iteration_s
 
 
 def test_with_all_switched_off_it_is_the_plan_of_the_search():
     topology, job = lab.load_topology("lecture-hall"), lab.load_job("small")
-    bare = outcome_of(variant("dtfm-lab", averaging="sharded", grids=False), topology, job, STEPS)
-    searched = lab.plan(topology, lab.systems.work_of(job), steps=2)
+    bare = outcome_of(variant("dtfm-lab", **BARE), topology, job, STEPS)
+    searched = lab.plan(topology, lab.systems.work_of(job), steps=2, queueing="cards")
     assert bare.iteration_s == searched.iteration_s
     assert bare.considered == 1
 

@@ -18,6 +18,7 @@ COLUMNS = [
     "title",
     "iteration_s",
     "times",
+    "pairs_s",
     "tokens_per_s",
     "flop_per_s",
     "price_per_billion_tokens",
@@ -27,6 +28,7 @@ COLUMNS = [
     "microbatch",
     "schedule",
     "sharding",
+    "choices",
     "idle",
     "most",
     "mathematics",
@@ -34,7 +36,7 @@ COLUMNS = [
     "reason",
     "cite",
 ]
-KEYS = {"topology", "job", "global_batch", "sentence", "systems", "assumptions", "not_modelled"}
+KEYS = {"topology", "job", "global_batch", "sentence", "win", "systems", "assumptions", "not_modelled"}
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +103,7 @@ def test_they_are_written(found: Outcomes, tmp_path, ending: str) -> None:
     if ending == "md":
         assert "changed from 0.4: made up" in written
         rows = [line for line in written.splitlines() if line.startswith("|")]
-        assert {row.count("|") for row in rows} == {7}
+        assert {row.count("|") for row in rows} == {8}
 
 
 def test_another_ending_is_refused(found: Outcomes, tmp_path) -> None:

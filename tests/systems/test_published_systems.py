@@ -10,7 +10,7 @@ from dtfm_lab.published.zero_bubble_plans import SCHEDULES, settings_of
 from dtfm_lab.published.zero_bubble_plans import plan_of as zero_bubble
 from dtfm_lab.simulation import simulate
 from dtfm_lab.systems import Budget, outcome_of
-from dtfm_lab.systems.modelled.megatron import Megatron
+from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
 
 
 @pytest.mark.parametrize("schedule", ["1F1B", "1F1B-I"])
@@ -20,6 +20,7 @@ def test_zero_bubbles_baselines_are_megatrons(model, schedule):
     ledgers = zero_bubble(model, schedule, message_s=1e-3, memory_traffic=True, transport="blocking")
     sizes = settings_of(model)
     strategy = Megatron(
+        **AS_SHIPPED,
         transport="blocking",
         n_stages=sizes["stages"],
         tensor_parallel=1,

@@ -22,7 +22,7 @@ JOB = lab.load_job("gpt3-xl", global_batch=24, microbatch=1)
 
 def drawn(plan, *, in_flight=1000, seed=0, queueing="pairs", **how):
     rng = np.random.default_rng(seed)
-    return simulate_stochastic(plan, rng=rng, in_flight=in_flight, efficiency=0.4, queueing=queueing, **how)
+    return simulate_stochastic(plan, rng=rng, in_flight=in_flight, efficiency=None, queueing=queueing, **how)
 
 
 def on_free_links(speeds, n_stages, n_microbatches):

@@ -7,16 +7,16 @@ from typing import Annotated, ClassVar
 from dtfm_lab.domain.job import COMPRESSIONS, Job
 from dtfm_lab.domain.job.system import MiB
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.checkpoints import TRIED, checkpointed
+from dtfm_lab.systems.branch import Branch
+from dtfm_lab.systems.checkpoints import TRIED, checkpointings
 from dtfm_lab.systems.grids import replicated
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Replicated(Strategy):
+class _Replicated(GridStrategy):
     """The whole model on every device."""
 
     cite: ClassVar[str] = "Li et al., VLDB 2020"
@@ -46,17 +46,19 @@ class _Replicated(Strategy):
     ] = TRIED
     microbatches: Annotated[
         str, common.microbatches(source="Li et al. 2020, section 3.2.4: no_sync accumulates where a batch does not fit")
-    ] = "tried"
+    ] = TRIED
     hosts: Annotated[
         str,
         common.hosts(source="torchrun numbers hosts as they join; NCCL lays the ring over hosts one after the other"),
     ] = "listed"
 
+    devices: Annotated[str, common.devices(source="torchrun: --nnodes and the hosts are the user's")] = TRIED
+
     def _compression(self) -> str:
         return "none"
 
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """As many replicas as there are devices, with each checkpointing and micro-batch that is tried."""
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """Replicas of one stage, with each checkpointing and micro-batch that is tried."""
         how = job.with_fields(
             schedule="1f1b",
             synchronisation=self.synchronisation,
@@ -64,17 +66,22 @@ class _Replicated(Strategy):
             bucket_bytes=self.bucket_bytes,
             gradient_compression=self._compression(),
         )
-        for one in checkpointed(how, self.checkpointing):
-            yield from replicated(topology, one, self.microbatches, hosts=self.hosts, seed=budget.seed)
+        yield from replicated(
+            topology,
+            how,
+            lambda one: [{"checkpointing": kept} for kept in checkpointings(one, self.checkpointing)],
+            microbatches=self.microbatches,
+            efficiency=budget.efficiency,
+            hosts=self.hosts,
+            seed=budget.seed,
+            devices=self.devices,
+        )
 
 
 @strategies.register("ddp")
 @dataclass(frozen=True, kw_only=True)
 class DDP(_Replicated):
-    """PyTorch's DistributedDataParallel: the whole model on every device, gradients averaged beside the backward.
-
-    All devices take part, but for those that equal shares of the batch leave over.
-    """
+    """PyTorch's DistributedDataParallel: the whole model on every device, gradients averaged beside the backward."""
 
     name: ClassVar[str] = "ddp"
     title: ClassVar[str] = "PyTorch DDP"

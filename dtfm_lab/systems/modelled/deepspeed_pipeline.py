@@ -2,26 +2,25 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.checkpoints import TRIED, checkpointed
-from dtfm_lab.systems.grids import grids
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.branch import Branch
+from dtfm_lab.systems.checkpoints import TRIED, checkpointings
+from dtfm_lab.systems.grids import MICROBATCHES, grids, sizes_of
+from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
 @strategies.register("deepspeed-pipeline")
 @dataclass(frozen=True, kw_only=True)
-class DeepSpeedPipeline(Strategy):
+class DeepSpeedPipeline(GridStrategy):
     """DeepSpeed's pipeline engine: pipelines and data parallelism, replicas splitting the optimiser's states (ZeRO-1).
 
-    All devices take part, but for those that equal shares of the batch leave over. More of ZeRO than its first stage is
-    refused beside pipelines (deepspeed/runtime/pipe/engine.py).
+    More of ZeRO than its first stage is refused beside pipelines (deepspeed/runtime/pipe/engine.py).
     """
 
     name: ClassVar[str] = "deepspeed-pipeline"
@@ -37,12 +36,8 @@ class DeepSpeedPipeline(Strategy):
     ] = "dp-pp"
     sharding: Annotated[
         str,
-        Assumption(
-            help="Every replica keeps a shard of the optimiser's states (ZeRO-1), or all of them.",
-            choices=("none", "zero-1"),
-            source="DeepSpeed, deepspeed/runtime/pipe/engine.py: the stage of ZeRO must be below 2",
-        ),
-    ] = "zero-1"
+        common.sharding(source="DeepSpeed, deepspeed/runtime/pipe/engine.py: the stage of ZeRO must be below 2"),
+    ] = TRIED
     transport: Annotated[
         str,
         Assumption(
@@ -51,6 +46,15 @@ class DeepSpeedPipeline(Strategy):
             source="DeepSpeed, deepspeed/runtime/pipe/schedule.py: SendActivation and SendGrad are blocking",
         ),
     ] = "blocking"
+    n_stages: Annotated[
+        int | None,
+        Assumption(
+            help="Devices of a pipeline; every number is tried where not given.",
+            unit="devices",
+            least=1,
+            source="DeepSpeed: num_stages of PipelineModule is the user's",
+        ),
+    ] = None
     tensor_parallel: Annotated[
         bool,
         Assumption(
@@ -65,11 +69,31 @@ class DeepSpeedPipeline(Strategy):
         "listed"
     )
 
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Every grid, with each checkpointing that is tried."""
-        how = job.with_fields(schedule="1f1b", synchronisation="ring", transport=self.transport, sharding=self.sharding)
-        degrees = topology.group_sizes if self.tensor_parallel else (1,)
-        for one in checkpointed(how, self.checkpointing):
-            yield from grids(
-                topology, one, tensor_parallel=degrees, order=self.order, hosts=self.hosts, seed=budget.seed
-            )
+    microbatches: Annotated[
+        str, common.microbatches(source="DeepSpeed: train_micro_batch_size_per_gpu is the user's")
+    ] = TRIED
+    devices: Annotated[str, common.devices(source="deepspeed's launcher: --include and --exclude of its hosts")] = TRIED
+
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """Every grid, with each checkpointing and sharding that is tried."""
+        yield from grids(
+            topology,
+            job.with_fields(schedule="1f1b", synchronisation="ring", transport=self.transport),
+            self._ways,
+            efficiency=budget.efficiency,
+            tensor_parallel=topology.group_sizes if self.tensor_parallel else (1,),
+            orders=(self.order,),
+            stages=None if self.n_stages is None else (self.n_stages,),
+            hosts=self.hosts,
+            seed=budget.seed,
+            microbatches=sizes_of(self.microbatches, job, MICROBATCHES),
+            devices=self.devices,
+        )
+
+    def _ways(self, job: Job) -> list[dict[str, Any]]:
+        tried = ("none", "zero-1") if job.n_replicas > 1 else ("none",)
+        return [
+            {"checkpointing": kept, "sharding": sharding}
+            for kept in checkpointings(job, self.checkpointing)
+            for sharding in (tried if self.sharding == TRIED else (self.sharding,))
+        ]

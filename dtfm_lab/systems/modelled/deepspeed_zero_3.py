@@ -6,20 +6,20 @@ from typing import Annotated, ClassVar
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.checkpoints import TRIED, checkpointed
+from dtfm_lab.systems.branch import Branch
+from dtfm_lab.systems.checkpoints import TRIED, checkpointings
 from dtfm_lab.systems.grids import replicated
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
 @strategies.register("deepspeed-zero-3")
 @dataclass(frozen=True, kw_only=True)
-class DeepSpeedZero3(Strategy):
+class DeepSpeedZero3(GridStrategy):
     """DeepSpeed's ZeRO-3: every replica holds a shard of all states and gathers each layer when it is used.
 
-    One group of all devices, but for those that equal shares of the batch leave over. Layers are gathered in every
+    One group of devices. Layers are gathered in every
     micro-batch, in the forward and again in the backward, which scatters their gradients: three times the traffic of
     half an all-reduce.
     """
@@ -58,7 +58,7 @@ class DeepSpeedZero3(Strategy):
         common.microbatches(
             source="DeepSpeed: train_micro_batch_size_per_gpu is the user's, and gradient_accumulation_steps follows"
         ),
-    ] = "tried"
+    ] = TRIED
     hosts: Annotated[
         str,
         common.hosts_in_rings(
@@ -66,8 +66,10 @@ class DeepSpeedZero3(Strategy):
         ),
     ] = "listed"
 
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """One stage in as many replicas as there are devices, with each checkpointing and micro-batch that is tried."""
+    devices: Annotated[str, common.devices(source="deepspeed's launcher: --include and --exclude of its hosts")] = TRIED
+
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """One stage in replicas, with each checkpointing and micro-batch that is tried."""
         how = job.with_fields(
             schedule="1f1b",
             synchronisation="ring",
@@ -76,5 +78,13 @@ class DeepSpeedZero3(Strategy):
             attention=self.attention,
             memory_traffic=self.memory_traffic,
         )
-        for one in checkpointed(how, self.checkpointing):
-            yield from replicated(topology, one, self.microbatches, hosts=self.hosts, seed=budget.seed)
+        yield from replicated(
+            topology,
+            how,
+            lambda one: [{"checkpointing": kept} for kept in checkpointings(one, self.checkpointing)],
+            microbatches=self.microbatches,
+            efficiency=budget.efficiency,
+            hosts=self.hosts,
+            seed=budget.seed,
+            devices=self.devices,
+        )

@@ -1,6 +1,6 @@
 """DiLoCo: islands of devices train alone and average what changed every H iterations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -11,8 +11,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
+from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.grids import MICROBATCHES
+from dtfm_lab.systems.checkpoints import TRIED
+from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
 from dtfm_lab.systems.promising import Candidate, promising
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies
 
@@ -73,6 +75,9 @@ class DiLoCo(Strategy):
             source="DiLoCo, section 3.1: up to 64 workers are tried",
         ),
     ] = 64
+    microbatches: Annotated[
+        str, common.microbatches(source="OpenDiLoCo: per_device_train_batch_size is the user's")
+    ] = TRIED
 
     def trained(self, job: Job) -> Job:
         """The job as the system trains it, whatever its shape."""
@@ -94,6 +99,7 @@ class DiLoCo(Strategy):
 
     def _candidates(self, topology: Topology, job: Job) -> Iterator[Candidate]:
         heads, trained = job.modelled().n_heads, self.trained(job)
+        sizes = sizes_of(self.microbatches, job, MICROBATCHES) or (job.microbatch,)
         for degree in topology.group_sizes:
             if heads % degree:
                 continue
@@ -101,7 +107,7 @@ class DiLoCo(Strategy):
             for islands in _fastest(grouped, self._islands(grouped)):
                 for length in _lengths(islands, job.modelled().n_blocks):
                     grid = _pipelines(islands, length)[:, : self.most_workers]
-                    yield from _shaped(grouped, trained.with_fields(tensor_parallel=degree), grid)
+                    yield from _shaped(grouped, trained.with_fields(tensor_parallel=degree), grid, sizes)
 
     def _islands(self, topology: Topology) -> list[IntArray]:
         if self.islands == "devices":
@@ -131,12 +137,12 @@ def _pipelines(islands: list[IntArray], length: int) -> IntArray:
     return np.vstack(whole).T
 
 
-def _shaped(topology: Topology, job: Job, grid: IntArray) -> Iterator[Candidate]:
+def _shaped(topology: Topology, job: Job, grid: IntArray, sizes: Sequence[int]) -> Iterator[Candidate]:
     """The job on these pipelines in every micro-batch, with activations kept or blocks computed again."""
     n_stages, n_replicas = grid.shape
     if n_replicas < 2:
         return
-    for microbatch in MICROBATCHES if job.microbatch is None else (job.microbatch,):
+    for microbatch in sizes:
         if job.global_batch % microbatch or job.global_batch // microbatch < n_replicas:
             continue
         for checkpointing in ("none", "block"):

@@ -1,6 +1,7 @@
 """DT-FM: GPipe as its code runs it, on the placement of its scheduler, and on random ones without it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -10,17 +11,22 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.system import CHECKPOINTINGS, TRANSPORTS
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.schedule import synchronisations
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning import plan, planners
+from dtfm_lab.planning import evaluate, plan, planners
+from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.grids import in_rank_order, shapes
+from dtfm_lab.systems.checkpoints import TRIED
+from dtfm_lab.systems.device_sets import device_sets
+from dtfm_lab.systems.grids import MICROBATCHES, in_rank_order, shapes, sizes_of
 from dtfm_lab.systems.room import fits
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies
 
 FIRST_SEED = 2022
 """Seed of the first of DT-FM's random placements; those after it count up."""
+MOST_SETS = 3
+"""Most sets of devices, beside all of them, among which the time of its search is shared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +39,7 @@ class GPipeOfDTFM(Strategy):
     n_stages: Annotated[
         int | None,
         Assumption(
-            help="Pipeline stages; of every shape of two or more that takes all devices, the fastest, where not given.",
+            help="Pipeline stages; of every shape of two or more that takes the devices, the fastest, where not given.",
             least=1,
             source="DT-FM section 3: stages x replicas are all devices, given beforehand",
         ),
@@ -72,7 +78,11 @@ class GPipeOfDTFM(Strategy):
         ),
     ] = "block"
 
-    def _shaped(self, topology: Topology, job: Job) -> Iterator[Job]:
+    microbatches: Annotated[
+        str, common.microbatches(source="DS3Lab/DT-FM, utils/dist_args_utils.py: --micro-batch-size is the user's")
+    ] = TRIED
+
+    def _shaped(self, n_devices: int, job: Job) -> Iterator[Job]:
         """The job as DT-FM trains it, in each shape with a micro-batch of one, or the given one."""
         how = job.with_fields(
             schedule="gpipe",
@@ -81,9 +91,16 @@ class GPipeOfDTFM(Strategy):
             synchronisation=self.synchronisation,
             checkpointing=self.checkpointing,
         )
-        for shaped in shapes(how, len(topology)):
+        for shaped in shapes(how, n_devices):
             if shaped.n_stages == self.n_stages or (self.n_stages is None and shaped.n_stages > 1):
                 yield shaped
+
+    def _sized(self, found: Plan) -> Iterator[Plan]:
+        """The plan in every micro-batch that is tried, the first its own; placements do not depend on it."""
+        sizes = sizes_of(self.microbatches, found.job, MICROBATCHES) or ()
+        for microbatch in dict.fromkeys((found.job.microbatch, *sizes)):
+            with suppress(LabError):  # one that does not divide the batch, or leaves too few for the replicas
+                yield self._flushed(found.changed(job=found.job.with_fields(microbatch=microbatch)))
 
     def _flushed(self, found: Plan) -> Plan:
         """The plan with pipelines emptied as rarely as its devices' memory allows; with every one where none does."""
@@ -113,16 +130,37 @@ class DTFM(GPipeOfDTFM):
         ),
     ] = "dtfm"
 
+    devices: Annotated[
+        str,
+        common.devices(
+            source="DS3Lab/DT-FM, utils/dist_args_utils.py: --world-size is the user's; its scheduler places that many"
+        ),
+    ] = TRIED
+
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """The placement of each shape; the time of the search is shared among shapes."""
-        wanted = list(self._shaped(topology, job))
+        """The placement of each shape in each micro-batch; the time of the search is shared among shapes."""
+        wanted = [
+            (members, shaped) for members in self._members(topology) for shaped in self._shaped(len(members), job)
+        ]
         how = {"steps": budget.steps} if budget.steps else {"seconds": budget.seconds / max(len(wanted), 1)}
-        for shaped in wanted:
+        for members, shaped in wanted:
             try:
-                found = plan(topology, shaped, self.planner, seed=budget.seed, **how)
+                found = plan(topology.subset(members), shaped, self.planner, seed=budget.seed, **how)
             except LabError:  # a shape that no placement on these devices fits
                 continue
-            yield self._flushed(found)
+            if len(members) < len(topology):
+                ranks = Placement(np.array(members)[found.placement.devices]).rank_map(len(topology))
+                found = evaluate(topology, found.job, rank_map=ranks)
+            yield from self._sized(found)
+
+    def _members(self, topology: Topology) -> list[list[int]]:
+        """Devices that take part: all, and of those that are left when some are, the sets that equal shares suit most:
+        by their number times the slowest's speed."""
+        everyone, *fewer = [members.tolist() for members in device_sets(topology)]
+        if self.devices != TRIED:
+            return [everyone]
+        suited = sorted(fewer, key=lambda one: -len(one) * min(topology.devices[i].peak_flop_per_s for i in one))
+        return [everyone, *suited[:MOST_SETS]]
 
 
 @strategies.register("dt-fm-random")
@@ -146,12 +184,12 @@ class DTFMRandom(GPipeOfDTFM):
         """Of the shape whose first draw is fastest, the draw of median seconds: nobody chooses by chance."""
         ranks = random_ranks(len(topology), self.n_draws, budget.seed)
         tried: list[tuple[float, Job, Plan]] = []
-        for shaped in self._shaped(topology, job):
+        for shaped in self._shaped(len(topology), job):
             first = self._flushed(in_rank_order(topology, shaped, ranks[0], order="pp-dp"))
             if not fits(first):
                 yield first  # for the reason
                 continue
-            tried.append((self.seconds(first, budget), shaped, first))
+            tried += [(self.seconds(one, budget), one.job, one) for one in self._sized(first) if fits(one)]
         if not tried:
             return
         first_s, shaped, first = min(tried, key=lambda one: one[0])

@@ -6,20 +6,20 @@ from typing import Annotated, ClassVar
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.checkpoints import CHECKPOINTS, TRIED, checkpointed
+from dtfm_lab.systems.branch import Branch
+from dtfm_lab.systems.checkpoints import CHECKPOINTS, TRIED, checkpointings
 from dtfm_lab.systems.grids import replicated
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
 @strategies.register("fsdp")
 @dataclass(frozen=True, kw_only=True)
-class FSDP(Strategy):
+class FSDP(GridStrategy):
     """PyTorch's FSDP: parameters, gradients and states sharded over all devices, layers gathered one ahead.
 
-    One group of all devices, but for those that equal shares of the batch leave over. As ZeRO-3, save that gradients
+    One group of devices. As ZeRO-3, save that gradients
     are exchanged in fp32.
     """
 
@@ -29,12 +29,13 @@ class FSDP(Strategy):
     url: ClassVar[str] = "https://arxiv.org/abs/2304.11277"
 
     reshard: Annotated[
-        bool,
+        bool | None,
         Assumption(
-            help="Parameters are dropped after the forward and gathered again for the backward.",
+            help="Parameters are dropped after the forward and gathered again for the backward, or kept; the faster of "
+            "those that fit where not given.",
             source="torch, fully_shard: reshard_after_forward is true by default; false is SHARD_GRAD_OP, as ZeRO-2",
         ),
-    ] = True
+    ] = None
     gradient_dtype: Annotated[
         str | None,
         Assumption(
@@ -64,19 +65,36 @@ class FSDP(Strategy):
         common.microbatches(
             source="torchtitan: training.local_batch_size is the user's; accumulation follows from the global batch"
         ),
-    ] = "tried"
+    ] = TRIED
     hosts: Annotated[str, common.hosts_in_rings(source="torchrun numbers hosts as they join; NCCL lays the rings")] = (
         "listed"
     )
 
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """One stage in as many replicas as there are devices, with each checkpointing and micro-batch that is tried."""
+    devices: Annotated[str, common.devices(source="torchrun: --nnodes and the hosts are the user's")] = TRIED
+
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """One stage in replicas, with each checkpointing and micro-batch that is tried."""
         how = job.with_fields(
             schedule="1f1b",
             synchronisation="ring",
-            sharding="zero-3" if self.reshard else "zero-2",
             gradient_dtype=self.gradient_dtype,
             memory_traffic=not self.compiled,
         )
-        for one in checkpointed(how, self.checkpointing, ("none", "selective", "block")):
-            yield from replicated(topology, one, self.microbatches, hosts=self.hosts, seed=budget.seed)
+        yield from replicated(
+            topology,
+            how,
+            self._ways,
+            microbatches=self.microbatches,
+            efficiency=budget.efficiency,
+            hosts=self.hosts,
+            seed=budget.seed,
+            devices=self.devices,
+        )
+
+    def _ways(self, job: Job) -> list[dict[str, str]]:
+        reshards = (True, False) if self.reshard is None else (self.reshard,)
+        return [
+            {"checkpointing": kept, "sharding": "zero-3" if reshard else "zero-2"}
+            for kept in checkpointings(job, self.checkpointing, ("none", "selective", "block"))
+            for reshard in reshards
+        ]

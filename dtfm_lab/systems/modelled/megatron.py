@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.system import TRANSPORTS
@@ -10,21 +10,30 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.checkpoints import TRIED, checkpointed
-from dtfm_lab.systems.grids import grids
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.branch import Branch
+from dtfm_lab.systems.checkpoints import TRIED, checkpointings
+from dtfm_lab.systems.grids import MICROBATCHES, ORDERS, grids, sizes_of
+from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 BY_PRECISION = "by-precision"
+AS_SHIPPED: dict[str, Any] = {
+    "order": "dp-pp",
+    "overlap": False,
+    "sharding": "none",
+    "microbatches": "given",
+    "devices": "all",
+}
+"""Assumptions of Megatron-LM where no flag is given, at the job's micro-batch on all devices."""
 
 
 @strategies.register("megatron")
 @dataclass(frozen=True, kw_only=True)
-class Megatron(Strategy):
+class Megatron(GridStrategy):
     """Megatron-LM: the best grid of tensor, pipeline and data parallelism, devices in the order of their ranks.
 
-    All devices take part, but for those that equal shares of batch and layers leave over. The number of stages divides
-    the number of blocks, as ``megatron/arguments.py`` asks. Tensor parallelism stays within a host (Narayanan et al.
-    2021, section 5.4, takeaway 1).
+    Its user tries what its flags allow; devices beyond that are taken as the network lists them. The number of stages
+    divides the number of blocks, as ``megatron/arguments.py`` asks. Tensor parallelism stays within a host (Narayanan
+    et al. 2021, section 5.4, takeaway 1).
     """
 
     name: ClassVar[str] = "megatron"
@@ -34,11 +43,13 @@ class Megatron(Strategy):
 
     order: Annotated[
         str,
-        common.order(
-            source="Megatron-LM, megatron/core/parallel_state.py: the order tp-cp-ep-dp-pp, unless "
-            "--use-tp-pp-dp-mapping asks for another",
+        Assumption(
+            help="Neighbouring ranks are of one data-parallel group, or of one pipeline; the faster order.",
+            choices=(TRIED, *ORDERS),
+            source="Megatron-LM, megatron/training/arguments.py: --use-tp-pp-dp-mapping has the order tp-cp-ep-pp-dp "
+            "instead of tp-cp-ep-dp-pp",
         ),
-    ] = "dp-pp"
+    ] = TRIED
     tensor_parallel: Annotated[
         int | None,
         Assumption(
@@ -88,13 +99,12 @@ class Megatron(Strategy):
         ),
     ] = "ring"
     overlap: Annotated[
-        bool,
+        bool | None,
         Assumption(
-            help="Gradients are averaged behind the last backward, not beside it.",
-            source="Megatron-LM, megatron/model/distributed.py of 2021 to 2023 reduces the whole buffer after the "
-            "schedule; --overlap-grad-reduce is off by default",
+            help="Gradients are averaged beside the last backward, or behind it; the faster where not given.",
+            source="Megatron-LM: --overlap-grad-reduce is the user's, and off by default",
         ),
-    ] = False
+    ] = None
     gradient_dtype: Annotated[
         str,
         Assumption(
@@ -106,13 +116,8 @@ class Megatron(Strategy):
         ),
     ] = BY_PRECISION
     sharding: Annotated[
-        str,
-        Assumption(
-            help="Every replica keeps all of the optimiser's states, or a shard (the distributed optimizer).",
-            choices=("none", "zero-1"),
-            source="Megatron-LM: --use-distributed-optimizer is off by default",
-        ),
-    ] = "none"
+        str, common.sharding(source="Megatron-LM: --use-distributed-optimizer is the user's, and off by default")
+    ] = TRIED
     checkpointing: Annotated[
         str,
         common.checkpointing(
@@ -124,48 +129,56 @@ class Megatron(Strategy):
         str, common.attention(source="Megatron-LM kept it until FlashAttention came in 2022 (--use-flash-attn)")
     ] = "fused"
     memory_traffic: Annotated[bool, common.MEMORY_TRAFFIC] = False
-    fewer_devices: Annotated[
-        bool,
-        Assumption(
-            help="Every device takes part; the user does not try to leave some out.",
-            source="Narayanan et al. 2021, section 3.1: the sizes of the grid multiply to the number of GPUs",
-        ),
-    ] = False
+    microbatches: Annotated[str, common.microbatches(source="Megatron-LM: --micro-batch-size is the user's")] = TRIED
+    devices: Annotated[
+        str,
+        common.devices(source="torchrun: --nnodes and the hosts are the user's; Megatron-LM takes those it is given"),
+    ] = TRIED
 
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Every grid, with each checkpointing that is tried."""
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
+        """Every grid, in each way to train it that is tried."""
         how = job.with_fields(
             schedule="1f1b",
             synchronisation=self.synchronisation,
             transport=self.transport,
-            overlap=self.overlap,
-            sharding=self.sharding,
             attention=self.attention,
             memory_traffic=self.memory_traffic,
             gradient_dtype=self._gradients_in(job),
         )
         blocks = how.modelled().n_blocks
         stages = [n for n in range(1, blocks + 1) if not blocks % (n if n == 1 else n * self.stages_per_device)]
-        stages = [n for n in stages if self.n_stages in (None, n)]
         degrees = topology.group_sizes if self.tensor_parallel is None else (self.tensor_parallel,)
-        for one in checkpointed(how, self.checkpointing):
-            for plan in grids(
-                topology,
-                one,
-                tensor_parallel=degrees,
-                order=self.order,
-                stages=stages,
-                hosts=self.hosts,
-                seed=budget.seed,
-                fewer=self.fewer_devices,
-            ):
-                if self.stages_per_device == 1 or plan.job.n_stages == 1:
-                    yield plan
-                elif not plan.job.n_microbatches % plan.job.n_stages:  # as Megatron's interleaving asks
-                    interleaved = plan.job.with_fields(
-                        schedule="interleaved-1f1b", stages_per_device=self.stages_per_device
-                    )
-                    yield plan.changed(job=interleaved)
+        yield from grids(
+            topology,
+            how,
+            self._ways,
+            efficiency=budget.efficiency,
+            tensor_parallel=degrees,
+            orders=ORDERS if self.order == TRIED else (self.order,),
+            stages=[n for n in stages if self.n_stages in (None, n)],
+            hosts=self.hosts,
+            seed=budget.seed,
+            microbatches=sizes_of(self.microbatches, job, MICROBATCHES),
+            devices=self.devices,
+        )
+
+    def _ways(self, job: Job) -> list[dict[str, Any]]:
+        """Fields of a shaped job that its flags change; none where its shape cannot be interleaved."""
+        interleaved: dict[str, Any] = {}
+        if self.stages_per_device > 1 and job.n_stages > 1:
+            if job.n_microbatches % job.n_stages:  # as Megatron's interleaving asks
+                return []
+            interleaved = {"schedule": "interleaved-1f1b", "stages_per_device": self.stages_per_device}
+        shardings = ("none", "zero-1") if self.sharding == TRIED else (self.sharding,)
+        overlaps = (False, True) if self.overlap is None else (self.overlap,)
+        if job.n_replicas == 1:  # which average nothing
+            shardings, overlaps = shardings[:1], overlaps[:1]
+        return [
+            {"checkpointing": kept, "sharding": sharding, "overlap": overlap, **interleaved}
+            for kept in checkpointings(job, self.checkpointing)
+            for sharding in shardings
+            for overlap in overlaps
+        ]
 
     def _gradients_in(self, job: Job) -> str | None:
         if self.gradient_dtype != BY_PRECISION:

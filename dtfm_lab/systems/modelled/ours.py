@@ -1,21 +1,24 @@
 """This lab: the plan that its own search finds, ways to average tried on it, and grids that need no search."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.system import TRANSPORTS
-from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import plan
-from dtfm_lab.simulation.durations import EFFICIENCY, peak_of
+from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.checkpoints import TRIED, checkpointed
-from dtfm_lab.systems.grids import grids
+from dtfm_lab.systems.branch import Branch
+from dtfm_lab.systems.checkpoints import TRIED
+from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
 from dtfm_lab.systems.modelled.data_parallel import DDP
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.modelled.megatron import Megatron
+from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 AVERAGES = ("ring", "hierarchical")
 """Ways to average that are tried on the plan of the search beside its own, the sharded one of the paper."""
@@ -23,7 +26,7 @@ AVERAGES = ("ring", "hierarchical")
 
 @strategies.register("dtfm-lab")
 @dataclass(frozen=True, kw_only=True)
-class Ours(Strategy):
+class Ours(GridStrategy):
     """This lab: its own search for the fastest iteration, over shape, devices, cut, shares and the order of passes.
 
     On hosts with several GPUs half of its time goes to plans whose layers are shared by GPUs. Where nothing fits, it
@@ -37,8 +40,15 @@ class Ours(Strategy):
 
     transport: Annotated[
         str,
-        Assumption(help="A device computes on while it sends.", choices=TRANSPORTS, source="the lab's own workers do"),
-    ] = "overlapped"
+        Assumption(
+            help="A device computes on while it sends; on the plan found, other ways to send are tried.",
+            choices=(TRIED, *TRANSPORTS),
+            source="the lab's own workers play all of them",
+        ),
+    ] = TRIED
+    microbatches: Annotated[
+        str, common.microbatches(source="tried on the plan found where the job gives its own; else left to the search")
+    ] = TRIED
     averaging: Annotated[
         str,
         Assumption(
@@ -56,9 +66,9 @@ class Ours(Strategy):
         ),
     ] = True
 
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """The plans of the searches, each with other ways to average, and those that need no search."""
-        work = job.with_fields(transport=self.transport)
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
+        """The plans of the searches, each with other ways to average and send, and those that need no search."""
+        work = job.with_fields(transport=TRANSPORTS[0] if self.transport == TRIED else self.transport)
         grouped = max(topology.group_sizes) > 1
         part = replace(budget, seconds=budget.seconds / 2) if grouped else budget
         asked = [work.with_fields(tensor_parallel=None), work] if grouped else [work]
@@ -71,7 +81,7 @@ class Ours(Strategy):
                 continue
             found += 1
             yield searched
-            yield from self._averaged(searched)
+            yield from self._changed(searched)
         if self.grids:
             yield from self._unsearched(topology, work, budget)
         if not found:
@@ -82,31 +92,39 @@ class Ours(Strategy):
                 assert why is not None, "no search found a plan"
                 raise why from None
 
-    def _unsearched(self, topology: Topology, work: Job, budget: Budget) -> Iterator[Plan]:
-        yield from DDP().plans(topology, work, budget)
-        how = work.with_fields(schedule="1f1b", synchronisation="ring", overlap=True)
-        for one in checkpointed(how, TRIED):
-            for order in ("pp-dp", "dp-pp"):
-                yield from grids(topology, one, tensor_parallel=topology.group_sizes, order=order)
+    def _unsearched(self, topology: Topology, work: Job, budget: Budget) -> Iterator[Plan | Branch]:
+        """Grids of all systems' freedoms, and the whole model on every device."""
+        yield from DDP(microbatches=self.microbatches).branches(topology, work, budget)
+        grids = Megatron(transport=work.transport, microbatches=self.microbatches, gradient_dtype=work.gradients_in)
+        yield from grids.branches(topology, work, budget)
 
-    def _averaged(self, searched: Plan) -> Iterator[Plan]:
-        if self.averaging != "tried" or searched.job.n_replicas == 1:
-            return
-        for synchronisation in (searched.job.synchronisation, *AVERAGES):
-            for overlap in (False, True):
-                if (synchronisation, overlap) != (searched.job.synchronisation, False):
-                    job = searched.job.with_fields(synchronisation=synchronisation, overlap=overlap)
-                    yield searched.changed(job=job)
+    def _changed(self, searched: Plan) -> Iterator[Plan]:
+        """The plan with one choice of its job changed that the search does not try."""
+        job, tried = searched.job, list[dict[str, object]]()
+        if self.averaging == TRIED and job.n_replicas > 1:
+            tried += [
+                {"synchronisation": one, "overlap": overlap}
+                for one in (job.synchronisation, *AVERAGES)
+                for overlap in (False, True)
+            ]
+        tried += [{"transport": one} for one in TRANSPORTS if self.transport == TRIED]
+        tried += [{"microbatch": one} for one in sizes_of(self.microbatches, job, MICROBATCHES) or ()]
+        for fields in tried:
+            with suppress(LabError):  # a micro-batch that does not divide the batch
+                changed = job.with_fields(**fields)
+                if changed != job:
+                    yield searched.changed(job=changed)
 
 
 def _searched(topology: Topology, work: Job, budget: Budget) -> Plan:
-    """The plan of a search, which counts with the lab's efficiency: for another one, on devices of another peak."""
-    factor = budget.efficiency / EFFICIENCY
-    there = topology if factor == 1 else replace(topology, devices=_faster(topology, work.dtype, factor))
+    """The plan of a search."""
     how = {"steps": budget.steps} if budget.steps is not None else {"seconds": budget.seconds}
-    found = plan(there, work, objective="iteration", seed=budget.seed, queueing=budget.queueing, **how)
-    return found if factor == 1 else found.changed(topology=topology.grouped(found.job.tensor_parallel or 1))
-
-
-def _faster(topology: Topology, dtype: str, factor: float) -> tuple[Device, ...]:
-    return tuple(replace(one, peak_flop_per_s=factor * peak_of(one, dtype)) for one in topology.devices)
+    return plan(
+        topology,
+        work,
+        objective="iteration",
+        seed=budget.seed,
+        queueing=budget.queueing,
+        efficiency=budget.efficiency,
+        **how,
+    )

@@ -1,6 +1,6 @@
 """Sailor: which devices of which kind and region take part, and in which shape, by dynamic programming over stages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -11,9 +11,11 @@ from dtfm_lab.domain.job.system import CHECKPOINTINGS, TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.durations import peak_of
+from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
+from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.grids import MICROBATCHES
+from dtfm_lab.systems.checkpoints import TRIED
+from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
 from dtfm_lab.systems.promising import Candidate, promising
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies
 
@@ -29,9 +31,10 @@ class Sailor(Strategy):
     """Sailor: which devices of which kind and region take part, and in which shape.
 
     Its planner goes through numbers of stages and replicas and gives each stage devices stage by stage, keeping what is
-    best by its own closed form, whose best plans are simulated here. A stage's replicas are of one kind in one region;
-    next stages may lie elsewhere. The paper's planner also mixes kinds within a stage and chooses the tensor
-    parallelism of every stage; here one degree holds for all, and the chains of pools are those of a beam search.
+    best by its own closed form, whose best plans are simulated here. A stage's replicas lie in one region; next stages
+    may lie elsewhere. A stage's replicas are of one kind, or in each stage of any (``mixes_kinds``). The
+    paper's planner also chooses the tensor parallelism of every stage; a plan here has one degree for all, and the
+    chains of pools are those of a beam search.
     """
 
     name: ClassVar[str] = "sailor"
@@ -71,6 +74,17 @@ class Sailor(Strategy):
         ),
     ] = "none"
 
+    mixes_kinds: Annotated[
+        bool,
+        Assumption(
+            help="Replicas of a stage may be of several kinds, in one region.",
+            source="Strati et al. 2025, section 4: a stage may have several GPU types",
+        ),
+    ] = True
+    microbatches: Annotated[
+        str, common.microbatches(source="eth-easl/sailor: its planner goes through micro-batch sizes")
+    ] = TRIED
+
     def trained(self, job: Job) -> Job:
         """The job as the system trains it, whatever its shape."""
         return job.with_fields(
@@ -85,24 +99,27 @@ class Sailor(Strategy):
         """The best subsets and shapes by its closed form."""
         yield from promising(self._candidates(topology, self.trained(job), budget.efficiency), budget.efficiency)
 
-    def _candidates(self, topology: Topology, job: Job, efficiency: float) -> Iterator[Candidate]:
+    def _candidates(self, topology: Topology, job: Job, efficiency: GivenEfficiency) -> Iterator[Candidate]:
         heads = job.modelled().n_heads
         for degree in topology.group_sizes:
             if heads % degree:
                 continue
             grouped = topology.grouped(degree)
-            pools = _pools(grouped, job, efficiency, across_regions=self.across_regions)
-            for shaped in _shapes(job.with_fields(tensor_parallel=degree), pools):
-                for grid in _grids(grouped, shaped, pools):
-                    yield Candidate(grouped, shaped, grid)
+            sliced = job.with_fields(tensor_parallel=degree)
+            sizes = sizes_of(self.microbatches, job, MICROBATCHES) or (job.microbatch,)
+            for mixed in (False, True) if self.mixes_kinds else (False,):
+                pools = _pools(grouped, job, efficiency, across_regions=self.across_regions, mixed=mixed)
+                for shaped in _shapes(sliced, pools, sizes):
+                    for grid in _grids(grouped, shaped, pools):
+                        yield Candidate(grouped, shaped, grid)
 
 
 class Pool(NamedTuple):
-    """Devices of one kind in one region."""
+    """Devices in one region, of one kind or the fastest first."""
 
     devices: IntArray
     flop_per_s: float
-    """That each reaches."""
+    """That the slowest reaches."""
 
 
 class Chain(NamedTuple):
@@ -121,24 +138,28 @@ def blocks_of(n_blocks: int, n_stages: int) -> tuple[int, ...]:
     return tuple(each + (stage >= n_stages - over) for stage in range(n_stages))
 
 
-def _pools(topology: Topology, job: Job, efficiency: float, *, across_regions: bool) -> list[Pool]:
+def _pools(
+    topology: Topology, job: Job, efficiency: GivenEfficiency, *, across_regions: bool, mixed: bool
+) -> list[Pool]:
+    speed = np.array(speeds_of(job, topology.devices, efficiency))
     members: dict[tuple[str, str, float], list[int]] = {}
-    for i, device in enumerate(topology.devices):
+    for i in np.argsort(-speed, kind="stable").tolist():
+        device = topology.devices[i]
         region = "" if across_regions else device.region
-        members.setdefault((region, device.gpu, peak_of(device, job.dtype) * efficiency), []).append(i)
-    return [Pool(np.array(devices), speed) for (_, _, speed), devices in members.items()]
+        members.setdefault((region, "", 0.0) if mixed else (region, device.gpu, speed[i]), []).append(i)
+    return [Pool(np.array(devices), float(speed[devices].min())) for devices in members.values()]
 
 
-def _shapes(job: Job, pools: list[Pool]) -> Iterator[Job]:
+def _shapes(job: Job, pools: list[Pool], sizes: Sequence[int]) -> Iterator[Job]:
     """The job with every number of stages, and numbers of replicas that are powers of two or divide a pool."""
-    sizes = {len(pool.devices) for pool in pools}
-    replicas = {2**i for i in range(max(sizes).bit_length())}
-    replicas = {n for n in replicas if n <= max(sizes)} | {n // k for n in sizes for k in (1, 2, 3) if not n % k}
+    wide = {len(pool.devices) for pool in pools}
+    replicas = {2**i for i in range(max(wide).bit_length())}
+    replicas = {n for n in replicas if n <= max(wide)} | {n // k for n in wide for k in (1, 2, 3) if not n % k}
     n_blocks = job.modelled().n_blocks
     for n_replicas in sorted(replicas):
         most = sum(len(pool.devices) // n_replicas for pool in pools)
         for n_stages in range(1, min(most, n_blocks, MOST_STAGES) + 1):
-            for microbatch in MICROBATCHES if job.microbatch is None else (job.microbatch,):
+            for microbatch in sizes:
                 if job.global_batch % microbatch or job.global_batch // microbatch < n_replicas:
                     continue
                 shape = {"n_stages": n_stages, "n_replicas": n_replicas, "microbatch": microbatch}

@@ -13,9 +13,11 @@ from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.durations import peak_of
+from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of
+from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.grids import MICROBATCHES
+from dtfm_lab.systems.checkpoints import TRIED
+from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
 from dtfm_lab.systems.promising import Candidate, promising
 from dtfm_lab.systems.stochastic import simulate_stochastic
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies
@@ -38,7 +40,7 @@ class Swarm(Strategy):
     balancer serves each stage; a backward returns over the devices of its forward, where the published code draws
     again. Delayed parameter updates and churn are left out.
 
-    It sends to many devices, which links of each pair's own make cheap: ``queueing="cards"`` lets them share a card.
+    It sends to many devices, which links of each pair's own (``queueing="pairs"``) make cheap.
     """
 
     name: ClassVar[str] = "swarm"
@@ -95,6 +97,8 @@ class Swarm(Strategy):
         ),
     ] = 4
 
+    microbatches: Annotated[str, common.microbatches(source="yandex-research/swarm: --batch_size of a trainer")] = TRIED
+
     def trained(self, job: Job) -> Job:
         """The job as the system trains it, whatever its shape."""
         return job.with_fields(
@@ -129,7 +133,7 @@ class Swarm(Strategy):
             taking_part = by_speed[speed[by_speed] >= least]
             for n_stages in range(1, min(len(taking_part), job.modelled().n_blocks) + 1):
                 grid = _dealt(taking_part, n_stages)
-                for microbatch in MICROBATCHES if job.microbatch is None else (job.microbatch,):
+                for microbatch in sizes_of(self.microbatches, job, MICROBATCHES) or (job.microbatch,):
                     if job.global_batch % microbatch or job.global_batch // microbatch < grid.shape[1]:
                         continue
                     shape = {"n_stages": n_stages, "n_replicas": grid.shape[1], "microbatch": microbatch}
@@ -142,7 +146,7 @@ class Routed(Candidate):
 
     queueing: str = "pairs"
 
-    def pipeline_s(self, efficiency: float) -> float:
+    def pipeline_s(self, efficiency: GivenEfficiency) -> float:
         """Seconds in which the slowest stage, or link, serves all micro-batches, after the first has come through."""
         pass_s = self.pass_s(efficiency)
         stage_s = 1 / (1 / pass_s).sum(axis=1)

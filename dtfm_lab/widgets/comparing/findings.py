@@ -44,7 +44,13 @@ class Findings(NamedTuple):
         suspects = comparison.suspects["sentence"].tolist()
         more = len(suspects) - MOST_SENTENCES
         rest = [f"and {more} more, in comparison.suspects"] if more > 0 else []
-        told = (comparison.verdict, *suspects[:MOST_SENTENCES], *rest, comparison.drift.sentence)
+        told = (
+            comparison.verdict,
+            comparison.inside_sentence,
+            *suspects[:MOST_SENTENCES],
+            *rest,
+            comparison.drift.sentence,
+        )
         return cls(headline(comparison), tiles_of(comparison), tables(comparison), comparison.drift.growth, told)
 
 
@@ -53,7 +59,8 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
     error_s, whole_s = comparison.error_s, comparison.predicted_iteration_s
     notable_s = NOTABLE * whole_s
     share = signed_share(comparison.iteration_error)
-    error = Tile("Error", signed_s(error_s), f"{share} of the prediction", abs(error_s) >= notable_s)
+    inside = "" if not comparison.inside_sentence else f", {'in' if comparison.is_inside else 'out of'} its interval"
+    error = Tile("Error", signed_s(error_s), f"{share} of the prediction{inside}", abs(error_s) >= notable_s)
     parts = parts_of(comparison)
     if parts is None:
         return (error, Tile("From messages", "–", comparison.blame_missing), Tile("From computation", "–", ""))

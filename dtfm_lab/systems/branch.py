@@ -1,0 +1,55 @@
+"""Plans of one grid that differ in flags alone: made only where a bound says that one of them may be the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning import evaluate
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """A shaped job on some devices, in each of several ways to train it."""
+
+    topology: Topology
+    """Grouped where the job has tensor parallelism."""
+    job: Job
+    grid: IntArray
+    """(stages, replicas) devices."""
+    ways: Sequence[Mapping[str, Any]]
+    """Fields of the job, changed."""
+    least_s: float = 0.0
+    """Seconds that no plan of it goes below."""
+
+    def __len__(self) -> int:
+        return len(self.ways)
+
+    def plans(self) -> Iterator[Plan]:
+        """Its plans, not priced: their communication cost is not counted (``priced``)."""
+        for fields in self.ways:
+            try:
+                job = self.job.with_fields(**fields)
+                yield _unpriced(self.topology, job, self.grid)
+            except LabError:  # what the schedule or the sharding does not allow
+                continue
+
+
+def priced(plan: Plan) -> Plan:
+    """The plan with its communication cost."""
+    rank_map = plan.placement.rank_map(len(plan.topology))
+    return evaluate(plan.topology, plan.job, rank_map=rank_map).changed(queueing=plan.queueing)
+
+
+def _unpriced(topology: Topology, job: Job, grid: IntArray) -> Plan:
+    n = len(grid)
+    nothing = CostBreakdown(group_s=np.zeros(n), hop_s=np.zeros(n - 1), weights_s=np.zeros((n, n)))
+    return Plan(topology=topology, job=job, placement=Placement(grid), cost=nothing, lower_bound_s=0.0, planner="given")

@@ -1,0 +1,128 @@
+"""Flags that a rival was launched with are that system's one plan; what is not known is named in one line."""
+
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab.systems import from_flags, outcome_of
+
+NETWORK, JOB = lab.load_topology("lecture-hall"), lab.load_job("tiny")
+MEGATRON = """torchrun --nnodes 2 --nproc_per_node 4 pretrain_gpt.py \\
+  --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 32 \\
+  --use-tp-pp-dp-mapping --overlap-grad-reduce --use-distributed-optimizer --recompute-granularity full --lr 1e-4"""
+DEEPSPEED = '{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}'
+TORCHTITAN = """
+[training]
+local_batch_size = 2
+global_batch_size = 16
+[activation_checkpoint]
+mode = "none"
+"""
+
+
+def test_megatrons_flags_are_its_plan():
+    launch = from_flags(MEGATRON)
+    topology, job = launch.on(NETWORK, JOB)
+    plan = outcome_of(launch.strategy, topology, job).plan
+    assert (plan.job.n_stages, plan.job.n_replicas, plan.job.microbatch, plan.job.global_batch) == (2, 4, 2, 32)
+    assert (plan.job.sharding, plan.job.overlap, plan.job.checkpoints) == ("zero-1", True, "block")
+    assert plan.placement.devices.T.ravel().tolist() == list(range(8))
+    without = from_flags(MEGATRON.replace("--use-tp-pp-dp-mapping", ""))
+    assert outcome_of(without.strategy, topology, job).plan.placement.devices.ravel().tolist() == list(range(8))
+
+
+def test_deepspeeds_configuration_is_its_plan():
+    launch = from_flags(DEEPSPEED)
+    job = outcome_of(launch.strategy, *launch.on(NETWORK, JOB)).job
+    assert (job.sharding, job.microbatch, job.n_stages, job.n_replicas) == ("zero-3", 2, 1, 8)
+    staged = from_flags('{"train_batch_size": 16, "pipeline": {"stages": 4}, "zero_optimization": {"stage": 1}}')
+    job = outcome_of(staged.strategy, *staged.on(NETWORK, JOB)).job
+    assert (job.n_stages, job.n_replicas, job.sharding) == (4, 2, "zero-1")
+
+
+def test_torchtitans_configuration_is_its_plan():
+    launch = from_flags(TORCHTITAN)
+    job = outcome_of(launch.strategy, *launch.on(NETWORK, JOB)).job
+    assert (job.sharding, job.microbatch, job.global_batch, job.checkpoints) == ("zero-3", 2, 16, "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "--tensor-model-parallel-size 2 --context-parallel-size 2 --moe 1",
+            "known here: --context-parallel-size, --moe",
+        ),
+        ("--micro-batch-size $MBS", "--micro-batch-size is '$MBS'; wanted a whole number, 1 or more"),
+        ("hello", "flags are 'hello'; wanted those of Megatron-LM"),
+        ('{"zero_optimization": {"stage": 3, "offload_param": {}}}', "known here: zero_optimization.offload_param"),
+        ('{"zero_optimization": {"stage": 4}}', "zero_optimization.stage is 4; wanted 0, 1, 2 or 3"),
+        ('{"a": ', "DeepSpeed configuration: line 1"),
+        ("[parallelism]\npipeline_parallel_degree = 2", "parallelism.pipeline_parallel_degree is 2; wanted 1"),
+        ("[training]\nbatches = 2", "known here: training.batches"),
+        (None, "flags are None; wanted text"),
+        ('{"zero_optimization": 3}', "zero_optimization is 3; wanted a section"),
+        ('{"fp16": true, "zero_optimization": {"stage": 3}}', "fp16 is True; wanted a section"),
+        ('{"pipeline": "auto"}', "pipeline is 'auto'; wanted a section"),
+        ('{"pipeline": {"stages": 2}, "zero_optimization": null}', "zero_optimization is None; wanted a section"),
+        ('{"bf16": {"enabled": "auto"}}', "bf16.enabled is 'auto'; wanted true or false"),
+        ('{"bf16": {"enabled": true}, "fp16": {"enabled": true}}', "both enabled; wanted one of them"),
+        ("compile = 3\n[training]", "compile is 3; wanted a section"),
+        ('[compile]\nenable = "false"', "compile.enable is 'false'; wanted true or false"),
+        ('[activation_checkpoint]\nmode = ["x"]', "mode is ['x']; wanted none, selective or full"),
+        ('[parallelism]\nfsdp_reshard_after_forward = "sometimes"', "wanted default, always or never"),
+        ("--bf16 --fp16", "--bf16 and --fp16 are both given"),
+        ("--recompute-granularity full --recompute-method block", "--recompute-method is 'block'; wanted uniform"),
+        ("--recompute-granularity full --recompute-num-layers 2", "--recompute-num-layers is 2; wanted 1"),
+        ("--transformer-impl torch", "--transformer-impl is 'torch'; wanted local or transformer_engine"),
+    ],
+)
+def test_what_is_not_known_is_named(text, says):
+    with pytest.raises(lab.LabError) as refused:
+        from_flags(text)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_more_processes_than_devices_are_refused():
+    with pytest.raises(lab.LabError, match="the flags launch 64 processes; lecture-hall has 8 devices"):
+        from_flags("--nnodes 8 --nproc-per-node 8 --micro-batch-size 1").on(NETWORK, JOB)
+
+
+ZERO = '{"zero_optimization": {"stage": 3}, '
+ON_8 = "--nnodes 2 --nproc-per-node 4 --global-batch-size 16 "
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (ON_8 + "--pipeline-model-parallel-size 3", "launch 8 processes; wanted a multiple of 3"),
+        (ON_8 + "--micro-batch-size 4", "16 sequences on 8 replicas, micro-batches of 4 each; wanted a multiple of 32"),
+        (ZERO + '"train_batch_size": 7}', "micro-batches of any size each; wanted a multiple of 8"),
+        (
+            ZERO + '"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4}',
+            "7 sequences on 8 replicas, 4 micro-batches of 2 each; wanted 64",
+        ),
+    ],
+)
+def test_processes_that_a_launch_would_not_use_are_refused(text, says):
+    with pytest.raises(lab.LabError, match=says):
+        from_flags(text).on(NETWORK, JOB)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("[training]\nlocal_batch_size = 4\nseq_len = 32", (4, 32, 32)),
+        (ZERO + '"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}', (2, 48, 64)),
+        (ZERO + '"train_batch_size": 64, "gradient_accumulation_steps": 2}', (4, 64, 64)),
+    ],
+)
+def test_what_a_launch_leaves_open_follows_from_its_processes(text, sizes):
+    launch = from_flags(text)
+    job = outcome_of(launch.strategy, *launch.on(NETWORK, JOB)).job
+    assert (job.microbatch, job.global_batch, job.model.seq_len) == sizes
+
+
+def test_attention_is_that_of_the_flags():
+    kept = [from_flags(f"--transformer-impl local {more}").strategy.attention for more in ("", "--use-flash-attn")]
+    assert kept == ["unfused", "fused"]
