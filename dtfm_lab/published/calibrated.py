@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,10 +24,17 @@ from dtfm_lab.published.layer_calibration import StageTimes
 from dtfm_lab.published.own import OwnRow, read_rows
 from dtfm_lab.published.own_predictions import located_plan, own_efficiency, predicted
 from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.efficiency import GivenEfficiency, ShareFactor, share_of
 
 TIMED = ("iteration", "throughput", "utilisation", "compute", "bubble")
 """Quantities of an own file that an efficiency can be fitted to."""
 BY = ("gpu", "model", "size", "group", "layer")
+REPEATED = 0.035
+"""Standard deviation of one measurement: identical plans measured twice by Sailor's authors differ by 5 %."""
+ONE_ROW = 0.06
+"""Standard deviation of the logarithm of another plan's seconds, calibrated with one row: between that of SC21
+rows on Selene, each predicted from one other, and that of Zero Bubble's."""
+Predict = Callable[[GivenEfficiency], float]
 Measured = Trace | tuple[Plan, float] | tuple[Plan, Trace] | OwnRow
 
 
@@ -46,9 +54,12 @@ class MeasuredRow:
     efficiency: float
     """At which this row alone is predicted exactly."""
     from_others: float | None = None
-    """The efficiency that is fitted to all other rows; None where there are none."""
+    """The efficiency that all other rows say this one has; None where there are none."""
     predicted: float | None = None
     """The prediction at that efficiency."""
+    factor: float | None = None
+    """On the efficiency of the lab's model, at which this row alone is predicted exactly; None where its plan is
+    unknown."""
 
     @property
     def error(self) -> float | None:
@@ -60,7 +71,8 @@ class MeasuredRow:
 class Calibration:
     """The share of their peak that devices reach, fitted to measured rows.
 
-    ``lab.simulate(plan, efficiency=calibration)`` takes it as the number that it is.
+    ``lab.simulate(plan, efficiency=calibration)`` predicts with the lab's efficiency by GPU and shapes times one
+    ``factor``, so that it holds for other micro-batches and models, too. Where no factor is known, it is the number.
     """
 
     efficiency: float
@@ -69,7 +81,9 @@ class Calibration:
     """Least efficiency of a row."""
     high: float
     rows: tuple[MeasuredRow, ...]
-    _predict: tuple[Callable[[float], float], ...] = field(default=(), compare=False)
+    factor: float | None = None
+    """Median of the rows' own factors in logarithms; None where the plan of one is unknown."""
+    _predict: tuple[Predict, ...] = field(default=(), compare=False)
     _profiled: tuple[tuple[Plan, Trace], ...] = field(default=(), compare=False)
 
     def __float__(self) -> float:
@@ -83,6 +97,13 @@ class Calibration:
         """Mean absolute error of the rows, each predicted from all others; None for a single row."""
         errors = [abs(row.error) for row in self.rows if row.error is not None]
         return sum(errors) / len(errors) if errors else None
+
+    @property
+    def spread(self) -> float:
+        """One standard deviation of the logarithm of seconds of another plan: of the rows, each from all others, and at
+        least of what one measurement tells."""
+        errors = [math.log1p(row.error) for row in self.rows if row.error is not None]
+        return max(ONE_ROW if not errors else REPEATED, float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.0)
 
     @property
     def sentence(self) -> str:
@@ -174,25 +195,31 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
     return replace(_judged([row for row, _ in described], [predict for _, predict in described]), _profiled=profiled)
 
 
-def _judged(rows: list[MeasuredRow], predict: list[Callable[[float], float]]) -> Calibration:
+def _judged(rows: list[MeasuredRow], predict: list[Predict]) -> Calibration:
     """The fit to all rows, each judged by the fit to all others."""
     own = [row.efficiency for row in rows]
+    factors = [row.factor for row in rows if row.factor is not None]
+    scales = factors if len(factors) == len(rows) else own
     judged = rows
     if len(rows) > 1:
-        judged = [
-            replace(row, from_others=others, predicted=function(others))
-            for row, others, function in zip(rows, leave_one_out(own), predict, strict=True)
-        ]
-    return Calibration(median(own), min(own), max(own), tuple(judged), tuple(predict))
+        judged = []
+        for row, mine, others, function in zip(rows, scales, leave_one_out(scales), predict, strict=True):
+            given: GivenEfficiency = ShareFactor(others) if scales is factors else others
+            judged.append(replace(row, from_others=row.efficiency * others / mine, predicted=function(given)))
+    factor = median(factors) if scales is factors else None
+    return Calibration(median(own), min(own), max(own), tuple(judged), factor, tuple(predict))
 
 
-def _described(given: object, number: int) -> tuple[MeasuredRow, Callable[[float], float]]:
+def _described(given: object, number: int) -> tuple[MeasuredRow, Predict]:
     if isinstance(given, Trace):
         return _of_trace(given, number)
     if isinstance(given, OwnRow):
         plan, own = (located := located_plan(given)), own_efficiency(given, located)
-        row = MeasuredRow(given.setting, *_kinds(plan), given.group, given.unit, given.published, own)
-        return row, partial(predicted, given, plan)
+        predict: Predict = partial(predicted, given, plan)
+        factor = _factor(predict, plan, given.published)
+        return MeasuredRow(
+            given.setting, *_kinds(plan), given.group, given.unit, given.published, own, factor=factor
+        ), predict
     if not isinstance(given, tuple | list) or len(given) != 2 or not isinstance(given[0], Plan):
         raise LabError(f"row {number} is {shortened(given)}; wanted a measured Trace, or a pair of a Plan and seconds")
     if isinstance(given[1], Trace):
@@ -205,8 +232,8 @@ def _described(given: object, number: int) -> tuple[MeasuredRow, Callable[[float
     return _of_plan(given[0], seconds)
 
 
-def _of_plan(plan: Plan, measured_s: float) -> tuple[MeasuredRow, Callable[[float], float]]:
-    def predict(efficiency: float) -> float:
+def _of_plan(plan: Plan, measured_s: float) -> tuple[MeasuredRow, Predict]:
+    def predict(efficiency: GivenEfficiency) -> float:
         return simulate(plan, efficiency=efficiency).iteration_s
 
     fastest_s = predict(1.0)
@@ -216,10 +243,18 @@ def _of_plan(plan: Plan, measured_s: float) -> tuple[MeasuredRow, Callable[[floa
             f"{format_s(fastest_s)} that it takes at the peak"
         )
     own = own_factor(predict, measured_s)
-    return MeasuredRow(plan.job.name, *_kinds(plan), plan.topology.name, "s", measured_s, own), predict
+    factor = _factor(predict, plan, measured_s)
+    return MeasuredRow(plan.job.name, *_kinds(plan), plan.topology.name, "s", measured_s, own, factor=factor), predict
 
 
-def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Callable[[float], float]]:
+def _factor(predict: Predict, plan: Plan, measured: float) -> float:
+    """The factor on the lab's efficiency at which what was measured is predicted."""
+    used = {int(i) for i in plan.placement.devices.flat}
+    least = min(share_of(plan.job, plan.topology.devices[i]) for i in used)
+    return own_factor(lambda factor: predict(ShareFactor(factor)), measured, high=1 / least)
+
+
+def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Predict]:
     """A run's efficiency: its FLOP over what its devices would do at their peak in the time that they computed."""
     context = trace.context
     if context.source != "measured":
@@ -237,7 +272,7 @@ def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Callable[[float],
     own, busy_s = context.flop / possible, float(seconds[computing].sum())
     name = f"{context.job}, {context.schedule}, {context.clock} clock"
     row = MeasuredRow(name, context.runs_on, context.job, "", context.topology, "s", busy_s, own)
-    return row, lambda efficiency: busy_s * own / efficiency
+    return row, lambda efficiency: busy_s * own / float(efficiency)
 
 
 def _kinds(plan: Plan) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.row import NO_WORSE, KnownMiss, Row
 from dtfm_lab.published.sources import Source
 
@@ -19,6 +20,8 @@ class Group:
     source: str
     group: str
     quantity: str
+    classes: tuple[Evidence, ...]
+    """Classes of evidence of its rows."""
     n: int
     inside: int
     mean_error: float
@@ -67,6 +70,7 @@ def _summed(key: tuple[str, str, str], rows: Sequence[Row], source: Source | Non
         source=name,
         group=group,
         quantity=quantity,
+        classes=tuple(dict.fromkeys(row.evidence for row in rows)),
         n=len(rows),
         inside=sum(row.inside for row in rows),
         mean_error=sum(abs(row.error) for row in rows) / len(rows),

@@ -9,9 +9,12 @@ INSIDE_S, BETWEEN_S = 5e-6, 10e-6
 """Latencies inside a host and between two: guesses, of no weight where messages are large or hidden."""
 
 
-def hosts_of(n: int, gpu: str, *, inside_bytes_per_s: float, between_bytes_per_s: float) -> Topology:
-    """So many GPUs, eight a host, whose links inside a host are those between two GPUs and the others its cards."""
-    host = np.arange(n) // PER_HOST
+def hosts_of(
+    n: int, gpu: str, *, inside_bytes_per_s: float, between_bytes_per_s: float, per_host: int = PER_HOST
+) -> Topology:
+    """So many GPUs in hosts of eight, or as given: the links inside a host are those between two GPUs, all others are
+    the cards of a whole host."""
+    host = np.arange(n) // per_host
     same = host[:, None] == host[None, :]
     return Topology.from_matrices(
         latency_s=np.where(same, INSIDE_S, BETWEEN_S),

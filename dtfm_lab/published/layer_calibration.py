@@ -16,7 +16,7 @@ from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, Trace
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.durations import peak_of
+from dtfm_lab.simulation.efficiency import peak_of
 
 PASSES = (Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
 KINDS = tuple(LayerKind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.published import ledger_html, ledger_markdown
 from dtfm_lab.published.group import Group, groups_of
 from dtfm_lab.published.row import Row
-from dtfm_lab.published.sources import Source
+from dtfm_lab.published.sources import Omission, Source
+from dtfm_lab.published.tally import Tally, by_class, hard_by_source, tally
 
 ENDINGS = (".html", ".md", ".csv", ".json")
 
@@ -31,7 +32,7 @@ class Ledger:
     """Whether it was interrupted before all rows were predicted."""
 
     def __repr__(self) -> str:
-        return f"<Ledger: {self.sentence}>"
+        return f"<Ledger: {self.headline}>"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -56,8 +57,31 @@ class Ledger:
         return groups_of(self.rows, self.sources)
 
     @property
+    def classes(self) -> tuple[Tally, ...]:
+        """Rows counted by class of evidence, the hardest first."""
+        return by_class(self.rows)
+
+    @property
+    def hard(self) -> tuple[Tally, ...]:
+        """The rows that the headline counts, by source and quantity."""
+        return hard_by_source(self.rows, self.sources)
+
+    @property
+    def omitted(self) -> tuple[tuple[str, Omission], ...]:
+        """What the sources publish and we do not predict, with the name of each source, and why."""
+        return tuple((source.name, omission) for source in self.sources for omission in source.omitted)
+
+    @property
+    def headline(self) -> str:
+        """How well measured numbers are predicted without any fit to their source; nothing else counts here."""
+        hard = [row for row in self.rows if row.hard]
+        if not hard:
+            return "no measured number is predicted here without a fit to its source"
+        return f"{len(hard)} measured numbers predicted without any fit to their source: {tally('', hard).words}"
+
+    @property
     def sentence(self) -> str:
-        """How many rows are inside their bands, and which is the farthest outside."""
+        """How many rows of all classes are inside their bands, and which is the farthest outside."""
         if not self.rows:
             return "no rows"
         inside = sum(row.inside for row in self.rows)
@@ -68,17 +92,21 @@ class Ledger:
         return line + ("; stopped before all were predicted" if self.stopped else "")
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each row: source, group, setting, quantity, unit, published, predicted, ratio, theirs, band,
-        verdict, assumptions, fitted, note and cite."""
+        """A row for each row: source, group, setting, quantity, unit, class, measured, published, predicted, low, high,
+        ratio, theirs, band, verdict, assumptions, fitted, note and cite."""
         return pd.DataFrame([row.to_dict() for row in self.rows])
 
     def _repr_html_(self) -> str:
-        return ledger_html.fragment(self.sentence, self.rows, self.groups, self.sources)
+        return ledger_html.fragment(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The ledger as plain values for JSON: sentence, sources, groups and rows."""
+        """The ledger as plain values for JSON: headline, sentence, classes, omissions, sources, groups and rows."""
         return {
+            "headline": self.headline,
             "sentence": self.sentence,
+            "classes": [asdict(each) | {"coverage": each.coverage} for each in self.classes],
+            "hard": [asdict(each) | {"coverage": each.coverage} for each in self.hard],
+            "omitted": [{"source": name} | asdict(omission) for name, omission in self.omitted],
             "rows_inside": sum(row.inside for row in self.rows),
             "sources": [
                 {"name": each.name, "title": each.title, "cite": each.cite, "licence": each.licence, "url": each.url}
@@ -89,6 +117,7 @@ class Ledger:
                     "source": group.source,
                     "group": group.group,
                     "quantity": group.quantity,
+                    "classes": [*group.classes],
                     "rows": group.n,
                     "inside": group.inside,
                     "mean_error": group.mean_error,
@@ -110,7 +139,7 @@ class Ledger:
             case ".html":
                 text = ledger_html.page(self._repr_html_())
             case ".md":
-                text = ledger_markdown.summary(self.sentence, self.rows, self.groups, self.sources)
+                text = ledger_markdown.summary(self)
             case ".csv":
                 text = self.to_frame().to_csv(index=False)
             case _:

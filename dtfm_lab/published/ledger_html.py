@@ -1,5 +1,7 @@
 """The ledger as HTML, for notebooks and as a page of its own: by group, what is missed in red, on light and dark."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -7,7 +9,8 @@ from itertools import groupby
 
 from dtfm_lab.published.group import Group
 from dtfm_lab.published.row import Row
-from dtfm_lab.published.sources import Source
+from dtfm_lab.published.sources import Omission
+from dtfm_lab.published.tally import Report, Tally
 
 SCALE = math.log(2)
 """Half of the scale of a strip: it goes from half of the published number to twice of it."""
@@ -41,11 +44,16 @@ PLAIN = ("", STRIP)
 CLASSES = {"inside": "good", "known miss": "known", "miss": "miss", "": ""}
 
 
-def fragment(sentence: str, rows: Sequence[Row], groups: Iterable[Group], sources: Iterable[Source]) -> str:
-    """A ledger as a notebook shows it."""
-    parts = [f"<p><b>{escape(sentence)}</b></p>"]
-    by_name = {source.name: source for source in sources}
-    for name, of_source in groupby(groups, key=lambda group: group.source):
+def fragment(ledger: Report) -> str:
+    """A ledger as a notebook shows it: the headline, rows by class, the hard ones by source, then every group."""
+    rows = ledger.rows
+    parts = [f"<p><b>{escape(ledger.headline)}.</b></p><p>{escape(ledger.sentence)}.</p>"]
+    parts.append(_tallies("class of evidence", ledger.classes))
+    if ledger.hard:
+        parts.append(_tallies("what the headline counts", ledger.hard))
+    parts.append(_omissions(ledger.omitted))
+    by_name = {source.name: source for source in ledger.sources}
+    for name, of_source in groupby(ledger.groups, key=lambda group: group.source):
         source = by_name.get(name)
         parts.append(f"<h4>{escape(source.title if source is not None else name)}</h4>")
         if source is not None:
@@ -55,6 +63,34 @@ def fragment(sentence: str, rows: Sequence[Row], groups: Iterable[Group], source
             own = [row for row in rows if (row.source, row.group, row.quantity) == group.key]
             parts.append(_group(group, own))
     return f'<style>{STYLE}</style><div class="dtfm-ledger">{"".join(parts)}</div>'
+
+
+def _tallies(head: str, tallies: Iterable[Tally]) -> str:
+    """Rows counted, what is missed in red, with the noise of the source and the coverage of intervals where known."""
+    tallies = list(tallies)
+    noisy, covered = any(each.noise for each in tallies), any(each.with_interval for each in tallies)
+    more = [*(["source's own noise"] if noisy else []), *(["in the 90 % interval"] if covered else [])]
+    heads = "".join(f'<th class="number">{name}</th>' for name in ("measured", "inside", "median error", *more))
+    lines = []
+    for each in tallies:
+        style = "good" if each.inside == each.n else "known"
+        cells = [f"{each.measured}", f'<span class="{style}">{each.inside} of {each.n}</span>']
+        cells += [f"{each.median_error:.1%}"]
+        cells += [f"{100 * each.noise:.2g} %" if each.noise else ""] if noisy else []
+        cells += ["" if each.coverage is None else f"{each.coverage:.0%}"] if covered else []
+        body = "".join(f'<td class="number">{cell}</td>' for cell in cells)
+        lines.append(f"<tr><td>{escape(each.name)}</td>{body}</tr>")
+    return f"<table><thead><tr><th>{head}</th>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _omissions(omitted: Sequence[tuple[str, Omission]]) -> str:
+    if not omitted:
+        return ""
+    items = "".join(
+        f"<li>{escape(name)}: {escape(each.what)} ({each.n}): {escape(each.reason)}</li>" for name, each in omitted
+    )
+    n = sum(each.n for _, each in omitted)
+    return f"<details><summary>{n} published rows are left out, and why</summary><ul>{items}</ul></details>"
 
 
 def page(fragment: str) -> str:
@@ -120,8 +156,9 @@ def _line(row: Row, shared: Sequence[str], theirs: bool) -> str:
 
 
 def _words(row: Row) -> list[str]:
-    """What was assumed and fitted, and the note."""
-    return [*row.assumptions, *filter(None, [row.fitted, row.note])]
+    """The class, what was assumed and fitted, and the note."""
+    kind = row.evidence.words if row.measured else f"{row.evidence.words}, not a measurement"
+    return [kind, *row.assumptions, *filter(None, [row.fitted, row.note])]
 
 
 def _strip(row: Row) -> str:

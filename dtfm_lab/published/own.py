@@ -5,16 +5,22 @@ A row has these columns; those with a default may be left out, and so may single
 ===========  ===========================================================================================================
 setting      What was measured, in words.
 quantity     ``iteration``, ``throughput``, ``memory``, ``bubble``, ``utilisation`` or ``compute``.
-published    The number.
+published    The number; left out, and refused, where rows are predicted blind.
 unit         s or ms; tokens/s or samples/s, with "a GPU" behind where it is of one; GiB, GB or bytes; % or nothing;
              TFLOP/s a GPU. The first of its quantity by default.
-network      A name or a file, from the folder of this file.
+network      A name or a file, from the folder of this file; or these instead:
+gpu, gpus    GPUs of one kind and their number, ``gpus_a_host`` of them a host (8 by default), with ``inside_gbps``
+             between two of a host and ``between_gbps`` of a whole host's network.
 job          A name or a file, ``gpt3-xl`` by default.
+n_layers, d_model, n_heads, vocab_size
+             A GPT of this shape in place of a model's name; with ``d_ff`` or ``n_kv_heads`` a Llama.
 (job field)  Any field of the job, such as n_stages, n_replicas, microbatch, global_batch, sharding, transport.
 schedule     A schedule's name; the job's own by default.
 queueing     ``pairs`` or ``cards``; ``pairs`` by default.
-rank_map     Rank of each device, pipeline x n_stages + stage, a dash where idle: ``0 1 2 3``. Planned where not given.
-efficiency   Share of the peak, 0.4 by default; ``fit`` for the median of the other rows of the group that say so.
+rank_map     Rank of each device, pipeline x n_stages + stage, a dash where idle: ``0 1 2 3``; ``listed`` for
+             Megatron-LM's order: GPUs of a layer beside each other, then replicas, then stages. Planned if not given.
+efficiency   Share of the peak; ``fit`` for the median of the other rows of the group that say so. By default what the
+             lab takes for the GPU and the job.
 band         ``3%``, ``1.3x``, ``+-0.0005`` (a difference) or ``0.9 to 1.1``; ``10%`` by default.
 group        What is summed up together; ``own`` by default.
 theirs, note, cite
@@ -39,11 +45,13 @@ from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files import load_job, load_topology, override
 from dtfm_lab.files.reading import read_text, reason_of
-from dtfm_lab.published.row import Band
+from dtfm_lab.published.band import Band, band_of
+from dtfm_lab.published.own_shapes import GPUS, SHAPE, hosts_in, positive, shape_in
 from dtfm_lab.published.units import UNITS
-from dtfm_lab.simulation.durations import EFFICIENCY
 from dtfm_lab.simulation.schedules import schedules
 
+LISTED = "listed"
+"""Rank map of a row in the order of devices as they are listed, replicas before stages."""
 FIT = "fit"
 """Efficiency of a row that takes it from the other rows of its group."""
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -51,6 +59,8 @@ JOB_FIELDS = {option.name: option for option in options_of(JobChanges) if option
 NEEDED = "setting", "quantity", "published", "network"
 COLUMNS = (
     *NEEDED,
+    *GPUS,
+    *SHAPE,
     *("unit", "job", "schedule", "queueing", "rank_map", "efficiency", "band", "group", "theirs", "note", "cite"),
 )
 
@@ -65,13 +75,18 @@ class OwnRow:
     quantity: str
     unit: str
     published: float
+    """Not a number where the row is predicted blind."""
     topology: Topology
     job: Job
     rank_map: tuple[int | None, ...] | None
+    listed: bool
+    """Whether devices take their ranks as they are listed, replicas before stages."""
     schedule: str | None
     queueing: str
     efficiency: float | None
-    """None where it is fitted to other rows."""
+    """None where it is fitted, or else what the lab takes for the device and the job."""
+    fitted: bool
+    """Whether it is fitted to other rows of the group."""
     band: Band
     group: str
     theirs: float | None
@@ -81,13 +96,16 @@ class OwnRow:
     """Fields of the job that the row gives, as text."""
 
 
-def read_rows(path: str | os.PathLike[str]) -> tuple[OwnRow, ...]:
-    """The rows of a CSV or JSON file. Raises FileError, one line that names the row and the column."""
+def read_rows(path: str | os.PathLike[str], *, blind: bool = False) -> tuple[OwnRow, ...]:
+    """The rows of a CSV or JSON file, without published numbers where they are to be predicted blind.
+
+    Raises FileError, one line that names the row and the column.
+    """
     file = Path(path)
-    records = list(_records(file))
-    if not records:
+    given = list(records(file))
+    if not given:
         raise FileError(f"{file.name} has no rows; wanted columns {', '.join(NEEDED)} and a row for each number")
-    return tuple(_read(record, file, number) for number, record in records)
+    return tuple(_read(record, file, number, blind) for number, record in given)
 
 
 def document_of(path: str | os.PathLike[str]) -> Any:
@@ -97,11 +115,11 @@ def document_of(path: str | os.PathLike[str]) -> Any:
         return None
     try:
         return json.loads(read_text(file))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{file.name}: {reason_of(error)}; wanted JSON") from None
 
 
-def _records(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def records(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Row numbers, from 1 after the headings, and the values that are given, as text."""
     document = document_of(file)
     if document is not None:
@@ -126,10 +144,13 @@ def _text(value: Any) -> str:
     return " ".join("-" if each is None else str(each) for each in value) if isinstance(value, list) else str(value)
 
 
-def _read(record: Mapping[str, str], file: Path, number: int) -> OwnRow:
+def _read(record: Mapping[str, str], file: Path, number: int, blind: bool) -> OwnRow:
     where = f"{file.name}, row {number}"
+    if blind and "published" in record:
+        raise FileError(f"{where}, column published: {record['published']}; wanted none, to predict the row blind")
     for column in NEEDED:
-        if column not in record:
+        given = column in record or (column == "network" and "gpus" in record) or (column == "published" and blind)
+        if not given:
             raise FileError(f"{where}, column {column}: nothing; wanted a value")
 
     def checked(column: str, read: Any, default: Any = None) -> Any:
@@ -146,6 +167,8 @@ def _read(record: Mapping[str, str], file: Path, number: int) -> OwnRow:
     changes = {name: checked(name, lambda text, o=option: _value(o, text)) for name, option in JOB_FIELDS.items()}
     changes = {name: value for name, value in changes.items() if name in record}
     job = checked("job", lambda text: load_job(_path(file, text)), None) or load_job("gpt3-xl")
+    if "n_layers" in record:
+        changes["model"] = shape_in(record, where)
     try:
         job = override(job, **changes)
     except LabError as error:
@@ -155,36 +178,22 @@ def _read(record: Mapping[str, str], file: Path, number: int) -> OwnRow:
         setting=record["setting"],
         quantity=quantity,
         unit=checked("unit", lambda text: _named("unit", text, units), next(iter(units))),
-        published=checked("published", _positive),
-        topology=checked("network", lambda text: load_topology(_path(file, text))),
+        published=checked("published", positive, math.nan),
+        topology=checked("network", lambda text: load_topology(_path(file, text))) or hosts_in(record, where),
         job=job,
-        rank_map=checked("rank_map", _ranks),
+        rank_map=None if record.get("rank_map") == LISTED else checked("rank_map", _ranks),
+        listed=record.get("rank_map") == LISTED,
         schedule=checked("schedule", lambda text: _named("pipeline schedule", text, schedules)),
         queueing=checked("queueing", lambda text: _named("queueing", text, QUEUEING), "pairs"),
-        efficiency=checked("efficiency", _efficiency, EFFICIENCY),
+        efficiency=None if record.get("efficiency") == FIT else checked("efficiency", _efficiency),
+        fitted=record.get("efficiency") == FIT,
         band=checked("band", band_of, Band.share(0.1)),
         group=record.get("group", "own"),
-        theirs=checked("theirs", _positive),
+        theirs=checked("theirs", positive),
         note=record.get("note", ""),
         cite=record.get("cite", ""),
-        given=tuple(f"{name} {record[name]}" for name in changes),
+        given=tuple(f"{name} {record[name]}" for name in (*changes, *SHAPE) if name in record),
     )
-
-
-def band_of(text: str) -> Band:
-    """A band from text: ``3%``, ``1.3x``, ``+-0.0005`` or ``0.9 to 1.1``. Raises LabError."""
-    wanted = LabError(f"band is {shortened(text)}; wanted such as 3%, 1.3x, +-0.0005 or 0.9 to 1.1")
-    try:
-        if text.endswith("%"):
-            return Band.share(float(text[:-1].removeprefix("±").removeprefix("+-")) / 100)
-        if text.endswith("x"):
-            return Band.factor(float(text[:-1]))
-        if text.startswith(("±", "+-")):
-            return Band.within(float(text.removeprefix("±").removeprefix("+-")))
-        low, high = re.split(r"\s+to\s+|\s+", text)
-        return Band(float(low), float(high))
-    except (ValueError, ZeroDivisionError):
-        raise wanted from None
 
 
 def _named(noun: str, text: str, known: Any) -> str:
@@ -193,20 +202,8 @@ def _named(noun: str, text: str, known: Any) -> str:
     return text
 
 
-def _positive(text: str) -> float:
-    try:
-        value = float(text.replace(",", "")) if re.fullmatch(r"[\d.,eE+-]+", text) else math.nan
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise LabError(f"{shortened(text)}; wanted a number above 0")
-    return value
-
-
-def _efficiency(text: str) -> float | None:
-    if text == FIT:
-        return None
-    value = _positive(text)
+def _efficiency(text: str) -> float:
+    value = positive(text)
     if value > 1:
         raise LabError(f"{shortened(text)}; wanted more than 0 and at most 1, or {FIT}")
     return value
@@ -215,7 +212,7 @@ def _efficiency(text: str) -> float | None:
 def _ranks(text: str) -> tuple[int | None, ...]:
     ranks = re.split(r"[\s,;]+", text.strip("[] "))
     if any(not re.fullmatch(r"\d+|-", rank) for rank in ranks):
-        raise LabError(f"{shortened(text)}; wanted a rank or a dash for each device, such as 0 1 2 3")
+        raise LabError(f"{shortened(text)}; wanted a rank or a dash for each device, such as 0 1 2 3, or {LISTED}")
     return tuple(None if rank == "-" else int(rank) for rank in ranks)
 
 

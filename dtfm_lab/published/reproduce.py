@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.published import own as own_files
 from dtfm_lab.published import sailor_records
@@ -27,8 +27,11 @@ def reproduce(
     ``progress`` is called with every row as it comes; Ctrl-C keeps the rows so far. Raises UnknownName for a source
     that is not known, and FileError for a file whose row cannot be read or predicted.
     """
+    if isinstance(names, str | Source) or not isinstance(names, Iterable):
+        raise LabError(f"sources are {shortened(names)}; wanted names or Sources in a list")
     given = list(names) or ([] if own is not None else list(sources))
-    wanted = [name if isinstance(name, Source) else sources[name] for name in dict.fromkeys(given)]
+    wanted = [_source(name) for name in given]
+    wanted = list(dict.fromkeys(wanted))
     if own is not None:
         wanted.append(own_source(own))
     rows: list[Row] = []
@@ -44,6 +47,15 @@ def reproduce(
             raise
         stopped = True
     return Ledger(tuple(rows), tuple(wanted), stopped)
+
+
+def _source(name: object) -> Source:
+    """A source by its name, or as it is. Raises LabError for what is neither, such as a list of names."""
+    if isinstance(name, Source):
+        return name
+    if not isinstance(name, str):
+        raise LabError(f"source is {shortened(name)}; wanted a name or a Source each, such as 'sailor', 'simumax'")
+    return sources[name]
 
 
 def own_source(path: str | os.PathLike[str]) -> Source:

@@ -6,6 +6,8 @@ from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.published.band import Band
+from dtfm_lab.published.evidence import Evidence, band_by_rule
 
 QUANTITIES = {
     "bandwidth": "bits a second that are needed",
@@ -19,54 +21,10 @@ QUANTITIES = {
     "utilisation": "share of the time that a device computes",
 }
 """What a row may be a number of."""
-SLACK = 1e-9
-"""Relative rounding that a band forgives."""
+BY_RULE = Band(1.0, 1.0)
+"""In place of a band: that of the row's class and quantity."""
 NO_WORSE = 0.01
 """How much further from 1 the ratio of a known miss may move before it counts as a new miss."""
-
-
-@dataclass(frozen=True)
-class Band:
-    """Where predictions are stated to lie: the ratio predicted / published, or the difference where ``absolute``."""
-
-    low: float
-    high: float
-    absolute: bool = False
-
-    @classmethod
-    def share(cls, share: float) -> "Band":
-        """Predicted within this share of the published: 0.03 is from 0.97 to 1.03 times."""
-        return cls(1 - share, 1 + share)
-
-    @classmethod
-    def factor(cls, factor: float) -> "Band":
-        """At most so many times the published, and at least one over that."""
-        return cls(1 / factor, factor)
-
-    @classmethod
-    def within(cls, difference: float) -> "Band":
-        """Predicted minus published is at most so much, in the unit of the row; for bubbles and utilisations."""
-        return cls(-difference, difference, absolute=True)
-
-    def __post_init__(self) -> None:
-        reference = 0.0 if self.absolute else 1.0
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
-            raise LabError(f"band is {shortened(self.low)} to {shortened(self.high)}; wanted two numbers in order")
-        if not self.low <= reference <= self.high or (not self.absolute and self.low < 0):
-            raise LabError(f"band is {self.low:g} to {self.high:g}; wanted {reference:g}, an exact prediction, inside")
-
-    def holds(self, published: float, predicted: float) -> bool:
-        """Whether the prediction lies inside."""
-        off = predicted - published if self.absolute else predicted / published
-        slack = SLACK * (abs(published) if self.absolute else 1.0)
-        return self.low - slack <= off <= self.high + slack
-
-    def __str__(self) -> str:
-        if self.absolute:
-            return f"±{self.high:g}" if self.low == -self.high else f"{self.low:+g} to {self.high:+g}"
-        if math.isclose(1 - self.low, self.high - 1):
-            return f"±{100 * (self.high - 1):g} %"
-        return f"{self.low:.3g} to {self.high:.3g} times"
 
 
 @dataclass(frozen=True)
@@ -92,8 +50,12 @@ class Row:
     """Unit of all numbers of the row; empty for shares and ratios."""
     published: float
     predicted: float
-    band: Band
-    """Where the prediction is stated to lie. Wider than the goal of its system only with a reason in ``note``."""
+    evidence: Evidence = Evidence.PURE
+    """How much the row proves: where the constants of the prediction are from."""
+    measured: bool = True
+    """Whether a measurement is published; false for a figure that its authors calculated or simulated."""
+    band: Band = BY_RULE
+    """Where the prediction is stated to lie; by the rule of its class and quantity where not given."""
     theirs: float | None = None
     """The system's own prediction, where it published one."""
     assumptions: tuple[str, ...] = ()
@@ -104,6 +66,8 @@ class Row:
     """What a reader should know of this row, such as a suspect record."""
     cite: str = ""
     """Table or file of the publication; the source's where empty."""
+    interval: tuple[float, float] | None = None
+    """Between which two numbers the published one is predicted to lie in 9 of 10 cases; None where it is not known."""
     source: str = ""
     """Name of the source; filled in by it."""
     known_miss: KnownMiss | None = None
@@ -112,6 +76,8 @@ class Row:
     def __post_init__(self) -> None:
         if self.quantity not in QUANTITIES:
             raise LabError(f"quantity is {self.quantity!r}; wanted one of {', '.join(QUANTITIES)}")
+        if self.band is BY_RULE:
+            object.__setattr__(self, "band", band_by_rule(self.evidence, self.quantity, self.unit))
         for name in ("published", "predicted"):
             value = getattr(self, name)
             if not (math.isfinite(value) and (value > 0 or (value == 0 and self.band.absolute))):
@@ -121,6 +87,11 @@ class Row:
     def key(self) -> tuple[str, str]:
         """Setting and quantity: the row's name within its source."""
         return self.setting, self.quantity
+
+    @property
+    def hard(self) -> bool:
+        """Whether the headline counts it: measured, and predicted without any fit to its source."""
+        return self.measured and self.evidence.hard
 
     @property
     def ratio(self) -> float:
@@ -143,6 +114,11 @@ class Row:
         return self.band.holds(self.published, self.predicted)
 
     @property
+    def covered(self) -> bool | None:
+        """Whether the interval of the prediction holds the published number; None where there is none."""
+        return None if self.interval is None else self.interval[0] <= self.published <= self.interval[1]
+
+    @property
     def verdict(self) -> str:
         """``inside``; ``known miss`` where a reason is on record and it is no worse than then; else ``miss``."""
         if self.inside:
@@ -160,8 +136,12 @@ class Row:
             "setting": self.setting,
             "quantity": self.quantity,
             "unit": self.unit,
+            "class": str(self.evidence),
+            "measured": self.measured,
             "published": self.published,
             "predicted": self.predicted,
+            "low": None if self.interval is None else self.interval[0],
+            "high": None if self.interval is None else self.interval[1],
             "ratio": self.ratio,
             "theirs": self.theirs,
             "band": str(self.band),

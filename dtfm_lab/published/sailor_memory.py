@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job, ModelSpec, gpt
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.planning import evaluate
-from dtfm_lab.published.sailor_records import Record
-from dtfm_lab.simulation.memory import memory
+from dtfm_lab.published.sailor_records import BYTES, Record
+from dtfm_lab.published.units import ALLOCATED, RESERVED, gpu_peak_bytes
 
-ASSUMPTIONS = ("fp32", "unfused attention", "Adam", "the model's published shape, tensor-parallel")
+ASSUMPTIONS = (
+    "fp32",
+    "unfused attention",
+    "no dropout of the attention matrix, as in its code",
+    "Adam",
+    "the model's published shape, tensor-parallel",
+    "gradients in one buffer more where they are averaged (DeepSpeed)",
+    RESERVED,
+)
+FRAMEWORK_BYTES = 5.0e9
+"""What Sailor's own predictions hold on every GPU beside states and activations: between its rows of four stages and of
+two they grow by 24 bytes a parameter from there."""
 
 
 def model_of(name: str) -> ModelSpec | None:
@@ -23,18 +35,44 @@ def model_of(name: str) -> ModelSpec | None:
     return None
 
 
-def peak_bytes(record: Record) -> float | None:
-    """Bytes of the fullest GPU of the record's plan; None where its model or its blocks are not known.
+def unknown_because(record: Record) -> str:
+    """Why the memory of a record is not predicted; empty where it is."""
+    model = model_of(record.model)
+    if model is None:
+        return f"no memory predicted: model {shortened(record.model)} is not known"
+    blocks = _blocks(record)
+    if len(blocks) != record.n_stages or sum(blocks) != model.n_blocks or min(blocks) < 1:
+        return f"no memory predicted: layers_per_stage are not those of {record.n_stages} stages of {record.model}"
+    sizes = {group.tensor_parallel for group in record.devices}
+    if sizes != {record.tensor_parallel}:
+        said = ", ".join(map(str, sorted(sizes)))
+        return f"no memory predicted: devices of tensor_parallel {said} in a record of {record.tensor_parallel}"
+    return ""
 
-    ``layers_per_stage`` counts the embedding in the first stage and the head in the last one.
+
+def _blocks(record: Record) -> tuple[int, ...]:
+    """Blocks of each stage; ``layers_per_stage`` counts the embedding in the first and the head in the last one."""
+    blocks = list(record.layers_per_stage)
+    for end in (0, -1) if blocks else ():
+        blocks[end] -= 1
+    return tuple(blocks)
+
+
+def peak_bytes(record: Record) -> float | None:
+    """Bytes of the fullest GPU of the record's plan; None where they are not predicted, by ``unknown_because``.
+
+    Raises FileError that names the record where its plan cannot be.
     """
-    blocks, model = list(record.layers_per_stage), model_of(record.model)
-    if model is None or len(blocks) != record.n_stages or sum(blocks) != model.n_blocks + 2:
+    model = model_of(record.model)
+    if model is None or unknown_because(record):
         return None
-    blocks[0] -= 1
-    blocks[-1] -= 1
-    if min(blocks) < 1:
-        return None
+    try:
+        return _peak_bytes(record, model)
+    except LabError as error:
+        raise FileError(f"{record.case}: {error}") from None
+
+
+def _peak_bytes(record: Record, model: ModelSpec) -> float:
     k, n_groups = record.tensor_parallel, record.n_stages * record.n_replicas
     n = k * n_groups
     network = Topology.from_matrices(
@@ -49,11 +87,13 @@ def peak_bytes(record: Record) -> float | None:
         n_replicas=record.n_replicas,
         global_batch=record.global_batch,
         microbatch=record.microbatch,
-        blocks_per_stage=tuple(blocks),
+        blocks_per_stage=_blocks(record),
         dtype="fp32",
         attention="unfused",
         tensor_parallel=k,
+        dropout=False,
         synchronisation="ring",
     )
     stages = np.arange(n_groups).reshape(record.n_stages, record.n_replicas).tolist()
-    return float(memory(evaluate(network, job, stages=stages), "1f1b").peak_bytes.max()) / k
+    buffer_bytes = BYTES * max(record.stage_parameters) if record.n_replicas > 1 else 0
+    return (gpu_peak_bytes(evaluate(network, job, stages=stages), "1f1b") + buffer_bytes) / ALLOCATED

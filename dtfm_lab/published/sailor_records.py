@@ -27,10 +27,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from pydantic import ConfigDict
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec
-from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.network import Device, Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import ComputeTime
@@ -54,10 +55,14 @@ ASSUMPTIONS = (
     "ring of fp32 gradients",
 )
 
+ONLY_KNOWN = ConfigDict(extra="forbid")
+
 
 @dataclass(frozen=True)
 class Group:
     """GPUs of one host that compute a stage of a replica together."""
+
+    __pydantic_config__ = ONLY_KNOWN
 
     stage: int
     replica: int
@@ -76,6 +81,8 @@ class Group:
 class Record:
     """One measured iteration."""
 
+    __pydantic_config__ = ONLY_KNOWN
+
     case: str
     model: str
     n_stages: int
@@ -90,7 +97,8 @@ class Record:
     devices: tuple[Group, ...]
     curves: dict[str, tuple[float, ...]]
     """Seconds of a message from a group to another, such as ``T4 x2 -> T4 x2``, at the document's sizes."""
-    measured_iteration_s: float
+    measured_iteration_s: float | None = None
+    """None where the record is predicted blind."""
     n_microbatches: int = 0
     layers_per_stage: tuple[int, ...] = ()
     measured_synchronisation_s: float | None = None
@@ -99,16 +107,29 @@ class Record:
     sailor_predicts_memory_bytes: float | None = None
 
     def __post_init__(self) -> None:
-        wanted = {(s, r) for s in range(self.n_stages) for r in range(self.n_replicas)}
-        if len(self.devices) != len(wanted) or {(d.stage, d.replica) for d in self.devices} != wanted:
+        for name in ("n_stages", "n_replicas", "tensor_parallel", "microbatch", "global_batch", "hop_bytes"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise FileError(f"{self.case}: {name} is {shortened(getattr(self, name))}; wanted more than 0")
+        if any(group.tensor_parallel < 1 for group in self.devices):
+            raise FileError(f"{self.case}: tensor_parallel of a device is below 1; wanted its number of GPUs")
+        cells = ((s, r) for s in range(self.n_stages) for r in range(self.n_replicas))
+        n_cells = self.n_stages * self.n_replicas
+        if len(self.devices) != n_cells or {(d.stage, d.replica) for d in self.devices} != set(cells):
             raise FileError(f"{self.case}: {len(self.devices)} devices; wanted one of each stage and replica")
         if len(self.stage_parameters) != self.n_stages:
             raise FileError(f"{self.case}: {len(self.stage_parameters)} stage_parameters; wanted {self.n_stages}")
         for group in self.devices:
             if group.hop is not None and group.hop not in self.curves:
                 raise FileError(f"{self.case}: no curve {group.hop!r}; wanted the seconds of its messages")
-        if not 0 < self.measured_iteration_s < math.inf:
+        if self.measured_iteration_s is not None and not 0 < self.measured_iteration_s < math.inf:
             raise FileError(f"{self.case}: measured_iteration_s is {self.measured_iteration_s}; wanted more than 0")
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds of the measured iteration. Raises FileError where none are given."""
+        if self.measured_iteration_s is None:
+            raise FileError(f"{self.case}: no measured_iteration_s; wanted one, or a blind prediction (--blind)")
+        return self.measured_iteration_s
 
     @cached_property
     def group(self) -> dict[tuple[int, int], Group]:
@@ -120,16 +141,32 @@ class Record:
 class Document:
     """A file of records."""
 
+    __pydantic_config__ = ONLY_KNOWN
+
     message_bytes: tuple[float, ...]
     rows: tuple[Record, ...]
     source: str = ""
     licence: str = ""
 
+    def __post_init__(self) -> None:
+        sizes = self.message_bytes
+        if not sizes or not all(low < high < math.inf for low, high in zip((0.0, *sizes), sizes, strict=False)):
+            raise FileError("message_bytes is empty or not rising; wanted sizes above 0, each larger than the last")
+        for row in self.rows:
+            for name, seconds in row.curves.items():
+                if len(seconds) != len(sizes) or not all(0 < second < math.inf for second in seconds):
+                    raise FileError(
+                        f"{row.case}, curve {name}: {len(seconds)} values; "
+                        f"wanted {len(sizes)}, seconds above 0 for each of message_bytes"
+                    )
+
 
 def is_document(data: Any) -> bool:
     """Whether JSON holds records of this format."""
     rows = data.get("rows") if isinstance(data, dict) else None
-    return isinstance(rows, list) and "message_bytes" in data and all("curves" in row for row in rows)
+    if not isinstance(rows, list) or not rows or "message_bytes" not in data:
+        return False
+    return all(isinstance(row, dict) and "curves" in row for row in rows)
 
 
 def document_of(data: Any, where: str) -> Document:

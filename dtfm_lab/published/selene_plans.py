@@ -6,17 +6,22 @@ from dataclasses import dataclass
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import TERA
+from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.hosts import hosts_of
+from dtfm_lab.published.row import Row
 from dtfm_lab.published.tables import numbers
-from dtfm_lab.simulation.simulate import iteration_seconds
+from dtfm_lab.published.units import interval_of, shares_of
+from dtfm_lab.simulation import simulate
 from dtfm_lab.systems import Budget, Strategy
 from dtfm_lab.systems.modelled.deepspeed_zero_3 import DeepSpeedZero3
-from dtfm_lab.systems.modelled.megatron import Megatron
+from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
 
 SEQUENCE, VOCABULARY = 2048, 51200
 """Narayanan et al. 2021, section 5."""
-NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 300e9, 8 * 25e9
-"""One way, of the A100's data sheet; and of a host's eight cards of 200 Gbit/s (section 5)."""
+NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 197e9, 8 * 25e9
+"""What NCCL reaches on eight A100s, with which the efficiency of A100s was fitted to these rows; and of a host's eight
+cards of 200 Gbit/s (section 5)."""
 ASSUMED = ("checkpointing block", "attention unfused", "memory_traffic", "eight cards of 200 Gbit/s a host")
 
 
@@ -52,8 +57,11 @@ class Measured:
     def strategy(self) -> Strategy:
         """The system with the grid that was measured."""
         if self.zero_3:
-            return DeepSpeedZero3(microbatches="given", checkpointing="block", attention="unfused", memory_traffic=True)
+            return DeepSpeedZero3(
+                microbatches="given", devices="all", checkpointing="block", attention="unfused", memory_traffic=True
+            )
         return Megatron(
+            **AS_SHIPPED,
             tensor_parallel=self["tensor_parallel"],
             n_stages=self["stages"],
             stages_per_device=self["stages_per_device"],
@@ -89,9 +97,22 @@ class Measured:
         (plan,) = self.strategy.plans(selene(self["gpus"]), self.work, Budget())
         return plan
 
-    def predicted_flop_per_s(self, efficiency: float) -> float:
-        """FLOP/s of a GPU."""
-        return self.counted_flop / iteration_seconds(self.plan(), efficiency=efficiency) / self["gpus"]
+    def row(self, group: str, evidence: Evidence, *assumptions: str) -> Row:
+        """The line beside our prediction, by the paper's own count of FLOP."""
+        plan = self.plan()
+        trace = simulate(plan)
+        predicted = self.counted_flop / trace.iteration_s / self["gpus"] / TERA
+        return Row(
+            group=group,
+            setting=self.setting,
+            quantity="compute",
+            unit="TFLOP/s",
+            published=self.published,
+            predicted=predicted,
+            interval=interval_of("compute", predicted, trace),
+            evidence=evidence,
+            assumptions=(*ASSUMED, *assumptions, *shares_of(plan)),
+        )
 
 
 def measured(system: str) -> Iterator[Measured]:

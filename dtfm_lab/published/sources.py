@@ -2,12 +2,27 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.published.row import KnownMiss, Row
+from dtfm_lab.published.tables import numbers
 
 Rows = Callable[[], Iterator[Row]]
+
+
+@dataclass(frozen=True)
+class Omission:
+    """Published rows that are not predicted, and why: what is left out in silence looks like a choice of the author."""
+
+    what: str
+    """Table and rows of the publication."""
+    n: int
+    """Number of rows."""
+    reason: str
+    held_out: bool = False
+    """Whether they are kept for a blind test, and were not looked at."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,6 +42,10 @@ class Source:
     known_misses: Mapping[tuple[str, str], KnownMiss] = field(default_factory=dict)
     """By setting and quantity: rows that are known to leave their band, or groups (group, "mean") their goal."""
     url: str = ""
+    omitted: tuple[Omission, ...] = ()
+    """Its rows that are not predicted."""
+    noise: Mapping[str, float] = field(default_factory=dict)
+    """By quantity: the mean relative difference of two measurements of one plan, where the source says."""
 
     def __iter__(self) -> Iterator[Row]:
         """The rows, each with the source's name, citation and known miss."""
@@ -52,6 +71,8 @@ def published(
     goals: Mapping[str, float] | None = None,
     known_misses: Mapping[tuple[str, str], KnownMiss] | None = None,
     url: str = "",
+    omitted: tuple[Omission, ...] = (),
+    noise: Mapping[str, float] | None = None,
 ) -> Callable[[Rows], Rows]:
     """Decorator of the generator of a publication's rows: registers it as a Source."""
 
@@ -63,10 +84,22 @@ def published(
             licence=licence,
             rows=rows,
             goals=goals or {},
-            known_misses=known_misses or {},
+            known_misses=_known_misses().get(name, {}) | dict(known_misses or {}),
             url=url,
+            omitted=omitted,
+            noise=noise or {},
         )
         sources.register(name)(source)
         return rows
 
     return add
+
+
+@cache
+def _known_misses() -> dict[str, dict[tuple[str, str], KnownMiss]]:
+    """By source: the known misses of ``data/known_misses.csv``."""
+    by_source: dict[str, dict[tuple[str, str], KnownMiss]] = {}
+    for line in numbers("known_misses.csv"):
+        miss = KnownMiss(float(line["ratio"]), line["reason"])
+        by_source.setdefault(line["source"], {})[line["setting"], line["quantity"]] = miss
+    return by_source

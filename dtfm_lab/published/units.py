@@ -1,12 +1,16 @@
 """Units of published quantities, and how the numbers of a prediction are said in them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import GB, TERA, GiB
+from dtfm_lab.simulation.efficiency import efficiency_of
 from dtfm_lab.simulation.memory import memory
 
 
@@ -18,15 +22,14 @@ class Prediction:
     trace: Trace
 
     @property
-    def n_devices(self) -> int:
-        """Devices that serve."""
-        return int(self.plan.placement.devices.size)
+    def n_gpus(self) -> int:
+        """GPUs that serve; a tensor-parallel group is several."""
+        return sum(self.plan.topology.devices[int(i)].gpus for i in self.plan.placement.devices.flat)
 
     @property
     def peak_bytes(self) -> float:
-        """Peak of the device that holds most."""
-        schedule: Schedule = self.trace.context.recorded_schedule
-        return float(memory(self.plan, schedule).peak_bytes.max())
+        """Peak of the GPU that holds most."""
+        return gpu_peak_bytes(self.plan, self.trace.context.recorded_schedule)
 
     @property
     def flop_per_s(self) -> float:
@@ -37,6 +40,17 @@ class Prediction:
     def utilisation(self) -> float:
         """Share of the peak of the devices that the model's FLOP are (Chowdhery et al. 2022, appendix B)."""
         return self.flop_per_s / sum(sum(stage) for stage in self.trace.context.peak_flop_per_s)
+
+
+def gpu_peak_bytes(plan: Plan, schedule: Schedule | str | None = None) -> float:
+    """Peak of the GPU that holds most; each of a tensor-parallel group holds as much as the others."""
+    gpus = [[plan.topology.devices[int(i)].gpus for i in row] for row in plan.placement.devices]
+    return float((memory(plan, schedule).peak_bytes / np.array(gpus)).max())
+
+
+ALLOCATED = 0.94
+"""Share of what torch's allocator reserves that is allocated, of SimuMax's system configurations (mem_factor)."""
+RESERVED = "94 % of what is reserved is allocated (SimuMax's configurations)"
 
 
 SECONDS: dict[str, float] = {"s": 1.0, "ms": 1e3}
@@ -54,7 +68,7 @@ def _tokens(prediction: Prediction) -> float:
 
 
 def _a_gpu(rate: Predicted, times: float = 1.0) -> Predicted:
-    return lambda prediction: times * rate(prediction) / prediction.n_devices
+    return lambda prediction: times * rate(prediction) / prediction.n_gpus
 
 
 def _scaled(value: Predicted, units: dict[str, float]) -> dict[str, Predicted]:
@@ -78,3 +92,27 @@ UNITS: dict[str, dict[str, Predicted]] = {
     "utilisation": _scaled(lambda prediction: prediction.utilisation, SHARES),
 }
 """By quantity and unit: the number of a prediction. The first unit of a quantity is its default."""
+
+RATES = ("compute", "throughput", "utilisation")
+"""Quantities that fall where an iteration takes longer."""
+
+
+def shares_of(plan: Plan) -> tuple[str, ...]:
+    """What a prediction without a given efficiency assumes: a share of the peak, and whose measurements it is from."""
+    devices = (plan.topology.devices[int(i)] for i in plan.placement.devices.flat)
+    of_kind = {(device.gpu, device.gpus): device for device in devices}
+    told = sorted((efficiency_of(plan.job, device) for device in of_kind.values()), reverse=True)
+    return tuple(dict.fromkeys(f"{share:.0%} of the peak: {source}" for share, _, source in told))
+
+
+def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, float] | None:
+    """Between which two numbers the measured one is predicted to lie in 9 of 10 cases, from the trace's own interval.
+
+    None for a quantity that is no time or rate, and where nothing says how sure the computations are.
+    """
+    low_s, high_s = (end / trace.iteration_s for end in trace.interval(0.9))
+    if not math.isfinite(high_s) or low_s <= 0:
+        return None
+    if quantity == "iteration":
+        return predicted * low_s, predicted * high_s
+    return (predicted / high_s, predicted / low_s) if quantity in RATES else None

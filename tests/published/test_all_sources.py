@@ -5,32 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from dtfm_lab.published import Band, published, reproduce, sources
+from dtfm_lab.published import published, reproduce, sources
+from dtfm_lab.published.evidence import band_by_rule
 from dtfm_lab.published.group import MEAN
 from dtfm_lab.published.tables import numbers
 
 NAMES = list(sources)
 PAGE = Path(__file__).parents[2] / "docs" / "published.md"
-
-
-WIDEST = {
-    ("dt-fm", "iteration"): Band.factor(1.3),
-    ("dt-fm", "ratio"): Band(0.8, 1.25),
-    ("intellect-1", "utilisation"): Band.within(0.1),
-    ("megatron-lm", "compute"): Band.share(0.15),
-    ("sailor", "iteration"): Band.share(0.1),
-    ("sailor", "memory"): Band.share(0.2),
-    ("simumax", "iteration"): Band.share(0.03),
-    ("simumax", "memory"): Band.share(0.05),
-    ("streaming-diloco", "bandwidth"): Band.factor(1.3),
-    ("torchtitan", "memory"): Band.share(0.1),
-    ("torchtitan", "throughput"): Band.share(0.1),
-    ("zero-3", "compute"): Band.factor(1.3),
-    ("zero-bubble", "bubble"): Band.within(0.0005),
-    ("zero-bubble-memory", "memory"): Band.share(0.1),
-    ("zero-bubble-throughput", "throughput"): Band.share(0.03),
-}
-"""A band that is widened until its row is inside says nothing: these are the widest of each source and quantity."""
 
 
 @cache
@@ -64,12 +45,9 @@ class TestSource:
             assert row.cite
             assert row.assumptions or row.fitted, row.key
 
-    def test_no_band_was_widened(self, name, ledger):
+    def test_every_band_is_that_of_the_rule(self, name, ledger):
         for row in ledger:
-            widest = WIDEST.get((name, row.quantity))
-            if widest is not None:
-                assert row.band.absolute == widest.absolute
-                assert widest.low - 1e-9 <= row.band.low <= row.band.high <= widest.high + 1e-9, row.key
+            assert row.band == band_by_rule(row.evidence, row.quantity, row.unit), row.key
 
     def test_every_goal_is_of_a_group(self, name, ledger):
         assert set(sources[name].goals) <= {group.group for group in ledger.groups}
@@ -112,5 +90,8 @@ def test_a_prediction_never_saw_its_own_row(monkeypatch, name, file, column):
 def test_the_page_tells_the_ledger():
     told = PAGE.read_text().replace("**", "")
     groups = [group for name in NAMES if f"| {name}: " in told for group in ledger_of(name).groups]
-    lines = [f"| {each.source}: {each.group}, {each.quantity} | {each.inside} of {each.n} |" for each in groups]
+    lines = [
+        f"| {each.source}: {each.group}, {each.quantity} | {', '.join(each.classes)} | {each.inside} of {each.n} |"
+        for each in groups
+    ]
     assert [line for line in lines if line not in told] == [], "dtfm-lab reproduce -o ledger.md writes them anew"

@@ -69,8 +69,9 @@ def test_records_in_sailors_format_are_predicted_as_its_own(tmp_path):
     packaged = document("sailor.json")
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(packaged | {"rows": packaged["rows"][:1]}))
-    row, memory = lab.reproduce(own=path)
+    row, memory, bare = lab.reproduce(own=path)
     assert memory.key == (row.setting, "memory")
+    assert bare.key == (f"{row.setting}, framework not counted", "memory")
     assert row.setting == packaged["rows"][0]["case"]
     assert row.source == "mine.json"
     assert 0.8 < row.ratio < 1.2
@@ -99,12 +100,26 @@ def test_a_broken_record_is_one_line(tmp_path):
         (row().replace("lecture-hall", "mars"), r"row 1, column network: .*mars"),
         (row() + ",7", r"row 1 has not as many values as there are columns"),
         (row(setting=""), r"row 1, column setting: nothing; wanted a value"),
+        (row().replace("lecture-hall", "") + ",A100,256.5,1,1,", r"gpus is '256.5'; wanted a whole number"),
+        (row().replace("lecture-hall", "") + ",A100,1e12,1,1,", r"gpus is 1000000000000; wanted at most"),
+        (
+            row().replace("small,2,2", "gpt3-xl,,") + ",,,,,listed",
+            r"rank_map is listed, without n_stages or n_replicas",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_that_names_row_and_column(tmp_path, line, message):
+    extra = ",gpu,gpus,inside_gbps,between_gbps,rank_map\n"
+    head = HEAD.strip() + extra if line.count(",") == HEAD.count(",") + extra.count(",") else HEAD
     with pytest.raises(FileError, match=message) as refused:
-        lab.reproduce(own=file_of(tmp_path, line))
+        lab.reproduce(own=file_of(tmp_path, line, head=head))
     assert "\n" not in str(refused.value)
+
+
+def test_an_efficiency_that_is_typed_leaves_the_headline(tmp_path):
+    given, own = lab.reproduce(own=file_of(tmp_path, row("a", efficiency="0.3"), row("b")))
+    assert (given.evidence, given.hard, own.hard) == ("fitted", False, True)
+    assert any("of the peak" in said for said in own.assumptions)
 
 
 def test_an_unknown_column_is_refused(tmp_path):
@@ -193,3 +208,28 @@ def test_rows_that_do_not_tell_kinds_of_layers_apart_are_refused(plans):
         lab.calibrate([(plans[0], 100.0)]).by("layer")
     with pytest.raises(LabError, match="no efficiency of kind head"):
         lab.published.layer_profile(plans[0], {"block": 0.4})
+
+
+def test_a_row_may_give_its_gpus_and_the_shape_of_its_model(tmp_path):
+    head = (
+        "setting,quantity,published,gpu,gpus,gpus_a_host,inside_gbps,between_gbps,n_layers,d_model,n_heads,vocab_size,"
+        "seq_len,tensor_parallel,n_stages,n_replicas,global_batch,microbatch,checkpointing,rank_map\n"
+    )
+    shaped = "a,iteration,1,A100,16,8,1200,800,4,1024,16,50257,512,4,2,2,8,1,block,listed"
+    (row,) = read_rows(file_of(tmp_path, shaped, head=head))
+    assert len(row.topology) == 16
+    assert (row.job.modelled().n_blocks, row.job.modelled().seq_len, row.job.tensor_parallel) == (4, 512, 4)
+    throughput = shaped.replace("iteration", "throughput").replace("a,", "b,", 1)
+    held = [
+        shaped.replace("a,iteration,1,A100,16", f"{t},memory,1,A100,{4 * t}").replace(",4,2,2,8,", f",{t},2,2,8,")
+        for t in (4, 2)
+    ]
+    seconds, rate, four, two = lab.reproduce(own=file_of(tmp_path, shaped, throughput, *held, head=head))
+    assert rate.predicted == pytest.approx(8 * 512 / seconds.predicted)
+    assert four.predicted < two.predicted  # of each GPU of a group
+    with pytest.raises(FileError, match="columns vocab_size: nothing; wanted values"):
+        read_rows(file_of(tmp_path, shaped.replace("50257", ""), head=head))
+    with pytest.raises(FileError, match=r"n_layers is '4.5'; wanted a whole number"):
+        read_rows(file_of(tmp_path, shaped.replace("800,4,", "800,4.5,"), head=head))
+    with pytest.raises(FileError, match="column between_gbps: nothing"):
+        read_rows(file_of(tmp_path, shaped.replace(",800,", ",,"), head=head))

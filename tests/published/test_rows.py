@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.published import Band, KnownMiss, Ledger, Row, Source, ledger_html
+from dtfm_lab.published import Band, Evidence, KnownMiss, Ledger, Row, Source, ledger_html, ledger_markdown
 from dtfm_lab.published.calibration import leave_one_out, median, own_factor
+from dtfm_lab.published.sources import Omission
 
 reproduce_module = importlib.import_module("dtfm_lab.published.reproduce")
 ROW = Row(
@@ -83,6 +84,46 @@ def test_a_known_miss_stays_a_miss_and_fails_where_it_gets_worse():
     assert worse.failures
     assert other_side.failures
     assert "the rival is not modelled" in same.to_frame()["note"][0]
+
+
+def test_the_headline_counts_only_measured_rows_without_a_fit_to_their_source():
+    said = [
+        *(replace(ROW, setting=str(evidence), evidence=evidence) for evidence in Evidence),
+        replace(ROW, setting="simulated", measured=False),
+        replace(ROW, setting="far", predicted=15.0),
+    ]
+    ledger = ledger_of(*said)
+    assert ledger.headline.startswith("3 measured numbers predicted without any fit to their source: 2 of 3 inside")
+    assert {each.name: each.n for each in ledger.classes} == {
+        evidence.words: 3 if evidence == "pure" else 1 for evidence in Evidence
+    }
+    (hard,) = ledger.hard
+    assert (hard.name, hard.n, hard.measured) == ("toy, iteration", 3, 3)
+    assert "no measured number" in ledger_of(replace(ROW, evidence=Evidence.FITTED)).headline
+
+
+def test_coverage_is_the_share_of_intervals_that_hold_the_published_number():
+    ends = [(9.0, 11.0), (9.0, 10.0), (10.1, 11.0), None]
+    ledger = ledger_of(*(replace(ROW, setting=str(n), interval=each) for n, each in enumerate(ends)))
+    (hard,) = ledger.hard
+    assert (hard.covered, hard.with_interval) == (2, 3)
+    assert hard.coverage == pytest.approx(2 / 3)
+    assert "90 % intervals hold 67% of 3" in ledger.headline
+
+
+def test_what_is_left_out_is_told_with_its_reason():
+    omitted = (Omission("table 3", 7, "8 bits are not modelled"), Omission("table 4", 2, "kept", held_out=True))
+    ledger = ledger_of(ROW, omitted=omitted)
+    assert [name for name, _ in ledger.omitted] == ["toy", "toy"]
+    assert "9 published rows are left out" in ledger._repr_html_()
+    assert "toy: table 3 (7): 8 bits are not modelled." in ledger_markdown.summary(ledger)
+
+
+@pytest.mark.parametrize("names", [["simumax", ["sailor"]], [3], "sailor", 3, None])
+def test_what_is_no_name_of_a_source_is_refused_in_a_line(names):
+    with pytest.raises(LabError, match=r"wanted (a name|names)") as refused:
+        reproduce_module.reproduce(names)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_goal_is_about_the_mean_error_of_a_group():

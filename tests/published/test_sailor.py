@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.published import reproduce
-from dtfm_lab.published.sailor_memory import peak_bytes
+from dtfm_lab.published.sailor_memory import peak_bytes, unknown_because
 from dtfm_lab.published.sailor_records import (
     BYTES,
     INSIDE_A_HOST,
@@ -23,7 +23,7 @@ from dtfm_lab.published.sailor_records import (
     profile_of,
     shared_cards,
 )
-from dtfm_lab.published.systems.sailor import ONE_FACTOR, ONE_KIND, packaged, rows_of
+from dtfm_lab.published.systems.sailor import ONE_FACTOR, ONE_KIND, WITHOUT_FRAMEWORK, packaged, rows_of
 from dtfm_lab.published.tables import document
 
 PACKAGED = packaged()
@@ -82,7 +82,8 @@ def test_a_prediction_is_what_everybody_simulates():
 
 
 def test_a_record_equal_to_another_is_named_suspect():
-    assert {row.setting for row in rows_of(PACKAGED) if "suspect" in row.note} == {"mit/N3/N3_D1"}
+    suspect = {row.setting for row in rows_of(PACKAGED) if "suspect" in row.note}
+    assert suspect == {"mit/N3/N3_D1", "mit/N3/N3_D1" + WITHOUT_FRAMEWORK}
 
 
 def test_a_factor_never_sees_its_own_row():
@@ -106,7 +107,7 @@ def test_records_of_ones_own_come_out_as_the_packaged_ones_do(tmp_path):
     path.write_text(json.dumps(data))
     ours = {row.key: row.predicted for row in rows_of(PACKAGED)}
     found = {row.key: row.predicted for row in reproduce(own=path)}
-    assert len(found) == 6  # seconds and memory of each
+    assert len(found) == 9  # seconds and memory of each, this with and without the framework
     assert found == {key: ours[key] for key in found}
 
 
@@ -115,7 +116,14 @@ def test_a_model_that_is_not_known_has_no_row_of_its_memory():
     assert peak_bytes(row) > 0
     assert peak_bytes(replace(row, model="GPT-5")) is None
     assert peak_bytes(replace(row, layers_per_stage=())) is None
-    assert [r.quantity for r in rows_of(replace(PACKAGED, rows=(replace(row, model="GPT-5"),)))] == ["iteration"]
+    (only,) = rows_of(replace(PACKAGED, rows=(replace(row, model="GPT-5"),)))
+    assert (only.quantity, only.note) == ("iteration", "no memory predicted: model 'GPT-5' is not known")
+    mixed = (replace(row.devices[0], tensor_parallel=2), *row.devices[1:])
+    assert peak_bytes(replace(row, devices=mixed)) is None
+    assert "devices of tensor_parallel" in unknown_because(replace(row, devices=mixed))
+    odd = tuple(replace(group, tensor_parallel=3) for group in row.devices)
+    with pytest.raises(LabError, match=row.case):
+        peak_bytes(replace(row, tensor_parallel=3, devices=odd))
 
 
 @pytest.mark.parametrize(
@@ -126,6 +134,9 @@ def test_a_model_that_is_not_known_has_no_row_of_its_memory():
         ({"measured_iteration_s": 0}, "measured_iteration_s is 0"),
         ({"stage_parameters": [1]}, "stage_parameters"),
         ({"hop_bytes": 16777217}, "whole numbers of 4 bytes"),
+        ({"microbatch": 0}, "microbatch is 0; wanted more than 0"),
+        ({"n_stages": 10**9}, "devices; wanted one of each stage"),
+        ({"dtype": "bf16"}, "dtype"),
     ],
 )
 def test_wrong_records_are_refused_in_one_line(tmp_path, change, complaint):
@@ -138,6 +149,22 @@ def test_wrong_records_are_refused_in_one_line(tmp_path, change, complaint):
     assert "\n" not in str(refusal.value)
     assert "rows.json" in str(refusal.value) or "N4_D1" in str(refusal.value)
     assert document_of(document("sailor.json"), "sailor.json") == PACKAGED
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"rows": [3]}, "rows.json holds no list of rows"),
+        ({"message_bytes": []}, "message_bytes is empty or not rising"),
+        ({"message_bytes": [1, 2]}, "17 values; wanted 2, seconds above 0"),
+    ],
+)
+def test_wrong_documents_are_refused_in_one_line(tmp_path, change, complaint):
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(document("sailor.json") | change))
+    with pytest.raises(LabError, match=complaint) as refusal:
+        reproduce(own=path)
+    assert "\n" not in str(refusal.value)
 
 
 def test_where_a_pair_of_replicas_has_no_curve_the_slowest_that_is_named_stands_in():

@@ -13,11 +13,14 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning import evaluate, plan
 from dtfm_lab.published.paper.settings import DATACENTER, N_REPLICAS, N_STAGES, RENTED_GBPS, Setting
-from dtfm_lab.systems import Budget, Outcome, Strategy, outcome_of, strategies
+from dtfm_lab.systems import Budget, Outcome, Strategy, outcome_of
 from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems.branch import Branch, priced
 from dtfm_lab.systems.grids import in_rank_order
+from dtfm_lab.systems.modelled.deepspeed_pipeline import DeepSpeedPipeline
+from dtfm_lab.systems.modelled.deepspeed_zero_3 import DeepSpeedZero3
 from dtfm_lab.systems.modelled.dt_fm import DTFM, DTFMRandom, random_ranks
-from dtfm_lab.systems.modelled.megatron import Megatron
+from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
 
 RANKS = ("in order", "at random")
 RESULTS = "DT-FM's authors, results/NeurIPS2022_submission.md of DS3Lab/Decentralized_FM_alpha"
@@ -54,14 +57,15 @@ class MegatronOfThePaper(Megatron):
         ),
     ] = "in order"
 
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
         """The grids of the paper; with random ranks, pipelines of single GPUs."""
-        for found in super().plans(topology, job, budget):
+        branches = [one for one in super().branches(topology, job, budget) if isinstance(one, Branch)]
+        for found in (one for branch in branches for one in branch.plans()):
             how = found.job
             if how.n_stages * (how.tensor_parallel or 1) != self.grid:
                 continue
             if self.ranks == "in order":
-                yield found
+                yield priced(found)
             elif how.n_stages == self.grid:
                 draws = [
                     in_rank_order(topology, how, one, order=self.order)
@@ -83,7 +87,7 @@ class DTFMOfThePaper(DTFM):
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
         """The job on the network's placement."""
         ranks = placement(self.case).rank_map
-        for shaped in self._shaped(topology, job):
+        for shaped in self._shaped(len(topology), job):
             yield self._flushed(evaluate(topology, shaped, rank_map=ranks))
 
 
@@ -93,7 +97,6 @@ def placement(case: str) -> Plan:
     return plan(load_topology(case), load_job("dtfm-gpt3-xl"), "evolutionary", seed=0, steps=STEPS)
 
 
-DEEPSPEED = ("deepspeed-zero-3", "deepspeed-pipeline")
 SYSTEMS: dict[str, str] = {
     "dt-fm": "DT-FM",
     "dt-fm-random": "DT-FM without its scheduler",
@@ -110,12 +113,15 @@ def systems_of(system: str, case: str) -> list[Strategy]:
     if system == "dt-fm":
         return [DTFMOfThePaper(case=case)]
     if system == "dt-fm-random":
-        return [DTFMRandom(n_stages=N_STAGES)]
+        return [DTFMRandom(n_stages=N_STAGES, microbatches="given")]
     if system == "megatron":
-        return [MegatronOfThePaper()]
+        return [MegatronOfThePaper(**AS_SHIPPED)]
     if system == "megatron-random":
-        return [MegatronOfThePaper(ranks="at random")]
-    return [strategies[name]() for name in DEEPSPEED]
+        return [MegatronOfThePaper(**AS_SHIPPED, ranks="at random")]
+    return [
+        DeepSpeedZero3(devices="all"),
+        DeepSpeedPipeline(sharding="zero-1", microbatches="given", devices="all"),
+    ]
 
 
 def outcome(system: str, setting: Setting, budget: Budget) -> Outcome:

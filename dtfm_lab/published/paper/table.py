@@ -194,7 +194,9 @@ def papers_table(
     entries: list[Entry] = []
     try:
         for setting, system in wanted:
-            entries.append(Entry(setting, system, outcome(system, setting, Budget() if budget is None else budget)))
+            entries.append(
+                Entry(setting, system, outcome(system, setting, Budget(queueing="pairs") if budget is None else budget))
+            )
             if progress is not None:
                 progress(PapersTable(tuple(entries), len(wanted)))
     except KeyboardInterrupt:

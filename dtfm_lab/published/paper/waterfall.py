@@ -7,7 +7,7 @@ from dtfm_lab.published.paper.one_pipeline import efficiency
 from dtfm_lab.published.paper.settings import BATCHES, LAYERS, VOCABULARY, WORLDWIDE, Setting
 from dtfm_lab.published.paper.systems import RESULTS, DTFMOfThePaper, MegatronOfThePaper, published_name
 from dtfm_lab.systems import Budget
-from dtfm_lab.systems.modelled.megatron import Megatron
+from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
 from dtfm_lab.systems.waterfall import Switch, Waterfall, waterfall
 
 ENDS = ((LAYERS[0], BATCHES[0]), (LAYERS[-1], BATCHES[-1]))
@@ -31,6 +31,7 @@ def papers_waterfall(layers: int = LAYERS[0], batch: int = BATCHES[0]) -> Waterf
         setting.topology,
         _words(setting),
         switches(setting),
+        Budget(queueing="pairs"),
         published=round(over / under, 2),
         published_source=f"{RESULTS}: {over:g} s over {under:g} s",
     )
@@ -45,7 +46,7 @@ def switches(setting: Setting) -> list[Switch]:
         Switch(
             sentence="Megatron-LM's best grid of all, neighbours in a pipeline, sends that overlap; DT-FM's placement.",
             source="this lab before it modelled other systems",
-            strategy=Megatron(order="pp-dp", transport="overlapped"),
+            strategy=Megatron(**AS_SHIPPED | {"order": "pp-dp"}, transport="overlapped"),
             against=ours,
         ),
         Switch(
@@ -56,17 +57,17 @@ def switches(setting: Setting) -> list[Switch]:
         Switch(
             sentence="Ranks of one data-parallel group are neighbours: pipelines stride over the regions.",
             source="Megatron-LM, megatron/core/parallel_state.py: the order tp-cp-ep-dp-pp",
-            strategy=Megatron(transport="overlapped"),
+            strategy=Megatron(**AS_SHIPPED, transport="overlapped"),
         ),
         Switch(
             sentence="A stage waits for each exchange of messages, both directions at once.",
             source="Megatron-LM, p2p_communication.py: batch_isend_irecv, then a wait",
-            strategy=Megatron(),
+            strategy=Megatron(**AS_SHIPPED),
         ),
         Switch(
             sentence="Eight stages and eight replicas, every block recomputed.",
             source=f"{RESULTS}: Megatron-P8; megatron_gpt3_xl_mp8_dp8.sh: --checkpoint-activations",
-            strategy=MegatronOfThePaper(),
+            strategy=MegatronOfThePaper(**AS_SHIPPED),
         ),
         Switch(
             sentence="DT-FM empties its pipeline after every 64 micro-batches and recomputes every block.",
@@ -81,12 +82,12 @@ def switches(setting: Setting) -> list[Switch]:
         Switch(
             sentence="Megatron-LM's ranks are at random.",
             source=f"{RESULTS}: Megatron-P8 (wo Scheduler), which the paper's ratio divides",
-            strategy=MegatronOfThePaper(ranks="at random"),
+            strategy=MegatronOfThePaper(**AS_SHIPPED, ranks="at random"),
         ),
         Switch(
             sentence="Passes reach the share of the peak that one pipeline without slow links reached.",
             source="fitted to DT-FM's authors' two rows of one pipeline at 5 and 10 Gbit/s, results/gpt3_xl_fp16.md",
-            budget=Budget(efficiency=efficiency()),
+            budget=Budget(efficiency=efficiency(), queueing="pairs"),
         ),
     ]
 

@@ -4,7 +4,8 @@ A file reads the published numbers from ``published/data`` and predicts each thr
 uses. This one is complete::
 
     from collections.abc import Iterator
-    from dtfm_lab.published.row import Band, Row
+    from dtfm_lab.published.evidence import Evidence
+    from dtfm_lab.published.row import Row
     from dtfm_lab.published.sources import published
     from dtfm_lab.published.tables import numbers
 
@@ -25,10 +26,12 @@ uses. This one is complete::
                 unit="",
                 published=float(line["bubble"]),
                 predicted=bubble_of(stages, microbatches),
-                band=Band.within(0.0005),
+                evidence=Evidence.CALCULATION,
+                measured=False,
                 assumptions=("links are free",),
             )
 
+The band of a row is that of its class and quantity, by one rule for all sources (``published.evidence``).
 ``goals={"GPipe": 0.06}`` states the most that the mean absolute error of a group's iterations or throughputs may be. A
 row that is known to leave its band is listed in ``known_misses={(setting, quantity): KnownMiss(ratio, "why")}``: it
 stays red in the ledger, and fails the tests only where it gets worse. What was fitted is judged on other rows

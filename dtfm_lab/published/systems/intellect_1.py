@@ -11,7 +11,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import COMPUTE, Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.planning import evaluate
-from dtfm_lab.published.row import Band, Row
+from dtfm_lab.published.evidence import Evidence
+from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.simulation import simulate
@@ -42,7 +43,7 @@ def intellect_1() -> Iterator[Row]:
             unit="%",
             published=float(line["figure"]),
             predicted=100 * computing_share(float(all_reduce_s)),
-            band=Band.within(0.1),
+            evidence=Evidence.IDENTITY,
             assumptions=("local updates", "int8 ring", "links as fast as the measured all-reduce"),
         )
 

@@ -1,18 +1,14 @@
 """Megatron-LM on up to 3,072 A100s: FLOP/s of a GPU, by its strategy with the grids that were measured.
 
-The efficiency of matrix products is another publication's, that of Zero Bubble's rows, of the same code on the same
-GPU; everything else is of the data sheets.
+The lab's efficiency of A100s is fitted to these rows, so they say how well it fits and nothing more.
 """
 
 from collections.abc import Iterator
 
-from dtfm_lab.domain.units import TERA
-from dtfm_lab.published.row import Band, Row
-from dtfm_lab.published.selene_plans import ASSUMED, measured
+from dtfm_lab.published.evidence import Evidence
+from dtfm_lab.published.row import Row
+from dtfm_lab.published.selene_plans import measured
 from dtfm_lab.published.sources import published
-from dtfm_lab.published.systems.zero_bubble_throughput import megatron_efficiency
-
-WITHOUT_MODEL_PARALLELISM, WITH_IT = Band.share(0.1), Band.share(0.15)
 
 
 @published(
@@ -24,17 +20,5 @@ WITHOUT_MODEL_PARALLELISM, WITH_IT = Band.share(0.1), Band.share(0.15)
 )
 def megatron() -> Iterator[Row]:
     """FLOP/s of a GPU by the paper's own count, its equation 3."""
-    efficiency = megatron_efficiency()
     for one in measured("Megatron-LM"):
-        yield Row(
-            group="Megatron-LM",
-            setting=one.setting,
-            quantity="compute",
-            unit="TFLOP/s",
-            published=one.published,
-            predicted=one.predicted_flop_per_s(efficiency) / TERA,
-            band=WITHOUT_MODEL_PARALLELISM if one["tensor_parallel"] == 1 else WITH_IT,
-            assumptions=(*ASSUMED, "a ring, not overlapped"),
-            fitted=f"efficiency {efficiency:.3f}, to Zero Bubble's 36 throughputs on A100s",
-            note="the efficiency of another paper, two years younger, with models up to 28 billion parameters",
-        )
+        yield one.row("Megatron-LM", Evidence.FITTED, "a ring, not overlapped")

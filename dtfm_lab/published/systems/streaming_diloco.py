@@ -14,7 +14,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.published.row import Band, Row
+from dtfm_lab.published.evidence import Evidence
+from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.simulation import simulate
@@ -101,7 +102,8 @@ def streaming_diloco() -> Iterator[Row]:
             unit="Gbit/s",
             published=float(line["gbit_per_s"]),
             predicted=needed_gbps(job_of(model, method), MODELS[model][2], wanted),
-            band=Band.factor(1.3),
+            evidence=Evidence.CALCULATION,
+            measured=False,
             assumptions=(
                 "overlap, a layer a bucket",
                 *([f"synchronise_every {every}"] if every > 1 else []),

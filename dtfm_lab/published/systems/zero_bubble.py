@@ -16,7 +16,8 @@ import numpy as np
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import Kind, TaskGraph, lower, task_graph
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION
-from dtfm_lab.published.row import Band, Row
+from dtfm_lab.published.evidence import Evidence
+from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.simulation.engine import PlacedTasks
@@ -127,7 +128,8 @@ def zero_bubble() -> Iterator[Row]:
             unit="",
             published=float(line["bubble"]),
             predicted=found,
-            band=Band.within(0.0005),
+            evidence=Evidence.CALCULATION,
+            measured=False,
             assumptions=(
                 "the authors' profiled seconds",
                 *([f"{per_device} stages a device", LEFT_OUT] if interleaved else []),

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from dtfm_lab.domain.units import GB, GiB
-from dtfm_lab.published.row import Band, Row
+from dtfm_lab.published.evidence import Evidence
+from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.zero_bubble_plans import plan_of
 from dtfm_lab.simulation.memory import memory
-
-BAND = Band(0.9, 1.1)
 
 
 @published(
@@ -32,7 +31,7 @@ def zero_bubble_memory() -> Iterator[Row]:
                 unit="GB",
                 published=measured,
                 predicted=peak_bytes / GB,
-                band=BAND,
+                evidence=Evidence.PURE,
                 assumptions=(
                     "attention unfused",
                     "fp16 gradients, as the paper's scripts name --fp16 and not --accumulate-allreduce-grads-in-fp32",

@@ -1,0 +1,110 @@
+"""Iterations of GPT models on 64 to 512 A100s, in grids of three parallelisms, as vTrain's authors measured them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning.evaluate import evaluate
+from dtfm_lab.published.evidence import Evidence
+from dtfm_lab.published.hosts import PER_HOST, hosts_of
+from dtfm_lab.published.row import Row
+from dtfm_lab.published.sources import Omission, published
+from dtfm_lab.published.tables import numbers
+from dtfm_lab.published.units import interval_of, shares_of
+from dtfm_lab.simulation import simulate
+
+VOCABULARY = 50257
+INSIDE_BYTES_PER_S, BETWEEN_BYTES_PER_S = 150e9, 100e9
+"""One way, of its configurations: inside a host, and 800 Gbit/s of each host."""
+ASSUMED = (
+    "checkpointing block",
+    "attention unfused",
+    "memory_traffic",
+    "1f1b, exchanges batched",
+    "gradients averaged in a ring in fp16, not overlapped",
+    "tensor-parallel ranks beside each other, then replicas, then stages",
+)
+REPEATED = {"92": 53937.9, "93": 53909.6}
+"""Milliseconds of the other measurement of one configuration, by line."""
+
+
+def plan_of(line: dict[str, str]) -> Plan:
+    """The plan of a row, in Megatron-LM's order of ranks."""
+    gpus, n_replicas, n_stages = (int(line[name]) for name in ("tensor_parallel", "data_parallel", "stages"))
+    model = gpt(
+        name=line["model"],
+        n_layers=int(line["layers"]),
+        d_model=int(line["width"]),
+        n_heads=int(line["heads"]),
+        seq_len=int(line["sequence_tokens"]),
+        vocab_size=VOCABULARY,
+    )
+    job = Job(
+        name="vtrain",
+        model=model,
+        tensor_parallel=gpus if gpus > 1 else None,
+        n_stages=n_stages,
+        n_replicas=n_replicas,
+        global_batch=int(line["batch_sequences"]),
+        microbatch=int(line["microbatch_sequences"]),
+        dtype="fp16",
+        schedule="1f1b",
+        transport="batched",
+        synchronisation="ring",
+        checkpointing="block",
+        attention="unfused",
+        memory_traffic=True,
+    )
+    hosts = hosts_of(
+        int(line["gpus"]), "A100", inside_bytes_per_s=INSIDE_BYTES_PER_S, between_bytes_per_s=BETWEEN_BYTES_PER_S
+    )
+    stage, replica = np.divmod(np.arange(n_stages * n_replicas), n_replicas)
+    return evaluate(hosts, job, rank_map=(replica * n_stages + stage).tolist())
+
+
+@published(
+    "vtrain",
+    title="vTrain, GPT models of 3.6, 18.4 and 175 billion parameters on 64 to 512 A100s",
+    cite="Bang et al., MICRO 2024; data/ground_truth_multi.csv of VIA-Research/vTrain, commit f8dda847",
+    licence="MIT-style",
+    url="https://arxiv.org/abs/2312.12391",
+    omitted=(
+        Omission("data/ground_truth_multi.csv, the block of 39.1B", 47, "held out for a blind test", held_out=True),
+        Omission(
+            "data/ground_truth_multi.csv, tensor parallelism of 16",
+            6,
+            "over two hosts of eight, which cannot be said: a tensor-parallel group lies within a host",
+        ),
+        Omission(
+            "data/ground_truth_single.csv, all rows",
+            1,
+            "the output of its own simulator: rows differ by its own table of all-reduces, to the nanosecond",
+        ),
+    ),
+    noise={"iteration": 0.0005},
+)
+def vtrain() -> Iterator[Row]:
+    """Iterations of three models."""
+    for line in numbers("vtrain_multi.csv"):
+        gpus = int(line["tensor_parallel"])
+        if gpus > PER_HOST:
+            continue
+        grid = f"TP {gpus} DP {line['data_parallel']} PP {line['stages']}"
+        number = line["source_line"]
+        plan = plan_of(line)
+        trace = simulate(plan)
+        predicted_ms = 1000 * trace.iteration_s
+        yield Row(
+            group=line["model"],
+            setting=f"{line['model']}, {grid}, micro-batch {line['microbatch_sequences']}, line {number}",
+            quantity="iteration",
+            unit="ms",
+            published=float(line["iteration_ms"]),
+            predicted=predicted_ms,
+            interval=interval_of("iteration", predicted_ms, trace),
+            evidence=Evidence.DUPLICATE if number == "93" else Evidence.TRANSFERRED,
+            assumptions=(*ASSUMED, *shares_of(plan)),
+            note=f"measured a second time: {REPEATED[number]} ms" if number in REPEATED else "",
+        )

@@ -1,0 +1,108 @@
+"""What a ledger amounts to: rows counted by class of evidence, and the hard ones by source."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Protocol
+
+from dtfm_lab.published.evidence import Evidence
+from dtfm_lab.published.group import Group
+from dtfm_lab.published.row import Row
+from dtfm_lab.published.sources import Omission, Source
+
+FIFTH = 1.2
+"""Factor to either side within which nine of ten hard rows are wanted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """Some rows of a ledger, counted."""
+
+    name: str
+    n: int
+    measured: int
+    """Rows of which a measurement is published."""
+    inside: int
+    median_error: float
+    """Median of the absolute errors, 0.03 is 3 %."""
+    within_fifth: int
+    """Rows predicted within a factor of 1.2 to either side."""
+    covered: int
+    """Rows whose interval holds the published number."""
+    with_interval: int
+    noise: float | None = None
+    """Mean relative difference of two measurements of one plan, where the source says."""
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of the rows with an interval that it holds; 0.9 is wanted. None where there is none."""
+        return self.covered / self.with_interval if self.with_interval else None
+
+    @property
+    def words(self) -> str:
+        """Inside, median, within a fifth, and coverage where intervals are known."""
+        parts = [f"{self.inside} of {self.n} inside their bands", f"median error {self.median_error:.1%}"]
+        parts.append(f"{self.within_fifth / self.n:.0%} within 20 %")
+        if self.coverage is not None:
+            parts.append(f"90 % intervals hold {self.coverage:.0%} of {self.with_interval}")
+        return ", ".join(parts)
+
+
+def tally(name: str, rows: Sequence[Row], noise: float | None = None) -> Tally:
+    """These rows, one or more, counted."""
+    errors = [abs(row.error) for row in rows]
+    return Tally(
+        name=name,
+        n=len(rows),
+        measured=sum(row.measured for row in rows),
+        inside=sum(row.inside for row in rows),
+        median_error=median(errors),
+        within_fifth=sum(row.ratio > 0 and abs(math.log(row.ratio)) <= math.log(FIFTH) for row in rows),
+        covered=sum(row.covered is True for row in rows),
+        with_interval=sum(row.covered is not None for row in rows),
+        noise=noise,
+    )
+
+
+def by_class(rows: Iterable[Row]) -> tuple[Tally, ...]:
+    """A tally of each class of evidence that has rows, the hardest first."""
+    listed = list(rows)
+    of_class = {evidence: [row for row in listed if row.evidence is evidence] for evidence in Evidence}
+    return tuple(tally(evidence.words, some) for evidence, some in of_class.items() if some)
+
+
+def hard_by_source(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Tally, ...]:
+    """A tally of the hard rows of each source and quantity, in the order of the rows."""
+    noise = {source.name: source.noise for source in sources}
+    by_key: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.hard:
+            by_key.setdefault((row.source, row.quantity), []).append(row)
+    return tuple(
+        tally(f"{source}, {quantity}", some, noise.get(source, {}).get(quantity))
+        for (source, quantity), some in by_key.items()
+    )
+
+
+class Report(Protocol):
+    """What is told of a ledger, on a page or in Markdown; a Ledger is one."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]: ...
+    @property
+    def sources(self) -> tuple[Source, ...]: ...
+    @property
+    def headline(self) -> str: ...
+    @property
+    def sentence(self) -> str: ...
+    @property
+    def classes(self) -> tuple[Tally, ...]: ...
+    @property
+    def hard(self) -> tuple[Tally, ...]: ...
+    @property
+    def groups(self) -> tuple[Group, ...]: ...
+    @property
+    def misses(self) -> tuple[Row, ...]: ...
+    @property
+    def omitted(self) -> tuple[tuple[str, Omission], ...]: ...
