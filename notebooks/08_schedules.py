@@ -254,7 +254,7 @@ lab.figures.gantt(lab.simulate(slow, "1f1b", profile=textbook(4)), critical=True
 
 # %% [markdown]
 # Now a real model on a real network: the paper's world-wide case, GPT3-XL on 64 V100s, in 8 stages of 8 replicas.
-# Durations are FLOP over peak, at 40 % efficiency unless told.
+# Durations are FLOP over peak, at the efficiency of its GPU unless told.
 
 # %%
 job = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=512, microbatch=1)

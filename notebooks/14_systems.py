@@ -118,15 +118,15 @@ pd.DataFrame(megatron.strategy.assumed).set_index("name")[["value", "source"]].h
 
 # %%
 overlapped = lab.systems.variant("megatron", transport="overlapped")
-neighbours = lab.systems.variant("megatron", order="pp-dp")
+neighbours = lab.systems.variant("megatron", order="dp-pp")
 variants = lab.strategies("worldwide", "gpt3-xl", systems=["megatron", overlapped, neighbours])
 
 # %%
 lab.guess(
     "systems-pp-dp",
-    "If the ranks of one pipeline were neighbours in the list, instead of those of one data-parallel group: by what "
-    "factor would Megatron-LM's best plan become faster across the world?",
-    lambda: megatron.iteration_s / variants[neighbours.label].iteration_s,
+    "If ranks of one data-parallel group had to be neighbours, as they are where no flag says otherwise: by what "
+    "factor would Megatron-LM's best plan become slower across the world?",
+    lambda: variants[neighbours.label].iteration_s / megatron.iteration_s,
     unit="times",
     low=0.5,
     high=10,

@@ -24,7 +24,7 @@
 #
 # Afterwards you can
 #
-# - read a ledger of predictions beside published numbers: ratio, band, verdict, assumptions;
+# - read a ledger of predictions beside published numbers: class of evidence, ratio, band, assumptions;
 # - say which kinds of numbers are predicted well, and which are not;
 # - add a number of your own, and see which assumption it contradicts;
 # - fit an efficiency without judging it on the rows it was fitted to.
@@ -41,7 +41,8 @@ import dtfm_lab as lab
 # ## 1. The ledger
 #
 # A *source* is a publication. Each yields rows: a published number, our prediction of it, and the *band* in which the
-# ratio of the two was stated to lie.
+# ratio of the two was stated to lie. How much a row proves is its *class*: nothing fitted, fitted to other sources,
+# fitted to other rows of the same source, or only another's calculation done again.
 
 # %%
 ledger = lab.reproduce()
@@ -59,12 +60,13 @@ lab.guess(
 )
 
 # %%
+print(ledger.headline)
 print(ledger.sentence)
 lab.figures.ledger(ledger)
 
 # %% [markdown]
 # Left, every number against its prediction; right, the ratios by group, on their bands. Hollow diamonds are what the
-# systems' own simulators predicted.
+# systems' own simulators predicted; pale is what the headline does not count, as it proves less.
 #
 # Which kind of number is hardest to predict? Bubbles follow from the order of passes alone. Seconds need an efficiency
 # that a GPU reaches, and that is not written anywhere.

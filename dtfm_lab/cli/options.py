@@ -10,7 +10,8 @@ import click
 
 from dtfm_lab import files, lab
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.job import JobChanges
+from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import FrontierSettings, PlanOptions, SearchBudget, SimulationOptions
@@ -87,8 +88,12 @@ class _OrAuto(click.ParamType[Any]):
 
 
 def _may_be_left_open(option: Option) -> bool:
-    """Whether None says something else than leaving the option out."""
-    return option.may_be_none and option.default is not None
+    """Whether None says something else than leaving the option out: where a job's file or preset names a value."""
+    return option.may_be_none and (option.default is not None or option.field in LEFT_TO_PLANNERS)
+
+
+def _unless(option: Option) -> str:
+    return f"where not given by the job, or {AUTO}" if _may_be_left_open(option) else "where not given"
 
 
 def click_option(option: Option, default: object = None) -> Decorator:
@@ -102,7 +107,7 @@ def click_option(option: Option, default: object = None) -> Decorator:
         cls=_ListingOption,
         type=_OrAuto(click.types.convert_type(own)) if _may_be_left_open(option) else own,
         default=None,
-        help=option.help.replace("where null", f"where {AUTO}"),
+        help=option.help.replace("where null", f"where {AUTO}").replace("where not given", _unless(option)),
         listed=option.choices,
         show_default=False if shown in (None, "") or option.type is bool else str(shown),
     )
@@ -145,7 +150,7 @@ def _job_options(fields: Iterable[Option]) -> Decorator:
         @click.option(
             "--typical-prices", is_flag=True, help="Devices without a price have the typical one of their GPU."
         )
-        @click.option("--job", "job_name", help="A job by name or a file. Without it: one that fits the network.")
+        @click.option("--job", "job_name", help="A job by name or a file. Without it: one of the network's size.")
         @gathered(fields, into="overrides")
         @wraps(command)
         def with_job(
@@ -154,7 +159,7 @@ def _job_options(fields: Iterable[Option]) -> Decorator:
             network = lab.load_topology(topology)
             network = network.with_typical_prices() if typical_prices else network
             begin = values.get("start")
-            job = lab.default_job(network) if begin is None else begin.job
+            job = _default_job(network) if begin is None else begin.job
             if job_name is not None:
                 job = lab.load_job(job_name)
             return command(network, files.override(job, **overrides), **values)
@@ -162,6 +167,12 @@ def _job_options(fields: Iterable[Option]) -> Decorator:
         return with_job
 
     return decorate
+
+
+def _default_job(network: Topology) -> Job:
+    """The network's default job, its shape and micro-batch left open but where message sizes are given for a shape."""
+    job = lab.default_job(network)
+    return job if job.given_gradient_bytes is not None else job.freed("n_stages", "n_replicas", "microbatch")
 
 
 job_options = _job_options(JOB)

@@ -23,15 +23,16 @@ from dtfm_lab.cli.options import (
 )
 from dtfm_lab.cli.progress import row_progress, search_progress
 from dtfm_lab.cli.terminal import err, out, print_json, print_table
-from dtfm_lab.cli.traces import report_trace
+from dtfm_lab.cli.traces import interval_of, report_trace
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.domain.units import format_range, format_s, plain_rows
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.memory_warnings import held_memory, memory_line, memory_summary
 from dtfm_lab.planning.explain import IterationWorth
+from dtfm_lab.planning.explain.iteration_worth import freed
 from dtfm_lab.planning.explain.sentences import counted
 
 
@@ -62,8 +63,10 @@ def topologies(as_json: bool) -> None:
 def plan(
     topology: Topology, job: Job, budget: dict[str, Any], start: Plan | None, output: str | None, as_json: bool
 ) -> None:
-    """Place a job on TOPOLOGY (a name or a file); 2 seconds of search unless told."""
+    """Place a job on TOPOLOGY (a name or a file); 2 seconds of search unless told, and as long again for what would be
+    if all were open that the job names."""
     best: planning.PlanStep | None = None
+    stopped = False
     try:
         with search_progress(PlanOptions(**budget)) as show_step:
             for best in lab.search(topology, job, start=start, **budget):
@@ -71,9 +74,13 @@ def plan(
     except KeyboardInterrupt:
         if best is None:
             raise
+        stopped = True
         err.print("stopped; the best so far is kept")
     assert best is not None, "a search yields at least one step"
-    report_plan(planning.simulated(best.plan), output, as_json)
+    found = planning.simulated(best.plan)
+    report_plan(found, output, as_json)
+    if not (as_json or stopped):
+        _report_freed(found, PlanOptions(**budget))
 
 
 @cli.command()
@@ -186,15 +193,38 @@ def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
     print_table(table.drop(columns=["n_stages", "n_replicas"]))
 
 
+def _report_freed(plan: Plan, budget: PlanOptions) -> None:
+    """Say what the plan's job names, and what a search as long finds where that is open."""
+    same = ("seed", "steps", "seconds", "max_price_per_hour", "max_iteration_s")
+    with err.status("what would be if all were open that the job names"):
+        other = freed(plan, budget.planner, **{what: getattr(budget, what) for what in same})
+    if other is None or other.iteration_s is None or plan.iteration_s is None:
+        return
+    named = f"named by the job: {', '.join(plan.pinned)}; left open (auto)"
+    if other.iteration_s >= plan.iteration_s:
+        return out.print(f"{named}, nothing faster was found")
+    job = other.job
+    shape = f"{job.n_stages} x {job.n_replicas}, micro-batches of {job.microbatch}, checkpointing {job.checkpoints}"
+    out.print(f"{named}, an iteration takes {format_s(other.iteration_s)}: {shape}")
+
+
 def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
     if output is not None:
         files.save_plan(plan, output)
+    trace = None if plan.iteration_s is None else lab.simulate(plan)
     if as_json:
         held = held_memory(plan)
         memory = None if held is None else memory_summary(held) | {"advice": "" if held.fits else lab.advice(plan)}
-        return print_json(plan.summary() | {"memory": memory})
+        return print_json(
+            plan.summary() | {"memory": memory, "interval_s": None if trace is None else interval_of(trace)}
+        )
     for line in _headlines(plan):
         out.print(line)
+    held = held_memory(plan)
+    if held is not None and not held.fits:
+        out.print(f"it fits {int((held.over_bytes == 0).sum())} of {counted(held.over_bytes.size, 'device')}")
+    if trace is not None and (between := format_range(*trace.interval())):
+        out.print(f"with 90 % confidence a measured iteration lies from {between}")
     cost, blocks = plan.cost, plan.blocks_per_stage
     table = Table("stage", *(["blocks"] if blocks else []), "devices", "synchronisation", "hop to the next", box=None)
     hops = [*(format_s(float(h)) for h in cost.hop_s), ""]
@@ -223,7 +253,7 @@ def _headlines(plan: Plan) -> Iterator[str]:
     yield f"{shape}; by {plan.planner}"
     if plan.iteration_s is not None:
         most = plan.speed_up_left
-        left = "" if most is None else f", at most {most:.2f} times faster with any plan"
+        left = "" if most is None else f", at most {most:.2f} times faster with {plan.scope}"
         price = plan.price_per_billion_tokens
         dollars = f"; ${price:,.2f} a billion tokens" if price else ""
         yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"

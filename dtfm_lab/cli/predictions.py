@@ -118,7 +118,17 @@ def sweep(
     possible = table[table["error"] == ""]
     planned = ["plan_stages", "plan_replicas", "plan_devices"] if "plan_stages" in table else []
     priced = ["price_per_million_tokens"] if possible["price_per_million_tokens"].notna().any() else []
-    columns = ["iteration_s", "tokens_per_s", "mfu", "peak_memory_bytes", "fits", *planned, *priced]
+    columns = [
+        "iteration_s",
+        "iteration_low_s",
+        "iteration_high_s",
+        "tokens_per_s",
+        "mfu",
+        "peak_memory_bytes",
+        "fits",
+        *planned,
+        *priced,
+    ]
     if len(possible):
         print_table(possible[[*names, *columns]])
     if "seed" in names and (summary["n"] > 1).any():

@@ -71,6 +71,7 @@ def frontier(
     out.print(found.sentence)
     if found.note:
         err.print(found.note)
+    out.print("prices are in US dollars")
     print_table(found.to_frame()[COLUMNS])
     return None
 
@@ -91,6 +92,7 @@ def additions(plan_file: str, gpus: tuple[str, ...], budget: dict[str, Any], as_
         table = lab.additions(plan, gpus=list(gpus) or None, progress=show, **budget)
     if as_json:
         return print_json({"additions": plain_rows(table), "units": table.attrs["units"]})
+    out.print("prices are in US dollars")
     print_table(table.drop(columns=["sentence"]))
 
 

@@ -32,15 +32,16 @@ from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.reading import ending_of
-from dtfm_lab.systems import Outcomes, Strategy, strategies, variant
+from dtfm_lab.systems import Outcomes, Strategy, from_flags, strategies, variant
 from dtfm_lab.systems.bars import CHANGES, bars
 from dtfm_lab.systems.choosing import chosen
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcomes import ENDINGS
-from dtfm_lab.systems.outcomes_markdown import times
+from dtfm_lab.systems.outcomes_markdown import pairs, times
 
 PICTURES = (".svg", ".pdf", ".png")
 """Endings of files that get the figure."""
+LONGEST_PATH = 256
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -87,6 +88,11 @@ def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str)
     help="Ask a system with another assumption, too: megatron.transport=overlapped. Several of one system hold "
     "together.",
 )
+@click.option(
+    "--flags",
+    metavar="TEXT",
+    help="Ask a system as it is launched: Megatron-LM's flags, DeepSpeed's JSON or torchtitan's TOML, or their file.",
+)
 @gathered(STRATEGIES, into="budget")
 @click.option(
     "--run", "really", is_flag=True, help="Run each plan for real, too: measured beside predicted, and losses."
@@ -107,6 +113,7 @@ def strategies_command(
     job: Job,
     systems: tuple[str, ...],
     assumed: tuple[str, ...],
+    flags: str | None,
     budget: dict[str, Any],
     really: bool,
     how: dict[str, Any],
@@ -133,7 +140,12 @@ def strategies_command(
     if really and why is not None:
         raise click.UsageError("--why with --run; wanted one of them: what is taken away is predicted")
     names = strategies if systems in ((), ("all",)) else systems
-    asked = chosen([*names, *variants_of(assumed)])
+    launched: list[Strategy] = []
+    if flags is not None:
+        launch = from_flags(_text_of(flags))
+        topology, job = launch.on(topology, job)
+        launched, names = [launch.strategy], systems
+    asked = chosen([*launched, *names, *variants_of(assumed)])
     if why is not None and why not in (labels := [one.label for one in asked]):
         raise unknown("system among those asked", why, labels)
     if really:
@@ -193,9 +205,9 @@ def _described(name: str, one: Strategy) -> dict[str, Any]:
 def print_outcomes(found: Outcomes) -> None:
     """A row for each system, the reasons of those without a plan, and a sentence about all."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    headings = ("system", "an iteration", "times", "plan", "micro-batch", "most of it")
+    headings = ("system", "an iteration", "times", "link a pair", "plan", "micro-batch", "most of it")
     for heading in headings:
-        number = heading in ("an iteration", "times", "micro-batch")
+        number = heading in ("an iteration", "times", "link a pair", "micro-batch")
         table.add_column(heading, justify="right" if number else "left", overflow="fold")
     drawn = bars(found)
     with_plan = [bar for bar in drawn if bar.outcome.iteration_s is not None]
@@ -205,7 +217,7 @@ def print_outcomes(found: Outcomes) -> None:
         cause, part_s = next(iter(one.causes.items()), ("", 0.0))
         most = f"{cause} {part_s / one.iteration_s:.0%}" if one.iteration_s else cause
         seconds = format_s(one.iteration_s or 0.0)
-        cells = (bar.name, seconds, times(one, least_s), one.shape, str(one.job.microbatch), most)
+        cells = (bar.name, seconds, times(one, least_s), pairs(one), one.shape, str(one.job.microbatch), most)
         table.add_row(*map(Text, cells))
     if with_plan:
         out.print(table)
@@ -216,6 +228,8 @@ def print_outcomes(found: Outcomes) -> None:
         if words := bar.outcome.strategy.mathematics:
             out.print(Text(f"{bar.name}: {words}", style="yellow"))
     out.print(f"{found.sentence}.")
+    if found.win and not found.stopped:
+        out.print(Text(found.win))
 
 
 def _save_plans(found: Outcomes, folder: Path) -> None:
@@ -228,6 +242,18 @@ def _save_plans(found: Outcomes, folder: Path) -> None:
         if one.found is not None:
             name = re.sub(r"[^\w.-]+", "-", one.name).strip("-")
             files.save_plan(one.found, folder / f"{name}.json")
+
+
+def _text_of(flags: str) -> str:
+    """The text itself, or that of the file of this name."""
+    try:
+        if len(flags) < LONGEST_PATH and Path(flags).is_file():
+            return Path(flags).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{flags}: cannot be read: {error}") from None
+    if len(flags.split()) == 1 and not flags.startswith(("-", "{", "[")):
+        raise FileError(f"{flags}: no such file; wanted one, or flags themselves")
+    return flags
 
 
 def variants_of(texts: Sequence[str]) -> list[Strategy]:

@@ -1,5 +1,6 @@
 """What the commands print about traces and their comparison: one JSON object, or lines for a person."""
 
+import math
 from typing import Any
 
 from rich.table import Table
@@ -9,7 +10,7 @@ from dtfm_lab.cli.terminal import out, print_json
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import in_units
 from dtfm_lab.domain.trace import BY_MODEL, CAUSES, Trace
-from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.domain.units import format_range, format_s, plain_rows
 
 PIECES = 3
 """Pieces of the critical path that are named."""
@@ -45,6 +46,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
     summary = {name: getattr(context, name) for name in SAME_NAME} | {
         "iterations": trace.n_iterations,
         "iteration_s": trace.iteration_s,
+        "interval_s": interval_of(trace),
         "iteration_ends_s": trace.iteration_ends_s.tolist(),
         "compute_share": trace.compute_share,
         **trace.metrics,
@@ -58,6 +60,12 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
         summary["bubble"] = {"busy_s": float(trace.bubble["busy_s"].mean()), **_idle_seconds(trace)}
         summary["critical_path"] = plain_rows(trace.critical_summary())
     return summary
+
+
+def interval_of(trace: Trace) -> list[float] | None:
+    """The 90 % interval of an iteration as JSON has it; None where nothing states a spread."""
+    low_s, high_s = trace.interval()
+    return [low_s, high_s] if math.isfinite(high_s) else None
 
 
 def _idle_seconds(trace: Trace) -> dict[str, float]:
@@ -75,6 +83,9 @@ def print_trace(trace: Trace) -> None:
         f"{format_s(trace.iteration_s)}, devices compute {trace.compute_share:.1%} of the time, "
         f"{len(trace)} rows"
     )
+    if between := format_range(*trace.interval()):
+        what = "a measured" if context.source == "simulated" else "the median"
+        out.print(f"with 90 % confidence {what} iteration lies from {between}")
     known = [text.format(trace.metrics[what]) for what, text in THROUGHPUT.items() if trace.metrics[what] is not None]
     if known:
         out.print(", ".join(known))
@@ -108,7 +119,8 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
     suspects = comparison.suspects["sentence"].tolist()
     more = [f"and {len(suspects) - SUSPECTS_SHOWN} more suspects"] if len(suspects) > SUSPECTS_SHOWN else []
     lines = (comparison.verdict, *suspects[:SUSPECTS_SHOWN], *more, comparison.drift.sentence)
-    for line in (f"measured with {context.provenance}", *lines):
+    inside = [comparison.inside_sentence] if comparison.inside_sentence else []
+    for line in (f"measured with {context.provenance}", *lines, *inside):
         out.print(line)
     worst = comparison.links["arrival_error_s"].abs().sort_values(ascending=False, kind="stable").index
     by_link = comparison.links.loc[worst[:LINKS_SHOWN]].drop(columns="seconds_by")

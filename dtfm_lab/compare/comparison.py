@@ -20,7 +20,7 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, Kind, Lane
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import FloatArray, format_s, plain_rows
+from dtfm_lab.domain.units import FloatArray, format_range, format_s, plain_rows
 
 LINK_MODEL, CLOCK = "link model", "clock"
 """What says how long a measured action took."""
@@ -60,6 +60,26 @@ class Comparison:
     def predicted_iteration_s(self) -> float:
         """See ``alignment.predicted_iteration_s``."""
         return predicted_iteration_s(self.predicted, self.measured)
+
+    @cached_property
+    def predicted_interval(self) -> tuple[float, float]:
+        """Seconds from which to which the measurement was to lie with 90 % confidence; see ``Trace.interval``."""
+        low_s, high_s = self.predicted.interval()
+        scale = self.predicted_iteration_s / self.predicted.iteration_s if self.predicted.iteration_s > 0 else 1.0
+        return low_s * scale, high_s * scale
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the measured iteration lies in that interval."""
+        low_s, high_s = self.predicted_interval
+        return low_s <= self.measured.iteration_s <= high_s
+
+    @property
+    def inside_sentence(self) -> str:
+        """``Inside the 90 % interval of the prediction, 151 to 170 ms.``; empty where it has none."""
+        between = format_range(*self.predicted_interval)
+        where = "Inside" if self.is_inside else "Outside"
+        return f"{where} the 90 % interval of the prediction, {between}." if between else ""
 
     @cached_property
     def iterations(self) -> pd.DataFrame:
@@ -154,6 +174,8 @@ class Comparison:
             "predicted_iteration_s": self.predicted_iteration_s,
             "measured_iteration_s": self.measured.iteration_s,
             "iteration_error": self.iteration_error,
+            "predicted_interval_s": list(self.predicted_interval) if self.inside_sentence else None,
+            "is_inside": self.is_inside if self.inside_sentence else None,
             "clock": context.clock,
             "schedule": context.schedule,
             "rows": len(self.rows),
@@ -181,7 +203,7 @@ class Comparison:
         return f"<Comparison {self.sentence}>"
 
     def _repr_html_(self) -> str:
-        lines = [self.sentence, self.verdict, *self.suspects["sentence"].head(SHOWN)]
+        lines = [self.sentence, self.inside_sentence, self.verdict, *self.suspects["sentence"].head(SHOWN)]
         return f"{''.join(f'<p>{escape(line)}</p>' for line in lines)}{self.kinds.to_html()}"
 
     def _by_model(self, kind: str) -> bool:

@@ -230,7 +230,7 @@ LESSONS: dict[str, Lesson] = {
             question="Do the predictions agree with what others measured?",
             minutes=30,
             goals=(
-                "read a ledger of predictions beside published numbers: ratio, band, verdict, assumptions",
+                "read a ledger of predictions beside published numbers: class of evidence, ratio, band, assumptions",
                 "say which kinds of numbers are predicted well, and which are not",
                 "add a number of your own, and see which assumption it contradicts",
                 "fit an efficiency without judging it on the rows it was fitted to",

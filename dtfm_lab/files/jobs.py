@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import JobError, UnknownName
 from dtfm_lab.domain.job import JOBS, MODELS, Job, JobChanges, ModelSpec
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import options_of, refuse_unknown
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.registry import in_any_case, unknown
 from dtfm_lab.files.models import dtype_of_model, load_model, model_from_section, model_to_section
 from dtfm_lab.files.reading import Section, located, parse, read_mapping, require_version, write_yaml
 from dtfm_lab.files.topologies import topology_names
@@ -48,12 +48,14 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
     if not isinstance(name_or_path, str | os.PathLike):
         raise JobError(f"job is {shortened(name_or_path)}; wanted a Job, a name or a path")
     path = Path(name_or_path)
-    if os.fspath(name_or_path) in JOBS:
-        job = JOBS[os.fspath(name_or_path)]
+    name = os.fspath(name_or_path)
+    name = name if path.exists() else in_any_case(name, JOBS)
+    if name in JOBS:
+        job = JOBS[name]
     elif path.suffix in (".yaml", ".yml", ".json") or os.path.exists(os.fspath(name_or_path)):
         job = job_from_mapping(read_mapping(path), where=path.name, name=path.stem, folder=path.parent)
     else:
-        error, name = unknown("job", os.fspath(name_or_path), JOBS), os.fspath(name_or_path)
+        error = unknown("job", name, JOBS)
         model = f" ({name} is a model: wanted a job with model={name})" if name in MODELS else ""
         raise UnknownName(f"{error}{model or (f' ({name} is a network)' if name in topology_names() else '')}")
     return override(job, **overrides)

@@ -50,10 +50,12 @@ class PlanFile(Section):
     iteration_s: float | None = None
     iteration_lower_bound_s: float | None = None
     queueing: str = "pairs"
+    efficiency: float | None = None
     seed: int | None = None
     generation: int = 0
     evaluations: int = 0
     seconds: float = 0.0
+    left_open: tuple[str, ...] | None = None
     priced_for: str
     """Fingerprint of the network for which the cost was computed."""
     summary: dict[str, Any] = Field(default_factory=dict)
@@ -67,10 +69,12 @@ PROVENANCE = (
     "iteration_s",
     "iteration_lower_bound_s",
     "queueing",
+    "efficiency",
     "seed",
     "generation",
     "evaluations",
     "seconds",
+    "left_open",
 )
 """Fields of a plan that are written as they are."""
 UNSAID = {
@@ -122,6 +126,7 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
         "cost": {name: getattr(plan.cost, name).tolist() for name in CostSection.model_fields},
         "priced_for": plan.topology.fingerprint,
         **{name: getattr(plan, name) for name in PROVENANCE},
+        "efficiency": plan.efficiency if isinstance(plan.efficiency, float) else None,
         "summary": plan.summary(),
     }
 

@@ -133,5 +133,7 @@ def _shipped_folder() -> Path:
 
 
 def _why_no_format(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        return f"is no file; wanted a topology file that ends in {', '.join(topology_suffixes())}"
     found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
     return f"{found}; wanted a topology file that ends in {', '.join(topology_suffixes())}"

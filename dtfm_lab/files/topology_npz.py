@@ -2,7 +2,8 @@
 
 An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column. It may hold ``names`` and
 the devices' ``region``, ``host``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour``, (N,), and
-``position``, (N, 2) with NaN for none; single texts ``name`` and ``description``; and, of a measured network,
+``position``, (N, 2) with NaN for none; single texts ``name`` and ``description``, and the number
+``link_spread``; and, of a measured network,
 ``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN where a pair was not measured. Arrays may also be named,
 and counted, in SI (``latency_s``, ``bandwidth_bytes_per_s``, ``message_s``) and a device's numbers as ``peak_tflops``
 and ``memory_gib``. Sizes are checked in the
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.errors import FileError, LabError, TopologyError
-from dtfm_lab.domain.network import MOST_DEVICES, MOST_TIMES, Device, Topology, check_count
+from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, Device, Topology, check_count
 from dtfm_lab.domain.network.either_unit import LINKS, OTHER_UNIT, either, fields_in_si
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import to_gbps, to_ms
@@ -29,11 +30,12 @@ TEXTS = ("names", "region", "gpu", "host")
 NUMBERS = ("peak_flop_per_s", "peak_tflops", "memory_bytes", "memory_gib", "price_per_hour", "position")
 GROUPS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
 SINGLE = ("name", "description")
+SPREAD = "link_spread"
 MEASURED = ("message_bytes", "message_ms", "message_s")
 LARGEST_BYTES = {
     **dict.fromkeys(MATRICES, 16 * MOST_DEVICES**2 + 4096),
     **dict.fromkeys(TEXTS + NUMBERS + GROUPS, 2**25),
-    **dict.fromkeys(SINGLE, 2**20),
+    **dict.fromkeys((*SINGLE, SPREAD), 2**20),
     **dict.fromkeys(MEASURED, 8 * MOST_TIMES + 4096),
 }
 """Most bytes of each array, unpacked, its header included."""
@@ -59,7 +61,7 @@ def read(path: Path) -> Topology:
         k = arrays["message_bytes"].size if "message_bytes" in arrays else 0
         shapes = {"position": (n, 2), "message_bytes": (k,), "message_ms": (n, n, k), "message_s": (n, n, k)}
         for what, array in arrays.items():
-            wanted = () if what in SINGLE else shapes.get(what, (n, n) if what in MATRICES else (n,))
+            wanted = () if what in (*SINGLE, SPREAD) else shapes.get(what, (n, n) if what in MATRICES else (n,))
             if array.shape != wanted:
                 raise TopologyError(f"{what} has shape {array.shape}; wanted {wanted}")
         with np.errstate(over="ignore"):  # an overflow is refused as a link without end
@@ -69,6 +71,7 @@ def read(path: Path) -> Topology:
                 bandwidth.in_si(bandwidth.value.astype(float)),
                 name=str(arrays.get("name", title_of(path))),
                 description=str(arrays.get("description", "")),
+                link_spread=float(arrays.get(SPREAD, LINK_SPREAD)),
                 message_bytes=arrays.get("message_bytes"),
                 message_s=None if times is None else times.in_si(times.value.astype(float)),
             )
@@ -86,6 +89,8 @@ def write(topology: Topology, path: Path) -> Path:
         columns |= {what: np.array([getattr(d, what) for d in topology.devices]) for what in GROUPS}
     if any(d.position for d in topology.devices):
         columns["position"] = np.array([d.position or (np.nan, np.nan) for d in topology.devices])
+    if topology.link_spread != LINK_SPREAD:
+        columns[SPREAD] = np.array(topology.link_spread)
     if topology.message_s is not None:
         columns |= {"message_bytes": topology.message_bytes, "message_ms": to_ms(topology.message_s)}
     archive = io.BytesIO()
@@ -146,7 +151,7 @@ def _array(what: str, data: bytes) -> Any:
         raise FileError(f"{what} is an array of version {version}; wanted (1, 0) or (2, 0)")
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)
-    kinds, wanted = ("fiu", "numbers") if what in MATRICES + NUMBERS + GROUPS + MEASURED else ("U", "text")
+    kinds, wanted = ("fiu", "numbers") if what in (*MATRICES, *NUMBERS, *GROUPS, *MEASURED, SPREAD) else ("U", "text")
     if dtype.kind not in kinds:
         raise FileError(f"{what} holds {'pickled objects' if dtype.hasobject else dtype}; wanted {wanted}")
     n_bytes = math.prod(shape) * dtype.itemsize

@@ -22,8 +22,10 @@ from pydantic import FailFast, Field, model_validator
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import (
+    LINK_SPREAD,
     LONGEST_NAME,
     MOST_DEVICES,
+    MOST_SPREAD,
     PAPERS_GPU,
     Device,
     Topology,
@@ -208,6 +210,8 @@ class TopologyFile(Section):
     """Name of the network; that of the file where not given."""
     description: str = ""
     """What it is and where its numbers are from."""
+    link_spread: float = Field(default=LINK_SPREAD, ge=0, le=MOST_SPREAD)
+    """How sure the links are: one standard deviation of the logarithm of the seconds of their messages."""
     typical_prices: bool = False
     """Whether devices without a price have the typical one of their GPU."""
     default: Speed | None = None
@@ -286,6 +290,7 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
         bytes_per_s,
         name=file.name or name,
         description=file.description,
+        link_spread=file.link_spread,
         **_message_times(file.measured, at),
     )
 

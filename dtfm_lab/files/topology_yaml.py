@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, Device, Topology
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, to_gbps, to_ms
 from dtfm_lab.files.reading import read_mapping, title_of, write_text, write_yaml
 from dtfm_lab.files.topology_node_link import topology_from_node_link
@@ -59,6 +59,7 @@ def topology_to_mapping(topology: Topology, *, short: bool = False, hosts: bool 
                 device |= {"uplink_gbps": float(device_up), "downlink_gbps": float(device_down)}
     data: dict[str, Any] = {"dtfm_topology": 1, "name": topology.name}
     data |= {"description": topology.description} if topology.description else {}
+    data |= {} if topology.link_spread == LINK_SPREAD else {"link_spread": topology.link_spread}
     data |= {"default": lines["default"]} if lines["default"] else {}
     data |= {"regions": lines["regions"], "devices": devices}
     data |= {"hosts": lines["hosts"]} if lines["hosts"] else {}

@@ -26,7 +26,6 @@ from dtfm_lab.planning.iteration.frontier_search import DEFAULT_SECONDS as FRONT
 from dtfm_lab.planning.iteration.frontier_search import SEARCHES as FRONTIER_SEARCHES
 from dtfm_lab.planning.search import DEFAULT_SECONDS
 from dtfm_lab.runtime.protocol.run_options import RunOptions
-from dtfm_lab.simulation.durations import EFFICIENCY
 from dtfm_lab.simulation.sensitivity import WHAT
 from dtfm_lab.simulation.simulate import Profile
 
@@ -43,7 +42,9 @@ Progress = Callable[[Any], None]
 class SearchBudget:
     """How a planner searches, and for how long."""
 
-    planner: Annotated[str, Option(help="Planner of the search.", choices=planners)] = "evolutionary"
+    planner: Annotated[
+        str, Option(help="Planner of the search; all but evolutionary look at messages alone.", choices=planners)
+    ] = "evolutionary"
     seed: Annotated[int, Option(help="Seed of the search: with --steps the same seed gives the same plan.")] = 0
     steps: Annotated[int | None, Option(help="Search so many generations: reproducible.", unit="generations")] = None
     seconds: Annotated[
@@ -71,6 +72,10 @@ class PlanOptions(SearchBudget):
     queueing: Annotated[
         str, Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
     ] = "pairs"
+    efficiency: Annotated[
+        float | None,
+        Option(help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +146,9 @@ class SimulationOptions:
         Profile | None, Option(help="Seconds of computations, instead of FLOP over peak x efficiency.")
     ] = None
     efficiency: Annotated[
-        float, Option(help=f"Share of its peak that a device reaches; {EFFICIENCY} by default.", above=0, most=1)
-    ] = EFFICIENCY
+        float | None,
+        Option(help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

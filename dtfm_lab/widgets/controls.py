@@ -77,6 +77,11 @@ NOT_TRIED = frozenset(
         "fragment_delay",
         "checkpointing",
         "attention",
+        "operators",
+        "dropout",
+        "sequence_parallel",
+        "reserve_bytes",
+        "fragmentation",
         "gradient_dtype",
         "flush_every",
     }
@@ -157,6 +162,9 @@ def restore_values(controls: Mapping[str, w.ValueWidget], values: object) -> Non
 
 def _is_possible(control: w.ValueWidget, value: object) -> bool:
     """Whether the value has the control's kind and bounds; a bounded number would silently be moved to its bound."""
+    if isinstance(control, w.Dropdown):
+        possible = [one[1] if isinstance(one, tuple) else one for one in control.options]
+        return any(type(value) is type(one) and value == one for one in possible)
     if not isinstance(value, str | int | float) or isinstance(value, bool) != isinstance(control.value, bool):
         return False
     low, high = getattr(control, "min", None), getattr(control, "max", None)
@@ -188,10 +196,12 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
     label = label_of(option)
     narrow = label_width or f"{max(38, 10 + 7 * len(label))}px"
     given: dict[str, Any] = {"description": label, "tooltip": option.help, "style": {"description_width": narrow}}
-    if option.type is bool:
+    if option.type is bool and not option.may_be_none:
         layout = w.Layout(width=width or "auto")
         return w.Checkbox(bool(option.default), description=label, tooltip=option.help, indent=False, layout=layout)
     given["layout"] = w.Layout(width=width or f"calc({narrow} + {'110px' if option.choices else '85px'})")
+    if option.type is bool:
+        return w.Dropdown(options=[("as usual", None), ("yes", True), ("no", False)], value=option.default, **given)
     if option.choices is not None:
         unset = [("as usual", None)] if option.may_be_none else []
         return w.Dropdown(options=[*unset, *choices_of(option)], value=option.default, **given)

@@ -44,7 +44,8 @@ class Measure:
         if self.objective != "communication":
             if proven:
                 return f"no plan is {self.better}"
-            return f"at most {format_times(best / bound)} times {self.better} with any plan; {self.bound_line(bound)}"
+            most = f"at most {format_times(best / bound)} times {self.better} with any plan of this job"
+            return f"{most}; {self.bound_line(bound)}"
         if proven:
             return f"{self.noun} proven best"
         times = best / bound

@@ -28,6 +28,7 @@ from dtfm_lab.widgets.network.network_panel import NetworkPanel
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.replanning import Replanning
+from dtfm_lab.widgets.planner.rising_bound import RisingBound
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell import steps
@@ -124,6 +125,7 @@ class Lab(w.VBox):
         self.network_panel = NetworkPanel(lab_state, network)
         self.plan_panel = PlanPanel(lab_state, job)
         self.replanning = Replanning(lab_state, self.plan_panel.objective_controls.options, live=live)
+        self.rising_bound = RisingBound(lab_state, self.plan_panel.objective_controls.options)
         self.groups_panel = GroupsPanel(lab_state)
         self.network_panel.on_swap = lambda a, b: self.groups_panel.hand.exchange(a, b)
         self.schedule_panel = SchedulePanel(lab_state)

@@ -142,7 +142,7 @@ def test_explain_tells_a_plan_and_a_device(shell: Shell) -> None:
 
 
 def test_diff_tells_what_moved(shell: Shell) -> None:
-    shell("plan", "lecture-hall", "--steps", "2", "-o", "a.json")
+    shell("plan", "lecture-hall", "--stages", "4", "--replicas", "2", "--steps", "2", "-o", "a.json")
     plan = lab.load_plan("a.json")
     stages = plan.stages
     stages[0][0], stages[3][0] = stages[3][0], stages[0][0]

@@ -55,3 +55,14 @@ def test_mistakes_are_refused(tmp_path):
 
 def test_the_help_lists_the_sources():
     assert "streaming-diloco" in invoked("--help").stdout
+
+
+def test_rows_without_measurements_are_sealed_and_opened(tmp_path, seconds):
+    rows, sealed, measured = (tmp_path / name for name in ("rows.csv", "sealed.json", "measured.csv"))
+    rows.write_text(HEAD.replace("published,", "") + ROW.replace("{seconds},", ""))
+    told = invoked("--blind", rows, "-o", sealed)
+    assert json.loads(sealed.read_text())["sha256"] in told.stdout
+    measured.write_text(f"setting,quantity,published\nmy cluster,iteration,{seconds}\n")
+    told = invoked("--open", sealed, measured).stdout
+    assert "1 measured numbers predicted without any fit to their source: 1 of 1 inside" in told
+    assert "wanted one of them" in str(invoked("sailor", "--blind", rows).exception)

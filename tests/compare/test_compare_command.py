@@ -42,6 +42,7 @@ def test_the_suspect_stands_above_the_tables(shell: Callable) -> None:
     assert lines[1] == "measured with virtual clock, messages by the link model, on CPU"
     assert lines[3].startswith("link barbara -> edsger: messages take 2.0 times the predicted")
     assert lines[4].startswith("actions end within ")
+    assert "side the 90 % interval of the prediction, " in out
 
 
 def test_a_refit_writes_the_network_and_tells_the_new_error(shell: Callable) -> None:

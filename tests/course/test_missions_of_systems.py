@@ -26,7 +26,7 @@ def test_which_assumption():
     assert_won_by_its_answer(name)
     given = lab.missions.given(name)
     none, tree, two = (
-        lab.systems.variant("megatron", **changes)
+        lab.systems.variant("megatron", **given.shipped | changes)
         for changes in ({}, {"synchronisation": "tree"}, {"overlap": True, "gradient_dtype": "fp16"})
     )
     found = lab.strategies(given.network, given.job, systems=[none, tree, two, "ddp"])
@@ -34,7 +34,7 @@ def test_which_assumption():
     assert_not_won(name, found[tree.label], because="saves nothing here")
     assert_not_won(name, found[two.label], because="2 assumptions")
     assert_not_won(name, found["ddp"], because="wanted Megatron-LM")
-    weak = lab.systems.variant("megatron", sharding="zero-1")
+    weak = lab.systems.variant("megatron", **given.shipped | {"sharding": "zero-1"})
     assert_not_won(
         name, lab.strategies(given.network, given.job, systems=[weak]).best, because="another one saves more"
     )

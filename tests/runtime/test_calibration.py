@@ -16,11 +16,21 @@ from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.network import HARDWARE, Topology
 from dtfm_lab.domain.schedule import COMPUTE, PASSES, Kind
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.runtime.coordinator.calibration import LARGEST_SCALE, LONGEST_S, PADDING, Calibration, Work, calibrate
+from dtfm_lab.runtime.coordinator.calibration import (
+    LARGEST_SCALE,
+    LONGEST_S,
+    PADDING,
+    SPREAD_UNDER_LOAD,
+    Calibration,
+    Work,
+    calibrate,
+)
 from dtfm_lab.runtime.protocol.profile import Measured
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
-from dtfm_lab.simulation.durations import analytic, peak_of
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.efficiency import peak_of
+from dtfm_lab.simulation.engine import simulate_iteration
 
 HERE_S = 0.002
 
@@ -134,3 +144,31 @@ def test_the_plan_that_leaves_a_slow_device_out_is_faster_on_the_paced_clock_as_
             if span.action.kind in PASSES:
                 took = span.end_s - span.start_s
                 assert took >= drawn[span.action.stage, span.replica, span.action.kind] * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("longer", [1.0, 1.3, 4.0])
+def test_messages_on_real_links_take_what_whole_iterations_took_beyond_their_computations(longer):
+    spec = replace(spec_of("T4", "T4", "T4"), clock="real")
+    measured = measured_of(spec)
+    alone_s = simulate_iteration(spec.plan, spec.built, calibrate(spec, measured).profile, spec.links).makespan_s
+    found = calibrate(spec, measured, [longer * alone_s, 10.0, 0.0001])
+    links = spec.links.delayed(found.message_s)
+    assert simulate_iteration(spec.plan, spec.built, found.profile, links).makespan_s == pytest.approx(
+        longer * alone_s, rel=1e-4
+    )
+    assert (found.message_s > 0) == (longer > 1)
+
+
+def test_iterations_that_differ_make_a_prediction_less_sure():
+    spec = replace(spec_of("T4", "T4"), clock="real")
+    spreads = [calibrate(spec, measured_of(spec), [1, 1 + by, 1 - by]).compute_spread for by in (0.0, 0.01, 0.1)]
+    assert spreads[0] == 0
+    assert spreads[0] < spreads[1] < spreads[2]
+
+
+def test_threads_that_wait_for_a_core_make_the_virtual_clock_less_sure():
+    spec = replace(spec_of("T4", "T4"), clock="virtual")
+    alone = measured_of(spec)
+    crowded = {key: figures._replace(wall_s=4 * figures.wall_s) for key, figures in alone.items()}
+    assert calibrate(spec, alone).compute_spread == 0
+    assert calibrate(spec, crowded).compute_spread == pytest.approx(0.75 * SPREAD_UNDER_LOAD)

@@ -14,7 +14,7 @@ from training_alone import train_alone
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError
-from dtfm_lab.domain.job.system import SystemOptions
+from dtfm_lab.domain.job.system import MEMORY_ONLY, SystemOptions
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client.launch import prepare, start
@@ -31,7 +31,15 @@ UNPLAYED: dict[str, list[Any]] = {
     "gradient_dtype": ["fp64"],
 }
 """Values that workers do not carry out."""
-WITHOUT_EFFECT = {"bucket_bytes", "overlap", "fragments", "memory_traffic", "flush_every"}
+WITHOUT_EFFECT = {
+    "bucket_bytes",
+    "overlap",
+    "fragments",
+    "memory_traffic",
+    "flush_every",
+    "sequence_parallel",
+    *MEMORY_ONLY,
+}
 """Fields that say how seconds are counted, or count only with another choice, or that workers carry out in full."""
 
 

@@ -17,9 +17,10 @@ from slow_proxy import Line, slow_proxy
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, listening, probe_locally
-from dtfm_lab.runtime.probe.facts import known_gpu
-from dtfm_lab.runtime.probe.network import bandwidth_of, one_way_s
+from dtfm_lab.runtime.probe.facts import amd_gpus, devices_of, inside_bytes_per_s, known_gpu, nvlinks_of, sentence_of
+from dtfm_lab.runtime.probe.network import bandwidth_of, one_way_s, topology_of
 from dtfm_lab.runtime.protocol.connections import PROTOCOL, Channel, respond
+from dtfm_lab.simulation.efficiency import peak_of, share_of
 
 TOKEN = "of this test"
 
@@ -91,7 +92,7 @@ def test_delay_and_rate_of_a_known_network_are_found_in_both_directions(listener
             assert 0.8 * expected_s - 0.02 < found_s < 6 * expected_s + 1
     for found, line in ((network.bandwidth_bytes_per_s[0, 1], there), (network.bandwidth_bytes_per_s[1, 0], back)):
         assert line.bytes_per_s / 6 < found < 1.25 * line.bytes_per_s
-    assert "measured in fp32" in network.description
+    assert "reached in fp32" in network.description
     assert any("pair 1 of 1: ada - barbara" in line for line in lines)
 
 
@@ -103,7 +104,7 @@ def test_processes_on_this_machine_make_a_network_that_can_be_saved_planned_and_
     assert np.isfinite(network.message_s[off]).all()
     assert network.message_bytes[0] == 1024
     assert all(device.peak_flop_per_s > 1e8 and device.memory_bytes > 1e8 for device in network.devices)
-    plan = lab.plan(network, lab.load_job("tiny", n_stages=3, n_replicas=1), steps=2)
+    plan = lab.plan(network, lab.lab.load_job("tiny", n_stages=3, n_replicas=1), steps=2)
     trace = lab.simulate(plan, "1f1b")
     one_way_s = max(network.transfer_s(plan.job.activation_bytes)[off])
     assert 0 < one_way_s < trace.iteration_s
@@ -218,7 +219,7 @@ def test_a_pair_is_timed_from_the_end_that_reaches_the_other(listener):
 def test_what_says_nothing_of_itself_makes_no_device(listener):
     def lie(channel: Channel) -> None:
         channel.receive(5)
-        channel.send(cores=0, memory_bytes=1, peak_flop_per_s=1, gpus=[])
+        channel.send(cores=0, memory_bytes=1, flop_per_s=[1], gpus=[], nvlinks=0)
 
     complaint = r"host barbara says of itself .*; wanted its facts"
     with two_and(listener, lie), pytest.raises(RunError, match=complaint), listener:
@@ -270,13 +271,100 @@ def test_one_way_is_a_round_trip_less_half_of_a_small_one_and_never_less_for_mor
     assert bandwidth_of(np.array([1e6, 4e6]), np.array([0.5, 0.5])) == 8e6  # times that do not grow: size over time
 
 
-def test_gpus_are_known_by_what_their_driver_calls_them():
-    names = {
-        "NVIDIA A100-SXM4-40GB": "A100 40GB",
-        "NVIDIA A100-SXM4-80GB": "A100",
-        "Tesla V100-SXM2-32GB": "V100 32GB",
-        "NVIDIA H100 PCIe": "H100 PCIe",
-        "NVIDIA GeForce RTX 4090": "RTX 4090",
-        "NVIDIA GeForce GTX 1060 Laptop GPU": None,
-    }
-    assert {name: known_gpu(name) for name in names} == names
+NAMES = {
+    "NVIDIA A100-SXM4-40GB": "A100 40GB",
+    "NVIDIA A100-PCIE-40GB": "A100 40GB",
+    "NVIDIA A100-SXM4-80GB": "A100",
+    "NVIDIA A100 80GB PCIe": "A100",
+    "Tesla P100-PCIE-16GB": "P100 PCIe",
+    "Tesla V100-SXM2-32GB": "V100 32GB",
+    "Tesla V100-SXM2-16GB": "V100",
+    "Tesla V100-PCIE-16GB": "V100 PCIe",
+    "Tesla T4": "T4",
+    "NVIDIA A10": "A10",
+    "NVIDIA A10G": "A10G",
+    "NVIDIA A30": "A30",
+    "NVIDIA A40": "A40",
+    "NVIDIA L4": "L4",
+    "NVIDIA L40": "L40",
+    "NVIDIA L40S": "L40S",
+    "NVIDIA H100 PCIe": "H100 PCIe",
+    "NVIDIA H100 80GB HBM3": "H100",
+    "NVIDIA H100 NVL": "H100 NVL",
+    "NVIDIA H200": "H200",
+    "NVIDIA H200 NVL": "H200 NVL",
+    "NVIDIA GH200 480GB": "GH200",
+    "NVIDIA B200": "B200",
+    "NVIDIA RTX A6000": "RTX A6000",
+    "NVIDIA RTX 6000 Ada Generation": "RTX 6000 Ada",
+    "NVIDIA GeForce RTX 3060": "RTX 3060",
+    "NVIDIA GeForce RTX 3060 Ti": "RTX 3060 Ti",
+    "NVIDIA GeForce RTX 3090": "RTX 3090",
+    "NVIDIA GeForce RTX 4090": "RTX 4090",
+    "NVIDIA GeForce RTX 4090 Laptop GPU": "RTX 4090 Laptop",
+    "NVIDIA GeForce RTX 5090": "RTX 5090",
+    "AMD Instinct MI300X OAM": "MI300X",
+    "NVIDIA GeForce RTX 4090 D": None,
+    "NVIDIA GeForce RTX 3060 Laptop GPU": None,
+    "NVIDIA GeForce RTX 4080 SUPER": None,
+    "NVIDIA GeForce GTX 1060 Laptop GPU": None,
+    "NVIDIA H100 80GB HBM3 MIG 1g.10gb": None,
+    "Quadro RTX 6000": None,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gpus_are_known_by_what_their_driver_calls_them(name):
+    assert known_gpu(name) == NAMES[name]
+
+
+FACTS = {"cores": 8, "memory_bytes": 2.0**34, "flop_per_s": [250e9, 256e9, 23e9], "gpus": [], "nvlinks": 0}
+
+
+def test_a_processor_reaches_the_median_of_what_was_measured_and_no_share_of_it():
+    (device,) = devices_of("ada", "", FACTS)
+    assert (device.gpu, device.host) == ("CPU, 8 cores", "")
+    job = lab.load_job("tiny", n_stages=1, n_replicas=1)
+    assert peak_of(device, "fp32") * share_of(job, device) == pytest.approx(250e9)
+    assert "250 GFLOP/s reached in fp32 (23 to 256 in 3 samples)" in sentence_of("ada", FACTS)
+
+
+def test_eight_gpus_of_a_host_are_eight_devices_with_its_nvlinks_between_them():
+    facts = FACTS | {"gpus": [("NVIDIA H100 80GB HBM3", 81559 * 2**20)] * 8, "nvlinks": 18}
+    ada, alan = devices_of("ada", "x", facts), devices_of("alan", "x", FACTS | {"gpus": [("Tesla T4", None)]})
+    assert [d.name for d in ada] == [f"ada-{i}" for i in range(8)]
+    assert {d.gpu for d in ada} == {"H100"}
+    assert "8 x NVIDIA H100 80GB HBM3" in sentence_of("ada", facts)
+    timing = {"median_s": 0.02, "there": [(1000, 0.021), (64000, 0.084)], "back": [(1000, 0.021), (64000, 0.084)]}
+    inside = [inside_bytes_per_s(facts), inside_bytes_per_s(FACTS)]
+    network = topology_of([ada, alan], {(0, 1): timing}, name="two", facts=["it"], inside_bytes_per_s=inside)
+    assert len(network) == 9
+    assert network.card_of.tolist() == [0] * 8 + [8]
+    assert network.bandwidth_bytes_per_s[0, 7] == 450e9
+    assert network.latency_s[0, 8] == network.latency_s[7, 8] == 0.01
+    assert network.transfer_s(1000)[3, 8] == pytest.approx(0.011)
+
+
+def test_a_gpu_that_is_not_in_the_table_keeps_its_name_and_memory_and_asks_for_its_peak():
+    facts = FACTS | {"gpus": [("NVIDIA GeForce GTX 1060", 6 * 2**30)]}
+    (device,) = devices_of("ada", "", facts)
+    assert (device.gpu, device.memory_bytes) == ("NVIDIA GeForce GTX 1060 (peak unknown)", 6 * 2**30)
+    assert "NVIDIA GeForce GTX 1060 is not in the table of GPUs: fill in its peak_tflops" in sentence_of("ada", facts)
+
+
+def test_a_gpu_of_another_memory_keeps_its_own():
+    (device,) = devices_of("ada", "", FACTS | {"gpus": [("NVIDIA GeForce RTX 3060", 8 * 2**30)]})
+    assert (device.gpu, device.memory_bytes) == ("RTX 3060", 8 * 2**30)
+    (device,) = devices_of("ada", "", FACTS | {"gpus": [("Tesla T4", 15360 * 2**20)]})  # error correction takes some
+    assert device == lab.Device(name="ada", gpu="T4")
+
+
+def test_what_tools_print_of_gpus_is_read():
+    matrix = (
+        "\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\t X \tNV12\tPXB\t0-31\nGPU1\tNV12\t X \tPXB\t0-31\nNIC0\tPXB\tPXB\t X"
+    )
+    assert nvlinks_of(matrix) == 12
+    assert nvlinks_of(matrix.replace("NV12", "SYS")) == nvlinks_of("") == 0
+    card = {"Card Series": "AMD Instinct MI300X OAM", "VRAM Total Memory (B)": "206141652992"}
+    assert amd_gpus(json.dumps({"card0": card, "system": "x"})) == [("AMD Instinct MI300X OAM", 206141652992.0)]
+    assert amd_gpus("not found") == []

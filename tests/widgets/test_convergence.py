@@ -136,10 +136,10 @@ def test_the_gap_is_told_in_words(best_s, bound_s, words):
 @pytest.mark.parametrize(
     ("objective", "best", "bound", "words"),
     [
-        ("iteration", 24.1, 20.1, "at most 1.20 times faster with any plan; no plan is faster than 20.1 s"),
+        ("iteration", 24.1, 20.1, "at most 1.20 times faster with any plan of this job; no plan is faster than 20.1 s"),
         ("iteration", 20.1, 20.1, "no plan is faster"),
         ("iteration", 24.1, 0.0, "no bound yet"),
-        ("price", 1200.0, 100.0, "at most 12 times cheaper with any plan; no plan is cheaper than $100"),
+        ("price", 1200.0, 100.0, "at most 12 times cheaper with any plan of this job; no plan is cheaper than $100"),
     ],
 )
 def test_what_no_plan_can_beat_is_told_in_the_unit_of_the_objective(objective, best, bound, words):

@@ -16,6 +16,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import Budget, Outcome, Outcomes, Strategy, outcome_of, work_of
+from dtfm_lab.systems.modelled.megatron import AS_SHIPPED
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -279,7 +280,7 @@ def test_a_plan_of_another_network_is_not_shown_on_this_one():
 
 def test_two_timelines_are_drawn_as_each_alone_one_below_the_other():
     topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny")
-    outcomes = [outcome_of(lab.systems.variant("megatron", **how), topology, job) for how in ({}, SLOWER)]
+    outcomes = [outcome_of(lab.systems.variant("megatron", **AS_SHIPPED | how), topology, job) for how in ({}, SLOWER)]
     one, other = (Timeline.of_outcome(outcome) for outcome in outcomes)
     chart = TimelinesChart()
     chart.show([one, other])

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
-from dtfm_lab.figures.theme import LEGEND_BELOW, by_name, count, literal, log_ticks, titled, with_headings
+from dtfm_lab.figures.theme import LEGEND_BELOW, by_name, literal, log_ticks, titled, with_headings
 from dtfm_lab.published import Group, Ledger, Row
 
 RED = CAUSE_COLORS["straggler"]
@@ -16,6 +16,8 @@ ROW_PX = 26
 LEAST_PX = 360
 BAND = "rgba(128, 128, 128, 0.30)"
 BAND_WIDTH_PX = 12
+PALE = 0.4
+"""Opacity of what the headline does not count."""
 MARGIN = 1.12
 """Share by which the axes go beyond the outermost points."""
 FARTHEST = 2.0
@@ -28,7 +30,8 @@ def ledger(ledger: Ledger) -> go.Figure:
     """Left: predicted against published, on a diagonal. Right: the ratio of the two, a line of dots for each group.
 
     What is outside of its band is a red cross, known or not; the system's own predictions are hollow diamonds. Grey are
-    the bands that are stated. Hover texts have the assumptions.
+    the bands that are stated; pale is what the headline does not count, by its class of evidence. Hover texts have the
+    assumptions.
     """
     groups = ledger.groups
     figure = make_subplots(
@@ -41,14 +44,15 @@ def ledger(ledger: Ledger) -> go.Figure:
     if groups:
         _diagonal(figure, ledger.rows)
         _ratios(figure, groups, ledger.rows)
-    inside, semicolon, outside = ledger.sentence.partition("; ")
+    headline, _, how_well = ledger.headline.partition(", ")
     far = any(row.published > 0 and _within_reach(row.ratio) != row.ratio for row in ledger.rows)
-    worst = f"{f'; beyond {FARTHEST:g} times at the edge' if far else ''}{semicolon}{outside}"
+    edge = f"; beyond {FARTHEST:g} times at the edge" if far else ""
+    pale = "pale: of other classes" if any(not row.hard for row in ledger.rows) else ""
     titled(
         figure,
-        inside,
-        f"{count(len(ledger.sources), 'source')}, {count(len(groups), 'group')}; grey: the stated bands{worst}",
-        alt=f"Published numbers against predictions: {ledger.sentence}.",
+        headline,
+        "; ".join(filter(None, [how_well, pale, f"grey: the stated bands{edge}"])) + f"; of all, {ledger.sentence}",
+        alt=f"Published numbers against predictions: {ledger.headline}. Of all, {ledger.sentence}.",
         height=max(LEAST_PX, ROW_PX * len(groups)) + 190,
         legend={**LEGEND_BELOW, "traceorder": "normal"},
         margin_b=104,
@@ -68,7 +72,7 @@ def _diagonal(figure: go.Figure, rows: Sequence[Row]) -> None:
             go.Scatter(
                 x=[row.published for row in some],
                 y=[row.predicted for row in some],
-                **_points(inside, [_about(row) for row in some]),
+                **_points(inside, some, [_about(row) for row in some]),
             ),
             row=1,
             col=1,
@@ -108,7 +112,7 @@ def _ratios(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> 
     )
     for inside in (True, False):
         some = [row for row in shown if row.inside is inside]
-        points = _points(inside, [_hover(row) for row in some]) | {"showlegend": False}
+        points = _points(inside, some, [_hover(row) for row in some]) | {"showlegend": False}
         ratios = [_within_reach(row.ratio) for row in some]
         figure.add_trace(go.Scatter(x=ratios, y=[place[id(row)] for row in some], **points), row=1, col=2)
     reach = [_within_reach(ratio) for row in shown for ratio in (row.ratio, 1 + (row.their_error or 0.0))]
@@ -133,8 +137,9 @@ def _ratios(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> 
     figure.add_vline(x=1, line={"color": LINE_GREY, "width": 1}, layer="below", row=1, col=2)
 
 
-def _points(inside: bool, hovers: Sequence[str]) -> dict[str, object]:
-    marker = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
+def _points(inside: bool, rows: Sequence[Row], hovers: Sequence[str]) -> dict[str, object]:
+    look = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
+    marker = {**look, "opacity": [1.0 if row.hard else PALE for row in rows]}
     return {
         "mode": "markers",
         "name": "inside its band" if inside else "outside of it",
@@ -170,7 +175,7 @@ def _within_reach(ratio: float) -> float:
 def _hover(row: Row) -> str:
     lines = [
         _about(row),
-        f"band {row.band}",
+        f"{row.evidence.words}{'' if row.measured else ', not a measurement'}; band {row.band}",
         *(_wrapped(f"assumed: {'; '.join(row.assumptions)}") if row.assumptions else []),
         *_wrapped(row.fitted),
         *_wrapped(row.note),

@@ -1,5 +1,6 @@
 """A trace as a Gantt chart: what every device did, and when."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,12 +10,14 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Span, Trace
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_range, format_s
 from dtfm_lab.figures.theme import LEGEND_BELOW, time_unit, titled
 from dtfm_lab.figures.timeline.bars import Rows, bars
 from dtfm_lab.figures.timeline.overlays import MOST_ARROWS, arrows, critical_path, trips_of
 
 ALL_LANES = tuple(lane.value for lane in Lane)
+ZONE = "rgba(128, 128, 128, 0.18)"
+"""Colour of the interval in which an iteration ends, on light and dark pages alike."""
 MOST_BARS = 20_000
 """Most bars of a chart; with more, a browser takes many seconds to draw."""
 
@@ -84,9 +87,15 @@ def gantt(
         known = [side for side, t in enumerate(given) if t.after is not None] or [0]
         paths = {side: given[side].critical_path(chosen[side]) for side in known}
         figure.add_traces(critical_path({side: (given[side], path) for side, path in paths.items()}, rows, scale))
-    figure.update_xaxes(title_text=f"time since the iteration began ({unit})", range=[0, whole_s * scale * 1.005])
-    figure.update_yaxes(**rows.axis())
     lengths_s = [float(t.end_s[t.iteration == i].max()) for t, i in zip(given, chosen, strict=True)]
+    until_s = whole_s
+    if between := _ends(trace, lengths_s[0]):
+        until_s = max(whole_s, between[1])
+        zone = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0}, "layer": "below"}
+        figure.add_shape(**zone, x0=between[0] * scale, x1=between[1] * scale, fillcolor=ZONE)
+        remarks.append(f"shaded: where it ends with 90 % confidence, {format_range(*between)}")
+    figure.update_xaxes(title_text=f"time since the iteration began ({unit})", range=[0, until_s * scale * 1.005])
+    figure.update_yaxes(**rows.axis())
     return titled(
         figure,
         _title(given, words, lengths_s),
@@ -98,6 +107,14 @@ def gantt(
         margin_b=84,
         uniformtext={"minsize": 8, "mode": "hide"},
     )
+
+
+def _ends(trace: Trace, length_s: float) -> tuple[float, float] | None:
+    """The interval in which a predicted iteration of this length ends; None of a measured one or an unknown one."""
+    low_s, high_s = trace.interval()
+    if trace.context.source == "measured" or not trace.iteration_s > 0 or not math.isfinite(high_s):
+        return None
+    return low_s * length_s / trace.iteration_s, high_s * length_s / trace.iteration_s
 
 
 def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:

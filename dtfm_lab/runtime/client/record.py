@@ -38,6 +38,7 @@ class Record:
         self.late_messages = self.overruns = 0
         self.time_scale = 1.0
         self.stretched = 0
+        self.message_s = self.compute_spread = 0.0
         self.error: str | None = None
         self.profile: tuple[ComputeTime, ...] = ()
         self.parameter_digests: dict[tuple[int, int], str] = {}
@@ -123,6 +124,9 @@ class Record:
             runs_on=spec.runs_on,
             time_scale=self.time_scale,
             stretched=self.stretched,
+            message_s=self.message_s,
+            link_spread=self.compute_spread if spec.clock == "real" else 0.0,
+            compute_spread=((self.compute_spread,) * plan.job.n_replicas,) * plan.job.n_stages,
             profile=self.profile,
             losses=tuple(self.losses),
             late_messages=self.late_messages,
@@ -155,6 +159,7 @@ class Record:
                 case "profile":
                     self.status, self.time_scale = "running", event["time_scale"]
                     self.stretched = event["stretched"]
+                    self.message_s, self.compute_spread = event.get("message_s", 0.0), event.get("compute_spread", 0.0)
                     self.profile = tuple(ComputeTime(s, r, Kind(k), t) for s, r, k, t in event["rows"])
                 case "spans":
                     for iteration, replica, action, start_s, end_s in event["rows"]:

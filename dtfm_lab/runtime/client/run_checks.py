@@ -145,7 +145,7 @@ def check_job(spec: RunSpec) -> None:
     """Raise JobError where workers cannot compute the job."""
     job = spec.plan.job
     for choice, carried_out in PLAYED.items():
-        found = getattr(job, choice)
+        found = job.checkpoints if choice == "checkpointing" else getattr(job, choice)
         as_ever = choice == "gradient_dtype" and found == job.dtype
         if found not in carried_out and not as_ever:
             wanted = " or ".join(str(value) for value in carried_out)

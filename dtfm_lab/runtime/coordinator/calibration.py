@@ -2,14 +2,18 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import PASSES, Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.runtime.protocol.profile import Measured
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.simulation.durations import analytic, peak_of
+from dtfm_lab.simulation.durations import analytic
+from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.engine import simulate_iteration
 
 PADDING = 5.0
@@ -20,6 +24,11 @@ than this machine that this scale is too small, their computations are stretched
 profile reports how many."""
 LONGEST_S = 10.0
 """Paced clock, on a network of unequal devices: most wall seconds of an iteration in which these keep their ratio."""
+SPREAD_UNDER_LOAD = 0.06
+"""Virtual clock: spread of an iteration where computing threads wait for a core nearly all the time. CPU seconds grow
+as caches are shared: by up to 8 % on a machine where three quarters of the time were others'."""
+HALVINGS = 20
+"""Steps of the search for the seconds of a message: to a millionth of the iteration."""
 UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
 """Computations of which replicas of one stage may have different amounts."""
 
@@ -35,10 +44,14 @@ class Calibration(NamedTuple):
     """Wall seconds per second of the run; 1 unless the clock is paced."""
     stretched: int
     """Number of profile rows that are longer than on the device of the network."""
+    message_s: float = 0.0
+    """Seconds from a computation's end to the beginning of one on another worker that waits for it (real clock)."""
+    compute_spread: float = 0.0
+    """One standard deviation of the logarithm of these durations: see ``RunContext.compute_spread``."""
 
 
-def calibrate(spec: RunSpec, measured: Mapping[Work, Measured]) -> Calibration:
-    """Return the expected duration of every computation of the run."""
+def calibrate(spec: RunSpec, measured: Mapping[Work, Measured], iterations_s: Sequence[float] = ()) -> Calibration:
+    """Return the expected duration of every computation of the run, given how long whole iterations took."""
     # Replicas of a stage compute the same on the same machine, so their mean is steadier than each of them.
     alike: dict[Work, list[float]] = defaultdict(list)
     group = {key: key if key[2] in UNEQUAL else (key[0], -1, key[2]) for key in measured}
@@ -46,7 +59,14 @@ def calibrate(spec: RunSpec, measured: Mapping[Work, Measured]) -> Calibration:
         alike[group[key]].append(figures.wall_s if spec.clock == "real" else figures.cpu_s)
     seconds = {key: statistics.fmean(alike[group[key]]) for key in measured}
     if spec.clock != "paced":
-        return Calibration(_rows(seconds), 1.0, 0)
+        rows, busy_s = _rows(seconds), sum(figures.cpu_s for figures in measured.values())
+        waiting = 1 - busy_s / max(sum(figures.wall_s for figures in measured.values()), busy_s) if busy_s > 0 else 0.0
+        if spec.clock == "virtual":
+            return Calibration(rows, 1.0, 0, compute_spread=SPREAD_UNDER_LOAD * waiting)
+        n, spread = len(iterations_s), 0.0
+        if n > 1 and min(iterations_s) > 0:  # of one more iteration like these
+            spread = float(np.std(np.log(iterations_s), ddof=1)) * (1 + 1 / n) ** 0.5
+        return Calibration(rows, 1.0, 0, _message_s(spec, rows, iterations_s), spread)
     seconds = _device_seconds(spec, seconds)
     if spec.time_scale is not None:
         return Calibration(_rows(seconds), spec.time_scale, 0)
@@ -61,6 +81,29 @@ def calibrate(spec: RunSpec, measured: Mapping[Work, Measured]) -> Calibration:
     return Calibration(_rows(seconds), LARGEST_SCALE, stretched)
 
 
+def _message_s(spec: RunSpec, rows: list[ComputeTime], iterations_s: Sequence[float]) -> float:
+    """Return how long every message must be under way for an iteration to take as long as those of the calibration.
+
+    On real links that is what a worker does between computations, and how long it waits for a core where there are
+    more workers than cores, or where others use them. 0 where computations alone take as long, or nothing is sent.
+    """
+    if not iterations_s:
+        return 0.0
+    whole_s = statistics.median(iterations_s)
+
+    def predicted_s(message_s: float) -> float:
+        links = Links.free(len(spec.plan.topology)).delayed(message_s)
+        return simulate_iteration(spec.plan, spec.built, rows, links).makespan_s
+
+    if predicted_s(0.0) >= whole_s or predicted_s(whole_s) < whole_s:
+        return 0.0
+    low_s, high_s = 0.0, whole_s
+    for _ in range(HALVINGS):
+        middle_s = (low_s + high_s) / 2
+        low_s, high_s = (middle_s, high_s) if predicted_s(middle_s) < whole_s else (low_s, middle_s)
+    return high_s
+
+
 def _in_proportion(spec: RunSpec, seconds: Mapping[Work, float], enough: float) -> Calibration | None:
     """Return the calibration in which unequal devices keep the ratio of their speeds, though they outrun this machine.
 
@@ -68,8 +111,7 @@ def _in_proportion(spec: RunSpec, seconds: Mapping[Work, float], enough: float) 
     enough; else all computations are stretched alike, and links take less. None where both take too long, or where all
     devices are equal.
     """
-    devices, dtype = spec.plan.topology.devices, spec.plan.job.dtype
-    if len({peak_of(device, dtype) for device in devices}) == 1:
+    if len(set(speeds_of(spec.plan.job, spec.plan.topology.devices))) == 1:
         return None
     for scale in (enough, LARGEST_SCALE):
         rows = _rows({key: each_s * enough / scale for key, each_s in seconds.items()})

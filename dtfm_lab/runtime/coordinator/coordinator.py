@@ -78,6 +78,8 @@ class Coordinator:
         self._done = spec.first_iteration
         """Number of iterations that are done, those before a resumed checkpoint included."""
         self._losses: list[float] = []
+        self._calibrated_s: list[float] = []
+        """Seconds of each calibration iteration that counts and synchronises."""
         self._train_orders: dict[int, dict[str, Any]] | None = None
         """By rank, the order to build the stages that are trained; None before the calibration is over."""
         self._without_state: dict[int, tuple[str, float]] = {}
@@ -105,7 +107,7 @@ class Coordinator:
         pool.phase = "in the calibration"
         measured = self._until_done(self._calibrate)
         pool.limits.calibrated(measured)
-        self._build(calibrate(spec, measured))
+        self._build(calibrate(spec, measured, self._calibrated_s))
         answers: list[Answer] = []
         while self._done < last or not answers:  # a loss after the last iteration may take the run back
             while self._done < last:
@@ -151,12 +153,15 @@ class Coordinator:
     def _calibrate(self) -> dict[Work, Measured]:
         """Run iterations on copies of the stages; return what each computation took."""
         n_counted, counted_s, number, warm_ups = 0, 0.0, FIRST_CALIBRATION, WARM_UPS
+        self._calibrated_s.clear()
         while n_counted < MOST and (n_counted < FEWEST or counted_s < LONG_S):
             counts, began_s = warm_ups <= 0, time.monotonic()
             done = number - FIRST_CALIBRATION
             emit("calibrating", done=done, total=done + max(0, warm_ups) + _still_counted(n_counted, counted_s))
-            self._begin("calibrate", iteration=number, counts=counts, first=number == FIRST_CALIBRATION)
+            answers = self._begin("calibrate", iteration=number, counts=counts, first=number == FIRST_CALIBRATION)
             took_s = time.monotonic() - began_s
+            if counts and self._spec.synchronises(number):
+                self._calibrated_s.append(max(min(float(answer.get("took_s", took_s)), took_s) for answer in answers))
             number, n_counted, counted_s = number + 1, n_counted + counts, counted_s + took_s * counts
             warm_ups -= WARM_UPS if took_s > LONG_S else 1
         return {
@@ -168,7 +173,8 @@ class Coordinator:
     def _build(self, calibration: Calibration) -> None:
         """Let the workers build the stages that are trained, given the expected durations and the time scale."""
         profile, time_scale = calibration.profile, calibration.time_scale
-        emit("profile", rows=profile, time_scale=time_scale, stretched=calibration.stretched)
+        of_run = {name: value for name, value in calibration._asdict().items() if name != "profile"}
+        emit("profile", rows=profile, **of_run)
         self._train_orders, turns = {}, turns_of(self._spec, profile)
         for rank, (position, replica) in enumerate(self._spec.workers):
             held = self._spec.built.stages_of(position)

@@ -1,8 +1,9 @@
-"""The hardware of a host: cores, memory, measured matrix-multiplication rate, and GPUs."""
+"""The hardware of a host: cores, memory, the rate that its processor reaches in matrix products, and its GPUs."""
 
+import json
 import os
 import re
-import shutil
+import statistics
 import subprocess
 import time
 from typing import Any
@@ -11,79 +12,167 @@ import numpy as np
 import psutil
 
 from dtfm_lab.domain.network import HARDWARE, LONGEST_NAME, Device
-from dtfm_lab.domain.units import format_bytes
+from dtfm_lab.domain.units import GB, format_bytes, format_gbps, to_gbps
+from dtfm_lab.simulation.efficiency import EFFICIENCY
 
 WIDTH = 1024
 """Rows and columns of the matrices that are multiplied."""
+SAMPLES = 5
+"""Stretches of time of which each has a rate."""
+MOST_GPUS = 64
+NOISE = re.compile(r"nvidia|tesla|geforce|amd|instinct|quadro|generation|gpu|sxm\d?|oam|dgxs|pcie|hbm\d?e?|\d+gb")
+"""Words of a driver's name of a GPU that are no part of the table's name."""
+MEMORY_WORD = re.compile(r"(\d+)gb")
+ALIKE = 0.1
+"""Share by which the memory that a driver reports is less than the data sheet's: error correction takes some."""
+MiB = 2**20
+NVLINK_BYTES_PER_S = 25 * GB
+"""One way, of each link of NVLink 2 to 4; those of NVLink 5 have twice that."""
+PCIE_BYTES_PER_S = 25 * GB
+"""One way, of 16 lanes of PCIe 4.0 with its protocol: what is assumed where no NVLink is reported."""
 
 
 def facts_of_this_host(seconds: float = 1.0) -> dict[str, Any]:
-    """``cores``, ``memory_bytes``, ``peak_flop_per_s`` (float32, measured) and ``gpus``, as the driver names them."""
+    """``cores``, ``memory_bytes``, ``flop_per_s`` (float32: the rates of some stretches of time), ``gpus`` (name and
+    bytes of each, as the driver reports them) and ``nvlinks`` (between each two)."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
         "cores": cores,
         "memory_bytes": psutil.virtual_memory().total,
-        "peak_flop_per_s": measured_flop_per_s(seconds),
+        "flop_per_s": measured_flop_per_s(seconds),
         "gpus": _gpus(),
+        "nvlinks": nvlinks_of(_answer("nvidia-smi", "topo", "-m")),
     }
 
 
-def measured_flop_per_s(seconds: float) -> float:
-    """The best rate of float32 matrix products with numpy on all cores, measured for ``seconds``."""
+def measured_flop_per_s(seconds: float) -> list[float]:
+    """The median rate of float32 matrix products with numpy on all cores, in each of some stretches of ``seconds``."""
     matrix = np.random.default_rng(0).random((WIDTH, WIDTH), dtype=np.float32)
     result = matrix @ matrix
-    best_s, deadline_s = np.inf, time.monotonic() + seconds
-    while best_s == np.inf or time.monotonic() < deadline_s:
-        began_s = time.perf_counter()
-        np.matmul(matrix, matrix, out=result)
-        best_s = min(best_s, time.perf_counter() - began_s)
-    return float(f"{2 * WIDTH**3 / best_s:.4g}")
+    rates = []
+    for _ in range(SAMPLES):
+        took_s: list[float] = []
+        deadline_s = time.monotonic() + seconds / SAMPLES
+        while not took_s or time.monotonic() < deadline_s:
+            began_s = time.perf_counter()
+            np.matmul(matrix, matrix, out=result)
+            took_s.append(time.perf_counter() - began_s)
+        rates.append(float(f"{2 * WIDTH**3 / statistics.median(took_s):.4g}"))
+    return rates
 
 
-def device_of(name: str, region: str, facts: dict[str, Any]) -> Device:
-    """The host's first GPU in the hardware table with the table's numbers; else its processor as measured."""
-    known = next((key for gpu in facts["gpus"] if (key := known_gpu(gpu)) is not None), None)
-    if known is not None:
-        return Device(name=name, region=region, gpu=known)
-    return Device(
-        name=name,
-        region=region,
-        gpu=f"CPU, {facts['cores']} cores",
-        peak_flop_per_s=facts["peak_flop_per_s"],
-        memory_bytes=facts["memory_bytes"],
-    )
+def devices_of(name: str, region: str, facts: dict[str, Any]) -> list[Device]:
+    """The host's GPUs, each a device, with the table's numbers; its processor where it has none.
+
+    A processor gets the peak of which it reaches the median rate measured, as predictions take a share of the peak. So
+    does a GPU that is not in the table, under its own name, until its peak is filled in: see ``sentence_of``.
+    """
+    gpus, several = facts["gpus"], len(facts["gpus"]) > 1
+    measured = {
+        "peak_flop_per_s": float(f"{statistics.median(facts['flop_per_s']) / EFFICIENCY:.4g}"),
+        "memory_bytes": facts["memory_bytes"],
+    }
+    if not gpus:
+        return [Device(name=name, region=region, gpu=f"CPU, {facts['cores']} cores", **measured)]
+    devices = []
+    for number, (gpu, n_bytes) in enumerate(gpus):
+        where: dict[str, Any] = {"name": f"{name}-{number}" if several else name, "region": region}
+        where |= {"host": name} if several else {}
+        own = {} if n_bytes is None else {"memory_bytes": n_bytes}
+        if (known := known_gpu(gpu, n_bytes)) is None:
+            devices.append(Device(gpu=f"{gpu} (peak unknown)"[:LONGEST_NAME], **where, **measured | own))
+            continue
+        row = HARDWARE[known]
+        is_usual = n_bytes is None or abs(n_bytes / row.memory_bytes - 1) <= ALIKE
+        numbers = {} if is_usual else {"peak_flop_per_s": row.peak_flop_per_s, **own}
+        devices.append(Device(gpu=known, **where, **numbers))
+    return devices
+
+
+def inside_bytes_per_s(facts: dict[str, Any]) -> float:
+    """Bytes per second, one way, between two GPUs of the host: as many as its NVLinks have, or PCIe assumed."""
+    nvlink_5 = any(known_gpu(gpu) == "B200" for gpu, _ in facts["gpus"])
+    return facts["nvlinks"] * NVLINK_BYTES_PER_S * (2 if nvlink_5 else 1) or PCIE_BYTES_PER_S
 
 
 def sentence_of(name: str, facts: dict[str, Any]) -> str:
-    """A line such as ``ada: 8 cores, 16 GiB, 210 GFLOP/s measured in fp32``, with its GPUs."""
-    gpus = "".join(f", {gpu}" for gpu in facts["gpus"])
-    rate = f"{facts['peak_flop_per_s'] / 1e9:.3g} GFLOP/s measured in fp32"
-    return f"{name}: {facts['cores']} cores, {format_bytes(facts['memory_bytes'])}, {rate}{gpus}"
+    """A line such as ``ada: 8 cores, 16 GiB, 210 GFLOP/s reached in fp32 (180 to 230 in 5 samples)``, with its GPUs."""
+    low, high = (f"{end(facts['flop_per_s']) / 1e9:.3g}" for end in (min, max))
+    reached = f"{statistics.median(facts['flop_per_s']) / 1e9:.3g} GFLOP/s reached in fp32"
+    names = [gpu for gpu, _ in facts["gpus"]]
+    counted = [f"{names.count(gpu)} x {gpu}" if names.count(gpu) > 1 else gpu for gpu in dict.fromkeys(names)]
+    unknown = [gpu for gpu, n_bytes in dict(facts["gpus"]).items() if known_gpu(gpu, n_bytes) is None]
+    parts = [f"{facts['cores']} cores", format_bytes(facts["memory_bytes"])]
+    parts += [f"{reached} ({low} to {high} in {len(facts['flop_per_s'])} samples)", *counted]
+    parts += [f"{gpu} is not in the table of GPUs: fill in its peak_tflops" for gpu in unknown]
+    if len(names) > 1:
+        how = f"{facts['nvlinks']} NVLinks" if facts["nvlinks"] else "PCIe 4.0, assumed"
+        parts.append(f"between its GPUs {format_gbps(to_gbps(inside_bytes_per_s(facts)))} ({how}, not timed)")
+    return f"{name}: {', '.join(parts)}"
 
 
 def checked_facts(answer: dict[str, Any]) -> dict[str, Any]:
     """The facts in a host's answer, validated. Raises KeyError, TypeError or ValueError."""
-    gpus = [str(gpu)[:LONGEST_NAME] for gpu in answer["gpus"]]
-    numbers = {what: float(answer[what]) for what in ("cores", "memory_bytes", "peak_flop_per_s")}
-    if not all(0 < number < 1e30 for number in numbers.values()):
+    gpus = [(str(gpu)[:LONGEST_NAME], None if size is None else float(size)) for gpu, size in answer["gpus"]]
+    rates = [float(rate) for rate in answer["flop_per_s"]]
+    numbers = {what: float(answer[what]) for what in ("cores", "memory_bytes")}
+    sizes = [size for _, size in gpus if size is not None]
+    if not all(0 < number < 1e30 for number in (*numbers.values(), *rates, *sizes)) or not rates:
         raise ValueError("numbers above 0 are wanted")
-    return numbers | {"cores": int(numbers["cores"]), "gpus": gpus}
+    nvlinks = int(answer["nvlinks"])
+    if len(gpus) > MOST_GPUS or len(rates) > SAMPLES or not 0 <= nvlinks <= MOST_GPUS:
+        raise ValueError("more GPUs, rates or links than a host has")
+    return numbers | {"cores": int(numbers["cores"]), "flop_per_s": rates, "gpus": gpus, "nvlinks": nvlinks}
 
 
-def known_gpu(driver_name: str) -> str | None:
-    """The hardware table's name of a GPU such as ``NVIDIA A100-SXM4-40GB``: that with most words in common."""
+def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None:
+    """The hardware table's name of a GPU such as ``NVIDIA A100-SXM4-40GB``, of which no word is left unexplained.
+
+    Of rows that differ in their memory alone, the one nearest ``memory_bytes``, or else what the name says. None for a
+    GPU that is not in the table, such as the Ti, Super, Laptop or MIG form of one that is.
+    """
     words = set(re.findall(r"[a-z0-9]+", driver_name.lower()))
-    gpus = [key for key, row in HARDWARE.items() if "fp16" in row.peak]  # the others are whole computers
-    fits = [key for key in gpus if set(re.findall(r"[a-z0-9]+", key.lower())) <= words]
-    return max(fits, key=lambda key: (len(key.split()), len(key)), default=None)
+    stated = [int(found[1]) * 2**30 for word in words if (found := MEMORY_WORD.fullmatch(word))]
+    n_bytes = memory_bytes or (stated[0] if stated else None)
+    fits = []
+    for key, row in HARDWARE.items():
+        own = {word for word in re.findall(r"[a-z0-9]+", key.lower()) if not MEMORY_WORD.fullmatch(word)}
+        left = [word for word in words - own if not NOISE.fullmatch(word)]
+        if "fp16" in row.peak and own <= words and not left:  # the others are whole computers
+            plain = n_bytes is None and MEMORY_WORD.search(key.lower()) is None
+            fits.append((len(own), plain, -abs(row.memory_bytes - (n_bytes or row.memory_bytes)), key))
+    return max(fits)[-1] if fits else None
 
 
-def _gpus() -> list[str]:
-    if shutil.which("nvidia-smi") is None:
-        return []
-    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+def nvlinks_of(matrix: str) -> int:
+    """The fewest NVLinks between two GPUs in what ``nvidia-smi topo -m`` prints; 0 where two have none."""
+    rows = [line.split() for line in matrix.splitlines() if re.match(r"GPU\d+\s", line)]
+    between = [cell for row in rows for cell in row[1 : 1 + len(rows)] if cell != "X"]
+    counts = [int(found[1]) if (found := re.fullmatch(r"NV(\d+)", cell)) else 0 for cell in between]
+    return min(counts, default=0)
+
+
+def amd_gpus(answer: str) -> list[tuple[str, float | None]]:
+    """Name and bytes of each GPU in what ``rocm-smi --showproductname --showmeminfo vram --json`` prints."""
     try:
-        listed = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
-    except (subprocess.SubprocessError, OSError):
+        cards = [card for card in json.loads(answer).values() if isinstance(card, dict)]
+    except (ValueError, AttributeError):
         return []
-    return [line.strip() for line in listed.splitlines() if line.strip()]
+    known = [{str(key).casefold(): str(value) for key, value in card.items()} for card in cards]
+    named = [(card.get("card series"), card.get("vram total memory (b)", "")) for card in known]
+    return [(name, float(size) if size.isdecimal() else None) for name, size in named if name]
+
+
+def _gpus() -> list[tuple[str, float | None]]:
+    listed = _answer("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+    rows = [line.rpartition(",") for line in listed.splitlines() if "," in line]
+    found = [(name.strip(), float(mib) * MiB if mib.strip().isdecimal() else None) for name, _, mib in rows]
+    return found or amd_gpus(_answer("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json"))
+
+
+def _answer(*command: str) -> str:
+    """What a command prints; empty where it is not there or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+    except (subprocess.SubprocessError, OSError):
+        return ""

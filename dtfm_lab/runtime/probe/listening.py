@@ -15,7 +15,7 @@ from typing import Any, Self
 from dtfm_lab.domain.errors import LabError, RunError, TopologyError
 from dtfm_lab.domain.network import Topology, check_text, shortened
 from dtfm_lab.domain.units import format_s, to_gbps
-from dtfm_lab.runtime.probe.facts import checked_facts, device_of, sentence_of
+from dtfm_lab.runtime.probe.facts import checked_facts, devices_of, inside_bytes_per_s, sentence_of
 from dtfm_lab.runtime.probe.joining import check_ranges, join
 from dtfm_lab.runtime.probe.network import bandwidth_of, one_way_s, topology_of
 from dtfm_lab.runtime.probe.timing import SILENCE_S, checked_timing
@@ -119,9 +119,14 @@ class ProbeListener:
             between, timing = self._timed(*pair, seconds)
             timed[between] = timing
             report(f"pair {number} of {len(pairs)}: {self._sentence(between, timing)}")
-        devices = [device_of(h.name, h.region, known) for h, known in zip(self._hosts, facts, strict=True)]
-        sentences = [sentence_of(h.name, known) for h, known in zip(self._hosts, facts, strict=True)]
-        return topology_of(devices, timed, name=name, facts=sentences)
+        known = list(zip(self._hosts, facts, strict=True))
+        return topology_of(
+            [devices_of(host.name, host.region, of_host) for host, of_host in known],
+            timed,
+            name=name,
+            facts=[sentence_of(host.name, of_host) for host, of_host in known],
+            inside_bytes_per_s=[inside_bytes_per_s(of_host) for of_host in facts],
+        )
 
     def _arrive(self, channel: Channel) -> None:
         self._arrivals.put((channel, channel.receive(HANDSHAKE_S)))

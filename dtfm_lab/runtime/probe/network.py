@@ -11,16 +11,30 @@ from dtfm_lab.domain.units import FloatArray, from_gbps, from_ms, to_gbps, to_ms
 
 Timed = Mapping[tuple[int, int], Mapping[str, Any]]
 """By (timing host, answering host), the results of ``timing.time_both_ways``; each pair is in it once."""
+INSIDE_LATENCY_S = 10e-6
+"""Latency between two GPUs of a host, which is not timed."""
 STEADY = 1 / 64
 """Fraction of the largest message from which the bandwidth is the slope of times by size."""
 
 
-def topology_of(devices: Sequence[Device], timed: Timed, *, name: str, facts: Sequence[str]) -> Topology:
-    """The network of the timed pairs. Times of sizes that were too slow to measure are extrapolated linearly."""
-    n = len(devices)
+def topology_of(
+    hosts: Sequence[Sequence[Device]],
+    timed: Timed,
+    *,
+    name: str,
+    facts: Sequence[str],
+    inside_bytes_per_s: Sequence[float] = (),
+) -> Topology:
+    """The network of the timed pairs of hosts, each with one device or several.
+
+    Times of sizes that were too slow to measure are extrapolated linearly. Links inside a host, which were not timed,
+    have its ``inside_bytes_per_s``.
+    """
+    host = np.repeat(np.arange(len(hosts)), [len(devices) for devices in hosts])
     sizes = np.array(sorted({size for one in timed.values() for way in ("there", "back") for size, _ in one[way]}))
-    latency_s, bandwidth = np.zeros((n, n)), np.ones((n, n))
-    message_s = np.full((n, n, len(sizes)), np.nan)
+    latency_s = np.full((len(hosts),) * 2, INSIDE_LATENCY_S)
+    bandwidth = np.diag(inside_bytes_per_s) if len(inside_bytes_per_s) else np.ones(latency_s.shape)
+    message_s = np.full((*latency_s.shape, len(sizes)), np.nan)
     for (a, b), one in timed.items():
         for i, j, way in ((a, b, "there"), (b, a, "back")):
             latency_s[i, j] = one["median_s"] / 2
@@ -31,14 +45,15 @@ def topology_of(devices: Sequence[Device], timed: Timed, *, name: str, facts: Se
     latency_ms, gbps, message_ms = map(_four_digits, (to_ms(latency_s), to_gbps(bandwidth), to_ms(message_s)))
     today = time.strftime("%Y-%m-%d")
     description = f"Probed over TCP on {today}; latencies are halves of round trips. {'; '.join(facts)}."
+    grid = np.ix_(host, host)
     return Topology(
-        tuple(devices),
-        from_ms(latency_ms),
-        from_gbps(gbps),
+        tuple(device for devices in hosts for device in devices),
+        from_ms(latency_ms)[grid],
+        from_gbps(gbps)[grid],
         name=name,
         description=description,
         message_bytes=sizes,
-        message_s=from_ms(message_ms),
+        message_s=from_ms(message_ms)[grid],
     )
 
 

@@ -7,6 +7,7 @@ import os
 import queue
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -207,8 +208,10 @@ class Worker:
             self._log.clear()
             self._build(VirtualClock(), {}, lambda span: None)
         self._log.counts = order["counts"]
+        if self._spec.clock == "real":  # all begin at one moment, as in the run
+            time.sleep(max(0.0, order["began_monotonic_s"] - time.monotonic()))
         self._run_iteration(order)
-        return {}
+        return {"took_s": time.monotonic() - order["began_monotonic_s"]}
 
     def _profile(self, order: Order) -> Answer:
         """The times measured in calibration, whose stages are freed."""

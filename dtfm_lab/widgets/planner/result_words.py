@@ -20,8 +20,15 @@ def _at_most(plan: Plan, before: str, after: str = "") -> str:
     left = plan.speed_up_left
     if left is None or not math.isfinite(left):
         return ""
-    words = "no plan is faster" if left <= 1 else f"at most {format_times(left)} times faster with any plan"
+    words = (
+        f"{none_of(plan)} is faster" if left <= 1 else f"at most {format_times(left)} times faster with {plan.scope}"
+    )
     return f"{before}{words}{after}"
+
+
+def none_of(plan: Plan) -> str:
+    """Return ``no plan``, or ``no plan of 2 x 2``: the plans that the bound on the seconds is for."""
+    return plan.scope.replace("any", "no", 1)
 
 
 def headline(plan: Plan) -> str:

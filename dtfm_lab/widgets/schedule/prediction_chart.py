@@ -1,5 +1,6 @@
 """A Gantt chart that shows predictions: rows by stage, ghosts of what was, and where a GPU's time goes."""
 
+import math
 from typing import Any
 
 from dtfm_lab.widgets.schedule.predictions import Prediction
@@ -44,6 +45,7 @@ class PredictionChart(GanttView):
                 n_stages=len(context.devices),
                 before=before.chart.bars if before is not None and has_ghost else NO_BARS,
             )
+            self.interval = _ends(prediction)
             self.title = f"One iteration under {context.schedule}"
             self.caption, self.stale = prediction.caption, ""
             self.shares = prediction.shares
@@ -61,3 +63,13 @@ class PredictionChart(GanttView):
     def _units(self, prediction: Prediction) -> list[dict[str, Any]]:
         regions = {device.name: device.region for device in prediction.plan.topology.devices}
         return arranged(prediction.rows, self.rows_by, regions, network=self.with_network)
+
+
+def _ends(prediction: Prediction) -> list[float]:
+    """Return the interval in which the iteration that is drawn ends; empty where that is unknown."""
+    trace, drawn_s = prediction.trace, prediction.chart.bars.end
+    low_s, high_s = trace.interval()
+    if not (trace.iteration_s > 0 and math.isfinite(high_s) and len(drawn_s)):
+        return []
+    scale = float(drawn_s.max()) / trace.iteration_s
+    return [low_s * scale, high_s * scale]

@@ -42,7 +42,9 @@ class Bar:
         self.view.observe(lambda change: lab_state.set_trait("dark", change["new"]), "dark")
         replanning.switch.observe(lambda change: setattr(self.view, "live", change["new"]), "value")
         notes = sorted(set(PANE_NOTES.values()))
-        lab_state.observe(lambda _: self._soon(), [*RESULT_TRAITS, "busy", "message", "pane", "hand_note", *notes])
+        lab_state.observe(
+            lambda _: self._soon(), [*RESULT_TRAITS, "bound_s", "busy", "message", "pane", "hand_note", *notes]
+        )
         self.refresh()
 
     def _take_plan(self, plan: Plan | None) -> None:

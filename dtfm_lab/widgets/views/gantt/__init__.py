@@ -119,6 +119,8 @@ class GanttView(View):
     lower_name = traitlets.Unicode("measured").tag(sync=True)
     ends = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"at", "text", "dashed"} of each end of an iteration, where two are compared."""
+    interval = traitlets.List(traitlets.Float()).tag(sync=True)
+    """Seconds from which to which the iteration of the upper bars ends with 90 % confidence; empty where unknown."""
     ghost_start = traitlets.Bytes(b"").tag(sync=True)
     """The bars of the prediction before, a thin line under each lane."""
     ghost_end = traitlets.Bytes(b"").tag(sync=True)
@@ -216,7 +218,7 @@ class GanttView(View):
     def clear(self) -> None:
         """Remove all bars, the memory strip and the caption."""
         self.set_predicted(*NO_BARS, rows=[], kinds=[])
-        self.caption = ""
+        self.caption, self.interval = "", []
         self.shares, self.stale = [], ""
         self.set_memory(NOTHING_HELD)
         self._second = None

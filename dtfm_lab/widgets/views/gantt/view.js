@@ -110,7 +110,7 @@ function render({ model, el }) {
 
   /** With bars on their way, and the time axis too. */
   function follow() { state = { ...state, isGliding: glide.isOn(), ends: glide.isOn() ? state.ends : model.get("ends") }; }
-  const settled = () => extent(state.upper, state.lower, state.ends, model.get("time_unit"));
+  const settled = () => extent(state.upper, state.lower, state.ends, model.get("time_unit"), model.get("interval"));
   function extentNow() {
     const last = settled();
     return { ...last, whole: glide.span(last.whole) };

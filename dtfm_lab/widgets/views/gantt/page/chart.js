@@ -2,7 +2,7 @@
 import { alarm, kindColor } from "shared/theme.js";
 import { NO_BARS } from "./bars.js";
 import { layout } from "./layout.js";
-import { endLabels, FADED, MOST_ARROWS, paintEnds, paintMessages, paintNumbers, paintPath } from "./overlays.js";
+import { endLabels, FADED, MOST_ARROWS, paintEnds, paintWhisker, paintZone, paintMessages, paintNumbers, paintPath } from "./overlays.js";
 import { paintAxis, paintGrid, paintRows } from "./paint.js";
 import { Raster } from "./raster.js";
 import { WAITED } from "./waited.js";
@@ -49,6 +49,7 @@ export function chartPainter() {
     context.globalAlpha = 1;
     const inSight = state.showMessages && !state.isGliding ? paintMessages(context, place, messages, theme.text) : 0;
     if (withPath) paintPath(context, place, path, columns, kinds, perPipeline, theme.text, theme.surface);
+    if (!state.isGliding) paintZone(context, place, state.interval, theme);
     context.restore();
     context.font = theme.font;
     if (strips.length) {
@@ -63,6 +64,7 @@ export function chartPainter() {
     place.labels = labels;
     paintAxis(context, place, unit, labels.map(({ from, to }) => [from, to]), width, whole, theme);
     paintEnds(context, place, labels, theme);
+    if (!state.isGliding) paintWhisker(context, place, state.interval, theme);
     return { place, tangle: inSight > MOST_ARROWS ? inSight : 0, hurried };
   };
 }

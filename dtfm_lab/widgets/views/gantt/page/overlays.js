@@ -134,4 +134,29 @@ export function paintEnds(context, place, labels, theme) {
   for (const { text, from, isBeyond } of labels) context.fillText(isBeyond ? `${text} \u2192` : text, isBeyond ? from - 14 : from, place.top - 14);
 }
 
+/** Where the iteration may end: a zone over all rows, and a whisker above them that is open where it goes on. */
+export function paintZone(context, place, [low, high] = [], theme) {
+  if (low === undefined) return;
+  context.fillStyle = theme.text;
+  context.globalAlpha = 0.09;
+  context.fillRect(place.x(low), place.top, Math.min(place.right, place.x(high)) - place.x(low), place.rowsBottom - place.top);
+  context.globalAlpha = 1;
+}
+
+export function paintWhisker(context, place, [low, high] = [], theme) {
+  if (low === undefined || low > place.to || high < place.from) return;
+  const [from, to] = [Math.max(place.left, place.x(low)), Math.min(place.right, place.x(high))];
+  context.strokeStyle = theme.text;
+  context.lineWidth = 1.25;
+  context.beginPath();
+  context.moveTo(from, place.top - 3.5);
+  context.lineTo(to, place.top - 3.5);
+  for (const [x, end] of [[from, low], [to, high]]) {
+    if (end < place.from || end > place.to) continue;
+    context.moveTo(x, place.top - 7);
+    context.lineTo(x, place.top);
+  }
+  context.stroke();
+}
+
 export const inksOf = (shades) => shades.map(inkOn);

@@ -22,7 +22,7 @@ export const BAR_TRAITS = [
 export const TEXT_TRAITS = [
   "title", "caption", "height", "rows", "names", "kinds", "time_unit", "devices_per_pipeline", "show_path", "show_messages",
   "units", "n_stages", "devices", "selected", "selected_stage", "upper_name", "lower_name", "busy", "stale", "empty_words", "shares", "bare",
-  "overview", "show_drift",
+  "overview", "show_drift", "interval",
   ...named(MEMORY, "memory_"), "memory_limit", "memory_device",
 ];
 
@@ -76,6 +76,7 @@ export function readRest(model, { upper, lower, open, overlays }) {
     nStages: Math.max(1, model.get("n_stages")),
     arranged: arrange({ units: model.get("units"), nRows, labels, devices, open }),
     ends: model.get("ends"),
+    interval: model.get("interval"),
     averages: kinds.some(({ family, message }, kind) => !message && family === WAITED.indexOf("averaging") && upper.has(kind)),
     length: Math.max(0, upper.last - upper.first),
     showPath: model.get("show_path"),
@@ -99,11 +100,13 @@ function farthest({ late, row }) {
 }
 
 const FARTHEST = 1.8; // times the new iteration, up to which the end of the old one is kept in sight
+const BEYOND = 1.1; // times the iteration, up to which the interval in which it may end is kept in sight
 
 /** From the first bar's beginning to the last one's end, and the unit of the axis that goes with it. */
-export function extent(upper, lower, ends, unit) {
+export function extent(upper, lower, ends, unit, interval = []) {
   const [first, last] = [Math.min(upper.first, lower.first), Math.max(upper.last, lower.last)];
   const old = Math.max(last, ...ends.map(({ at }) => at));
-  const whole = last > first ? [first, old < first + (last - first) * FARTHEST ? old : last] : [0, 1];
+  const kept = Math.max(old < first + (last - first) * FARTHEST ? old : last, Math.min(interval[1] ?? last, first + (last - first) * BEYOND));
+  const whole = last > first ? [first, kept] : [0, 1];
   return { whole, unit: axisUnit(whole[1] - whole[0], unit) };
 }
