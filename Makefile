@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
-.PHONY: lab app docs test check laws lint bench bench-ui gpu notebooks pictures js js-check slides teaching clean
+.PHONY: lab app docs test suite check laws lint bench bench-ui gpu notebooks pictures js js-check slides teaching clean
 
 lab: $(VENV)/.lab
 	$(BIN)/dtfm-lab lab -- $(ARGS)
@@ -25,22 +25,26 @@ docs: $(VENV)/.docs
 # second run has a defect.
 AGAIN := --last-failed --last-failed-no-failures none
 
-# What the laws and refusals of these folders say needs no browser and no worker. They run on two processes; the tests that
-# start workers, a browser or a notebook run one after the other.
-LAWS := tests/domain tests/planning tests/simulation tests/compare tests/files tests/test_documentation.py
+# Two processes; one that has done its half takes over from the other. A process has each server and browser once, and
+# keeps what tests of a file share, as it gets whole stretches of neighbours.
 PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+SUITE := --nbmake tests notebooks
 
-test: $(VENV)/.dev lint
-	$(PYTEST) -n 2 tests --ignore tests/runtime --ignore tests/browser $(ARGS) \
-	|| $(PYTEST) $(AGAIN) tests --ignore tests/runtime --ignore tests/browser $(ARGS)
-	$(PYTEST) --nbmake tests/runtime tests/browser notebooks $(ARGS) \
-	|| $(PYTEST) $(AGAIN) --nbmake tests/runtime tests/browser notebooks $(ARGS)
+test: $(VENV)/.dev
+	$(MAKE) --jobs=2 lint suite
+
+suite: $(VENV)/.dev
+	$(PYTEST) -n 2 --dist worksteal $(SUITE) $(ARGS) \
+	|| $(PYTEST) $(AGAIN) $(SUITE) $(ARGS)
 
 check: $(VENV)/.dev
 	$(MAKE) --jobs=2 --output-sync=target lint laws
 
+# What the laws and refusals of these folders say needs no browser and no worker.
+LAWS := tests/domain tests/planning tests/simulation tests/compare tests/files tests/test_documentation.py
+
 laws: $(VENV)/.dev
-	$(PYTEST) -n 2 -m "not slow" $(LAWS) $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m "not slow" $(LAWS) $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

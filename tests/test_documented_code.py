@@ -14,12 +14,17 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
+from website.examples import examples_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
-TESTED_ELSEWHERE = {"questions.md": "tests/test_questions.py", "examples.md": "below", "figures.md": "below"}
+TESTED_ELSEWHERE = {
+    "questions.md": "tests/test_questions.py",
+    "examples.md": "tests/test_site.py",
+    "figures.md": "tests/test_site.py",
+}
 SHORTER = [
     (r"\bseconds=\d+", "steps=1"),
     (r"\brepeats=\d+", "repeats=2"),
@@ -106,12 +111,10 @@ def test_every_figure_has_an_example_that_uses_it() -> None:
     assert [name for name in lab.figures.__all__ if f"lab.figures.{name}(" not in by_name.get(name, "")] == []
 
 
-@pytest.mark.slow
-def test_every_example_runs_after_those_above_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for heading, code in examples("examples.md", "figures.md"):
-        run(code, names, heading)
+def test_the_site_runs_every_example() -> None:
+    """Its build, in tests/test_site.py, executes them one after the other, and ends where one of them fails."""
+    for page in ("examples.md", "figures.md"):
+        assert [code for _, code in examples_of((ROOT / "docs" / page).read_text())] == blocks(ROOT / "docs" / page)
 
 
 WITH_CODE = [page for page in PAGES if page.name not in TESTED_ELSEWHERE and blocks(page)]
