@@ -15,7 +15,7 @@ from dtfm_lab.planning.communication_search import require_fit
 from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, pair_costs, price_placement
 from dtfm_lab.planning.grouped_network import network_of
 from dtfm_lab.planning.path import shortest_path
-from dtfm_lab.simulation.simulate import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 Groups = Sequence[Sequence[int | str]]
 
@@ -83,7 +83,7 @@ def simulated(plan: Plan) -> Plan:
     if plan.iteration_s is not None or plan.job.model is None:
         return plan
     try:
-        return plan.changed(iteration_s=simulate(plan).iteration_s)
+        return plan.changed(iteration_s=iteration_seconds(plan))
     except LabError:  # what the model or the schedule does not allow can still be priced
         return plan
 

@@ -23,8 +23,8 @@ from dtfm_lab.published.calibration import CLOSE, leave_one_out, median, own_fac
 from dtfm_lab.published.layer_calibration import StageTimes
 from dtfm_lab.published.own import OwnRow, read_rows
 from dtfm_lab.published.own_predictions import located_plan, own_efficiency, predicted
-from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.efficiency import GivenEfficiency, ShareFactor, share_of
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 TIMED = ("iteration", "throughput", "utilisation", "compute", "bubble")
 """Quantities of an own file that an efficiency can be fitted to."""
@@ -234,7 +234,7 @@ def _described(given: object, number: int) -> tuple[MeasuredRow, Predict]:
 
 def _of_plan(plan: Plan, measured_s: float) -> tuple[MeasuredRow, Predict]:
     def predict(efficiency: GivenEfficiency) -> float:
-        return simulate(plan, efficiency=efficiency).iteration_s
+        return iteration_seconds(plan, efficiency=efficiency)
 
     fastest_s = predict(1.0)
     if measured_s < fastest_s * (1 - CLOSE):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from dtfm_lab.domain.errors import JobError
@@ -141,14 +142,21 @@ def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Ef
         return GUESS
     size = microbatch or job.microbatch or 1
     per_byte = hardware.peak_of(job.dtype) / hardware.memory_bytes_per_s  # FLOP at the peak while memory moves a byte
+    share = _reached(job, known, per_byte, device.gpus, size)
+    return Efficiency(share, known.spread, known.source) if 0 < share <= 1 else GUESS
+
+
+@lru_cache(maxsize=256)
+def _reached(job: Job, known: Products, per_byte: float, gpus: int, microbatch: int) -> float:
+    """Share of the peak in a forward and a backward of the whole model; 0 for a model without FLOP."""
     flop = taken = 0.0
-    for layer, n in Counter(job.model.layers).items():
-        flop += n * (1 + BACKWARD_PER_FORWARD) * size * layer.forward_flop / device.gpus
-        taken += n * sum(_passes_flop(one, known) for one in products_of(job, layer, size, device.gpus))
+    for layer, n in Counter(job.modelled().layers).items():
+        flop += n * (1 + BACKWARD_PER_FORWARD) * microbatch * layer.forward_flop / gpus
+        taken += n * sum(_passes_flop(one, known) for one in products_of(job, layer, microbatch, gpus))
         if not job.memory_traffic:
-            moved = (1 + BACKWARD_READS) * size * moved_elements(job, layer) * BYTES_PER_ELEMENT[job.dtype]
-            taken += n * per_byte * moved / device.gpus
-    return Efficiency(flop / taken, known.spread, known.source) if 0 < flop <= taken else GUESS
+            moved = (1 + BACKWARD_READS) * microbatch * moved_elements(job, layer) * BYTES_PER_ELEMENT[job.dtype]
+            taken += n * per_byte * moved / gpus
+    return flop / taken if taken > 0 else 0.0
 
 
 def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Iterator[Product]:
@@ -228,13 +236,13 @@ def speeds_of(
 
     Raises JobError for an efficiency that is no share.
     """
-    shares: dict[tuple[str, int], float] = {}
+    speed_of: dict[tuple[str, int, float], float] = {}
     speeds = []
     for device in devices:
-        kind = device.gpu, device.gpus
-        if kind not in shares:
-            shares[kind] = share_of(job, device, efficiency, microbatch)
-        speeds.append(peak_of(device, job.dtype) * shares[kind])
+        kind = device.gpu, device.gpus, device.peak_flop_per_s
+        if kind not in speed_of:
+            speed_of[kind] = peak_of(device, job.dtype) * share_of(job, device, efficiency, microbatch)
+        speeds.append(speed_of[kind])
     return speeds
 
 

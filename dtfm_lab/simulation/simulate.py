@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dtfm_lab.domain.deferred import deferred
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import buckets_of
 from dtfm_lab.domain.network import Links, shortened
@@ -118,7 +119,7 @@ def simulate(
         versions=dict(_versions()),
         **plan_context(plan, built),
         **(known_spreads := spreads_of(plan, efficiency, ran=ran, profiled=given is not None)),
-        swings=swings_of(simulated, job.averages_every, **known_spreads),
+        swings=deferred(partial(swings_of, simulated, job.averages_every, **known_spreads)),
     )
     return _trace(context, simulated, job.averages_every)
 

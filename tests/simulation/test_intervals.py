@@ -1,6 +1,8 @@
 """The interval of a prediction: closed forms where one thing binds, the same as simulating again where two do."""
 
-from dataclasses import replace
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, replace
 from math import exp, hypot, inf, log
 from statistics import NormalDist
 
@@ -66,6 +68,21 @@ def test_a_confidence_that_is_none_is_refused(confidence):
 def test_a_prediction_of_a_file_without_spreads_states_no_interval():
     trace = simulate(plan_on(1))
     assert replace(trace, context=replace(trace.context, swings=())).interval() == (0, inf)
+
+
+def test_a_prediction_that_was_not_asked_for_its_interval_is_pickled_copied_and_saved_with_it(tmp_path):
+    def predicted():
+        return simulate(plan_on(0.05))
+
+    first_s = predicted().interval(0.9)
+    copies = pickle.loads(pickle.dumps(predicted())), copy.deepcopy(predicted())
+    loaded = lab.load_trace(lab.save_trace(predicted(), tmp_path / "trace.json"))
+    for trace in (*copies, loaded):
+        assert trace.interval(0.9) == first_s
+        assert trace.context.swings == predicted().context.swings
+        assert trace.context == predicted().context
+    with pytest.raises(FrozenInstanceError):
+        predicted().context.swings = ()
 
 
 def test_the_uncertainty_of_two_sources_is_that_of_independent_ones():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import programs_of, simulate_iteration
 from dtfm_lab.simulation.schedules import schedules
-from dtfm_lab.simulation.simulate import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 
 BETWEEN_REPLICAS = set(SYNCHRONISATION) - {Kind.SEND_E, Kind.RECV_E}
 
@@ -114,6 +115,33 @@ def test_any_plan_can_be_simulated_and_no_row_is_lost(case):
     steps = sum(len(programs.of(p, r)) for p in range(case.n_stages) for r in range(case.n_replicas))
     assert len(trace) == steps
     assert trace.iteration_s == trace.end_s.max()
+
+
+CHOICES = [
+    {},
+    {"synchronise_every": 3},
+    {"synchronise_every": 6, "fragments": 2, "fragment_delay": 1},
+    {"transport": "batched"},
+    {"sharding": "zero-2"},
+    {"microbatches_per_replica": (5, 3)},
+]
+
+
+@pytest.mark.parametrize("schedule", sorted(schedules))
+@pytest.mark.parametrize("fields", CHOICES, ids=str)
+def test_the_seconds_alone_are_those_of_the_trace_bit_by_bit(schedule, fields):
+    try:
+        plan = small_plan(schedule=schedule, **fields)
+    except JobError:
+        pytest.skip("a job has no such choices together")
+    for queueing, efficiency in itertools.product((None, *QUEUEING), (None, 0.4)):
+        try:
+            whole_s = simulate(plan, queueing=queueing, efficiency=efficiency).iteration_s
+        except ScheduleError as error:
+            with pytest.raises(ScheduleError, match=re.escape(str(error))):
+                iteration_seconds(plan, queueing=queueing, efficiency=efficiency)
+        else:
+            assert iteration_seconds(plan, queueing=queueing, efficiency=efficiency) == whole_s
 
 
 # local updates

@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Self, cast
 
 import numpy as np
@@ -181,6 +182,7 @@ def _bare(gpu: str) -> str:
 _SPELLINGS = {_bare(gpu): gpu for gpu in (*HARDWARE, *OTHER_NAMES)}
 
 
+@lru_cache(maxsize=256)
 def spelling_of(gpu: str) -> str | None:
     """The name of the table that differs from this one at most in case, blanks and hyphens, or in NVIDIA's brand
     before it (``a100``, ``RTX4090``, ``NVIDIA T4``); None for a GPU that is not in the table."""

@@ -1,9 +1,10 @@
 """What a trace's numbers mean: what ran, on which devices, by which clock, and which faults occurred."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple
 
+from dtfm_lab.domain.deferred import deferrable
 from dtfm_lab.domain.schedule import Bucket, Kind, Schedule
 
 Clock = Literal["virtual", "paced", "real", "model"]
@@ -110,9 +111,9 @@ class RunContext:
     none is stated."""
     link_spread: float = 0.0
     """The same of the seconds of messages."""
-    swings: tuple[tuple[float, float], ...] = ()
+    swings: tuple[tuple[float, float], ...] = deferrable(())
     """Seconds of an iteration with all computations, and with all messages, ``SWING`` standard deviations shorter and
-    longer, as simulated; empty where that is unknown."""
+    longer, as simulated; empty where that is unknown. A prediction simulates them when they are first read."""
     time_scale: float = 1.0
     """Wall seconds per recorded second (paced clock)."""
     profile: tuple[ComputeTime, ...] = ()
@@ -144,6 +145,9 @@ class RunContext:
     notes: tuple[str, ...] = ()
     """What went otherwise than asked and changed no number, such as checkpoints that could not be written."""
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def links_by_model(self) -> bool:

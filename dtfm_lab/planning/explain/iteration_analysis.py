@@ -15,7 +15,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.simulation.memory import MemoryReport, memory
-from dtfm_lab.simulation.simulate import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 
 CLASSES = {"compute": "device", "synchronisation": "synchronisation"} | dict.fromkeys(
     ("latency", "bandwidth", "queue"), "link"
@@ -97,7 +97,7 @@ class IterationAnalysis:
             return None
         topology = self.plan.topology
         alone = tuple(replace(device, host="") for device in topology.devices)
-        return float(simulate(self.plan.changed(topology=replace(topology, devices=alone))).iteration_s)
+        return iteration_seconds(self.plan.changed(topology=replace(topology, devices=alone)))
 
     @cached_property
     def overlapped_s(self) -> float | None:
@@ -120,7 +120,7 @@ class IterationAnalysis:
         what, job = what_and_job
         try:
             plan = self.plan.changed(job=job)
-            held, iteration_s = memory(plan), float(simulate(plan).iteration_s)
+            held, iteration_s = memory(plan), iteration_seconds(plan)
         except LabError:  # such as an order of passes that cannot finish
             return None
         if held.fits or iteration_s > self.iteration_s * (1 - GAIN):

@@ -15,7 +15,7 @@ from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.simulate import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 MOST_STAGES = 4
 """Stages in which a device is tried, those of least work first."""
@@ -50,7 +50,7 @@ def placed(plan: Plan, grid: IntArray, job: Job, topology: Topology | None = Non
         )
         if not memory(other).fits:
             return None
-        return other.changed(iteration_s=simulate(other).iteration_s)
+        return other.changed(iteration_s=iteration_seconds(other))
     except LabError:  # such as a schedule that does not fit the shape
         return None
 

@@ -9,7 +9,7 @@ from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.step import PlanStep
 from dtfm_lab.simulation.efficiency import GivenEfficiency
-from dtfm_lab.simulation.simulate import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,7 +46,7 @@ class IterationStep(PlanStep):
             seconds=self.seconds,
             left_open=self.left_open,
         )
-        iteration_s = simulate(plan).iteration_s
+        iteration_s = iteration_seconds(plan)
         # bound and simulation may differ by rounding
         bound_s = min(self.iteration_bound_s, iteration_s)
         return plan.changed(iteration_s=iteration_s, iteration_lower_bound_s=bound_s)

@@ -14,7 +14,7 @@ from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.simulate import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 REPLAYED_SCHEDULES = (None, "1f1b", "gpipe", "adaptive-1f1b")
 
@@ -59,7 +59,7 @@ class _Simulator:
         try:
             plan = plan_of(self._problem, candidate)
             report = memory(plan)
-            seconds = simulate(plan, queueing=self._problem.queueing, efficiency=self._problem.efficiency).iteration_s
+            seconds = iteration_seconds(plan, queueing=self._problem.queueing, efficiency=self._problem.efficiency)
         except LabError:  # a schedule that these counts cannot have
             return replace(found, lacks=1.0, judged=True)
         price = float(self._problem.price_per_hour[candidate.grid].sum())

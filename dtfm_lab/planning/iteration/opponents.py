@@ -16,7 +16,7 @@ from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import SearchRequest
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.simulate import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 MOST_STEPS = 64
 """Most generations of a planner for one placement; after as many rounds of doubling, other seeds find more."""
@@ -84,7 +84,7 @@ def _judged(plan: Plan, aim: Aim, evaluations: int, efficiency: GivenEfficiency)
     try:
         if plan.price_per_hour > aim.max_price_per_hour or not memory(plan).fits:
             return None
-        iteration_s = simulate(plan, efficiency=efficiency).iteration_s
+        iteration_s = iteration_seconds(plan, efficiency=efficiency)
     except LabError:  # such as a schedule that does not divide
         return None
     if iteration_s > aim.max_iteration_s:

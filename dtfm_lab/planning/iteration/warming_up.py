@@ -18,7 +18,7 @@ from dtfm_lab.planning.iteration.judging import plan_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.jit_warmup import start_once, while_compiling
-from dtfm_lab.simulation.simulate import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 QUICK_S = 0.4
 """Seconds to wait for kernels from the cache before a plan is made without them."""
@@ -90,8 +90,7 @@ def _first(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Candidate:
         operator="fits",
         complete=False,
     )
-    seconds = simulate(
-        plan_of(fitting.problem, candidate), queueing=problem.queueing, efficiency=problem.efficiency
-    ).iteration_s
+    plan = plan_of(fitting.problem, candidate)
+    seconds = iteration_seconds(plan, queueing=problem.queueing, efficiency=problem.efficiency)
     dollars = seconds * float(problem.price_per_hour[fitting.grid].sum()) / 3600
     return replace(candidate, iteration_s=seconds, value=dollars if aim.dollars else seconds)

@@ -12,7 +12,7 @@ from dtfm_lab.planning import evaluate
 from dtfm_lab.published.calibration import median, own_factor
 from dtfm_lab.published.paper.settings import N_STAGES, classifier
 from dtfm_lab.published.tables import numbers
-from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 SEQUENCES = 96
 """Of a pipeline in an iteration, all flushed once."""
@@ -47,7 +47,7 @@ def plan_of(line: Line) -> Plan:
 
 def seconds_of(plan: Plan, efficiency: float) -> float:
     """Predicted seconds of an iteration."""
-    return simulate(plan, efficiency=efficiency).iteration_s
+    return iteration_seconds(plan, efficiency=efficiency)
 
 
 def is_fitted(line: Line) -> bool:

@@ -18,6 +18,7 @@ from dtfm_lab.published.sources import Omission, published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import gpu_peak_bytes, interval_of, shares_of
 from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 SEQUENCE, GPUS = 4096, 8
 NVLINK_BYTES_PER_S = 900e9
@@ -70,7 +71,7 @@ def plan_of(line: dict[str, str]) -> Plan:
 
 def _line_of(plan: Plan) -> tuple[float, float]:
     """Milliseconds of an iteration: what is fixed, and what is divided by the efficiency."""
-    (x0, t0), (x1, t1) = ((1 / one, 1000 * simulate(plan, efficiency=one).iteration_s) for one in TRIED)
+    (x0, t0), (x1, t1) = ((1 / one, 1000 * iteration_seconds(plan, efficiency=one)) for one in TRIED)
     slope = (t1 - t0) / (x1 - x0)
     return t0 - slope * x0, slope
 

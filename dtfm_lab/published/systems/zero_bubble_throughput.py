@@ -18,6 +18,7 @@ from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import interval_of, shares_of
 from dtfm_lab.published.zero_bubble_plans import plan_of
 from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 TRIED = (0.5, 0.8)
 """Efficiencies at which an iteration is simulated. Between them its seconds are a line in one over the efficiency, to
@@ -98,7 +99,7 @@ def _simulated(model: str, schedule: str, microbatches: int) -> tuple[Plan, floa
         memory_traffic=True,
         transport="blocking",
     )
-    (x0, s0), (x1, s1) = ((1 / one, simulate(plan, efficiency=one).iteration_s) for one in TRIED)
+    (x0, s0), (x1, s1) = ((1 / one, iteration_seconds(plan, efficiency=one)) for one in TRIED)
     slope_s = (s1 - s0) / (x1 - x0)
     return plan, slope_s, s0 - slope_s * x0
 

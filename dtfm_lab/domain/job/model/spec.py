@@ -116,7 +116,7 @@ class ModelSpec:
     def __repr__(self) -> str:
         return f"<ModelSpec {self.name}: {self.n_blocks} blocks, {self.parameters:,} parameters>"
 
-    @property
+    @cached_property
     def n_blocks(self) -> int:
         return sum(layer.kind is LayerKind.BLOCK for layer in self.layers)
 
