@@ -5,7 +5,8 @@ any order among any others, as ``Topology.to_frame`` has them. Matrices are a pa
 ``NAME.latency_ms.csv`` and ``NAME.bandwidth_gbps.csv``. ``latency_s`` and ``bandwidth_bytes_per_s`` are read in both
 forms, too, and never written. Rows of matrices send to columns: square and bare, or with names in the first row and
 column and no number in their corner. Diagonals are not read.
-CSV holds no GPUs, regions, hosts, prices or times by message size: devices are read as V100s in no region.
+CSV holds no GPUs, regions, hosts, prices, times by message size or spread of the links: devices are read as V100s in no
+region.
 """
 
 import csv

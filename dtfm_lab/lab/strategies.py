@@ -1,6 +1,7 @@
 """What each training system would do with a network and a job."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -53,7 +54,11 @@ def strategies(
     with opened(executor) as pool:
         found = _stream(topology, job, pool, **options)
         with closed(found):
-            return newest_of(found, progress)
+            outcomes = newest_of(found, progress)
+    if not outcomes.stopped:
+        with suppress(KeyboardInterrupt):
+            _ = outcomes.win  # what shows the outcomes tells it, and must not wait for it
+    return outcomes
 
 
 @of_network(StrategyOptions)

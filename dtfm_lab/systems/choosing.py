@@ -94,9 +94,7 @@ def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget)
     )
 
 
-def chosen(
-    systems: Asked,
-) -> list[Strategy]:
+def chosen(systems: Asked) -> list[Strategy]:
     """The strategies that are named or given, each once, all by default; a name or a class has the assumptions that it
     defaults to.
 

@@ -100,7 +100,8 @@ class Outcomes:
     @cached_property
     def win(self) -> str:
         """Where the lab's own plan is the fastest: the plan of the best system without it, and what each choice of the
-        lab's saves on the way from that plan to its own. Empty elsewhere. Takes some simulations and short searches.
+        lab's saves on the way from that plan to its own. Empty elsewhere. Takes some simulations and short searches,
+        the first time that it is asked for: ``lab.strategies`` asks, what only shows outcomes does not.
         """
         alike = [one for one in self.outcomes if one.iteration_s is not None and not one.strategy.mathematics]
         if len(alike) < 2 or alike[0].strategy.name != OWN:
@@ -112,9 +113,8 @@ class Outcomes:
         text = f"{rival.title} at its best: {rival.shape}, {rival.choices}"
         if gap_s <= 0:
             return f"{text}. {own.title} takes as long."
-        shares = [
-            f"{step.sentence.rstrip('.')} {-(step.change_s or 0.0) / gap_s:.0%}" for step in known if step.change_s
-        ]
+        saved = [(step.sentence.rstrip("."), round(-(step.change_s or 0.0) / gap_s, 2)) for step in known]
+        shares = [f"{sentence} {share:.0%}" for sentence, share in saved if share]
         return f"{text}. Of the {format_s(gap_s)} that {own.title} saves: {'; '.join(shares)}."
 
     def to_frame(self) -> pd.DataFrame:
@@ -143,7 +143,8 @@ class Outcomes:
 
     @property
     def _words(self) -> str:
-        return self.sentence if self.stopped or not self.win else f"{self.sentence}. {self.win.rstrip('.')}"
+        win = vars(self).get("win", "")
+        return self.sentence if self.stopped or not win else f"{self.sentence}. {win.rstrip('.')}"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it as a page (.html), a table for a person (.md) or for a program (.csv), or all of it (.json).

@@ -46,7 +46,12 @@ def topologies(draw, name=plain_names):
     drawn = Topology.from_matrices(speed[:, :, 0], speed[:, :, 1])
     description = draw(st.sampled_from(["", "two\nlines, a tab\tand <&>\"'"]))
     return Topology(
-        devices, drawn.latency_s, drawn.bandwidth_bytes_per_s, name=draw(plain_names), description=description
+        devices,
+        drawn.latency_s,
+        drawn.bandwidth_bytes_per_s,
+        name=draw(plain_names),
+        description=description,
+        link_spread=draw(st.sampled_from([drawn.link_spread, 0.0, 0.25])),
     )
 
 
@@ -63,6 +68,7 @@ def test_a_whole_format_gives_everything_back(folder, ending, topology):
     assert back.devices == topology.devices
     assert back.fingerprint == topology.fingerprint
     assert (back.name, back.description) == (topology.name, topology.description)
+    assert back.link_spread == topology.link_spread
 
 
 @pytest.mark.parametrize("ending", LINKS_ONLY)

@@ -395,7 +395,8 @@ class Topology:
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Graph whose nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s; no measured times."""
-        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description)
+        spread = {} if self.link_spread == LINK_SPREAD else {"link_spread": self.link_spread}
+        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description, **spread)
         for d in self.devices:
             left_out = {"name"} if d.gpus > 1 else {"name", *GROUP_FIELDS}
             graph.add_node(d.name, **{k: getattr(d, k) for k in Device.__dataclass_fields__ if k not in left_out})
@@ -421,4 +422,5 @@ class Topology:
         devices, latency_s, bandwidth = links_of_graph(graph)
         attributes = {what: str(graph.graph.get(what) or "") for what in ("name", "description")}
         name = name or attributes["name"] or "graph"
-        return cls(devices, latency_s, bandwidth, name=name, description=attributes["description"])
+        spread = {"link_spread": graph.graph["link_spread"]} if "link_spread" in graph.graph else {}
+        return cls(devices, latency_s, bandwidth, name=name, description=attributes["description"], **spread)
