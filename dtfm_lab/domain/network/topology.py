@@ -395,8 +395,9 @@ class Topology:
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Graph whose nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s; no measured times."""
-        spread = {} if self.link_spread == LINK_SPREAD else {"link_spread": self.link_spread}
-        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description, **spread)
+        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description)
+        if self.link_spread != LINK_SPREAD:
+            graph.graph["link_spread"] = self.link_spread
         for d in self.devices:
             left_out = {"name"} if d.gpus > 1 else {"name", *GROUP_FIELDS}
             graph.add_node(d.name, **{k: getattr(d, k) for k in Device.__dataclass_fields__ if k not in left_out})
