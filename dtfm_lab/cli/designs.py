@@ -29,9 +29,9 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.codesign import CoDesignSettings
 from dtfm_lab.systems import CoDesign, Crossings, strategies
-from dtfm_lab.systems.axes import AXES, BETWEEN
 from dtfm_lab.systems.crossing_search import default_systems
 from dtfm_lab.systems.knobs import KNOBS
+from dtfm_lab.systems.variations import AXES, BETWEEN
 
 PICTURES = (".html", ".svg", ".pdf", ".png")
 ENDINGS = (*PICTURES, ".csv", ".json")

@@ -16,8 +16,8 @@ from dtfm_lab.lab.plans import nouns
 from dtfm_lab.lab.strategies import StrategyOptions
 from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.systems import Budget, Crossings, stream_crossings
-from dtfm_lab.systems.axes import AXES, BETWEEN, Axis, axis_of
 from dtfm_lab.systems.crossing_search import USUAL
+from dtfm_lab.systems.variations import AXES, BETWEEN, Variation, variation
 
 MOST_VALUES = 1000
 
@@ -130,7 +130,7 @@ def _by_axis(values: object, names: Sequence[str]) -> dict[str, Any]:
     return {names[0]: values}
 
 
-def _axis(name: str, network: Topology, job: Job, between: str, given: Any) -> Axis:
+def _axis(name: str, network: Topology, job: Job, between: str, given: Any) -> Variation:
     models: dict[float, ModelSpec] = {}
     if name == "model":
         listed = [] if given is None else [given] if isinstance(given, str | ModelSpec) else list(given)
@@ -139,10 +139,10 @@ def _axis(name: str, network: Topology, job: Job, between: str, given: Any) -> A
         for one in listed:
             model = one if isinstance(one, ModelSpec) else load_model(one)
             models[float(model.parameters)] = model
-    return axis_of(name, network, job, between=between, models=models)
+    return variation(name, network, job, between=between, models=models)
 
 
-def _values(axis: Axis, given: Any, n_axes: int) -> list[float]:
+def _values(axis: Variation, given: Any, n_axes: int) -> list[float]:
     if given is None:
         return axis.usual(USUAL[n_axes])
     if isinstance(given, int | float | str) or not hasattr(given, "__iter__"):

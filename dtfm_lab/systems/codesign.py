@@ -13,9 +13,8 @@ import pandas as pd
 from dtfm_lab.domain.job import COMPRESSIONS
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import plain_rows, to_gbps
-from dtfm_lab.systems.axes import apart
 from dtfm_lab.systems.compute_share import Share
-from dtfm_lab.systems.knobs import Knob
+from dtfm_lab.systems.variations import Variation, apart
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,11 +45,14 @@ class Design:
 class Turned:
     """One knob alone, at all values that were tried."""
 
-    knob: Knob
-    designs: tuple[Design, ...]
+    knob: Variation
+    designs: Sequence[Design]
     """In the order of the values, the plan's own among them."""
     reason: str = ""
     """Why some value cannot be, or nothing can be tried."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "designs", tuple(sorted(self.designs, key=self.value)))
 
     def value(self, design: Design) -> float:
         """The knob's value of a design."""
@@ -244,7 +246,7 @@ class CoDesign:
         }
 
 
-def _bare(knob: Knob) -> str:
+def _bare(knob: Variation) -> str:
     """The knob's own value, without the words that a sentence has said."""
     words = knob.text(knob.own)
     for before in ("a batch of ", "a width of ", "sequences of ", "averaging ", "messages "):
@@ -263,8 +265,3 @@ def median_gbps(plan: Plan) -> float | None:
     """Gbit/s of the median link between hosts of a plan's network; None where it has none."""
     mask = apart(plan.topology, "hosts")
     return float(to_gbps(np.median(plan.topology.bandwidth_bytes_per_s[mask]))) if mask.any() else None
-
-
-def ordered(designs: Sequence[Design], knob: Knob) -> tuple[Design, ...]:
-    """Designs in the order of the knob's values."""
-    return tuple(sorted(designs, key=lambda design: design.settings.get(knob.name, knob.own)))

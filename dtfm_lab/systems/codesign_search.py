@@ -7,10 +7,11 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import plan as search_plan
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.systems.codesign import CoDesign, Design, Turned, ordered
+from dtfm_lab.systems.codesign import CoDesign, Design, Turned
 from dtfm_lab.systems.compute_share import Share, share_of
-from dtfm_lab.systems.knobs import KNOBS, Knob, knobs_of
+from dtfm_lab.systems.knobs import KNOBS
 from dtfm_lab.systems.strategy import Budget
+from dtfm_lab.systems.variations import Variation
 
 BISECTIONS = 12
 """Most halvings between a value that does not suffice and one that does."""
@@ -31,8 +32,8 @@ def stream_codesign(
     state = _State(plan, target, budget, replan)
     state.base = state.design({})
     yield state.seen("the job as it is")
-    for knob in knobs_of(plan, names):
-        yield from state.turn(knob)
+    for name in names:
+        yield from state.turn(KNOBS[name](plan))
     if {"batch", "every"} <= set(names):
         yield from state.trade(rounded="compression" in names)
     state.finished = True
@@ -70,7 +71,7 @@ class _State:
         """The plan with these knobs turned. Raises LabError where that cannot be."""
         held = self.plan
         for name, value in settings.items():
-            held = KNOBS[name](self.plan).set(held, value)
+            held = KNOBS[name](self.plan).on(held, value)
         share = self._share(held)
         if self.replan and settings:
             other = self._planned(held)
@@ -98,48 +99,37 @@ class _State:
     def _share(self, plan: Plan) -> Share:
         return share_of(plan, efficiency=self.budget.efficiency, queueing=self.budget.queueing)
 
-    def turn(self, knob: Knob) -> Iterator[CoDesign]:
-        """One knob alone."""
+    def turn(self, knob: Variation) -> Iterator[CoDesign]:
+        """One knob alone: by steps until the target lies between two values, then by halves of what is between them."""
         assert self.base is not None, "it is evaluated first"
-        designs, reason = [self.base], ""
+        designs, reason, steps = [self.base], "", list[float]()
         suffices = self.base.computing >= self.target
         try:
-            values = knob.halved if suffices else knob.doubled
+            steps = knob.halved if suffices else knob.doubled
         except LabError as error:
-            values, reason = [], str(error)
-        place = len(self.turned)
-        self.turned.append(Turned(knob=knob, designs=(self.base,), reason=reason))
-        inside, outside = knob.own if suffices else None, None if suffices else knob.own
-        for value in values:
+            reason = str(error)
+        self.turned.append(Turned(knob=knob, designs=designs, reason=reason))
+        inside, outside = (knob.own, None) if suffices else (None, knob.own)
+        values, bisections = iter(steps), 0
+        while bisections < BISECTIONS:
+            if inside is None or outside is None:
+                value = next(values, None)
+            else:
+                value, bisections = knob.middle(outside, inside), bisections + 1
+            if value is None:
+                break
             try:
                 designs.append(self.design({knob.name: value}))
             except LabError as error:
-                reason = str(error)
+                reason = reason if bisections else str(error)
                 break
-            self.turned[place] = Turned(knob=knob, designs=ordered(designs, knob))
+            self.turned[-1] = Turned(knob=knob, designs=designs)
             yield self.seen(knob.text(value))
             if designs[-1].computing >= self.target:
                 inside = value
             else:
                 outside = value
-            if inside is not None and outside is not None:
-                break
-        if inside is not None and outside is not None:
-            for _ in range(BISECTIONS):
-                middle = knob.middle(outside, inside)
-                if middle is None:
-                    break
-                try:
-                    designs.append(self.design({knob.name: middle}))
-                except LabError:
-                    break
-                self.turned[place] = Turned(knob=knob, designs=ordered(designs, knob))
-                yield self.seen(knob.text(middle))
-                if designs[-1].computing >= self.target:
-                    inside = middle
-                else:
-                    outside = middle
-        self.turned[place] = Turned(knob=knob, designs=ordered(designs, knob), reason=reason)
+        self.turned[-1] = Turned(knob=knob, designs=designs, reason=reason)
 
     def trade(self, *, rounded: bool) -> Iterator[CoDesign]:
         """The least batch that reaches the target for each number of iterations between two averages.

@@ -13,11 +13,11 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.systems.axes import Axis
 from dtfm_lab.systems.choosing import Asked, chosen, outcome_of, outcomes_in_order
 from dtfm_lab.systems.crossings import CrossingPoint, Crossings
 from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.variations import Variation
 
 USUAL = {1: 7, 2: 5}
 """Values of an axis where none are given, by the number of axes."""
@@ -26,7 +26,7 @@ USUAL = {1: 7, 2: 5}
 def stream_crossings(
     topology: Topology,
     job: Job,
-    axes: Sequence[Axis],
+    axes: Sequence[Variation],
     values: Sequence[Sequence[float]],
     systems: Asked,
     budget: Budget,
@@ -82,7 +82,7 @@ def spread_out(grid: Sequence[tuple[float, ...]]) -> Iterator[tuple[float, ...]]
 class _State:
     topology: Topology
     job: Job
-    axes: tuple[Axis, ...]
+    axes: tuple[Variation, ...]
     systems: tuple[Strategy, ...]
     budget: Budget
     mathematics: bool
@@ -141,7 +141,7 @@ class _State:
         """The network and the job at these values. Raises LabError where there is none."""
         network, job = self.topology, self.job
         for axis, value in zip(self.axes, at, strict=True):
-            network, job = axis.network(network, value), axis.job(job, value)
+            network, job = axis.at(network, job, value)
         return network, job
 
     def share(self) -> Iterator[Crossings]:
@@ -220,7 +220,7 @@ class _State:
             network, job = plan.topology, plan.job
             for axis, before, value in zip(self.axes, was, at, strict=True):
                 if value != before:
-                    network, job = axis.network(network, value, before), axis.job(job, value)
+                    network, job = axis.at(network, job, value, before)
             moved = plan.changed(topology=network, job=job)
             if not memory(moved).fits:
                 return None

@@ -16,8 +16,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import plain_rows
-from dtfm_lab.systems.axes import Axis
 from dtfm_lab.systems.strategy import Strategy
+from dtfm_lab.systems.variations import Variation
 
 ALIKE = 1e-6
 """Share of the seconds up to which systems count as alike, such as those whose best plan here is the same."""
@@ -70,7 +70,7 @@ class Crossings:
 
     topology: Topology
     job: Job
-    axes: tuple[Axis, ...]
+    axes: tuple[Variation, ...]
     systems: tuple[Strategy, ...]
     points: tuple[CrossingPoint, ...]
     """In the order of their values; those put between given values are marked ``refined``."""

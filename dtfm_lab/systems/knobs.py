@@ -1,311 +1,184 @@
-"""What of a job may be changed so that a network computes more of the time, each on a plan that keeps its devices."""
+"""What of a plan's job or network may be larger, so that it computes more of the time, its devices as they are."""
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial, reduce
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import COMPRESSIONS, Job
+from dtfm_lab.domain.job import COMPRESSIONS, Job, ModelSpec
 from dtfm_lab.domain.job.model.completion import family_sizes, rebuilt
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.systems.axes import Bandwidth, axis_of
+from dtfm_lab.systems.variations import Variation, between_in_ratio, variation
 
 MOST_BATCH, MOST_WIDTH, MOST_EVERY, MOST_BANDWIDTH = 1024, 16, 1024, 1024
 """Most times of its own that a batch, a width, the iterations between two averages or a bandwidth is tried at."""
 MOST_TOKENS = 65_536
 """Longest sequence that is tried, where the job's own is shorter."""
+CLOSE = 1.01
+"""Factor to either end from which on a bandwidth between two is not looked at."""
 
 
-@dataclass(frozen=True)
-class Knob(ABC):
-    """One thing of a plan's job that may be larger."""
-
-    plan: Plan
-    name: ClassVar[str]
-    noun: ClassVar[str]
-    """What a sentence calls it."""
-    mathematics: ClassVar[str] = ""
-    """What it changes of the training itself; empty where losses stay what they were."""
-    continuous: ClassVar[bool] = True
-    """Whether it has a value between any two."""
-
-    @property
-    @abstractmethod
-    def own(self) -> float:
-        """The plan's value."""
-
-    @property
-    @abstractmethod
-    def most(self) -> float:
-        """The largest value that is tried."""
-
-    @abstractmethod
-    def set(self, plan: Plan, value: float) -> Plan:
-        """A plan with the same devices and shape at a value. Raises LabError where there is none."""
-
-    @abstractmethod
-    def text(self, value: float) -> str:
-        """A value in words, such as ``a batch of 1,024``."""
-
-    @property
-    def doubled(self) -> list[float]:
-        """The values that are tried in turn, each twice the one before."""
-        values = []
-        value = self.own * 2
-        while value <= self.most:
-            values.append(value)
-            value *= 2
-        return values
-
-    @property
-    def halved(self) -> list[float]:
-        """Smaller values, tried where the plan's own suffices; none where less of it means nothing."""
-        return []
-
-    def middle(self, low: float, high: float) -> float | None:
-        """A value about halfway between two; None where none is left."""
-        return None
-
-
-def _whole_middle(low: float, high: float, grain: int) -> float | None:
-    middle = float(round((low + high) / 2 / grain) * grain)
-    return middle if low < middle < high else None
-
-
-class Batch(Knob):
+def _batch(plan: Plan) -> Variation:
     """The global batch, in more micro-batches of the size that they have, each replica's share as it is."""
-
-    name = "batch"
-    noun = "batch"
-    mathematics = (
-        "a larger batch takes fewer, larger steps a token: the learning rate has to follow, and beyond the critical "
-        "batch size (McCandlish et al. 2018) tokens are wasted"
+    counts, own = plan.job.microbatch_counts, float(plan.job.global_batch)
+    grain = sum(counts) // reduce(math.gcd, counts) * int(plan.job.microbatch)  # the least of which all have a share
+    return Variation(
+        name="batch",
+        noun="batch",
+        words="a batch of {:,.0f}",
+        mathematics="a larger batch takes fewer, larger steps a token: the learning rate has to follow, and beyond the "
+        "critical batch size (McCandlish et al. 2018) tokens are wasted",
+        own=own,
+        job=with_batch,
+        middle=partial(_whole_middle, grain),
+        most=own * MOST_BATCH,
+        least=grain,
+        grain=grain,
     )
 
-    @property
-    def own(self) -> float:
-        return float(self.plan.job.global_batch)
 
-    @property
-    def most(self) -> float:
-        return self.own * MOST_BATCH
-
-    @property
-    def grain(self) -> int:
-        """Sequences of the least batch of which every replica has its share."""
-        counts = self.plan.job.microbatch_counts
-        return sum(counts) // reduce(math.gcd, counts) * int(self.plan.job.microbatch)
-
-    @property
-    def halved(self) -> list[float]:
-        values = []
-        value = self.own / 2
-        while value >= self.grain and not value % self.grain:
-            values.append(value)
-            value /= 2
-        return values
-
-    def set(self, plan: Plan, value: float) -> Plan:
-        return plan.changed(job=with_batch(plan.job, int(value)))
-
-    def text(self, value: float) -> str:
-        return f"a batch of {value:,.0f}"
-
-    def middle(self, low: float, high: float) -> float | None:
-        return _whole_middle(low, high, self.grain)
-
-
-def with_batch(job: Job, batch: int) -> Job:
+def with_batch(job: Job, batch: float) -> Job:
     """The job with another batch, replicas in the proportions that they have, warm-ups as they are."""
     counts = job.microbatch_counts
-    total, over = divmod(batch, int(job.microbatch))
+    total, over = divmod(int(batch), int(job.microbatch))
     share, rest = divmod(total * reduce(math.gcd, counts), sum(counts))
     even = None if rest or over else tuple(count // reduce(math.gcd, counts) * share for count in counts)
     if even is not None and len(set(even)) == 1:
         even = None
-    return job.with_fields(global_batch=batch, microbatches_per_replica=even, warmups=job.warmups)
+    return job.with_fields(global_batch=int(batch), microbatches_per_replica=even, warmups=job.warmups)
 
 
-class Width(Knob):
+def _whole_middle(grain: int, low: float, high: float) -> float | None:
+    middle = float(round((low + high) / 2 / grain) * grain)
+    return middle if low < middle < high else None
+
+
+def _no_middle(low: float, high: float) -> None:
+    return None
+
+
+def _width(plan: Plan) -> Variation:
     """The model's width: more heads of the size that they have, and an MLP as many times as wide."""
-
-    name = "width"
-    noun = "width"
-    mathematics = "a wider model is another model"
-
-    @property
-    def own(self) -> float:
-        return float(self.plan.job.modelled().d_model)
-
-    @property
-    def most(self) -> float:
-        return self.own * MOST_WIDTH
-
-    def set(self, plan: Plan, value: float) -> Plan:
-        model = plan.job.modelled()
-        sizes = family_sizes(model)
-        times = value / model.d_model
-        scaled = {what: sizes[what] * times for what in ("n_heads", "n_kv_heads", "d_ff") if sizes.get(what)}
-        if broken := next((what for what, size in scaled.items() if size != int(size)), ""):
-            raise JobError(f"model {model.name}: {broken} of width {value:g} is {scaled[broken]:g}; wanted a whole one")
-        whole = {what: int(size) for what, size in scaled.items()}
-        wider = rebuilt(model, d_model=int(value), **whole)
-        return plan.changed(job=plan.job.with_fields(model=wider, warmups=plan.job.warmups))
-
-    def text(self, value: float) -> str:
-        return f"a width of {value:,.0f}"
-
-    def middle(self, low: float, high: float) -> float | None:
-        return _whole_middle(low, high, self._grain)
-
-    @property
-    def _grain(self) -> int:
-        """The least width of whole heads, keys' heads and MLP."""
-        sizes = family_sizes(self.plan.job.modelled())
-        parts = [sizes[what] for what in ("n_heads", "n_kv_heads", "d_ff", "d_model") if sizes.get(what)]
-        return int(sizes["d_model"] // reduce(math.gcd, parts))
+    own = float(plan.job.modelled().d_model)
+    return Variation(
+        name="width",
+        noun="width",
+        words="a width of {:,.0f}",
+        mathematics="a wider model is another model",
+        own=own,
+        job=_wider,
+        middle=partial(_middle_width, plan.job.modelled()),
+        most=own * MOST_WIDTH,
+    )
 
 
-class Length(Knob):
+def _wider(job: Job, value: float) -> Job:
+    model = job.modelled()
+    sizes = family_sizes(model)
+    times = value / model.d_model
+    scaled = {what: sizes[what] * times for what in ("n_heads", "n_kv_heads", "d_ff") if sizes.get(what)}
+    if broken := next((what for what, size in scaled.items() if size != int(size)), ""):
+        raise JobError(f"model {model.name}: {broken} of width {value:g} is {scaled[broken]:g}; wanted a whole one")
+    wider = rebuilt(model, d_model=int(value), **{what: int(size) for what, size in scaled.items()})
+    return job.with_fields(model=wider, warmups=job.warmups)
+
+
+def _middle_width(model: ModelSpec, low: float, high: float) -> float | None:
+    """A multiple of the least width of whole heads, keys' heads and MLP."""
+    sizes = family_sizes(model)
+    parts = [sizes[what] for what in ("n_heads", "n_kv_heads", "d_ff", "d_model") if sizes.get(what)]
+    return _whole_middle(int(sizes["d_model"] // reduce(math.gcd, parts)), low, high)
+
+
+def _sequence(plan: Plan) -> Variation:
     """Tokens of a sequence, as many sequences; a table of learned positions grows with them."""
-
-    name = "sequence"
-    noun = "sequence length"
-    mathematics = "longer sequences are other examples, and as many of them are a batch of more tokens"
-
-    @property
-    def own(self) -> float:
-        return float(self.plan.job.modelled().seq_len)
-
-    @property
-    def most(self) -> float:
-        return float(MOST_TOKENS)
-
-    def set(self, plan: Plan, value: float) -> Plan:
-        model, length = plan.job.modelled(), int(value)
-        if 0 < model.n_positions < length:
-            longer = rebuilt(model, seq_len=length, n_positions=length)
-            if longer is None:
-                raise JobError(f"model {model.name} has {model.n_positions} learned positions, and is of no family")
-        else:
-            longer = model.with_seq_len(length)
-        return plan.changed(job=plan.job.with_fields(model=longer, warmups=plan.job.warmups))
-
-    def text(self, value: float) -> str:
-        return f"sequences of {value:,.0f} tokens"
-
-    def middle(self, low: float, high: float) -> float | None:
-        return _whole_middle(low, high, max(1, int(self.own) // 16))
+    own = float(plan.job.modelled().seq_len)
+    return Variation(
+        name="sequence",
+        noun="sequence length",
+        words="sequences of {:,.0f} tokens",
+        mathematics="longer sequences are other examples, and as many of them are a batch of more tokens",
+        own=own,
+        job=_longer,
+        middle=partial(_whole_middle, max(1, int(own) // 16)),
+        most=float(MOST_TOKENS),
+    )
 
 
-class Compression(Knob):
-    """What messages are rounded to, those of pipelines and of gradients; a value is its number in ``compressions``."""
-
-    name = "compression"
-    noun = "compression"
-    mathematics = "messages are rounded"
-    continuous = False
-
-    @property
-    def own(self) -> float:
-        return float(COMPRESSIONS.index(self.plan.job.compression))
-
-    @property
-    def most(self) -> float:
-        return float(len(COMPRESSIONS) - 1)
-
-    @property
-    def doubled(self) -> list[float]:
-        """Only those that make a message smaller."""
-        job = self.plan.job
-        bytes_before = job.activation_bytes, job.stage_gradient_bytes[0]
-        values = []
-        for i in range(int(self.own) + 1, len(COMPRESSIONS)):
-            one = job.with_fields(compression=COMPRESSIONS[i], gradient_compression=None)
-            if (one.activation_bytes, one.stage_gradient_bytes[0]) < bytes_before:
-                values.append(float(i))
-        return values
-
-    def set(self, plan: Plan, value: float) -> Plan:
-        how = {"compression": COMPRESSIONS[int(value)], "gradient_compression": None}
-        return plan.changed(job=plan.job.with_fields(**how))
-
-    def text(self, value: float) -> str:
-        return f"messages in {COMPRESSIONS[int(value)]}" if value else "messages as they are"
+def _longer(job: Job, value: float) -> Job:
+    model, length = job.modelled(), int(value)
+    if 0 < model.n_positions < length:
+        longer = rebuilt(model, seq_len=length, n_positions=length)
+        if longer is None:
+            raise JobError(f"model {model.name} has {model.n_positions} learned positions, and is of no family")
+    else:
+        longer = model.with_seq_len(length)
+    return job.with_fields(model=longer, warmups=job.warmups)
 
 
-class Every(Knob):
+def _compression(plan: Plan) -> Variation:
+    """What messages are rounded to, those of pipelines and of gradients; a value is its number in ``COMPRESSIONS``."""
+    return Variation(
+        name="compression",
+        noun="compression",
+        named={i: f"messages in {name}" if i else "messages as they are" for i, name in enumerate(COMPRESSIONS)},
+        mathematics="messages are rounded",
+        own=float(COMPRESSIONS.index(plan.job.compression)),
+        job=_rounded,
+        middle=_no_middle,
+        larger=partial(_smaller_messages, plan.job),
+    )
+
+
+def _rounded(job: Job, value: float) -> Job:
+    return job.with_fields(compression=COMPRESSIONS[int(value)], gradient_compression=None)
+
+
+def _smaller_messages(job: Job) -> list[float]:
+    """Only those that make a message smaller."""
+    bytes_before = job.activation_bytes, job.stage_gradient_bytes[0]
+    values = []
+    for i in range(COMPRESSIONS.index(job.compression) + 1, len(COMPRESSIONS)):
+        one = _rounded(job, i)
+        if (one.activation_bytes, one.stage_gradient_bytes[0]) < bytes_before:
+            values.append(float(i))
+    return values
+
+
+def _every(plan: Plan) -> Variation:
     """Iterations from one average of the replicas to the next."""
-
-    name = "every"
-    noun = "averaging every H iterations"
-    mathematics = "replicas step alone between two averages, as in local SGD and DiLoCo"
-
-    @property
-    def own(self) -> float:
-        return float(self.plan.job.synchronise_every)
-
-    @property
-    def most(self) -> float:
-        return float(MOST_EVERY)
-
-    @property
-    def doubled(self) -> list[float]:
-        return [] if self.plan.job.n_replicas == 1 else super().doubled
-
-    def set(self, plan: Plan, value: float) -> Plan:
-        return plan.changed(job=plan.job.with_fields(synchronise_every=int(value)))
-
-    def text(self, value: float) -> str:
-        return f"averaging every {value:,.0f} iterations" if value > 1 else "averaging every iteration"
-
-    def middle(self, low: float, high: float) -> float | None:
-        return _whole_middle(low, high, 1)
+    return Variation(
+        name="every",
+        noun="averaging every H iterations",
+        words="averaging every {:,.0f} iterations",
+        named={1.0: "averaging every iteration"},
+        mathematics="replicas step alone between two averages, as in local SGD and DiLoCo",
+        own=float(plan.job.synchronise_every),
+        job=_rarer,
+        middle=partial(_whole_middle, 1),
+        most=0.0 if plan.job.n_replicas == 1 else float(MOST_EVERY),
+    )
 
 
-class Faster(Knob):
+def _rarer(job: Job, value: float) -> Job:
+    return job.with_fields(synchronise_every=int(value))
+
+
+def _bandwidth(plan: Plan) -> Variation:
     """The bandwidth of all links between hosts, in Gbit/s of the median one."""
-
-    name = "bandwidth"
-    noun = "bandwidth"
-
-    @property
-    def _axis(self) -> Bandwidth:
-        axis = axis_of("bandwidth", self.plan.topology, self.plan.job)
-        assert isinstance(axis, Bandwidth), "of its name"
-        return axis
-
-    @property
-    def own(self) -> float:
-        return self._axis.own
-
-    @property
-    def most(self) -> float:
-        return self.own * MOST_BANDWIDTH
-
-    @property
-    def halved(self) -> list[float]:
-        return [self.own / 2**i for i in range(1, MOST_BANDWIDTH.bit_length())]
-
-    def set(self, plan: Plan, value: float) -> Plan:
-        axis = axis_of("bandwidth", plan.topology, plan.job)
-        return plan.changed(topology=axis.network(plan.topology, value))
-
-    def text(self, value: float) -> str:
-        return f"{value:.3g} Gbit/s between hosts"
-
-    def middle(self, low: float, high: float) -> float | None:
-        middle = math.sqrt(low * high)
-        return middle if low * 1.01 < middle < high / 1.01 else None
+    links = variation("bandwidth", plan.topology, plan.job)
+    middle = partial(between_in_ratio, margin=CLOSE)
+    limits = {"most": links.own * MOST_BANDWIDTH, "least": links.own / MOST_BANDWIDTH}
+    return replace(links, unit="", words="{:.3g} Gbit/s between hosts", middle=middle, **limits)
 
 
-KNOBS: dict[str, type[Knob]] = {one.name: one for one in (Batch, Width, Length, Compression, Every, Faster)}
-"""Knobs by name, in the order in which a sentence names them."""
-
-
-def knobs_of(plan: Plan, names: Sequence[str]) -> list[Knob]:
-    """The knobs of these names, of a plan."""
-    return [KNOBS[name](plan) for name in names]
+KNOBS: dict[str, Callable[[Plan], Variation]] = {
+    "batch": _batch,
+    "width": _width,
+    "sequence": _sequence,
+    "compression": _compression,
+    "every": _every,
+    "bandwidth": _bandwidth,
+}
+"""What may be turned, by name, in the order in which a sentence names it."""

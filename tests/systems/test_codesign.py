@@ -87,7 +87,7 @@ def test_a_larger_batch_of_one_pipeline_on_slow_links_computes_less() -> None:
 def test_rarer_averages_and_faster_links_never_compute_less(name, n_stages, n_replicas) -> None:
     plan = pipeline(n_stages, n_replicas, 4)
     knob = KNOBS[name](plan)
-    shares = [share_of(knob.set(plan, value), **HOW).computing for value in [knob.own, *knob.doubled[:5]]]
+    shares = [share_of(knob.on(plan, value), **HOW).computing for value in [knob.own, *knob.doubled[:5]]]
     assert (np.diff(shares) >= -1e-9).all()
 
 
@@ -127,7 +127,7 @@ def test_a_model_of_a_family_is_rebuilt_from_its_numbers(name) -> None:
 def test_a_wider_model_has_more_heads_of_the_same_size() -> None:
     plan = lab.plan("lecture-hall", "tiny", steps=1)
     knob = KNOBS["width"](plan)
-    wide = knob.set(plan, knob.own * 2).job.modelled()
+    wide = knob.on(plan, knob.own * 2).job.modelled()
     narrow = plan.job.modelled()
     assert (wide.d_model, wide.n_heads, wide.head_dim) == (2 * narrow.d_model, 2 * narrow.n_heads, narrow.head_dim)
     assert wide.layers[1].parameters == pytest.approx(4 * narrow.layers[1].parameters, rel=0.01)
@@ -136,7 +136,7 @@ def test_a_wider_model_has_more_heads_of_the_same_size() -> None:
 
 def test_longer_sequences_extend_a_table_of_positions() -> None:
     plan = lab.plan("lecture-hall", "tiny", steps=1)
-    model = KNOBS["sequence"](plan).set(plan, 256).job.modelled()
+    model = KNOBS["sequence"](plan).on(plan, 256).job.modelled()
     assert (model.seq_len, model.n_positions) == (256, 256)
 
 

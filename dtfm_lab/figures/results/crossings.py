@@ -13,7 +13,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, GREY, LINE_GREY
 from dtfm_lab.figures.theme import LEGEND_BELOW, UNBOXED, literal, log_ticks, titled
 from dtfm_lab.systems import CrossingPoint, Crossings
-from dtfm_lab.systems.axes import Axis
+from dtfm_lab.systems.variations import Variation
 
 AGAIN = ("solid", "dot", "dashdot", "longdash")
 """Strokes of the first systems, of those that have the same colours again, and so on; dashes are not compared."""
@@ -116,7 +116,7 @@ def _shade(figure: go.Figure, crossings: Crossings, low: float, high: float) -> 
         figure.add_vline(x=one.value, line={"color": LINE_GREY, "width": 1})
 
 
-def _log_axis(axis: Axis, low: float, high: float) -> dict[str, Any]:
+def _log_axis(axis: Variation, low: float, high: float) -> dict[str, Any]:
     pad = (high / low) ** 0.02 if high > low else 1.5
     ticks = log_ticks(low / pad, high * pad)
     if axis.name in ("batch", "layers"):
@@ -199,7 +199,7 @@ def _map(crossings: Crossings) -> go.Figure:
     return _worded(figure, crossings, f"Which system is fastest, over {across.noun} and {up.noun}: {what}")
 
 
-def _short(axis: Axis, value: float) -> str:
+def _short(axis: Variation, value: float) -> str:
     """The value of a cell's row or column, without the unit, which the axis has."""
     return literal(axis.text(value).removesuffix(f" {axis.unit}"))
 
