@@ -1,7 +1,7 @@
 """Sweeps that plan: every combination of networks, shapes, planners, seeds and settings is planned and simulated."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any
@@ -19,7 +19,7 @@ from dtfm_lab.planning.objectives import default_objective, objectives
 from dtfm_lab.planning.problem import planners
 from dtfm_lab.planning.search import plan
 from dtfm_lab.simulation.executors import Executor
-from dtfm_lab.simulation.resuming import Kept, of_plain, plain, resumed
+from dtfm_lab.simulation.resuming import Kept
 from dtfm_lab.simulation.sweeps import (
     OF_THE_JOB,
     OF_THE_SIMULATION,
@@ -30,9 +30,9 @@ from dtfm_lab.simulation.sweeps import (
     check_count,
     check_how,
     check_value,
+    network_at,
     outcome_of,
-    point_name,
-    reason_of,
+    points,
     values_of,
 )
 
@@ -145,50 +145,18 @@ def plan_sweeps(
     jobs = {id(one): job_for(one) for one in networks}
     sent = [{what: value for what, value in point.items() if what != "network"} for point in grid]
     named = [{what: _named(value) for what, value in point.items()} for point in grid]
-    done = resumed(
-        planned_outcome,
-        [(one, jobs[id(one)], point, limits) for one, point in zip(networks, sent, strict=True)],
-        workers=1 if steps is None and executor is None else workers,
-        executor=executor,
-        named=lambda number: point_name(named[number]),
-        kept=kept,
-        to_row=_to_row,
-        of_row=_of_row,
-    )
-    return _points(named, done)
+    tasks = [(one, jobs[id(one)], point, limits) for one, point in zip(networks, sent, strict=True)]
+    alone = 1 if steps is None and executor is None else workers
+    return points(planned_outcome, tasks, named, alone, executor, kept, Planned)
 
 
-def _points(named: list[dict[str, Any]], done: Iterable[Any]) -> Iterator[SweepPoint]:
-    for number, (settings, result) in enumerate(zip(named, done, strict=True), start=1):
-        error = reason_of(result)
-        outcome, planned = (None, None) if error else result
-        facts = {what: getattr(planned, what, None) for what in PLANNED}
-        yield SweepPoint(
-            settings=settings, outcome=outcome, error=error, number=number, total=len(named), planned=facts
-        )
-
-
-def _to_row(result: Any) -> dict[str, Any]:
-    if isinstance(result, str):
-        return {"error": result}
-    outcome, planned = result
-    return {"outcome": plain(outcome), "planned": plain(planned)}
-
-
-def _of_row(row: Mapping[str, Any]) -> Any:
-    if "outcome" not in row:
-        return str(row["error"])
-    return of_plain(Outcome, row["outcome"]), of_plain(Planned, row["planned"])
-
-
-def planned_outcome(topology: Topology, job: Job, settings: Mapping[str, Any], limits: Mapping[str, Any]) -> Any:
+def planned_outcome(
+    topology: Topology, job: Job, settings: Mapping[str, Any], limits: Mapping[str, Any]
+) -> tuple[Outcome, Planned] | str:
     """The Outcome and the Planned of one combination of settings, or the reason in one line why there is none."""
     try:
-        latency, bandwidth = (float(settings.get(what, 1.0)) for what in ("latency", "bandwidth"))
-        if (latency, bandwidth) != (1.0, 1.0):
-            topology = topology.scaled(latency, bandwidth)
         found = plan(
-            topology,
+            network_at(topology, settings),
             job := _job(job, settings),
             settings.get("planner", "evolutionary"),
             objective=settings.get("objective") or default_objective(job),
@@ -203,7 +171,7 @@ def planned_outcome(topology: Topology, job: Job, settings: Mapping[str, Any], l
         outcome = outcome_of(found, simulated)
     except LabError as error:
         return str(error)
-    return outcome if isinstance(outcome, str) else (outcome, Planned.of(found))
+    return outcome if isinstance(outcome, str) else (*outcome, Planned.of(found))
 
 
 def _job(job: Job, settings: Mapping[str, Any]) -> Job:

@@ -1,7 +1,7 @@
 """What-if tables: a plan simulated under every combination of some settings, with its placement kept."""
 
 import math
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
 from numbers import Integral
@@ -12,7 +12,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import QUEUEING, as_number, shortened
+from dtfm_lab.domain.network import QUEUEING, Topology, as_number, shortened
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
@@ -148,46 +148,49 @@ def sweeps(
             check_value(plan.job, what, value)
     check_how(workers, executor)
     grid = [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
-    done = resumed(
-        outcome_of,
-        [(plan, settings) for settings in grid],
-        workers=workers,
-        executor=executor,
-        named=lambda number: point_name(grid[number]),
-        kept=kept,
-        to_row=_to_row,
-        of_row=_of_row,
-    )
-    return _points(grid, done)
+    return points(outcome_of, [(plan, settings) for settings in grid], grid, workers, executor, kept)
 
 
-def _points(grid: list[dict[str, Any]], done: Iterable[Any]) -> Iterator[SweepPoint]:
+def points(
+    function: Callable[..., tuple[Any, ...] | str],
+    tasks: Sequence[tuple[Any, ...]],
+    grid: Sequence[Mapping[str, Any]],
+    workers: int | None,
+    executor: Executor | None,
+    kept: Kept | None,
+    planned: type[Any] | None = None,
+) -> Iterator[SweepPoint]:
+    """A point of every task, in order, each with its settings of the grid.
+
+    The function returns an Outcome and, where ``planned`` is given, one of that, or why there is none. Rows are kept as
+    JSON by the names of what they hold.
+    """
+    kinds: dict[str, type[Any]] = {"outcome": Outcome} | ({} if planned is None else {"planned": planned})
+
+    def to_row(result: tuple[Any, ...] | str) -> dict[str, Any]:
+        if isinstance(result, str):
+            return {"error": result}
+        return {name: plain(each) for name, each in zip(kinds, result, strict=True)}
+
+    def of_row(row: Mapping[str, Any]) -> tuple[Any, ...] | str:
+        return str(row["error"]) if "error" in row else tuple(of_plain(kinds[name], row[name]) for name in kinds)
+
+    def named(number: int) -> str:
+        words = {what: getattr(value, "name", value) for what, value in grid[number].items()}
+        return f"point {', '.join(f'{what} {value}' for what, value in words.items())}"
+
+    how: dict[str, Any] = {"workers": workers, "executor": executor, "kept": kept}
+    done = resumed(function, tasks, named=named, to_row=to_row, of_row=of_row, **how)
     for number, (settings, result) in enumerate(zip(grid, done, strict=True), start=1):
-        error = reason_of(result)
-        outcome = None if error else result
-        yield SweepPoint(settings=settings, outcome=outcome, error=error, number=number, total=len(grid))
+        outcome = facts = None
+        error = result.reason if isinstance(result, Lost) else result if isinstance(result, str) else ""
+        if isinstance(result, tuple):
+            outcome, facts = result if len(result) > 1 else (*result, None)
+        known = {} if planned is None else {each.name: getattr(facts, each.name, None) for each in fields(planned)}
+        yield SweepPoint(settings=settings, outcome=outcome, error=error, number=number, total=len(grid), planned=known)
 
 
-def reason_of(result: object) -> str:
-    """Why a point has no outcome, in one line; empty where it has one."""
-    return result.reason if isinstance(result, Lost) else result if isinstance(result, str) else ""
-
-
-def point_name(settings: Mapping[str, Any]) -> str:
-    """What a point is, for errors of its worker."""
-    named = {what: getattr(value, "name", value) for what, value in settings.items()}
-    return f"point {', '.join(f'{what} {value}' for what, value in named.items())}"
-
-
-def _to_row(result: Outcome | str) -> dict[str, Any]:
-    return {"error": result} if isinstance(result, str) else {"outcome": plain(result)}
-
-
-def _of_row(row: Mapping[str, Any]) -> Outcome | str:
-    return of_plain(Outcome, row["outcome"]) if "outcome" in row else str(row["error"])
-
-
-def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
+def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> tuple[Outcome] | str:
     """Outcome of one combination of settings, or the reason in one line why there is none."""
     given = {what: settings[what] for what in OF_THE_SIMULATION if what in settings}
     try:
@@ -198,7 +201,7 @@ def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
         return str(error)
     low_s, high_s = trace.interval()
     metrics = {what: math.nan if value is None else float(value) for what, value in trace.metrics.items()}
-    return Outcome(
+    outcome = Outcome(
         iteration_s=trace.iteration_s,
         tokens_per_s=metrics["tokens_per_s"],
         mfu=metrics["mfu"],
@@ -212,17 +215,22 @@ def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Outcome | str:
         iteration_low_s=low_s,
         iteration_high_s=high_s,
     )
+    return (outcome,)
 
 
 def _changed(plan: Plan, settings: Mapping[str, Any]) -> Plan:
     """The placement with another job on another network; its cost is not computed anew, as a simulation needs none."""
     job = plan.job.with_fields(**{what: settings[what] for what in OF_THE_JOB if what in settings})
-    topology = plan.topology
+    return plan.changed(job=job, topology=network_at(plan.topology, settings))
+
+
+def network_at(topology: Topology, settings: Mapping[str, Any]) -> Topology:
+    """The network with the factors on its links, if any."""
     latency, bandwidth = (float(settings.get(what, 1.0)) for what in ("latency", "bandwidth"))
-    if (latency, bandwidth) != (1.0, 1.0):
-        with np.errstate(over="ignore"):  # infinite results are refused by Topology
-            topology = topology.scaled(latency, bandwidth)
-    return plan.changed(job=job, topology=topology)
+    if (latency, bandwidth) == (1.0, 1.0):
+        return topology
+    with np.errstate(over="ignore"):  # infinite results are refused by Topology
+        return topology.scaled(latency, bandwidth)
 
 
 def check_count(what: str, given: Any) -> None:

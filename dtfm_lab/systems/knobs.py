@@ -168,9 +168,14 @@ def _rarer(job: Job, value: float) -> Job:
 def _bandwidth(plan: Plan) -> Variation:
     """The bandwidth of all links between hosts, in Gbit/s of the median one."""
     links = variation("bandwidth", plan.topology, plan.job)
-    middle = partial(between_in_ratio, margin=CLOSE)
-    limits = {"most": links.own * MOST_BANDWIDTH, "least": links.own / MOST_BANDWIDTH}
-    return replace(links, unit="", words="{:.3g} Gbit/s between hosts", middle=middle, **limits)
+    return replace(
+        links,
+        unit="",
+        words="{:.3g} Gbit/s between hosts",
+        middle=partial(between_in_ratio, margin=CLOSE),
+        most=links.own * MOST_BANDWIDTH,
+        least=links.own / MOST_BANDWIDTH,
+    )
 
 
 KNOBS: dict[str, Callable[[Plan], Variation]] = {
