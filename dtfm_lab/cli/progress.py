@@ -27,12 +27,13 @@ STYLES = {"lost": "bold red", "back": "green", "paused": "yellow"}
 
 
 @contextmanager
-def search_progress(budget: SearchBudget) -> Iterator[Callable[[PlanStep], None]]:
-    """Yield a function to call with every step; it shows the planner, the spent budget and the best plan so far."""
+def search_progress(budget: SearchBudget, name: str | None = None) -> Iterator[Callable[[PlanStep], None]]:
+    """Yield a function to call with every step; it shows the planner or a name, the spent budget and the best plan so
+    far."""
     steps, seconds = budget.steps, budget.seconds
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS
-    with _progress_line(budget.planner, seconds if steps is None else steps) as update:
+    with _progress_line(name or budget.planner, seconds if steps is None else steps) as update:
 
         def show(step: PlanStep) -> None:
             limit = f" of {seconds:g}" if seconds is not None else ""

@@ -15,6 +15,7 @@ from rich.console import Console
 
 import dtfm_lab as lab
 from dtfm_lab import cli
+from dtfm_lab.cli import plans
 from dtfm_lab.cli.terminal import print_json
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import planners
@@ -177,6 +178,29 @@ def test_a_search_may_start_from_a_plan_and_takes_its_job(shell: Shell) -> None:
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "start is a placement of 2 x 4; the job wants 4 x 2" in err
     assert shell("plan", "lecture-hall", "--start", "none.json")[0] == 2
+
+
+def test_what_would_be_if_all_were_open_takes_a_quarter_of_the_search_and_may_be_left_out(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    def interrupted(plan, planner, **options):
+        given.append((options["steps"], options["seconds"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plans, "freed", interrupted)
+    status, out, err = shell("plan", "lecture-hall", "--job", "tiny", "--steps", "5")
+    assert (status, "tiny on lecture-hall" in out) == (0, True)
+    assert err == "stopped; what would be if all were open that the job names is left out\n"
+    shell("plan", "lecture-hall", "--job", "tiny", "--seconds", "0.2")
+    assert given == [(2, None), (None, 0.05)]
+
+
+def test_what_the_job_names_is_said_with_what_a_shorter_search_finds(shell: Shell) -> None:
+    _, out, _ = shell("plan", "lecture-hall", "--job", "tiny", "--steps", "4")
+    assert "named by the job: " in out
+    assert "left open (auto), " in out
 
 
 def test_help_lists_the_planners(shell: Shell) -> None:

@@ -10,7 +10,7 @@ Devices that can change places without changing anything have one worth, found o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from dtfm_lab.domain.units import IntArray, format_s
 from dtfm_lab.planning.explain.nearby_plans import best_of, opened, placed, value, with_device, without_device
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.search import search
+from dtfm_lab.planning.step import PlanStep
 
 STEPS = 4
 """Steps of each search, where the caller gives neither steps nor seconds."""
@@ -129,14 +130,23 @@ class _Replanning:
         return replanned(topology, like, start, planner=self.planner, **self.limits)
 
 
-def replanned(topology: Topology, like: Plan, start: Plan | None, *, planner: str, **limits: Any) -> Plan | None:
+def replanned(
+    topology: Topology,
+    like: Plan,
+    start: Plan | None,
+    *,
+    planner: str,
+    progress: Callable[[PlanStep], object] | None = None,
+    **limits: Any,
+) -> Plan | None:
     """The best plan found of another's job and objective on a network, everything open, no worse than the start.
 
-    None where none fits.
+    None where none fits. ``progress`` gets every step.
     """
+    last: PlanStep | None = None
     # not planning.plan: it returns its best on an interrupt, and the next device would follow
     try:
-        *_, last = search(
+        for last in search(
             topology,
             opened(like),
             planner,
@@ -146,19 +156,21 @@ def replanned(topology: Topology, like: Plan, start: Plan | None, *, planner: st
             efficiency=like.efficiency,
             improve_bound=False,
             **limits,
-        )
+        ):
+            if progress is not None:
+                progress(last)
     except PlanError:
         return start
-    return best_of([start, last.plan])
+    return start if last is None else best_of([start, last.plan])
 
 
-def freed(plan: Plan, planner: str = "evolutionary", **limits: Any) -> Plan | None:
+def freed(plan: Plan, planner: str = "evolutionary", **options: Any) -> Plan | None:
     """The best plan found where all is open that the plan's job named, no worse than the plan; None where nothing was
-    named, or where the plan is not for seconds or dollars."""
+    named, or where the plan is not for seconds or dollars. The options are those of ``replanned``."""
     if not plan.pinned or plan.iteration_s is None or plan.objective == "communication":
         return None
     everything = plan.changed(left_open=(*LEFT_TO_PLANNERS, "recompute"), iteration_s=plan.iteration_s)
-    return replanned(plan.topology, everything, plan, planner=planner, **limits)
+    return replanned(plan.topology, everything, plan, planner=planner, **options)
 
 
 def _worths(plan: Plan, how: _Replanning) -> Iterator[IterationWorth]:
