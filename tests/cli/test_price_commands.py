@@ -4,7 +4,18 @@ import json
 
 import pytest
 
-NETWORK = ("mixed-gpus", "--job", "gpt3-xl", "--batch", "16")
+NETWORK = ("four.yaml", "--job", "gpt3-xl", "--batch", "16")
+FOUR = """
+dtfm_topology: 1
+typical_prices: true
+default: {latency_ms: 0.05, bandwidth_gbps: 25}
+regions: [{name: a100, count: 2, gpu: A100}, {name: rtx, count: 2, gpu: RTX 4090}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def network(shell, tmp_path):
+    (tmp_path / "four.yaml").write_text(FOUR)
 
 
 @pytest.fixture

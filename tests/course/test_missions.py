@@ -21,9 +21,9 @@ def test_a_mission_says_what_to_do_and_helps_in_steps(mission: Mission):
     assert len(mission.task.split()) > 10
     assert "answer = " in mission.answer
     if mission.give:
-        tasks = {mission.task_of(f"reader {number}") for number in range(20)}
-        given = {str(mission.given(f"reader {number}")) for number in range(20)}
-        assert len(tasks | given) > 5, "readers are given the same"
+        tasks = {mission.task_of(f"reader {number}") for number in range(6)}
+        given = {str(mission.given(f"reader {number}")) for number in range(6)}
+        assert len(tasks | given) > 2, "readers are given the same"
         assert str(mission.given(READERS[0])) == str(mission.given(READERS[0]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dtfm_lab as lab
+from dtfm_lab.lab.plans import default_job
 
 
 @pytest.mark.parametrize(
@@ -53,20 +54,20 @@ def test_every_step_of_a_search_has_a_plan() -> None:
     assert last.plan.iteration_s == pytest.approx(last.best_s) == lab.simulate(last.plan).iteration_s
 
 
-def test_without_a_job_a_network_gets_one_that_fits() -> None:
+def test_without_a_job_a_network_gets_one_of_its_size() -> None:
     for name in lab.topology_names():
-        plan = lab.plan(name, steps=1)
-        n_devices = len(plan.topology)
-        uses_all = n_devices <= 16 or n_devices == 64
-        assert (plan.job.name, plan.objective) == (
-            ("small", "iteration")
-            if n_devices <= 16
-            else ("dtfm-gpt3-xl", "communication")
-            if n_devices == 64
-            else ("gpt3-xl", "iteration")
-        ), name
-        assert not (uses_all and plan.idle_devices), name
-        assert plan.objective == "communication" or lab.memory(plan).fits, name
+        topology = lab.load_topology(name)
+        n = len(topology)
+        assert default_job(topology).name == ("small" if n <= 16 else "dtfm-gpt3-xl" if n == 64 else "gpt3-xl"), name
+
+
+@pytest.mark.parametrize("name", ["lecture-hall", "raspberry-pi", "volunteers", "worldwide"])
+def test_without_a_job_a_plan_fits(name: str) -> None:
+    plan = lab.plan(name, steps=1)
+    of_the_paper = plan.job.name == "dtfm-gpt3-xl"
+    assert plan.objective == ("communication" if of_the_paper else "iteration")
+    assert not (plan.idle_devices and name != "volunteers")
+    assert of_the_paper or lab.memory(plan).fits
 
 
 def test_a_loaded_job_takes_overrides_of_any_field() -> None:

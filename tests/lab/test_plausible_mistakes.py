@@ -71,7 +71,12 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "no device of lecture-hall has a price; wanted price_per_hour, or typical prices",
     ),
     "a limit that no plan keeps": (
-        lambda: lab.plan("mixed-gpus", "gpt3-xl", max_price_per_hour=1e-4, steps=1),
+        lambda: lab.plan(
+            lab.Topology.from_matrices(np.ones((2, 2)), np.ones((2, 2)), gpu="A100", price_per_hour=1.0),
+            lab.load_job("tiny", n_stages=2, n_replicas=1),
+            max_price_per_hour=1e-4,
+            steps=1,
+        ),
         "no plan was found that fits the memory of the devices and max_price_per_hour 0.0001; wanted higher limits",
     ),
     "no bandwidth": (

@@ -15,22 +15,16 @@ from dtfm_lab.runtime.client.launch import start
 STEPS = 20
 
 
-@pytest.fixture(scope="module", params=["fp64", "fp32"])
-def alone(request: pytest.FixtureRequest) -> tuple[str, list[float], dict[str, np.ndarray]]:
-    return request.param, *train_alone(lab.load_job("tiny", dtype=request.param), STEPS)
-
-
 @pytest.mark.parametrize(
-    ("n_stages", "n_replicas", "schedule"), [(2, 4, "gpipe"), (4, 2, "1f1b")], ids=["2x4 gpipe", "4x2 1f1b"]
+    ("n_stages", "n_replicas", "schedule", "dtype"),
+    [(2, 4, "gpipe", "fp64"), (4, 2, "1f1b", "fp32")],
+    ids=["2x4 gpipe", "4x2 1f1b"],
 )
 def test_twenty_steps_equal_one_process_and_the_prediction_holds(
-    alone: tuple[str, list[float], dict[str, np.ndarray]],
-    n_stages: int,
-    n_replicas: int,
-    schedule: str,
-    tmp_path: Path,
+    n_stages: int, n_replicas: int, schedule: str, dtype: str, tmp_path: Path
 ) -> None:
-    dtype, losses, parameters = alone
+    """Every schedule in both precisions, on a smaller model: ``test_equality``."""
+    losses, parameters = train_alone(lab.load_job("tiny", dtype=dtype), STEPS)
     plan = lecture_hall_plan(n_stages, n_replicas, dtype=dtype)
     run = start(plan, schedule, iterations=STEPS, parameters_folder=tmp_path)
     measured = run.wait()
