@@ -40,8 +40,18 @@ suite: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(MAKE) --jobs=2 --output-sync=target lint laws
 
-# What the laws and refusals of these folders say needs no browser and no worker.
-LAWS := tests/domain tests/planning tests/simulation tests/compare tests/files tests/test_documentation.py
+# Of every room what needs no browser, no worker and no long search.
+LAWS := tests/domain tests/files tests/compare tests/test_documentation.py $(addprefix tests/,\
+	$(addprefix planning/, test_cost.py test_bounds.py test_search.py iteration/test_against_brute_force.py) \
+	$(addprefix simulation/, test_schedules.py test_textbook_times.py test_deadlock.py test_simulate.py test_sharding.py) \
+	$(addprefix published/, test_bands.py test_rows.py) \
+	$(addprefix systems/, test_launch_flags.py test_page.py test_recipe.py) \
+	$(addprefix runtime/, test_refusals.py test_gradient_shards.py test_codec.py test_no_pickles.py) \
+	$(addprefix figures/, test_figures.py test_gantt_figure.py) \
+	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_words.py test_steps.py) \
+	$(addprefix lab/, test_plausible_mistakes.py test_schemas.py) \
+	$(addprefix course/, test_lessons.py test_assignments.py) \
+	$(addprefix cli/, test_mistakes.py test_hosts_commands.py))
 
 laws: $(VENV)/.dev
 	$(PYTEST) -n 2 --dist worksteal -m "not slow" $(LAWS) $(ARGS)
