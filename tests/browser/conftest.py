@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from serving import PATIENCE_MS, PATIENCE_S, Jupyter, ask, chromium, fresh_page, jupyter_server
+from serving import PATIENCE_MS, PATIENCE_S, VIEWPORT, Jupyter, ask, chromium, jupyter_server, watched_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
 pytest.importorskip("jupyterlab", reason="the browser tests need jupyterlab")
@@ -20,7 +20,8 @@ sync_api.expect.set_options(timeout=PATIENCE_MS)
 
 @pytest.fixture(scope="session")
 def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter]:
-    with jupyter_server(tmp_path_factory.mktemp("jupyter")) as jupyter:
+    """One for all tests. A kernel that imports the lab itself, as a user's does, is what the notebooks are run with."""
+    with jupyter_server(tmp_path_factory.mktemp("jupyter"), forks=True) as jupyter:
         yield jupyter
 
 
@@ -35,11 +36,21 @@ def browser() -> Iterator["sync_api.Browser"]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def context(browser: "sync_api.Browser") -> Iterator["sync_api.BrowserContext"]:
+    """What the pages of a file share: the scripts of JupyterLab, loaded once."""
+    context = browser.new_context(viewport=VIEWPORT)
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def page(browser, jupyter: Jupyter, request: pytest.FixtureRequest) -> Iterator["sync_api.Page"]:
-    """A fresh page. Afterwards: nothing was asked of another machine, and no script failed."""
+def page(
+    context: "sync_api.BrowserContext", jupyter: Jupyter, request: pytest.FixtureRequest
+) -> Iterator["sync_api.Page"]:
+    """A new page. Afterwards: nothing was asked of another machine, and no script failed."""
     try:
-        with fresh_page(browser) as page:
+        with watched_page(context) as page:
             yield page
             screenshot(page, request.node.name)
     finally:

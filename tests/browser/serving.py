@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Playwright
+    from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 REPOSITORY = Path(__file__).parents[2]
 CHROMIUM_FLAGS = [
@@ -39,6 +39,12 @@ PATIENCE_S = 120 * float(os.environ.get("DTFM_PATIENCE", "1"))
 """Seconds to wait for anything on the page or in the kernel, a cold start included. No test has a deadline of its own;
 ``DTFM_PATIENCE=3`` waits three times as long on a very busy machine."""
 PATIENCE_MS = PATIENCE_S * 1000
+WITH_FORKS = """
+from jupyterlab.labapp import main
+from dtfm_lab.cli.visitors import fork_kernels
+with fork_kernels("lecture-hall"):
+    main()
+"""
 CURRENT_KERNEL = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel"
 
 
@@ -75,8 +81,11 @@ class Jupyter:
 
 
 @contextmanager
-def jupyter_server(root: Path) -> Iterator[Jupyter]:
-    """JupyterLab with a home of its own in this folder, so that nobody's settings or extensions matter."""
+def jupyter_server(root: Path, *, forks: bool = False) -> Iterator[Jupyter]:
+    """JupyterLab with a home of its own in this folder, so that nobody's settings or extensions matter.
+
+    With ``forks`` its kernels are forks of one process that has loaded the lab, as those of ``dtfm-lab app`` are.
+    """
     folder, config = root / "notebooks", root / "config"
     folder.mkdir()
     (config / "labconfig").mkdir(parents=True)
@@ -88,7 +97,8 @@ def jupyter_server(root: Path) -> Iterator[Jupyter]:
     extensions.mkdir(parents=True)
     (extensions / "dtfm-lab").symlink_to(REPOSITORY / "labextension")
     port, token = free_port(), secrets.token_hex(16)
-    command = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    command = [sys.executable, *(["-c", WITH_FORKS] if forks else ["-m", "jupyterlab"]), "--allow-root", "--no-browser"]
+    command += ["--ip=127.0.0.1", f"--port={port}"]
     command += ["--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
     command += ["--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"]
     command += ["--LabApp.news_url=None", "--LabApp.collaborative=False"]
@@ -183,6 +193,19 @@ def chromium(playwright: Playwright) -> Browser:
 def fresh_page(browser: Browser, **options: object) -> Iterator[Page]:
     """A page that nobody used before. Afterwards: nothing was asked of another machine, and no script failed."""
     context = browser.new_context(**({"viewport": VIEWPORT} | options))
+    try:
+        with watched_page(context) as page:
+            yield page
+    finally:
+        context.close()
+
+
+@contextmanager
+def watched_page(context: BrowserContext) -> Iterator[Page]:
+    """A new page of a context, for which scripts that earlier pages have loaded need not be compiled again.
+
+    Afterwards: nothing is left of what it stored, nothing was asked of another machine, and no script failed.
+    """
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     outside, errors = [], []
@@ -191,7 +214,10 @@ def fresh_page(browser: Browser, **options: object) -> Iterator[Page]:
     try:
         yield page
     finally:
-        context.close()
+        if page.url.startswith("http"):
+            page.evaluate("() => localStorage.clear()")
+        page.close()
+        context.clear_cookies()
     assert outside == [], f"asked of other machines: {outside}"
     assert errors == [], f"failed on the page: {errors}"
 

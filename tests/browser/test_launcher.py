@@ -9,6 +9,11 @@ import pytest
 pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
 
 REPOSITORY = Path(__file__).parents[2]
+SAVED = """async () => {
+    const kept = await (await fetch("/lab/api/workspaces")).json();
+    return JSON.stringify(kept).includes('"dtfm-lab:dtfm-lab.ipynb"');
+}"""
+"""Whether JupyterLab has saved its layout with the tab in it."""
 TABS = "() => [...window.jupyterapp.shell.widgets('main')].map((tab) => tab.title.label)"
 
 
@@ -39,7 +44,8 @@ def test_the_card_opens_the_lab_in_a_tab_that_it_fills(page, jupyter):
 
 def test_the_tab_is_there_again_after_the_page_is_loaded_anew(page, jupyter):
     from_card(page, jupyter)
-    page.wait_for_timeout(2500)  # JupyterLab saves its layout, and the notebook is saved
+    page.wait_for_timeout(2500)  # the notebook is saved
+    page.wait_for_function(SAVED)
     open_lab(page, jupyter, "")
     page.locator(".dtfm-lab-tab .dtfm-lab").wait_for()
     assert sorted(page.evaluate(TABS)) == ["dtfm lab", "dtfm-lab.ipynb"]
