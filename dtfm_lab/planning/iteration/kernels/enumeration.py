@@ -122,6 +122,18 @@ def least_of_cuts(
 
 
 @compiled
+def _costs_of(
+    tables: Tables, least: Least, s: int, n: int, stage: tuple[float, float, float, float], device: int
+) -> tuple[float, float, float, float]:
+    """Seconds of a forward, a backward to the inputs and one to the weights, and the micro-batches held at once, of a
+    device of stage s of n, of which ``stage_least`` says ``stage``."""
+    # Not a part of _passes, which is too large to be inlined: tables as its arguments make bounds twice as slow.
+    flop, again, parameters, held = stage
+    f, i, w = seconds_of(tables, least, flop, again, device, (s > 0) + (s < n - 1))
+    return f, i, w, places_of(tables, least, s, n, parameters, held, device)
+
+
+@compiled
 def _passes(
     limit_s: float,
     most: float,
@@ -186,14 +198,12 @@ def _fits_blocks(
         low, high = least.least_blocks[s] - 1, least.most_blocks[s]
         while low < high:
             k = (low + high + 1) // 2
-            flop, again, parameters, held = stage_least(least, s, n, k, -1)
-            passed = 0.0
+            stage, passed = stage_least(least, s, n, k, -1), 0.0
             for r in range(n_replicas):
-                f, i, w = seconds_of(tables, least, flop, again, grid[s, r], (s > 0) + (s < n - 1))
+                f, i, w, places = _costs_of(tables, least, s, n, stage, grid[s, r])
                 passed += _passes(
-                    limit_s, least.most_microbatches, f, i, w, least.weight_after * w,
-                    places_of(tables, least, s, n, parameters, held, grid[s, r]), start_s[s, r], trip_s[s, r],
-                    tail_s[s, r, k], back_s[s, r], links[DOWN, s, r], links[UP, s, r],
+                    limit_s, least.most_microbatches, f, i, w, least.weight_after * w, places, start_s[s, r],
+                    trip_s[s, r], tail_s[s, r, k], back_s[s, r], links[DOWN, s, r], links[UP, s, r],
                 )  # fmt: skip
             if passed >= least.n_microbatches:
                 low = k
@@ -223,12 +233,11 @@ def _goes_on(
     n, n_replicas = grid.shape
     n_blocks = least.window.shape[2] - 1
     k = at[s + 1] - at[s]
-    flop, again, parameters, held = stage_least(least, s, n, k, at[s])
+    stage = stage_least(least, s, n, k, at[s])
     rest_flop = least.layer[FLOP, n_blocks] - least.layer[FLOP, at[s + 1]] + least.extra[1, FLOP]
     total = 0.0
     for r in range(n_replicas):
-        f, i, w = seconds_of(tables, least, flop, again, grid[s, r], (s > 0) + (s < n - 1))
-        places = places_of(tables, least, s, n, parameters, held, grid[s, r])
+        f, i, w, places = _costs_of(tables, least, s, n, stage, grid[s, r])
         trip_s, passes_s, fastest = 0.0, 0.0, 0.0
         for t in range(s, n - 1):
             trip_s += links[:, t, r].sum()
@@ -269,11 +278,9 @@ def _cut_possible(
         most, trip_s = least.most_microbatches, 0.0
         for s in range(n - 1, -1, -1):
             k = at[s + 1] - at[s]
-            flop, again, parameters, held = stage_least(least, s, n, k, at[s])
-            f, i, w = seconds_of(tables, least, flop, again, grid[s, r], (s > 0) + (s < n - 1))
+            f, i, w, places = _costs_of(tables, least, s, n, stage_least(least, s, n, k, at[s]), grid[s, r])
             most = _passes(
-                limit_s, most, f, i, w, least.weight_after * w,
-                places_of(tables, least, s, n, parameters, held, grid[s, r]), way[START, s, r], trip_s, tail_s[s, r, k],
+                limit_s, most, f, i, w, least.weight_after * w, places, way[START, s, r], trip_s, tail_s[s, r, k],
                 way[BACK, s, r], links[DOWN, s, r], links[UP, s, r],
             )  # fmt: skip
             if s > 0:
