@@ -18,7 +18,7 @@ from dtfm_lab.planning import Frontier, PlanStep
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.search import DEFAULT_SECONDS
 from dtfm_lab.runtime.client import run_report
-from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.record import RunRecord
 
 FRAMES_PER_S = 8
 BAR_WIDTH = 24
@@ -113,7 +113,7 @@ def _progress_line(name: str, total: float | None) -> Iterator[Callable[..., Non
 
 
 @contextmanager
-def run_progress(run: Record, quiet: bool = False) -> Iterator[Callable[[dict[str, Any]], None]]:
+def run_progress(run: RunRecord, quiet: bool = False) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Yield a function to call with every event; it shows a table of the workers in a terminal, and lines elsewhere."""
     if quiet:
         yield lambda event: None
@@ -128,7 +128,7 @@ def run_progress(run: Record, quiet: bool = False) -> Iterator[Callable[[dict[st
             yield lambda event: _print_line(remark(run, event))
 
 
-def run_line(run: Record, event: dict[str, Any]) -> str:
+def run_line(run: RunRecord, event: dict[str, Any]) -> str:
     """The line that is printed for an event if there is no terminal; empty for most events."""
     match event["event"]:
         case "starting" | "waiting":
@@ -142,7 +142,7 @@ def run_line(run: Record, event: dict[str, Any]) -> str:
     return remark(run, event)
 
 
-def remark(run: Record, event: dict[str, Any]) -> str:
+def remark(run: RunRecord, event: dict[str, Any]) -> str:
     """The line that is printed for an event and stays on the screen; empty for most events."""
     match event["event"]:
         case "lost":
@@ -156,7 +156,7 @@ def remark(run: Record, event: dict[str, Any]) -> str:
     return ""
 
 
-def run_picture(run: Record) -> RenderableType:
+def run_picture(run: RunRecord) -> RenderableType:
     """The state of a run: its progress, and a line for each worker."""
     spec = run.spec
     head = Table.grid(padding=(0, 2))

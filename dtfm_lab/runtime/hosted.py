@@ -3,7 +3,7 @@
 ``torchrun ... -m dtfm_lab.runtime.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``.
 The coordinator writes events to standard output and the measured trace into the run folder. A worker that is lost is
 started again by its host's agent, or by a person; it takes its rank again and gets its state from a replica or a
-checkpoint. A coordinator that is lost begins again at the newest checkpoint.
+checkpoint. A coordinator that is lost begins again at the newest checkpoint in the run's folder.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ from typing import Any, NoReturn, TextIO
 
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.files import save_trace
-from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator.coordinator import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.multihost.export import RunFolder, load_run_folder
 from dtfm_lab.runtime.multihost.joining import RunOver, join_run
 from dtfm_lab.runtime.multihost.rendezvous import Rendezvous
-from dtfm_lab.runtime.multihost.resuming import resumed
-from dtfm_lab.runtime.protocol import wires
+from dtfm_lab.runtime.protocol import checkpoint_folders, wires
 from dtfm_lab.runtime.protocol.agent_notes import agent, note
 from dtfm_lab.runtime.protocol.connections import ConnectionLost, Refused
+from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.json_lines import InputClosed
-from dtfm_lab.runtime.protocol.parents import exit_with_parent
+from dtfm_lab.runtime.protocol.processes import exit_with_parent
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 
@@ -124,7 +124,7 @@ class Interrupts:
 class RecordedOutput:
     """Standard output that also records the events that are written to it."""
 
-    def __init__(self, record: Record, output: TextIO) -> None:
+    def __init__(self, record: RunRecord, output: TextIO) -> None:
         self._record, self._output = record, output
 
     def write(self, line: str) -> int:
@@ -139,7 +139,7 @@ def run_coordinator(folder: RunFolder) -> NoReturn:
     """Coordinate workers that connect from their hosts, and save the trace."""
     commands = Interrupts()
     spec = resumed(folder.spec)
-    record = Record(spec)
+    record = RunRecord(spec)
     sys.stdout = RecordedOutput(record, sys.stdout)
     rendezvous: list[Rendezvous] = []
 
@@ -194,6 +194,33 @@ def main() -> None:
             sys.stderr.write(f"dtfm_lab.runtime.hosted: {error}\n")
         note(end=[status, str(error)])
         sys.exit(status)
+
+
+def resumed(spec: RunSpec) -> RunSpec:
+    """Return the spec of the iterations that are left. Raises LabError for a checkpoint of another run."""
+    if spec.checkpoint_folder is None:
+        return spec
+    folder = Path(spec.checkpoint_folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"checkpoint_folder {folder}: cannot be made: {error.strerror or error}") from None
+    if (newest := checkpoint_folders.latest(folder)) is None or newest.iteration <= spec.first_iteration:
+        return spec
+    corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len)
+    notes = checkpoint_folders.resumable(
+        newest, spec.trained, seed=spec.seed, learning_rate=spec.learning_rate, corpus=corpus
+    )
+    if notes:
+        raise LabError(f"checkpoint_folder {folder} is of another run: {notes[0]}; wanted another folder")
+    last = spec.first_iteration + spec.iterations
+    if newest.iteration >= last:
+        raise LabError(
+            f"checkpoint_folder {folder} holds iteration {newest.iteration}, and the run ends with {last}; wanted more "
+            f"iterations, or another folder"
+        )
+    left = last - newest.iteration
+    return replace(spec, resume_from=os.fspath(newest.folder), first_iteration=newest.iteration, iterations=left)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dtfm_lab import lab
 from dtfm_lab.cli import progress
 from dtfm_lab.cli.runs import Disturbance, disturb, shape
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 
@@ -25,7 +25,7 @@ def spec(**fields: Any) -> RunSpec:
     return RunSpec(plan=PLAN, schedule="1f1b", orders=orders, iterations=4, clock="virtual", **fields)
 
 
-class Disturbed(Record):
+class Disturbed(RunRecord):
     """A run that remembers what was done to it."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ def test_a_fault_comes_once_when_its_iteration_begins() -> None:
     assert run.done[1:] == [("kill", "ada"), ("slow", "john", 3.0)]
 
 
-def drawn(run: Record) -> str:
+def drawn(run: RunRecord) -> str:
     console = Console(width=100)
     with console.capture() as capture:
         console.print(progress.run_picture(run))
@@ -86,7 +86,7 @@ def drawn(run: Record) -> str:
 
 
 def test_a_terminal_has_a_line_a_worker_with_its_condition() -> None:
-    run = Record(spec())
+    run = RunRecord(spec())
     run.absorb({"event": "lost", "device": "grace", "iteration": 0, "how": "was killed by SIGKILL"})
     run.conditions["john"] = "2 x slower"
     lines = [line.split() for line in drawn(run).splitlines()]
@@ -103,7 +103,7 @@ def test_a_terminal_has_a_line_a_worker_with_its_condition() -> None:
 
 
 def test_elsewhere_an_iteration_a_loss_and_a_fault_are_a_line_each() -> None:
-    run = Record(spec())
+    run = RunRecord(spec())
     recovered = {"device": "grace", "iteration": 1, "how": "stood still", "state_from": "john", "lost_s": 1.0}
     told = []
     for event in (

@@ -21,11 +21,11 @@ from dtfm_lab.runtime.coordinator.calibration import (
     LONGEST_S,
     PADDING,
     SPREAD_UNDER_LOAD,
-    Calibration,
+    RunCalibration,
     Work,
     calibrate,
 )
-from dtfm_lab.runtime.protocol.profile import Measured
+from dtfm_lab.runtime.protocol.profile import MeasuredDurations
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
@@ -47,7 +47,7 @@ def spec_of(*gpus: str, latency_ms: float = 0.01, **options: object) -> RunSpec:
     return RunSpec(plan=plan, schedule=built.name, orders=built.orders, iterations=1, clock="paced", **options)
 
 
-def measured_of(spec: RunSpec) -> dict[Work, Measured]:
+def measured_of(spec: RunSpec) -> dict[Work, MeasuredDurations]:
     """Every computation takes as long on this machine, but a backward twice as long."""
     programs = spec.programs(synchronise=True)
     work = {
@@ -56,7 +56,7 @@ def measured_of(spec: RunSpec) -> dict[Work, Measured]:
         for step in programs.of(position, replica)
         if step.action.kind in COMPUTE
     }
-    return {key: Measured(*[took_s(key[2])] * 3) for key in work}
+    return {key: MeasuredDurations(*[took_s(key[2])] * 3) for key in work}
 
 
 def took_s(kind: Kind) -> float:
@@ -67,7 +67,7 @@ def passes(rows: Iterable[ComputeTime]) -> dict[Work, float]:
     return {(row.stage, row.replica, row.kind): row.seconds for row in rows if row.kind in PASSES}
 
 
-def ratios(spec: RunSpec, found: Calibration) -> list[float]:
+def ratios(spec: RunSpec, found: RunCalibration) -> list[float]:
     """By pass, how many times longer it takes than on the drawn device."""
     drawn = passes(analytic(spec.plan, spec.programs(synchronise=True)))
     return [seconds / drawn[work] for work, seconds in passes(found.profile).items()]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from run_helpers import small_plan
 
-from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator import coordinator as module
 from dtfm_lab.runtime.coordinator import worker_pool
 from dtfm_lab.runtime.coordinator.coordinator import Coordinator
@@ -67,7 +67,7 @@ class Led:
         built = build(plan, "gpipe")
         fields: dict[str, Any] = {"iterations": 6, "clock": "paced", "time_scale": 1.0} | options
         self.spec = spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, **fields)
-        self.record, self.events = Record(spec), []
+        self.record, self.events = RunRecord(spec), []
         self.orders: dict[int, list[Order]] = {}
         """By rank, the orders of its last worker."""
         n_started: dict[int, int] = {}

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from dtfm_lab.domain.errors import RunError
-from dtfm_lab.runtime.gpu.cuda_processor import CudaProcessor
-from dtfm_lab.runtime.gpu.determinism import VARIABLE, deterministic_or_refused, make_deterministic
+from dtfm_lab.runtime.gpu.cuda_processor import VARIABLE, CudaProcessor, deterministic_or_refused, make_deterministic
 
 PROGRAM = """
 import json, os, torch

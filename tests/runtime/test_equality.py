@@ -26,7 +26,7 @@ from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.device_math import DeviceMath
-from dtfm_lab.runtime.worker.execute import Executor
+from dtfm_lab.runtime.worker.execute import ProgramExecutor
 from dtfm_lab.simulation.schedules import schedules
 
 STEPS = 20
@@ -59,7 +59,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     """By position and replica, the parameters after each iteration of workers as threads."""
     after: Kept = {}
 
-    class Watched(Executor):
+    class Watched(ProgramExecutor):
         def __init__(
             self, spec: RunSpec, position: int, replica: int, math: DeviceMath, *others: Any, **options: Any
         ) -> None:
@@ -71,7 +71,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
             self._own.append(self._state.parameters.clone())
             return loss
 
-    monkeypatch.setattr(workers_as_threads, "Executor", Watched)
+    monkeypatch.setattr(workers_as_threads, "ProgramExecutor", Watched)
     return after
 
 

@@ -13,8 +13,16 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError, UnknownName
 from dtfm_lab.domain.units import GiB
 from dtfm_lab.runtime.client import gpu_inventory
-from dtfm_lab.runtime.client.gpu_inventory import Gpu, NoGpu, check_runs_on, driver_gpus, parse_query, visible
-from dtfm_lab.runtime.client.gpu_memory import CONTEXT_BYTES, why_too_large_for_gpus
+from dtfm_lab.runtime.client.gpu_inventory import (
+    CONTEXT_BYTES,
+    Gpu,
+    NoGpu,
+    check_runs_on,
+    driver_gpus,
+    parse_query,
+    visible,
+    why_too_large_for_gpus,
+)
 from dtfm_lab.runtime.client.launch import prepare
 from dtfm_lab.runtime.gpu import gpu_probe
 from dtfm_lab.runtime.protocol.run_options import RunOptions

@@ -20,7 +20,7 @@ from run_helpers import small_plan, until
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.runtime import hosted
-from dtfm_lab.runtime.coordinator import remote_worker
+from dtfm_lab.runtime.coordinator import worker_handle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
 from dtfm_lab.runtime.hosted import main, rank_of
 from dtfm_lab.runtime.multihost import joining
@@ -200,7 +200,7 @@ def test_a_second_process_for_a_rank_whose_worker_lives_is_turned_away():
 
 
 def test_a_silent_worker_is_waited_for_and_replaced_at_once_when_another_process_knocks(monkeypatch):
-    monkeypatch.setattr(remote_worker, "SILENT_S", 0.3)
+    monkeypatch.setattr(worker_handle, "SILENT_S", 0.3)
     rendezvous = rendezvous_at(port := free_port(), 1)
     first = knock(port)
     handle = rendezvous.start(0)

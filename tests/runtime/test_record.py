@@ -13,7 +13,7 @@ from dtfm_lab.domain.errors import RunError
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.runtime.client import run_report
-from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 
@@ -28,9 +28,9 @@ FAULT = {
 }
 
 
-def recorded(*events: dict[str, Any], **fields: Any) -> Record:
+def recorded(*events: dict[str, Any], **fields: Any) -> RunRecord:
     orders = build(PLAN, "1f1b").orders
-    record = Record(RunSpec(plan=PLAN, schedule="1f1b", orders=orders, iterations=4, clock="virtual", **fields))
+    record = RunRecord(RunSpec(plan=PLAN, schedule="1f1b", orders=orders, iterations=4, clock="virtual", **fields))
     for event in events:
         record.absorb(event)
     return record

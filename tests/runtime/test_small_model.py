@@ -13,7 +13,7 @@ from dtfm_lab.files import override
 from dtfm_lab.lab import default_job
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.batches import TextBatches
-from dtfm_lab.runtime.worker.stages import Block, build_stages, next_token_loss
+from dtfm_lab.runtime.worker.stages import TransformerBlock, build_stages, next_token_loss
 from dtfm_lab.runtime.worker.training_state import learning_rate_at
 
 ALONE = override(lab.load_job("small"), n_stages=1, n_replicas=1)
@@ -59,7 +59,7 @@ def test_weights_depend_on_seed_and_layer_and_never_on_the_cut(n_stages: int) ->
 
 def test_what_is_added_to_the_residual_stream_begins_smaller_the_deeper_the_model() -> None:
     model = build_stages(ALONE, 1, [0], seed=0)[0]
-    for block in (layer for layer in model if isinstance(layer, Block)):
+    for block in (layer for layer in model if isinstance(layer, TransformerBlock)):
         for layer in (block.attention_out, block.mlp_out):
             assert layer.weight.std().item() == pytest.approx(0.02 / math.sqrt(2 * SMALL.n_blocks), rel=0.02)
         assert block.mlp_in.weight.std().item() == pytest.approx(0.02, rel=0.02)

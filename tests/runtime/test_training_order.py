@@ -15,7 +15,7 @@ from workers_as_threads import InMemory, train
 
 from dtfm_lab.runtime.gpu import cuda_processor
 from dtfm_lab.runtime.worker.device_math import DeviceMath
-from dtfm_lab.runtime.worker.execute import Executor
+from dtfm_lab.runtime.worker.execute import ProgramExecutor
 from dtfm_lab.runtime.worker.transport import Message
 
 
@@ -54,7 +54,7 @@ def trained(processor: Any, schedule: str, **fields: Any) -> tuple[list[float], 
                     message = super().receive(iteration, action)
                     return message._replace(content=cuda.take_over(arrived.pop((self.rank, iteration, action))).wait())
 
-            class OnGpu(Executor):
+            class OnGpu(ProgramExecutor):
                 def __init__(self, *args: Any, **how: Any) -> None:
                     self._rank = args[4].rank
                     super().__init__(*args, processor=gpus[self._rank], **how)
@@ -69,7 +69,7 @@ def trained(processor: Any, schedule: str, **fields: Any) -> tuple[list[float], 
 
             patch.setattr(workers_as_threads, "InMemory", ByStreams)
             patch.setattr(workers_as_threads, "DeviceMath", on_gpu)
-            patch.setattr(workers_as_threads, "Executor", OnGpu)
+            patch.setattr(workers_as_threads, "ProgramExecutor", OnGpu)
             losses = train(plan, schedule, 3).losses
             cuda.over = True
     finally:

@@ -20,13 +20,13 @@ from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Schedule
 from dtfm_lab.domain.trace import ComputeTime, Span
-from dtfm_lab.runtime.coordinator.turns import turns_of
+from dtfm_lab.runtime.coordinator.replay import turns_of
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.clocks import VirtualClock
 from dtfm_lab.runtime.worker.device_math import DeviceMath
-from dtfm_lab.runtime.worker.execute import Executor
+from dtfm_lab.runtime.worker.execute import ProgramExecutor
 from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
 from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import CpuProcessor
@@ -172,7 +172,7 @@ def train(
         drawn_s = {(row.stage, row.kind): row.seconds for row in profile if row.replica == replica}
         clock = DrawnClock() if profile else VirtualClock()
         order = turns[rank]
-        executor = Executor(
+        executor = ProgramExecutor(
             spec, position, replica, math, mail, clock, drawn_s, spans.append, ComputeLog(), turns=order
         )
         shares = (batches.share(i, replica, job.microbatch_counts) for i in range(steps))

@@ -371,7 +371,7 @@ def test_torch_keeps_what_a_layer_is_said_to_hold():
     """Without dropout, which real runs have not; of logits and their softmax torch keeps the softmax in fp32, where
     half precision takes the room of both."""
     torch = pytest.importorskip("torch")
-    from dtfm_lab.runtime.worker.stages import Block, Head, next_token_loss
+    from dtfm_lab.runtime.worker.stages import Head, TransformerBlock, next_token_loss
 
     model = gpt(n_layers=1, d_model=256, n_heads=8, seq_len=128, vocab_size=1000)
     d, t, v = model.d_model, model.seq_len, model.vocab_size
@@ -394,7 +394,7 @@ def test_torch_keeps_what_a_layer_is_said_to_hold():
         return sum(saved.values())
 
     x = torch.randn(1, t, d, requires_grad=True)
-    block, head = Block(model), Head(model)
+    block, head = TransformerBlock(model), Head(model)
     assert kept(block, lambda: block(x)) == pytest.approx(needed_elements(job, model.layers[1]), rel=0.02)
     loss = kept(head, lambda: next_token_loss(head(x), torch.zeros(1, t, dtype=torch.int64)))
     assert loss == pytest.approx(model.layers[2].held_elements - t * v, rel=0.02)

@@ -8,7 +8,7 @@ import pytest
 from loops import send
 
 from dtfm_lab import lab
-from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 
@@ -36,9 +36,9 @@ class Clock:
         return self.now_s
 
 
-def running() -> Record:
+def running() -> RunRecord:
     orders = build(PLAN, "gpipe").orders
-    record = Record(RunSpec(plan=PLAN, schedule="gpipe", orders=orders, iterations=4, clock="virtual"))
+    record = RunRecord(RunSpec(plan=PLAN, schedule="gpipe", orders=orders, iterations=4, clock="virtual"))
     record.absorb({"event": "ready", "torch": "2"})
     record.absorb({"event": "profile", "rows": [], "time_scale": 1.0, "stretched": 0})
     return record

@@ -18,7 +18,7 @@ import socket
 import sys
 from typing import Any
 
-from dtfm_lab.runtime.protocol.forked import ended_children, exit_after, send
+from dtfm_lab.runtime.protocol.processes import ended_children, exit_after, send
 
 LONGEST_MESSAGE = 1 << 20
 

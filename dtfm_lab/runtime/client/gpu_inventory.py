@@ -1,4 +1,7 @@
-"""The machine's GPUs, as its driver lists them, and whether a run can use them; neither torch nor CUDA is loaded."""
+"""The machine's GPUs, as its driver lists them, and whether a run can use them and fits in their memory.
+
+Neither torch nor CUDA is loaded.
+"""
 
 import importlib.util
 import os
@@ -11,10 +14,14 @@ from pathlib import Path
 
 from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.units import GiB
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.simulation.memory import least_peak_bytes
 
 PATIENCE_S = 20.0
 """Longest wait for the driver's answer; without persistence mode the driver first initialises every GPU."""
 QUERY = "name,uuid,memory.total,driver_version,compute_cap,memory.free"
+CONTEXT_BYTES = 512 * 2**20
+"""A process's CUDA context, the kernels it loads and cuBLAS's workspaces. An allowance, not yet measured on a GPU."""
 
 
 class NoGpu(LabError):
@@ -114,3 +121,31 @@ def check_runs_on(runs_on: str, n_workers: int, clock: str) -> None:
             f"{'is' if len(gpus) == 1 else 'are'} here; wanted clock='virtual' or 'paced', where workers take turns "
             "on a GPU, or runs_on='cpu'"
         )
+
+
+def why_too_large_for_gpus(spec: RunSpec, gpus: Sequence[Gpu] | None = None) -> str:
+    """Return why this machine's GPUs have too little free memory for a run, in one clause; empty where they have it.
+
+    Workers take the GPUs in turn. A stage needs what the memory model says for this schedule, with all the messages
+    that it can have received.
+
+    Parameters
+    ----------
+    gpus
+        Those that the run can see; asked of the driver where not given, which raises NoGpu.
+    """
+    if spec.runs_on != "cuda":
+        return ""
+    seen = visible(driver_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")) if gpus is None else gpus
+    peaks = least_peak_bytes(spec.trained, spec.programs(synchronise=True))
+    for number, gpu in enumerate(seen):
+        sharing = range(number, len(spec.workers), len(seen))
+        needed = sum(CONTEXT_BYTES + int(peaks[spec.workers[rank]]) for rank in sharing)
+        free = gpu.memory_bytes if gpu.free_bytes is None else gpu.free_bytes
+        if free is not None and needed > free:
+            workers = f"{len(sharing)} workers need" if len(sharing) > 1 else "a worker needs"
+            return (
+                f"{workers} some {needed / GiB:.1f} GiB on GPU {number}, {gpu.name}, of which {free / GiB:.1f} are "
+                "free; wanted a smaller model, stand_in='stand-in', fewer workers, or runs_on='cpu'"
+            )
+    return ""

@@ -12,8 +12,7 @@ from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan, subplan_for
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Subplan
-from dtfm_lab.runtime.client.gpu_inventory import check_runs_on
-from dtfm_lab.runtime.client.gpu_memory import why_too_large_for_gpus
+from dtfm_lab.runtime.client.gpu_inventory import check_runs_on, why_too_large_for_gpus
 from dtfm_lab.runtime.client.proxy_model import why_not_trained, why_too_large
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.client.run_checks import (

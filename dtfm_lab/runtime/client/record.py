@@ -20,7 +20,7 @@ LAST_EVENTS = ("done", "failed", "stopped")
 Event = dict[str, Any]
 
 
-class Record:
+class RunRecord:
     """Grows event by event on one thread, and may be read from any thread."""
 
     def __init__(self, spec: RunSpec) -> None:
@@ -202,5 +202,5 @@ class Record:
 
 
 def slower(times: float) -> str:
-    """Return such as ``2 x slower``; empty for 1."""
+    """Return a label for a device that computes so many times slower, ``2 x slower``; empty for 1."""
     return f"{times:.3g} x slower" if times > 1 else ""

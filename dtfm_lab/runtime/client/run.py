@@ -14,7 +14,7 @@ from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.runtime.client import preload, run_report
-from dtfm_lab.runtime.client.record import LAST_EVENTS, Event, Record, slower
+from dtfm_lab.runtime.client.record import LAST_EVENTS, Event, RunRecord, slower
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 SLOWEST = 1000.0
@@ -23,7 +23,7 @@ READ_ERRORS_S = 1.0
 """Longest wait for the end of what a dead process wrote to standard error."""
 
 
-class Run(Record):
+class Run(RunRecord):
     """A handle of a run: its events as they come, its losses, and its Trace at the end.
 
     Every method may be called from a notebook cell, and all but ``wait`` and ``wait_for`` from a callback. These two

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning.explain import sentences
-from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 CAME_BACK = "came back"
@@ -25,7 +25,7 @@ class DeviceRow(NamedTuple):
     """Share of the last whole iteration that it computed; None before there is one."""
 
 
-def device_rows(run: Record) -> list[DeviceRow]:
+def device_rows(run: RunRecord) -> list[DeviceRow]:
     """Return the devices by rank: pipeline by pipeline, in the order of stages."""
     spec, busy = run.spec, run.busy()
     rows = []
@@ -36,7 +36,7 @@ def device_rows(run: Record) -> list[DeviceRow]:
     return rows
 
 
-def describe_progress(run: Record) -> str:
+def describe_progress(run: RunRecord) -> str:
     """Return how far the run is: ``3 of 8 iterations done``, ``stopped after 3 of 8 iterations``."""
     whole = f"{len(run.losses)} of {run.spec.iterations} iterations"
     before = f", {run.spec.first_iteration} before them" if run.spec.first_iteration else ""
@@ -54,14 +54,14 @@ def describe_progress(run: Record) -> str:
     }[run.status]
 
 
-def describe_lateness(run: Record) -> str:
+def describe_lateness(run: RunRecord) -> str:
     """Return how many messages and computations were late; empty where none was."""
     if not (run.late_messages or run.overruns):
         return ""
     return f"{run.late_messages} late messages, {run.overruns} overruns"
 
 
-def describe_pace(run: Record) -> str:
+def describe_pace(run: RunRecord) -> str:
     """Return how much slower than the devices the paced clock goes; empty for other clocks."""
     if run.spec.clock != "paced" or not run.profile:
         return ""
@@ -71,7 +71,7 @@ def describe_pace(run: Record) -> str:
     return text
 
 
-def describe_checkpoint(run: Record) -> str:
+def describe_checkpoint(run: RunRecord) -> str:
     """Return the newest checkpoint and its folder; empty where there is none."""
     if not run.checkpoints:
         return ""
@@ -79,7 +79,7 @@ def describe_checkpoint(run: Record) -> str:
     return f"checkpoint after {sentences.counted(done, 'iteration')} in {folder}"
 
 
-def describe_losses(run: Record) -> str:
+def describe_losses(run: RunRecord) -> str:
     """Return the last losses and the unigram entropy, the least loss without context; empty before the first."""
     parts = [f"loss {run.losses[-1]:.4f}"] if run.losses else []
     if run.held_out:
@@ -103,7 +103,7 @@ def describe_recovery(lost: Fault) -> str:
     return f"{how} in {format_s(lost.lost_s)}, state from {lost.state_from}"
 
 
-def generated_text(run: Record) -> tuple[str, str]:
+def generated_text(run: RunRecord) -> tuple[str, str]:
     """Return the prompt and the text that the trained model generated, with � for bytes that are no text."""
     return _printable(run.prompt), _printable(run.text or "")
 
@@ -125,7 +125,7 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
-def html(run: Record) -> str:
+def html(run: RunRecord) -> str:
     """Return the state of the run: lines of text, and a table with a row per device."""
     lines = [describe_progress(run), describe_losses(run), describe_pace(run), describe_lateness(run)]
     lines += [describe_reductions(run.spec), run.error or "", *map(describe_fault, run.faults), *run.notes]

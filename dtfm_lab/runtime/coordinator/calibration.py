@@ -10,7 +10,7 @@ import numpy as np
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import PASSES, Kind
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.runtime.protocol.profile import Measured
+from dtfm_lab.runtime.protocol.profile import MeasuredDurations
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import speeds_of
@@ -36,7 +36,7 @@ Work = tuple[int, int, Kind]
 """A kind of computation of one worker: (stage, replica, kind)."""
 
 
-class Calibration(NamedTuple):
+class RunCalibration(NamedTuple):
     """What the workers and the predictions are given before the first iteration."""
 
     profile: list[ComputeTime]
@@ -50,7 +50,9 @@ class Calibration(NamedTuple):
     """One standard deviation of the logarithm of these durations: see ``RunContext.compute_spread``."""
 
 
-def calibrate(spec: RunSpec, measured: Mapping[Work, Measured], iterations_s: Sequence[float] = ()) -> Calibration:
+def calibrate(
+    spec: RunSpec, measured: Mapping[Work, MeasuredDurations], iterations_s: Sequence[float] = ()
+) -> RunCalibration:
     """Return the expected duration of every computation of the run, given how long whole iterations took."""
     # Replicas of a stage compute the same on the same machine, so their mean is steadier than each of them.
     alike: dict[Work, list[float]] = defaultdict(list)
@@ -62,23 +64,23 @@ def calibrate(spec: RunSpec, measured: Mapping[Work, Measured], iterations_s: Se
         rows, busy_s = _rows(seconds), sum(figures.cpu_s for figures in measured.values())
         waiting = 1 - busy_s / max(sum(figures.wall_s for figures in measured.values()), busy_s) if busy_s > 0 else 0.0
         if spec.clock == "virtual":
-            return Calibration(rows, 1.0, 0, compute_spread=SPREAD_UNDER_LOAD * waiting)
+            return RunCalibration(rows, 1.0, 0, compute_spread=SPREAD_UNDER_LOAD * waiting)
         n, spread = len(iterations_s), 0.0
         if n > 1 and min(iterations_s) > 0:  # of one more iteration like these
             spread = float(np.std(np.log(iterations_s), ddof=1)) * (1 + 1 / n) ** 0.5
-        return Calibration(rows, 1.0, 0, _message_s(spec, rows, iterations_s), spread)
+        return RunCalibration(rows, 1.0, 0, _message_s(spec, rows, iterations_s), spread)
     seconds = _device_seconds(spec, seconds)
     if spec.time_scale is not None:
-        return Calibration(_rows(seconds), spec.time_scale, 0)
+        return RunCalibration(_rows(seconds), spec.time_scale, 0)
     needed_s = {key: PADDING * figures.crowded_wall_s for key, figures in measured.items()}
     enough = max(1.0, *(needed_s[key] / seconds[key] for key in seconds))
     if enough <= LARGEST_SCALE:
-        return Calibration(_rows(seconds), enough, 0)
+        return RunCalibration(_rows(seconds), enough, 0)
     if in_proportion := _in_proportion(spec, seconds, enough):
         return in_proportion
     stretched = sum(seconds[key] * LARGEST_SCALE < needed_s[key] for key in seconds)
     seconds = {key: max(each_s, needed_s[key] / LARGEST_SCALE) for key, each_s in seconds.items()}
-    return Calibration(_rows(seconds), LARGEST_SCALE, stretched)
+    return RunCalibration(_rows(seconds), LARGEST_SCALE, stretched)
 
 
 def _message_s(spec: RunSpec, rows: list[ComputeTime], iterations_s: Sequence[float]) -> float:
@@ -104,7 +106,7 @@ def _message_s(spec: RunSpec, rows: list[ComputeTime], iterations_s: Sequence[fl
     return high_s
 
 
-def _in_proportion(spec: RunSpec, seconds: Mapping[Work, float], enough: float) -> Calibration | None:
+def _in_proportion(spec: RunSpec, seconds: Mapping[Work, float], enough: float) -> RunCalibration | None:
     """Return the calibration in which unequal devices keep the ratio of their speeds, though they outrun this machine.
 
     ``enough`` is the scale at which all computations fit. Links are slowed down with them if an iteration is short
@@ -116,7 +118,7 @@ def _in_proportion(spec: RunSpec, seconds: Mapping[Work, float], enough: float) 
     for scale in (enough, LARGEST_SCALE):
         rows = _rows({key: each_s * enough / scale for key, each_s in seconds.items()})
         if scale * simulate_iteration(spec.plan, spec.built, rows, spec.links).makespan_s <= LONGEST_S:
-            return Calibration(rows, scale, 0 if scale == enough else len(rows))
+            return RunCalibration(rows, scale, 0 if scale == enough else len(rows))
     return None
 
 

@@ -15,15 +15,14 @@ from typing import Any
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.runtime.coordinator.calibration import Calibration, Work, calibrate
+from dtfm_lab.runtime.coordinator.calibration import RunCalibration, Work, calibrate
 from dtfm_lab.runtime.coordinator.checkpoint_policy import CheckpointPolicy
 from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery, why_unrecoverable
-from dtfm_lab.runtime.coordinator.replay import replay
-from dtfm_lab.runtime.coordinator.turns import turns_of
+from dtfm_lab.runtime.coordinator.replay import replay, turns_of
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
 from dtfm_lab.runtime.protocol.json_lines import Commands, InputClosed, emit
-from dtfm_lab.runtime.protocol.profile import FEWEST, LONG_S, MOST, WARM_UPS, Measured
+from dtfm_lab.runtime.protocol.profile import FEWEST, LONG_S, MOST, WARM_UPS, MeasuredDurations
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 HEAD_START_S = 0.02
@@ -150,7 +149,7 @@ class Coordinator:
             except WorkersLost as loss:
                 lost = loss
 
-    def _calibrate(self) -> dict[Work, Measured]:
+    def _calibrate(self) -> dict[Work, MeasuredDurations]:
         """Run iterations on copies of the stages; return what each computation took."""
         n_counted, counted_s, number, warm_ups = 0, 0.0, FIRST_CALIBRATION, WARM_UPS
         self._calibrated_s.clear()
@@ -165,12 +164,12 @@ class Coordinator:
             number, n_counted, counted_s = number + 1, n_counted + counts, counted_s + took_s * counts
             warm_ups -= WARM_UPS if took_s > LONG_S else 1
         return {
-            (stage, replica, Kind(kind)): Measured(*figures)
+            (stage, replica, Kind(kind)): MeasuredDurations(*figures)
             for (_, replica), answer in zip(self._spec.workers, self._pool.order_all("profile"), strict=True)
             for stage, kind, *figures in answer["rows"]
         }
 
-    def _build(self, calibration: Calibration) -> None:
+    def _build(self, calibration: RunCalibration) -> None:
         """Let the workers build the stages that are trained, given the expected durations and the time scale."""
         profile, time_scale = calibration.profile, calibration.time_scale
         of_run = {name: value for name, value in calibration._asdict().items() if name != "profile"}

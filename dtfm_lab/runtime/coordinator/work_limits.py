@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.runtime.protocol.profile import Measured
+from dtfm_lab.runtime.protocol.profile import MeasuredDurations
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 LEAST_S = 30.0
@@ -28,7 +28,7 @@ OF_COMPUTATIONS = ("iterate", "evaluate")
 """Orders in which a worker without heartbeats must be computing."""
 
 
-class Progress:
+class ReportedWork:
     """What one worker said last that it works at."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class WorkLimits:
         self._computing_s: list[float] | None = None
         self._looked_s = time.monotonic()
 
-    def calibrated(self, measured: Mapping[tuple[int, int, Kind], Measured]) -> None:
+    def calibrated(self, measured: Mapping[tuple[int, int, Kind], MeasuredDurations]) -> None:
         """Learn from the calibration how long computations take."""
         longest_s = [0.0] * len(self._spec.workers)
         for (stage, replica, _), figures in measured.items():
@@ -62,7 +62,7 @@ class WorkLimits:
             longest_s[rank] = max(longest_s[rank], figures.crowded_wall_s)
         self._computing_s = [max(LEAST_S, TIMES * each_s) for each_s in longest_s]
 
-    def look(self, all_progress: Iterable[Progress]) -> None:
+    def look(self, all_progress: Iterable[ReportedWork]) -> None:
         """To be called before each round of checks."""
         now_s = time.monotonic()
         if (gap_s := now_s - self._looked_s) > GAP_S:
@@ -70,7 +70,7 @@ class WorkLimits:
                 progress.since_s = min(progress.since_s + gap_s, now_s)
         self._looked_s = now_s
 
-    def overdue(self, rank: int, progress: Progress, do: str) -> str | None:
+    def overdue(self, rank: int, progress: ReportedWork, do: str) -> str | None:
         """Return what the worker has been at for too long while ``do`` is ordered, a predicate; None if nothing."""
         limit_s = self._limit_s(rank, progress, do)
         if time.monotonic() - progress.since_s <= limit_s:
@@ -78,7 +78,7 @@ class WorkLimits:
         what = f"was at {progress.at}" if progress.at else "gave no sign of life"
         return f"{what} for more than {limit_s:.0f} s"
 
-    def _limit_s(self, rank: int, progress: Progress, do: str) -> float:
+    def _limit_s(self, rank: int, progress: ReportedWork, do: str) -> float:
         computes = progress.computes or (not progress.at and do in OF_COMPUTATIONS)
         if computes and self._computing_s is not None:
             return self._computing_s[rank]

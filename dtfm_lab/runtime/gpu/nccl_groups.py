@@ -32,7 +32,7 @@ class Work(Protocol):
     def wait(self, timeout: timedelta = ..., /) -> bool: ...
 
 
-class Group(Protocol):
+class ProcessGroup(Protocol):
     """The used part of a process group: of ProcessGroupGloo, of ProcessGroupNCCL, or of a stand-in in tests."""
 
     def send(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Work: ...
@@ -49,14 +49,14 @@ class NcclBackend:
     """A posted receive is a kernel that waits on the GPU."""
 
     def __init__(
-        self, device: torch.device, make_group: Callable[[Store, int, int, timedelta], Group] | None = None
+        self, device: torch.device, make_group: Callable[[Store, int, int, timedelta], ProcessGroup] | None = None
     ) -> None:
         self._device = device
         self._make_group = make_group or _nccl_group
         self._streams: dict[tuple[int, int], torch.cuda.Stream] = {}
         self._uuid = str(torch.cuda.get_device_properties(device).uuid)
 
-    def make(self, store: Store, rank: int, connect_s: float) -> Group:
+    def make(self, store: Store, rank: int, connect_s: float) -> ProcessGroup:
         """Raises RunError where both ends are on one GPU, which NCCL refuses, or where torch has no NCCL."""
         torch.cuda.set_device(self._device)  # of the pair's thread
         store.set(f"gpu {rank}", self._uuid)
@@ -67,8 +67,8 @@ class NcclBackend:
             )
         return self._make_group(store, rank, 2, timedelta(seconds=connect_s))
 
-    def interrupt(self, group: Group) -> None:
-        """NCCL's kernels end early when their communicator is aborted."""
+    def interrupt(self, group: ProcessGroup) -> None:
+        """Abort the group's communicator, which ends NCCL's kernels early."""
         group.abort()
 
     def on_stream(self, pair: tuple[int, int]) -> AbstractContextManager[None]:
@@ -95,7 +95,7 @@ class NcclBackend:
         return CudaReceiveBuffer(content, done)
 
 
-def _nccl_group(store: Store, rank: int, size: int, timeout: timedelta) -> Group:
+def _nccl_group(store: Store, rank: int, size: int, timeout: timedelta) -> ProcessGroup:
     try:
         from torch._C._distributed_c10d import ProcessGroupNCCL
     except ImportError:
@@ -103,4 +103,4 @@ def _nccl_group(store: Store, rank: int, size: int, timeout: timedelta) -> Group
     os.environ.update(WATCHED_BY_US)
     options: Any = ProcessGroupNCCL.Options()
     options._timeout, options.is_high_priority_stream = timeout, True
-    return cast(Group, ProcessGroupNCCL(store, rank, size, options))
+    return cast(ProcessGroup, ProcessGroupNCCL(store, rank, size, options))

@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from dtfm_lab.runtime.coordinator.remote_worker import RemoteWorker
-from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
+from dtfm_lab.runtime.coordinator.worker_handle import RemoteWorker, WorkerHandle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
 from dtfm_lab.runtime.multihost.joining import APPEAR_S, AWAIT_S, SILENT_S
 from dtfm_lab.runtime.protocol.certificates import Certificates

@@ -169,7 +169,7 @@ class Listener:
 
     async def _authenticated(self, connection: socket.socket) -> Channel:
         """The channel, once the other end has proved that it holds the secret. Raises OSError or TimeoutError."""
-        wire = wires.Wire(connection, self._certificates, listens=True)
+        wire = wires.LoopConnection(connection, self._certificates, listens=True)
         await asyncio.wait_for(wire.greet(), HANDSHAKE_S)
         nonce = secrets.token_hex(16)
         await asyncio.wait_for(wire.write(line_of(question_for(nonce))), HANDSHAKE_S)
@@ -190,7 +190,7 @@ class Listener:
             self._on_rejection(channel.peer, str(error))
 
 
-async def _line(wire: wires.Wire) -> bytes:
+async def _line(wire: wires.LoopConnection) -> bytes:
     """One line, after which the other end waits for an answer."""
     line = b""
     while not line.endswith(b"\n"):
@@ -202,7 +202,7 @@ async def _line(wire: wires.Wire) -> bytes:
     return line
 
 
-def _channel(wire: wires.Wire) -> Channel:
+def _channel(wire: wires.LoopConnection) -> Channel:
     """On the loop: the channel of a wire whose handshake is over."""
     if wire.tls is None:
         return Channel(wire.socket)
@@ -286,7 +286,7 @@ def authenticated(
 
 def _encrypted(connection: socket.socket, certificates: Certificates) -> Channel:
     async def greeted() -> Channel:
-        wire = wires.Wire(connection, certificates, listens=False)
+        wire = wires.LoopConnection(connection, certificates, listens=False)
         await wire.greet()
         return _channel(wire)
 

@@ -19,7 +19,7 @@ LONGEST = 2**28
 CHUNK = 1 << 18
 
 
-class Messages(Protocol):
+class MessageConnection(Protocol):
     """Messages to and from another process: a MessageStream, or the pipe of a process of this machine."""
 
     def fileno(self) -> int: ...

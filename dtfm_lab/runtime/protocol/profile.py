@@ -16,7 +16,7 @@ FEWEST, MOST = 3, 6
 """Calibration iterations that are counted: more than the fewest only while these took less than LONG_S together."""
 
 
-class Measured(NamedTuple):
+class MeasuredDurations(NamedTuple):
     """Durations of one kind of computation of one worker."""
 
     cpu_s: float
@@ -44,9 +44,9 @@ class ComputeLog:
             self._cpu_s.setdefault((stage, kind), []).append(cpu_s)
             self._wall_s.setdefault((stage, kind), []).append(wall_s)
 
-    def measured(self) -> dict[tuple[int, Kind], Measured]:
+    def measured(self) -> dict[tuple[int, Kind], MeasuredDurations]:
         crowded_s = {k: statistics.quantiles([*seconds, max(seconds)], n=10)[-1] for k, seconds in self._wall_s.items()}
         return {
-            k: Measured(statistics.fmean(self._cpu_s[k]), statistics.fmean(self._wall_s[k]), crowded_s[k])
+            k: MeasuredDurations(statistics.fmean(self._cpu_s[k]), statistics.fmean(self._wall_s[k]), crowded_s[k])
             for k in self._cpu_s
         }

@@ -76,7 +76,7 @@ def lose_when_silent(connection: socket.socket, silent_s: float = SILENT_S) -> N
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(silent_s * 1000))
 
 
-class Wire:
+class LoopConnection:
     """A connection on the loop, encrypted where ``certificates`` are given. Methods raise OSError."""
 
     def __init__(self, connection: socket.socket, certificates: Certificates | None, *, listens: bool) -> None:
@@ -153,7 +153,7 @@ class Wire:
 class Relay:
     """Carries bytes between an encrypted wire and a local socket until either closes."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: LoopConnection) -> None:
         self._wire = wire
         self.inner, self._outer = socket.socketpair()
         """``inner``: the plain socket for everybody else."""

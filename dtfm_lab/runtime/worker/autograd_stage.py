@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.runtime.worker.stages import Block, next_token_loss
+from dtfm_lab.runtime.worker.stages import TransformerBlock, next_token_loss
 
 Batch = list[tuple[torch.Tensor, torch.Tensor]]
 """(inputs, targets) of each micro-batch, each (microbatch, seq_len) tokens."""
@@ -195,7 +195,7 @@ class AutogradStage:
     def _through(self, piece: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
         outputs = inputs
         for layer in piece.children():
-            if self._checkpoints_blocks and isinstance(layer, Block) and torch.is_grad_enabled():
+            if self._checkpoints_blocks and isinstance(layer, TransformerBlock) and torch.is_grad_enabled():
                 # nothing is drawn at random, so the states of torch's generators need not be kept
                 outputs = checkpoint(layer, outputs, use_reentrant=False, preserve_rng_state=False)
             else:

@@ -7,9 +7,8 @@ from dtfm_lab.domain.job import bucket_layers, buckets_of
 from dtfm_lab.domain.schedule import Action, Kind, Step
 from dtfm_lab.runtime.protocol.gradient_shards import Shard
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.runtime.worker.all_reduce import AllReduce
+from dtfm_lab.runtime.worker.all_reduce import AllReduce, BucketedAllReduce
 from dtfm_lab.runtime.worker.autograd_stage import AutogradStage, Batch, Cut
-from dtfm_lab.runtime.worker.bucketed_all_reduce import BucketedAllReduce
 from dtfm_lab.runtime.worker.codec import Codec
 from dtfm_lab.runtime.worker.stages import DTYPES, build_stages, tied_weight
 from dtfm_lab.runtime.worker.training_state import TrainingState, learning_rate_at

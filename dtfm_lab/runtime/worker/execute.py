@@ -14,17 +14,17 @@ from dtfm_lab.domain.schedule.buckets import LAST
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.runtime.worker.activity import Activity
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.clocks import Clock, RealClock
 from dtfm_lab.runtime.worker.codec import Codec
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.processors import CpuProcessor, Processor
+from dtfm_lab.runtime.worker.reporter import Activity
 from dtfm_lab.runtime.worker.stages import DTYPES
 from dtfm_lab.runtime.worker.transport import Transport
 
 
-class Executor:
+class ProgramExecutor:
     """Executes one worker's program, iteration by iteration, and reports a span for every action."""
 
     slowdown = 1.0

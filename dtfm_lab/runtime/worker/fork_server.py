@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from dtfm_lab.runtime.protocol.forked import ended_children, exit_after, send
+from dtfm_lab.runtime.protocol.processes import ended_children, exit_after, send
 from dtfm_lab.runtime.worker import local_run
 
 LONGEST_MESSAGE = 1 << 20

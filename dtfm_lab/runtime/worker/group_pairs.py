@@ -36,7 +36,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch._C._distributed_c10d import ProcessGroupGloo
 
-from dtfm_lab.runtime.gpu.nccl_groups import Group, NcclBackend, Work
+from dtfm_lab.runtime.gpu.nccl_groups import NcclBackend, ProcessGroup, Work
 from dtfm_lab.runtime.protocol.connections import ConnectionLost
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.group_store import PairStore
@@ -61,10 +61,10 @@ class Backend(Protocol):
     posts_ahead: bool
     """Whether receives may be posted before their content is announced, because nothing waits for them."""
 
-    def make(self, store: PairStore, rank: int, connect_s: float) -> Group:
+    def make(self, store: PairStore, rank: int, connect_s: float) -> ProcessGroup:
         """A group of two, connected or to be connected by its first operation."""
 
-    def interrupt(self, group: Group) -> None:
+    def interrupt(self, group: ProcessGroup) -> None:
         """End all operations of a group. Called from any thread, at most once, while no operation is being posted."""
 
     def on_stream(self, pair: tuple[int, int]) -> AbstractContextManager[None]:
@@ -93,12 +93,12 @@ class GlooBackend:
         self._processor = processor
         self._device = ProcessGroupGloo.create_device(hostname=address)
 
-    def make(self, store: PairStore, rank: int, connect_s: float) -> Group:
+    def make(self, store: PairStore, rank: int, connect_s: float) -> ProcessGroup:
         options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._devices, options._timeout, options._threads = [self._device], timedelta(seconds=connect_s), 1
-        return cast(Group, ProcessGroupGloo(store, rank, 2, options))
+        return cast(ProcessGroup, ProcessGroupGloo(store, rank, 2, options))
 
-    def interrupt(self, group: Group) -> None:
+    def interrupt(self, group: ProcessGroup) -> None:
         other = 1 - cast(Any, group).rank()
         with contextlib.suppress(RuntimeError):  # the timeout is the point, or the group has ended already
             group.recv([torch.empty(1, dtype=torch.uint8)], other, INTERRUPTION).wait(timedelta(milliseconds=1))
@@ -155,7 +155,7 @@ class GroupWire:
     def __init__(
         self,
         backend: Backend,
-        group: Group,
+        group: ProcessGroup,
         store: PairStore,
         connection: socket.socket,
         pair: tuple[int, int],

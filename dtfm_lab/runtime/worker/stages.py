@@ -34,7 +34,7 @@ class Embedding(nn.Module):
         return embedded + self.position[: tokens.shape[1]]
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Pre-norm causal attention and a 4x MLP, each added to its input."""
 
     def __init__(self, model: ModelSpec) -> None:
@@ -71,7 +71,7 @@ class Head(nn.Module):
         return logits
 
 
-LAYERS = {LayerKind.EMBEDDING: Embedding, LayerKind.BLOCK: Block, LayerKind.HEAD: Head}
+LAYERS = {LayerKind.EMBEDDING: Embedding, LayerKind.BLOCK: TransformerBlock, LayerKind.HEAD: Head}
 
 
 def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dict[int, nn.Sequential]:

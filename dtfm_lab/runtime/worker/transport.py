@@ -64,17 +64,17 @@ class Wire(Protocol):
     """One end of a directed pair, used by the pair's thread. Methods raise ConnectionError or OSError."""
 
     def send(self, header: bytes, buffer: SendBuffer) -> None:
-        """Send both; return when the content may be overwritten."""
+        """Send a header and its content; return when the content may be overwritten."""
 
     def receive(self, n_bytes: int) -> ReceiveBuffer:
-        """Receive the content whose header has come."""
+        """Receive the content of a message, whose header has been received."""
 
     def abort(self) -> None:
-        """End what waits, beyond what waits for the socket. Called from any thread."""
+        """End what waits for more than the socket, which the caller closes. Called from any thread."""
 
 
 class Carrier(Protocol):
-    """What contents cross."""
+    """Makes the wires that the contents of messages cross: sockets, or process groups."""
 
     def open(self, connection: socket.socket, secret: str, pair: tuple[int, int], *, sends: bool) -> Wire:
         """The wire of ``pair``, (sending rank, receiving rank), at the end that sends or at the other one."""

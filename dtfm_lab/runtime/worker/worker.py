@@ -22,15 +22,15 @@ from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.protocol import wires
 from dtfm_lab.runtime.protocol.certificates import Certificates
 from dtfm_lab.runtime.protocol.corpus import Corpus
-from dtfm_lab.runtime.protocol.message_stream import Messages
-from dtfm_lab.runtime.protocol.parents import exit_with_parent
+from dtfm_lab.runtime.protocol.message_stream import MessageConnection
+from dtfm_lab.runtime.protocol.processes import exit_with_parent
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.clocks import Clock, PacedClock, RealClock, VirtualClock
 from dtfm_lab.runtime.worker.device_math import DeviceMath
-from dtfm_lab.runtime.worker.execute import Executor
+from dtfm_lab.runtime.worker.execute import ProgramExecutor
 from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import make_processor
 from dtfm_lab.runtime.worker.reporter import Reporter
@@ -48,7 +48,7 @@ Answer = dict[str, Any]
 def main(
     spec: RunSpec,
     rank: int,
-    connection: Messages,
+    connection: MessageConnection,
     corpus: Corpus | None = None,
     *,
     host: str = "127.0.0.1",
@@ -102,7 +102,7 @@ class Worker:
         self,
         spec: RunSpec,
         rank: int,
-        connection: Messages,
+        connection: MessageConnection,
         report: Reporter,
         host: str,
         local_rank: int,
@@ -113,7 +113,7 @@ class Worker:
         self._position, self._replica = spec.workers[rank]
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._transport: Transport | None = None
-        self._executor: Executor | None = None
+        self._executor: ProgramExecutor | None = None
         self._slowdown = 1.0
         self._has_order = False
         report.is_busy = self._is_busy
@@ -315,14 +315,14 @@ class Worker:
         assert self._transport is not None
         spec, where = self._spec, (self._position, self._replica)
         math = DeviceMath(spec, *where, self._processor.device)
-        self._executor = Executor(
+        self._executor = ProgramExecutor(
             spec, *where, math, self._transport, clock, drawn_s, report, self._log, self._processor, turns
         )
         self._executor.slowdown = self._slowdown
         self._executor.activity = self._report.activity
 
     @property
-    def _current_executor(self) -> Executor:
+    def _current_executor(self) -> ProgramExecutor:
         """The executor, which an order to calibrate or to train has built."""
         assert self._executor is not None
         return self._executor

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Action
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.runtime.client import run_report
-from dtfm_lab.runtime.client.record import Record, slower
+from dtfm_lab.runtime.client.record import RunRecord, slower
 
 KILL, PAUSE, RESUME, SLOW = "kill", "pause", "resume", "slow"
 LONG_S = 0.5
@@ -49,7 +49,7 @@ class _Place:
 class ActivityMonitor:
     """Reads a run at every call of ``look``; ``disturbed`` adds what a person did, which the run does not record."""
 
-    def __init__(self, run: Record, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, run: RunRecord, now_s: Callable[[], float] = time.monotonic) -> None:
         self._run, self._now_s = run, now_s
         self._places = {run.spec.device_name(s, r): _Place(s, r) for s, r in run.spec.workers}
         self._ordered: dict[tuple[str, bool], list[Action]] = {}

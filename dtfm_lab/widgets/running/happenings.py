@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.runtime.client import run_report
-from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.record import RunRecord
 
 MOST_LINES = 200
 """Lines that are kept; of more, the first ones are dropped."""
@@ -45,7 +45,7 @@ class Happenings:
             self.lines.pop()
         self.lines = [*self.lines, Happening(self._now_s() - self._began_s, text, subject, key)][-MOST_LINES:]
 
-    def look(self, run: Record) -> None:
+    def look(self, run: RunRecord) -> None:
         """Append what has happened since the last call."""
         if run.status == "starting":
             self.add(run_report.describe_progress(run), key="starting")

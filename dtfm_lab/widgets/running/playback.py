@@ -11,7 +11,7 @@ import traitlets
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind
 from dtfm_lab.domain.trace import RunContext, Span, Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.player import PlayerView
@@ -134,7 +134,7 @@ class Playback(traitlets.HasTraits):
             self.view.loops, self.view.playing = True, True
         self.playback, self.conditions, self.restored_from = b"", {}, {}
 
-    def look(self, run: Record, expected_s: float) -> None:
+    def look(self, run: RunRecord, expected_s: float) -> None:
         """Show the last whole iteration of a run, or what was measured of the first one so far.
 
         ``expected_s`` is how long an iteration is expected to be, 0 where that is unknown.
@@ -155,7 +155,7 @@ class Playback(traitlets.HasTraits):
             self.view.length_s = known_s if is_whole else max(known_s, expected_s)
         self.playback = rows.tobytes()
 
-    def tell(self, run: Record, conditions: Mapping[str, str]) -> None:
+    def tell(self, run: RunRecord, conditions: Mapping[str, str]) -> None:
         """Show what has become of the devices of a run; ``conditions`` are those of ``DeviceActivity``."""
         self.conditions = {name: AS_PLAYED.get(now, now) for name, now in conditions.items() if now}
         known = set(run.ranks)

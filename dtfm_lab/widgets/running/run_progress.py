@@ -9,7 +9,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.runtime.client import run_report
-from dtfm_lab.runtime.client.record import Record
+from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.widgets import markup
 
 LOOKS = 40
@@ -32,7 +32,7 @@ class RunProgress:
         self._changes.clear()
         self._write("starting")
 
-    def show(self, run: Record) -> None:
+    def show(self, run: RunRecord) -> None:
         done, total = len(run.losses), run.spec.iterations
         if not self._changes or self._changes[-1][1] != done:
             if self._changes and self._changes[-1][1] > done:

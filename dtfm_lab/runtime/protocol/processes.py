@@ -1,13 +1,35 @@
-"""What a process that forks others from itself, for each message of its client, needs: no more than one thread."""
+"""Processes that others started: one ends with its parent, and forks of a server exit without the server's handlers.
+
+A server that forks itself, for each message of its client, must have no second thread: a fork copies one only.
+"""
 
 import contextlib
 import json
 import os
 import socket
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+CHECK_EVERY_S = 0.2
+"""Seconds between checks whether the parent process is still there."""
+
+
+def exit_with_parent(parent: int | None = None) -> None:
+    """Poll the parent's process id from now on: a parent that was killed cannot order anyone to exit.
+
+    ``parent`` is its id where that is known, so that one that ended before this call is noticed, too.
+    """
+    threading.Thread(target=_watch, args=(os.getppid() if parent is None else parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(CHECK_EVERY_S)
+    os._exit(1)
 
 
 def send(client: socket.socket, **values: Any) -> None:
