@@ -30,7 +30,7 @@ class NotYet(Exception):
 
 
 class Given(SimpleNamespace):
-    """What a mission gives this reader: numbers, a network, a job. Others are given others."""
+    """What a mission gives a reader: numbers, a network, a job. The values differ from reader to reader."""
 
 
 Check = Callable[[Any, Given], str]

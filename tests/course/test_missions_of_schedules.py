@@ -5,7 +5,7 @@ from mission_cases import READERS, assert_not_won, assert_won_by_its_answer, wor
 
 import dtfm_lab as lab
 from dtfm_lab.course import missions
-from dtfm_lab.course.rows import equal_profile, row
+from dtfm_lab.course.small_networks import equal_profile, row
 
 
 def test_bubble_share():

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from dtfm_lab.compare import compare
-from dtfm_lab.course.evidence import iteration_again_s, require
+from dtfm_lab.course.evidence import iteration_again_s, predicted_before, ran_plan, require
 from dtfm_lab.course.mission import Given, NotYet, mission
-from dtfm_lab.course.run_evidence import predicted_before, ran_plan
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import Trace

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.evidence import near, require
+from dtfm_lab.course.evidence import near, ran_plan, require, traces_of
 from dtfm_lab.course.mission import Given, mission
-from dtfm_lab.course.run_evidence import ran_plan, traces_of
 from dtfm_lab.course.small_networks import plan_of_laptops
 from dtfm_lab.domain.trace import Trace
 

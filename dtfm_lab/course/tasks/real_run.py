@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.compare import compare
-from dtfm_lab.course.evidence import fresh_cases, require, value_of
+from dtfm_lab.course.evidence import fresh_cases, predicted_before, ran_plan, require, traces_of, value_of
 from dtfm_lab.course.mission import Given, NotYet, mission
-from dtfm_lab.course.run_evidence import predicted_before, ran_plan, traces_of
 from dtfm_lab.course.small_networks import plan_of_laptops
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import simulate

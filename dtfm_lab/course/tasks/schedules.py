@@ -8,7 +8,7 @@ import numpy as np
 
 from dtfm_lab.course.evidence import fresh_cases, near, number_from, require
 from dtfm_lab.course.mission import Given, mission
-from dtfm_lab.course.rows import equal_profile, row
+from dtfm_lab.course.small_networks import equal_profile, row
 from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.schedules import build_named, peak_activations
