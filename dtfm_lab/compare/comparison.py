@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.compare.alignment import iteration_error, predicted_by, predicted_iteration_s
 from dtfm_lab.compare.attribution import ACTION
 from dtfm_lab.compare.blame import NO_SUSPECTS, Blame, blame
 from dtfm_lab.compare.drift import Drift, drift
-from dtfm_lab.compare.errors import format_error
+from dtfm_lab.compare.errors import format_error, iteration_error, predicted_by, predicted_iteration_s
 from dtfm_lab.compare.refit import Refit, refit
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import shortened
@@ -58,7 +57,7 @@ class Comparison:
 
     @property
     def predicted_iteration_s(self) -> float:
-        """See ``alignment.predicted_iteration_s``."""
+        """See ``errors.predicted_iteration_s``."""
         return predicted_iteration_s(self.predicted, self.measured)
 
     @cached_property

@@ -43,7 +43,7 @@ class ComputeFit(NamedTuple):
     seconds: Estimate
 
 
-class Messages(NamedTuple):
+class LinkMessages(NamedTuple):
     """The messages of one link. Columns by message."""
 
     iteration: IntArray
@@ -90,7 +90,7 @@ def fit_computations(measured: Trace) -> list[ComputeFit]:
     return fits
 
 
-def _messages(plan: Plan, measured: Trace) -> dict[tuple[str, str], Messages]:
+def _messages(plan: Plan, measured: Trace) -> dict[tuple[str, str], LinkMessages]:
     """By link, the messages of which both ends are in the trace."""
     n_replicas, n_actions = len(measured.context.devices[0]), len(measured.actions)
     shape = n_replicas, n_actions
@@ -126,7 +126,7 @@ def _messages(plan: Plan, measured: Trace) -> dict[tuple[str, str], Messages]:
         measured.end_s[arrived] - measured.start_s[arrived],
     )
     return {
-        ends: Messages(*(column[bounds[i] : bounds[i + 1]] for column in columns))
+        ends: LinkMessages(*(column[bounds[i] : bounds[i + 1]] for column in columns))
         for ends, i in links.items()
         if bounds[i + 1] > bounds[i]
     }
@@ -147,7 +147,7 @@ def _sizes(plan: Plan, measured: Trace) -> dict[tuple[int, Action], float]:
     return sizes
 
 
-def _separated(messages: Messages, drawn_latency_s: float) -> tuple[Estimate, Estimate, str]:
+def _separated(messages: LinkMessages, drawn_latency_s: float) -> tuple[Estimate, Estimate, str]:
     """(latency, seconds a byte, note) where only the whole time of messages is known."""
     whole_s = messages.lag_s + messages.moving_s
     if messages.n_bytes.max() >= UNLIKE * messages.n_bytes.min():
@@ -160,7 +160,7 @@ def _separated(messages: Messages, drawn_latency_s: float) -> tuple[Estimate, Es
     return Estimate(latency_s, 0.0, whole.high), slowness, ONE_SIZE if fits else TOO_QUICK
 
 
-def _by_size(messages: Messages, whole_s: FloatArray) -> tuple[Estimate, Estimate]:
+def _by_size(messages: LinkMessages, whole_s: FloatArray) -> tuple[Estimate, Estimate]:
     """(latency, seconds a byte) of a line through size and seconds, one for each iteration, or for all if few."""
     numbers = np.unique(messages.iteration)
     lines = []

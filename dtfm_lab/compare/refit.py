@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.compare.alignment import iteration_error
-from dtfm_lab.compare.errors import signed_share
+from dtfm_lab.compare.errors import iteration_error, signed_share
 from dtfm_lab.compare.fit import ComputeFit, LinkFit, fit_computations, fit_links
 from dtfm_lab.compare.intervals import Estimate
 from dtfm_lab.domain.network import Topology
