@@ -10,19 +10,16 @@ from typing import NoReturn
 import click
 
 from dtfm_lab.cli import (  # noqa: F401  their commands join the group
+    course,
     designs,
-    guesses,
     hosts,
     ledgers,
     machine,
-    missions,
-    notebooks,
     plans,
     predictions,
     prices,
     runs,
     schemas,
-    slides,
     strategies,
 )
 from dtfm_lab.cli.options import cli

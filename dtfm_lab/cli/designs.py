@@ -52,7 +52,7 @@ DESIGN_COLUMNS = [
 """Columns of the designs that a terminal shows; --json has all."""
 
 
-class Found(Protocol):
+class WritableResult(Protocol):
     """A result with a table, plain values and a figure of its own."""
 
     def to_frame(self) -> pd.DataFrame:
@@ -224,7 +224,7 @@ def _check(output: str | None) -> None:
         ending_of(output, ENDINGS)
 
 
-def _write(found: Found, output: str | None, drawn_by: str) -> None:
+def _write(found: WritableResult, output: str | None, drawn_by: str) -> None:
     """Write the figure, the table or the plain values, as the file's name ends."""
     if output is None:
         return

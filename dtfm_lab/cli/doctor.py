@@ -1,4 +1,10 @@
-"""Facts about this machine for ``dtfm-lab doctor``, gathered without loading torch or CuPy in this process."""
+"""What ``dtfm-lab doctor`` says: facts about this machine, and advice that follows from them.
+
+Facts are gathered without loading torch or CuPy in this process. Advice is pure functions of them, so that tests can
+pass invented facts. Which driver runs which CUDA: NVIDIA's "CUDA Compatibility". Which GPUs CUDA 13 no longer supports
+(Maxwell, Pascal, Volta): its release notes. Which CUDA torch is built for: its RELEASE.md (torch 2.13: 12.6, 13.0 and
+13.2).
+"""
 
 import dataclasses
 import importlib.metadata
@@ -12,13 +18,25 @@ from typing import Any
 
 import psutil
 
-from dtfm_lab.cli.doctor_advice import LAB, advice
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.runtime.client.gpu_inventory import PATIENCE_S, NoGpu, driver_gpus
 
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 PROBE_S = 90.0
 """Time limit of the process that loads torch and CuPy, long enough for a cold disk."""
+LAB = ("jupyterlab", "ipywidgets", "anywidget", "plotly")
+OLDEST_DRIVER = {13: 580, 12: 525}
+"""Oldest driver that runs a CUDA version, by its major number."""
+OLDEST_OF_CUDA_13 = (7, 5)
+"""Oldest compute capability that CUDA 13 supports."""
+TORCH = {13: "cu130", 12: "cu126"}
+"""Names of torch's builds, by CUDA's major version."""
+USUAL_WORKERS = 8
+"""Workers of the lab's example, the lecture hall."""
+COMFORTABLE_BYTES = 2 * 2**30
+"""Free memory that suffices for eight workers on `tiny`, and the lab."""
+
+Facts = dict[str, Any]
 
 
 def doctor_facts() -> dict[str, Any]:
@@ -122,3 +140,140 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def advice(facts: Facts) -> list[str]:
+    """Lines of advice, the most important first; a line ends in the command to run, if there is one."""
+    parts = (_torch_advice, _cupy_advice, _lab_advice, _machine_advice, _gpu_advice)
+    return [line for part in parts for line in part(facts)]
+
+
+def fitting_cuda(facts: Facts) -> int | None:
+    """Major version of the newest CUDA that this driver and all these GPUs run; None if they run neither 13 nor 12."""
+    if facts["driver_cuda"]:
+        newest = min(_major(facts["driver_cuda"]), max(TORCH))
+    else:
+        driver = _major(facts["gpus"][0]["driver"])
+        newest = next((cuda for cuda, oldest in sorted(OLDEST_DRIVER.items(), reverse=True) if driver >= oldest), 0)
+    if _too_old_for_13(facts):
+        newest = min(newest, 12)
+    return newest if newest in TORCH else None
+
+
+def _torch_advice(facts: Facts) -> list[str]:
+    torch, gpus = facts["torch"], facts["gpus"]
+    fits = fitting_cuda(facts) if gpus else None
+    if torch is None:
+        line = f"pip install torch {_index_option(fits)}" if fits else "pip install 'dtfm_lab[train]'"
+        return [f"torch is not installed, and real runs need it: {line}"]
+    if "error" in torch:
+        return [f"torch does not load ({torch['error']}): {_reinstall(fits)}"]
+    if not gpus:
+        return []
+    if fits is None:
+        return [
+            f"driver {gpus[0]['driver']} is older than CUDA 12 wants: update it to {OLDEST_DRIVER[12]} or newer, "
+            f"{OLDEST_DRIVER[13]} for CUDA 13; until then runs are on the CPU"
+        ]
+    if torch["cuda"] is None:
+        return [f"torch {torch['version']} is built without CUDA, so runs are on the CPU: {_reinstall(fits)}"]
+    if _major(torch["cuda"]) > fits:
+        return [f"torch {torch['version']} is built for CUDA {torch['cuda']}, {_why_not_13(facts)}: {_reinstall(fits)}"]
+    if not torch["gpus"]:
+        return [_hidden_gpu_advice(facts)]
+    return []
+
+
+def _cupy_advice(facts: Facts) -> list[str]:
+    torch, cupy, several = facts["torch"], facts["cupy"], facts["cupy_distributions"]
+    if not facts["gpus"] or not torch or not torch.get("cuda"):
+        return []  # CuPy is of no use without a GPU, and its build must fit torch's
+    # where torch's own build is to be changed, CuPy's must fit the new one
+    fits = min(_major(torch["cuda"]), fitting_cuda(facts) or 0)
+    if fits not in TORCH:
+        return []
+    wanted = f"pip install 'dtfm_lab[cuda{fits}]'"
+    anew = f"pip uninstall -y {' '.join(several)} && {wanted}"
+    if len(several) > 1:
+        return [f"CuPy is installed {len(several)} times, as {', '.join(several)}, in one place: {anew}"]
+    if cupy is None:
+        return [f"CuPy is not installed; it codes messages in one pass: {wanted}"]
+    if "error" in cupy:
+        return [f"CuPy does not load ({cupy['error']}): {anew}"]
+    if _major(cupy["cuda"]) != fits:
+        return [f"CuPy is built for CUDA {cupy['cuda']}, torch is to be for CUDA {fits}, and they share memory: {anew}"]
+    if not cupy["compiles"]:
+        return [f"CuPy finds no NVRTC to compile kernels with: pip install 'cupy-cuda{fits}x[ctk]'"]
+    return []
+
+
+def _lab_advice(facts: Facts) -> list[str]:
+    missing = [name for name in LAB if not facts["packages"].get(name)]
+    return [f"the lab lacks {', '.join(missing)}: pip install 'dtfm_lab[lab]'"] if missing else []
+
+
+def _machine_advice(facts: Facts) -> list[str]:
+    found = []
+    if facts["cores"] < USUAL_WORKERS:
+        found.append(
+            f"{facts['cores']} core{'s' if facts['cores'] > 1 else ''}: more workers than that share them; "
+            "clock='virtual' counts each worker's own time and does not mind, clock='real' does"
+        )
+    if facts["free_memory_bytes"] < COMFORTABLE_BYTES:
+        found.append(
+            f"{facts['free_memory_bytes'] / 2**30:.1f} GiB of memory are free, {USUAL_WORKERS} workers want some "
+            f"{COMFORTABLE_BYTES / 2**30:.0f}: fewer stages or replicas"
+        )
+    if facts["system"] == "Windows":
+        found.append("workers need what Windows lacks: use WSL")
+    return found
+
+
+def _gpu_advice(facts: Facts) -> list[str]:
+    """How runs use the GPUs; empty if torch finds none."""
+    torch = facts["torch"]
+    if not facts["gpus"] or not torch or not torch.get("gpus"):
+        return []
+    n = torch["gpus"]
+    return [
+        f"runs_on='cuda' puts workers on {'the GPU' if n == 1 else f'{n} GPUs in turn'}; where several share one they "
+        f"take turns, under clock='virtual' or 'paced'; clock='real' has {'one worker' if n == 1 else f'{n} workers'}"
+    ]
+
+
+def _hidden_gpu_advice(facts: Facts) -> str:
+    hidden = facts["cuda_visible_devices"]
+    if hidden is not None:
+        return f"torch sees no GPU, because CUDA_VISIBLE_DEVICES is {hidden!r}: unset CUDA_VISIBLE_DEVICES"
+    return (
+        "torch sees no GPU, though it and the driver fit: in a container, start it with its GPUs "
+        "(docker run --gpus all); after an update of the driver, restart the machine"
+    )
+
+
+def _why_not_13(facts: Facts) -> str:
+    if old := _too_old_for_13(facts):
+        return f"which has left {old} behind"
+    return f"for which driver {facts['gpus'][0]['driver']} is too old ({OLDEST_DRIVER[13]} or newer would do)"
+
+
+def _too_old_for_13(facts: Facts) -> str | None:
+    for gpu in facts["gpus"]:
+        major, _, minor = gpu["compute_capability"].partition(".")
+        if major.isdigit() and minor.isdigit() and (int(major), int(minor)) < OLDEST_OF_CUDA_13:
+            return str(gpu["name"])
+    return None
+
+
+def _reinstall(cuda: int | None) -> str:
+    return "pip install --force-reinstall torch" + (f" {_index_option(cuda)}" if cuda else "")
+
+
+def _index_option(cuda: int) -> str:
+    return f"--index-url https://download.pytorch.org/whl/{TORCH[cuda]}"
+
+
+def _major(version: str) -> int:
+    """The major number: 13 of ``13.2``, 580 of ``580.65.06``; 0 if the text is no version."""
+    head = version.partition(".")[0]
+    return int(head) if head.isdigit() else 0

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.cli import doctor
-from dtfm_lab.cli.doctor_advice import LAB, TORCH, advice, fitting_cuda
+from dtfm_lab.cli.doctor import LAB, TORCH, advice, fitting_cuda
 
 GPU = {
     "name": "NVIDIA H100",
