@@ -6,13 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
+from dtfm_lab.domain.trace.interval import OF_A_MEDIAN
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 CONFIDENCE = 0.95
 FEW_ITERATIONS = 3
 """Fewest iterations from which the differences between iterations are estimated."""
-OF_A_MEDIAN = float(np.sqrt(np.pi / 2))
-"""Standard error of a median over that of a mean, for normal noise."""
 
 
 class Estimate(NamedTuple):

@@ -20,7 +20,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import FileError, LabError, TopologyError
 from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, Device, Topology, check_count
-from dtfm_lab.domain.network.either_unit import LINKS, OTHER_UNIT, either, fields_in_si
+from dtfm_lab.domain.network.conversions import LINKS, OTHER_UNIT, either, fields_in_si
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes

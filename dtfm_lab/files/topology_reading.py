@@ -36,7 +36,7 @@ from dtfm_lab.domain.network import (
     shortened,
     typical_price,
 )
-from dtfm_lab.domain.network.either_unit import OTHER_UNIT
+from dtfm_lab.domain.network.conversions import OTHER_UNIT
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, from_gbps, from_ms
 from dtfm_lab.files.reading import Section, located, parse, require_version

@@ -345,7 +345,7 @@ class Job(JobOptions):
 
     @property
     def mean_microbatches(self) -> float:
-        """Micro-batches of an iteration over pipelines, by which each micro-batch's loss is divided."""
+        """Mean number of micro-batches of a pipeline in an iteration, by which each micro-batch's loss is divided."""
         return sum(self.microbatch_counts) / len(self.microbatch_counts)
 
     @property

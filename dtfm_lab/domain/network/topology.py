@@ -16,7 +16,12 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.conversions import (
+    LINKS,
+    changes_in_si,
     checked_times,
+    either,
+    fields_in_si,
+    is_column,
     labels_of_matrices,
     links_of_frame,
     links_of_graph,
@@ -24,7 +29,6 @@ from dtfm_lab.domain.network.conversions import (
     segment_of,
 )
 from dtfm_lab.domain.network.device import Device, as_number, cards_of, check_text, is_plain, shortened, typical_price
-from dtfm_lab.domain.network.either_unit import LINKS, changes_in_si, either, fields_in_si, is_column
 from dtfm_lab.domain.network.grouping import between_groups, group_device, group_sizes, groups_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms

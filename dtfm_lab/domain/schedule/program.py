@@ -22,7 +22,7 @@ from dtfm_lab.domain.schedule.schedule import (
     Kind,
     Schedule,
 )
-from dtfm_lab.domain.schedule.synchronisation import Part, synchronisations
+from dtfm_lab.domain.schedule.synchronisation import SynchronisationPart, synchronisations
 
 MOST_STEPS = 10**7
 """Most actions of an iteration; a simulation of so many takes some 4 GB."""
@@ -186,7 +186,9 @@ def lower(
         in_group = ("",) * n_replicas if regions is None else regions[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
         groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(n_replicas)]
-        made: dict[tuple[int, tuple[Part, ...]], tuple[Step, ...]] = {}  # replicas of a ring all do the same
+        made: dict[
+            tuple[int, tuple[SynchronisationPart, ...]], tuple[Step, ...]
+        ] = {}  # replicas of a ring all do the same
         of_position = []
         for n, (replica, in_region) in zip(counts, groups, strict=True):
             key = n, tuple(synchronisations[synchronisation](replica, in_region))
@@ -332,7 +334,7 @@ def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def _tail(
     position: int,
     pipeline: tuple[Step, ...],
-    parts: tuple[Part, ...],
+    parts: tuple[SynchronisationPart, ...],
     rounds: int,
     partner: int | None,
     schedule: Schedule,

@@ -15,7 +15,7 @@ Key = tuple[Kind, int | None, int | None]
 """Kind, round and peer, which identify a part of one replica."""
 
 
-class Part(NamedTuple):
+class SynchronisationPart(NamedTuple):
     """A message or computation of one replica for synchronisation.
 
     It starts after the replica's own gradients and all parts in ``after``.
@@ -38,7 +38,7 @@ class Part(NamedTuple):
         return self.kind, self.round, self.peer
 
 
-Synchronise = Callable[[int, tuple[str, ...]], Iterator[Part]]
+Synchronise = Callable[[int, tuple[str, ...]], Iterator[SynchronisationPart]]
 """Function of (replica, region of each replica's device) that yields the replica's parts."""
 BY_SHARDS = ("sharded", "sharded-at-once", "ring")
 """Those in which every replica averages one shard, in its last REDUCE, and then sends it on: replicas that split the
@@ -48,7 +48,7 @@ synchronisations: Registry[Synchronise] = Registry("synchronisation")
 
 
 @synchronisations.register("sharded")
-def sharded(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+def sharded(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
     """A parameter server spread over the replicas, peers served one after the other: equation 2 of the paper.
 
     Each replica owns one shard: it gets that shard of the peers' gradients, averages, and sends the
@@ -58,36 +58,36 @@ def sharded(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
 
 
 @synchronisations.register("sharded-at-once")
-def sharded_at_once(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+def sharded_at_once(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
     """A parameter server spread over the replicas, all peers served at once."""
     yield from _exchange(list(range(len(regions))), replica, in_turn=False)
 
 
 @synchronisations.register("central")
-def central(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+def central(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
     """Replica 0 is the parameter server: whole gradients in, whole averages out."""
     yield from _gather(list(range(len(regions))), replica, len(regions))
     yield from _spread(list(range(len(regions))), replica, len(regions), after=())
 
 
 @synchronisations.register("ring")
-def ring(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+def ring(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
     """Ring all-reduce (Patarasu and Yuan 2009): D - 1 rounds that sum, D - 1 that spread, a shard each."""
     n = len(regions)
     for i in range(n - 1):
         before: tuple[Key, ...] = ((Kind.REDUCE, i - 1, None),) if i else ()
-        yield Part(Kind.SEND_G, i, 1, share=1 / n, after=before)
-        yield Part(Kind.RECV_G, i, 1, share=1 / n)
-        yield Part(Kind.REDUCE, i, coded=2 / n, after=((Kind.RECV_G, i, 1),))
+        yield SynchronisationPart(Kind.SEND_G, i, 1, share=1 / n, after=before)
+        yield SynchronisationPart(Kind.RECV_G, i, 1, share=1 / n)
+        yield SynchronisationPart(Kind.REDUCE, i, coded=2 / n, after=((Kind.RECV_G, i, 1),))
     for i in range(n - 1):
         # shards that are only passed on also wait for the replica's last sum, so that rounds leave in order
         before = ((Kind.REDUCE, n - 2, None), *(((Kind.RECV_P, i - 1, 1),) if i else ()))
-        yield Part(Kind.SEND_P, i, 1, share=1 / n, after=before)
-        yield Part(Kind.RECV_P, i, 1, share=1 / n)
+        yield SynchronisationPart(Kind.SEND_P, i, 1, share=1 / n, after=before)
+        yield SynchronisationPart(Kind.RECV_P, i, 1, share=1 / n)
 
 
 @synchronisations.register("tree")
-def tree(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+def tree(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
     """A binary tree: whole gradients are summed from the leaves to replica 0, and the average goes back the same way.
 
     The tree is that of NCCL's tree algorithm (Jeaugey 2019, "Massively Scale Your Deep Learning Training with NCCL
@@ -98,18 +98,22 @@ def tree(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
     children = _children(n)[replica]
     summed: tuple[Key, ...] = ()
     if children:
-        received = [Part(Kind.RECV_G, 0, (replica - child) % n, share=1.0) for child in children]
+        received = [SynchronisationPart(Kind.RECV_G, 0, (replica - child) % n, share=1.0) for child in children]
         yield from received
-        whole = Part(Kind.REDUCE, 0, coded=len(children) + 1.0, after=tuple(part.key for part in received))
+        whole = SynchronisationPart(
+            Kind.REDUCE, 0, coded=len(children) + 1.0, after=tuple(part.key for part in received)
+        )
         yield whole
         summed = (whole.key,)
     if replica:
         parent = _parent(replica, n)
-        yield Part(Kind.SEND_G, 0, (parent - replica) % n, share=1.0, after=summed)
-        averaged = Part(Kind.RECV_P, 0, (replica - parent) % n, share=1.0)
+        yield SynchronisationPart(Kind.SEND_G, 0, (parent - replica) % n, share=1.0, after=summed)
+        averaged = SynchronisationPart(Kind.RECV_P, 0, (replica - parent) % n, share=1.0)
         yield averaged
         summed = (averaged.key,)
-    yield from (Part(Kind.SEND_P, 0, (child - replica) % n, share=1.0, after=summed) for child in children)
+    yield from (
+        SynchronisationPart(Kind.SEND_P, 0, (child - replica) % n, share=1.0, after=summed) for child in children
+    )
 
 
 @lru_cache(maxsize=8)
@@ -129,7 +133,7 @@ def _parent(replica: int, n_replicas: int) -> int:
 
 
 @synchronisations.register("hierarchical")
-def hierarchical(replica: int, regions: tuple[str, ...]) -> Iterator[Part]:
+def hierarchical(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
     """Average inside each region first, then across regions.
 
     Each region's first replica gathers, the gathering replicas exchange shards, and each sends the average to the
@@ -162,40 +166,45 @@ def _exchange(
     n_replicas: int | None = None,
     round: int | None = None,
     after: tuple[Key, ...] = (),
-) -> Iterator[Part]:
+) -> Iterator[SynchronisationPart]:
     """Every member averages one shard of all members' gradients and sends it to all."""
     d, n = len(group), len(group) if n_replicas is None else n_replicas
     here = group.index(replica)
     onward = [(group[(here + k) % d] - replica) % n for k in range(1, d)]
     backward = [(replica - group[(here - k) % d]) % n for k in range(1, d)]
-    yield from (Part(Kind.SEND_G, round, k, share=1 / d, after=after, in_turn=in_turn) for k in onward)
-    received = [Part(Kind.RECV_G, round, k, share=1 / d) for k in backward]
+    yield from (SynchronisationPart(Kind.SEND_G, round, k, share=1 / d, after=after, in_turn=in_turn) for k in onward)
+    received = [SynchronisationPart(Kind.RECV_G, round, k, share=1 / d) for k in backward]
     yield from received
     if d > 1:
-        whole = Part(Kind.REDUCE, round, coded=1.0, after=(*after, *(part.key for part in received)))
+        whole = SynchronisationPart(Kind.REDUCE, round, coded=1.0, after=(*after, *(part.key for part in received)))
         yield whole
-        yield from (Part(Kind.SEND_P, round, k, share=1 / d, after=(whole.key,), in_turn=in_turn) for k in onward)
-        yield from (Part(Kind.RECV_P, round, k, share=1 / d) for k in backward)
+        yield from (
+            SynchronisationPart(Kind.SEND_P, round, k, share=1 / d, after=(whole.key,), in_turn=in_turn) for k in onward
+        )
+        yield from (SynchronisationPart(Kind.RECV_P, round, k, share=1 / d) for k in backward)
 
 
-def _gather(group: list[int], replica: int, n_replicas: int, coded_again: float = 1.0) -> Iterator[Part]:
+def _gather(group: list[int], replica: int, n_replicas: int, coded_again: float = 1.0) -> Iterator[SynchronisationPart]:
     """The group's first replica receives whole gradients and sums them; it codes ``coded_again`` of the sum anew."""
     leader = group[0]
     if replica != leader:
-        yield Part(Kind.SEND_G, 0, (leader - replica) % n_replicas, share=1.0)
+        yield SynchronisationPart(Kind.SEND_G, 0, (leader - replica) % n_replicas, share=1.0)
         return
-    received = [Part(Kind.RECV_G, 0, (leader - member) % n_replicas, share=1.0) for member in group[1:]]
+    received = [SynchronisationPart(Kind.RECV_G, 0, (leader - member) % n_replicas, share=1.0) for member in group[1:]]
     yield from received
     if received:
         coded = len(received) + coded_again
-        yield Part(Kind.REDUCE, 0, coded=coded, after=tuple(part.key for part in received))
+        yield SynchronisationPart(Kind.REDUCE, 0, coded=coded, after=tuple(part.key for part in received))
 
 
-def _spread(group: list[int], replica: int, n_replicas: int, after: tuple[Key, ...]) -> Iterator[Part]:
+def _spread(group: list[int], replica: int, n_replicas: int, after: tuple[Key, ...]) -> Iterator[SynchronisationPart]:
     """The group's first replica sends the whole average to all others."""
     leader = group[0]
     if replica != leader:
-        yield Part(Kind.RECV_P, 0, (replica - leader) % n_replicas, share=1.0)
+        yield SynchronisationPart(Kind.RECV_P, 0, (replica - leader) % n_replicas, share=1.0)
         return
     summed = after or ((Kind.REDUCE, 0, None),)
-    yield from (Part(Kind.SEND_P, 0, (member - leader) % n_replicas, share=1.0, after=summed) for member in group[1:])
+    yield from (
+        SynchronisationPart(Kind.SEND_P, 0, (member - leader) % n_replicas, share=1.0, after=summed)
+        for member in group[1:]
+    )
