@@ -157,7 +157,7 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
     def end(self, status: int) -> None:
-        """Note its exit status."""
+        """Keep the exit status of a kernel that has ended, and wake who waits for it."""
         self.returncode = status
         self._ended.set()
 

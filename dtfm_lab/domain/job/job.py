@@ -473,7 +473,7 @@ class Job(JobOptions):
 
     @property
     def tokens(self) -> int:
-        """Per iteration, over all replicas."""
+        """Tokens of an iteration, over all replicas."""
         return self.global_batch * self.modelled().seq_len
 
     @property

@@ -103,7 +103,7 @@ class Links:
         return self.queueing == "cards" or self.card_of is not None
 
     def queues(self, sender: IntArray, receiver: IntArray) -> tuple[IntArray, IntArray]:
-        """As ``queues_of``."""
+        """Return the queues of messages on these links: see ``queues_of``."""
         return queues_of(sender, receiver, len(self.latency_s), self.queueing, self.card_of)
 
     def outgoing(self, device: int) -> OutgoingLinks:

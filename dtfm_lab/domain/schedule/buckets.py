@@ -28,9 +28,9 @@ class PassPart(NamedTuple):
 
     action: Action
     fraction: float
-    """Of the whole pass."""
+    """Fraction of the whole pass that this part takes."""
     whole: Kind
-    """Kind of the pass."""
+    """Kind of the pass that is cut."""
 
 
 def parts_of(stage: int, buckets: tuple[Bucket, ...], last: Action) -> list[PassPart]:

@@ -89,7 +89,7 @@ class Programs:
 
     @cached_property
     def number(self) -> tuple[int, ...]:
-        """(replicas,) which of ``pipelines`` each runs."""
+        """(replicas,) index into ``pipelines`` of the one that each replica runs."""
         distinct = _distinct(self.microbatch_counts)
         return tuple(distinct.index(count) for count in self.microbatch_counts)
 

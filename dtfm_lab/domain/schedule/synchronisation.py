@@ -118,7 +118,7 @@ def tree(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart
 
 @lru_cache(maxsize=8)
 def _children(n_replicas: int) -> tuple[tuple[int, ...], ...]:
-    """By replica, those below it."""
+    """By replica, its children in the tree."""
     below: list[list[int]] = [[] for _ in range(n_replicas)]
     for replica in range(1, n_replicas):
         below[_parent(replica, n_replicas)].append(replica)

@@ -21,10 +21,10 @@ FACTOR = 3.0
 
 
 class Secret(NamedTuple):
-    """What is slow."""
+    """What was made slow, link or device, and how many times."""
 
     of: str
-    """One of link and device."""
+    """``link`` or ``device``."""
     name: str
     """The device, or the link as "a -> b"."""
     factor: float

@@ -70,7 +70,7 @@ class Ticket:
             return sum(self._is_held(number) for number in self._numbers() if number < self.number)
 
     def leave(self) -> None:
-        """Give the place up."""
+        """Remove this run's ticket, so that the run behind it moves up."""
         with contextlib.suppress(OSError):
             self._path.unlink()
         with contextlib.suppress(OSError):

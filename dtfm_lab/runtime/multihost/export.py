@@ -92,7 +92,7 @@ class RunFolder:
     hosts: dict[str, tuple[int, ...]]
     """By name, the ranks of its workers in the order of its processes; the coordinator's host is the first."""
     address: str
-    """Of the coordinator."""
+    """Address of the coordinator's host."""
     port: int
     await_s: float
     silent_s: float

@@ -33,14 +33,14 @@ class Certificates:
 
     @cached_property
     def server(self) -> ssl.SSLContext:
-        """For the end that listens."""
+        """TLS context of the end that listens."""
         context = self._context(ssl.PROTOCOL_TLS_SERVER)
         context.num_tickets = 0  # nobody resumes a session
         return context
 
     @cached_property
     def client(self) -> ssl.SSLContext:
-        """For the end that connects."""
+        """TLS context of the end that connects."""
         return self._context(ssl.PROTOCOL_TLS_CLIENT)
 
     @cached_property

@@ -129,7 +129,7 @@ def whole_number(values: dict[str, Any], name: str, most: int = 2**31) -> int:
 
 
 def question_for(nonce: str) -> dict[str, Any]:
-    """What the listening end asks."""
+    """The first line of a handshake, with which the listening end asks for a proof over ``nonce``."""
     return {"protocol": PROTOCOL, "nonce": nonce}
 
 

@@ -54,7 +54,7 @@ class Cut(NamedTuple):
 
     microbatch: int
     kind: Kind
-    """B or W."""
+    """``BACKWARD``, or ``BACKWARD_WEIGHT`` where the backward is split."""
     layers: tuple[int, ...]
     """Number of layers of each part, the last layers first."""
 
