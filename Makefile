@@ -48,7 +48,7 @@ LAWS := tests/domain tests/files tests/compare tests/test_documentation.py $(add
 	$(addprefix systems/, test_launch_flags.py test_page.py test_recipe.py) \
 	$(addprefix runtime/, test_refusals.py test_gradient_shards.py test_codec.py test_no_pickles.py) \
 	$(addprefix figures/, test_figures.py test_gantt_figure.py) \
-	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_words.py test_steps.py) \
+	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_words.py) \
 	$(addprefix lab/, test_plausible_mistakes.py test_schemas.py) \
 	$(addprefix course/, test_lessons.py test_assignments.py) \
 	$(addprefix cli/, test_mistakes.py test_hosts_commands.py))

@@ -47,7 +47,10 @@ ALSO = {
         (r'clock="virtual"\), \.\.\.\]', "iterations=2)]"),
         (r'calibration\.by\("layer"\)', "calibration"),  # needs traces with more stages than the file's rows have
     ],
-    "real-run.md": [(r"\biterations=20", "iterations= 6")],  # the blank keeps it from SHORTER: it waits for the third
+    "real-run.md": [
+        (r"\biterations=20", "iterations= 6"),  # the blank keeps it from SHORTER: it waits for the third
+        (r"lab\.baselines\(plan\)", "lab.baselines(plan, iterations=2)"),
+    ],
     "strategies.md": [
         (r'"worldwide", "gpt3-xl", systems', '"lecture-hall", "tiny", steps=1, systems'),
         (r'"worldwide", "gpt3-xl"', '"lecture-hall", "tiny"'),

@@ -99,6 +99,7 @@ def test_a_device_that_is_slow_for_a_while_shifts_the_error_twice():
     assert "from iteration 4 on 200 ms longer than before, from iteration 9 on 200 ms shorter" in found.sentence
 
 
+@pytest.mark.slow
 @given(st.integers(8, 30), st.integers(0, 1000), st.sampled_from([-0.02, 0.02]))
 @settings(max_examples=25, deadline=None)
 def test_what_grows_by_as_much_each_time_is_no_shift(n_iterations, seed, per_iteration):
@@ -111,6 +112,7 @@ def test_what_grows_by_as_much_each_time_is_no_shift(n_iterations, seed, per_ite
     assert "than the one before" in found.sentence
 
 
+@pytest.mark.slow
 def test_noise_alone_is_seldom_a_drift():
     rng = np.random.default_rng(0)
     told = 0

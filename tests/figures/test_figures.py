@@ -165,6 +165,7 @@ def test_a_dark_copy_changes_the_page_and_not_the_data(figure):
     assert json.loads(figures.theme(dark, dark=False).to_json()) == before
 
 
+@pytest.mark.slow
 def test_figures_load_neither_torch_nor_widgets():
     code = "import sys, dtfm_lab.figures; assert not {'torch', 'cupy', 'ipywidgets', 'anywidget'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
