@@ -35,7 +35,7 @@ STYLE = f"""
 .dtfm-ledger .good {{ color: var(--good); }}
 .dtfm-ledger .known, .dtfm-ledger .miss {{ color: var(--miss); }}
 .dtfm-ledger .miss {{ font-weight: 700; }}
-.dtfm-ledger td.words {{ max-width: 46em; }}
+.dtfm-ledger td.words {{ max-width: 60em; padding: 0 10px 6px 0; font-size: 12px; }}
 .dtfm-ledger td:first-child {{ min-width: 17em; }}
 """
 STRIP = "½ to 2 times"
@@ -129,7 +129,7 @@ def _group(group: Group, rows: Sequence[Row]) -> str:
 
 def _table(rows: Sequence[Row], shared: Sequence[str]) -> str:
     theirs = any(row.theirs is not None for row in rows)
-    heads = ["", "published", "ours", "ratio", *(["theirs"] if theirs else []), STRIP, "band", ""]
+    heads = ["", "published", "ours", "ratio", *(["theirs"] if theirs else []), STRIP, "band"]
     head = "".join(f"<th{'' if name in PLAIN else ' class=number'}>{name}</th>" for name in heads)
     body = "".join(_line(row, shared, theirs) for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -150,9 +150,10 @@ def _line(row: Row, shared: Sequence[str], theirs: bool) -> str:
         *([f'<td class="number">{their}</td>'] if theirs else []),
         f"<td>{_strip(row)}</td>",
         f'<td class="number {verdict}">{escape(str(row.band))}</td>',
-        f'<td class="words">{" ".join(filter(None, words))}</td>',
     ]
-    return f'<tr title="{escape(row.cite, quote=True)}">{"".join(cells)}</tr>'
+    said = " ".join(filter(None, words))
+    below = f'<tr><td class="words" colspan="{len(cells)}">{said}</td></tr>' if said else ""
+    return f'<tr title="{escape(row.cite, quote=True)}">{"".join(cells)}</tr>{below}'
 
 
 def _words(row: Row) -> list[str]:

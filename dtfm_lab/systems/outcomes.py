@@ -139,12 +139,12 @@ class Outcomes:
         }
 
     def _repr_html_(self) -> str:
-        return outcomes_html.fragment(self._words, self.outcomes, self.not_modelled)
+        return outcomes_html.fragment(self.sentence, self._known_win, self.outcomes, self.not_modelled)
 
     @property
-    def _words(self) -> str:
-        win = vars(self).get("win", "")
-        return self.sentence if self.stopped or not win else f"{self.sentence}. {win.rstrip('.')}"
+    def _known_win(self) -> str:
+        """``win`` where it was asked for, of all systems; else empty."""
+        return "" if self.stopped else vars(self).get("win", "")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it as a page (.html), a table for a person (.md) or for a program (.csv), or all of it (.json).
@@ -155,7 +155,7 @@ class Outcomes:
             case ".html":
                 text = outcomes_html.page(f"{self.job.name} on {self.topology.name}", self._repr_html_())
             case ".md":
-                text = outcomes_markdown.table(self._words, self.outcomes, self.not_modelled)
+                text = outcomes_markdown.table(self.sentence, self._known_win, self.outcomes, self.not_modelled)
             case ".csv":
                 text = self.to_frame().to_csv(index=False)
             case _:

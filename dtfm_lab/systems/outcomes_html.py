@@ -33,8 +33,8 @@ STYLE = f"""
 .dtfm-systems th {{ font-weight: 600; opacity: 0.8; }}
 .dtfm-systems .number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
 .dtfm-systems td:first-child {{ min-width: 14em; }}
-.dtfm-systems td.plan {{ min-width: 11em; }}
-.dtfm-systems td.words {{ max-width: 34em; opacity: 0.85; }}
+.dtfm-systems td.plan {{ min-width: 20em; max-width: 34em; }}
+.dtfm-systems td.plan span {{ display: block; opacity: 0.85; }}
 .dtfm-systems .bar {{ display: flex; width: {BAR_PX}px; height: 14px; margin-top: 2px; }}
 .dtfm-systems .bar i, .dtfm-systems .key i {{ display: inline-block; box-sizing: border-box;
   border: 1px solid var(--edge); border-left-width: 0; }}
@@ -46,14 +46,14 @@ STYLE = f"""
 """
 
 
-def fragment(sentence: str, outcomes: Sequence[Outcome], not_modelled: Mapping[str, str]) -> str:
-    """The outcomes as a notebook shows them."""
+def fragment(sentence: str, win: str, outcomes: Sequence[Outcome], not_modelled: Mapping[str, str]) -> str:
+    """The outcomes as a notebook shows them; ``win`` stands under the sentence where there is something to say."""
     drawn = bars(outcomes)
     longest_s = max((bar.length_s for bar in drawn), default=0.0)
     least_s = min((one.iteration_s for one in outcomes if one.iteration_s is not None), default=1.0)
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in HEADINGS)
     rows = "".join(_row(bar, longest_s, least_s) for bar in drawn)
-    parts = [f"<p><b>{escape(sentence)}</b></p>", _key(drawn)]
+    parts = [f"<p><b>{escape(sentence)}.</b></p>", f"<p>{escape(win)}</p>" if win else "", _key(drawn)]
     parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
     if any(bar.outcome.strategy.mathematics for bar in drawn):
         parts.append(f"<p><small>{CHANGES} changes the training itself: seconds alone do not compare it.</small></p>")
@@ -73,7 +73,6 @@ HEADINGS = (
     ("with a link a pair", NUMBER),
     ("where it goes", ""),
     ("plan", ""),
-    ("", ""),
 )
 
 
@@ -105,9 +104,8 @@ def _row(bar: Bar, longest_s: float, least_s: float) -> str:
         f"<td{NUMBER}>{seconds}</td>",
         f"<td{NUMBER}>{times(one, least_s)}</td>",
         f"<td{NUMBER}>{pairs(one)}</td>",
-        f"<td>{_bar(bar, longest_s)}</td>" if bar.parts else '<td class="words">no plan</td>',
-        f'<td class="plan">{escape(one.shape)}</td>',
-        f'<td class="words">{escape(remarks(one))}</td>',
+        f"<td>{_bar(bar, longest_s)}</td>" if bar.parts else "<td>no plan</td>",
+        f'<td class="plan">{escape(one.shape)}<span>{escape(remarks(one))}</span></td>',
     ]
     return f'<tr title="{escape(one.strategy.cite, quote=True)}">{"".join(cells)}</tr>'
 

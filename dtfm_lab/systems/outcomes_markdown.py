@@ -12,8 +12,9 @@ HEAD = (
 )
 
 
-def table(sentence: str, outcomes: Sequence[Outcome], not_modelled: Mapping[str, str]) -> str:
-    """A table of the outcomes, their assumptions with sources, and the reasons of what is not modelled."""
+def table(sentence: str, win: str, outcomes: Sequence[Outcome], not_modelled: Mapping[str, str]) -> str:
+    """A table of the outcomes, the best rival (``win``) where there is one, their assumptions with sources, and the
+    reasons of what is not modelled."""
     lines = [HEAD]
     least_s = min((one.iteration_s for one in outcomes if one.iteration_s is not None), default=1.0)
     for bar in bars(outcomes):
@@ -21,7 +22,7 @@ def table(sentence: str, outcomes: Sequence[Outcome], not_modelled: Mapping[str,
         seconds = ["no plan", ""] if one.iteration_s is None else [format_s(one.iteration_s), times(one, least_s)]
         cells = [bar.name, *seconds, pairs(one), one.shape, next(iter(one.causes), ""), remarks(one)]
         lines.append(f"| {' | '.join(_one_line(cell) for cell in cells)} |")
-    lines += ["", f"{sentence}."]
+    lines += ["", " ".join(filter(None, (f"{sentence}.", win)))]
     lines += ["", "Assumed:", ""] if any(one.strategy.assumed for one in outcomes) else []
     for one in outcomes:
         lines += [
