@@ -1,7 +1,7 @@
 """Grids of tensor, pipeline and data parallelism, with devices in the order of their ranks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.device_sets import device_sets
 from dtfm_lab.systems.grid_bound import GridBound
+from dtfm_lab.systems.strategy import Budget
 
 MICROBATCHES = (1, 2, 4, 8, 16)
 """Sizes that are tried where the job leaves its micro-batch open."""
@@ -142,9 +143,29 @@ def sizes_of(microbatches: str, job: Job, tried: Sequence[int]) -> Sequence[int]
     return tried if microbatches == "tried" or job.microbatch is None else None
 
 
+class Replicated(Protocol):
+    """A system without pipelines, by the assumptions that its grids depend on."""
+
+    @property
+    def microbatches(self) -> str: ...
+    @property
+    def hosts(self) -> str: ...
+    @property
+    def devices(self) -> str: ...
+
+
 def replicated(
-    topology: Topology, job: Job, ways: Callable[[Job], Sequence[Mapping[str, Any]]], *, microbatches: str, **how: Any
+    system: Replicated, topology: Topology, job: Job, ways: Callable[[Job], Sequence[Mapping[str, Any]]], budget: Budget
 ) -> Iterator[Branch]:
-    """The grids of one stage; ``microbatches`` is ``tried`` or ``given``."""
-    sizes = sizes_of(microbatches, job, MICROBATCHES_ALONE)
-    yield from grids(topology, job, ways, stages=(1,), microbatches=sizes, **how)
+    """The grids of one stage that a system without pipelines tries within a budget."""
+    yield from grids(
+        topology,
+        job,
+        ways,
+        stages=(1,),
+        microbatches=sizes_of(system.microbatches, job, MICROBATCHES_ALONE),
+        efficiency=budget.efficiency,
+        hosts=system.hosts,
+        seed=budget.seed,
+        devices=system.devices,
+    )

@@ -31,15 +31,17 @@ COUNTS = (
 SWITCHES = (
     *("use-tp-pp-dp-mapping", "overlap-grad-reduce", "use-distributed-optimizer", "bf16", "fp16", "use-flash-attn"),
     *("accumulate-allreduce-grads-in-fp32", "no-overlap-p2p-communication", "overlap-p2p-communication"),
+    "sequence-parallel",
 )
-WORDS = ("recompute-granularity", "recompute-method", "transformer-impl")
+SHARES = ("attention-dropout", "hidden-dropout")
+WORDS = ("recompute-granularity", "recompute-method", "transformer-impl", "optimizer")
 WITHOUT_EFFECT = (
     *("lr", "min-lr", "lr-decay-style", "lr-warmup-fraction", "lr-warmup-iters", "lr-warmup-samples", "weight-decay"),
     *("clip-grad", "adam-beta1", "adam-beta2", "init-method-std", "train-iters", "train-samples", "seed", "split"),
     *("data-path", "vocab-file", "merge-file", "tokenizer-type", "tokenizer-model", "save", "load", "save-interval"),
     *("log-interval", "eval-interval", "eval-iters", "tensorboard-dir", "max-position-embeddings", "master-addr"),
-    *("master-port", "node-rank", "distributed-backend", "optimizer"),
-    *("use-mcore-models", "attention-dropout", "hidden-dropout", "log-throughput"),
+    *("master-port", "node-rank", "distributed-backend"),
+    *("use-mcore-models", "log-throughput"),
 )
 """Flags that change no second of an iteration here; whatever value follows them."""
 MODEL = {"num-layers": "n_layers", "hidden-size": "d_model", "num-attention-heads": "n_heads", "seq-length": "seq_len"}
@@ -48,6 +50,9 @@ ATTENTIONS = {"local": "unfused", "transformer_engine": "fused"}
 MODES = {"none": "none", "selective": "selective", "full": "block"}
 RESHARDS = {"default": True, "always": True, "never": False}
 SWITCHED = {True: True, False: False}
+SHELL = ("|", "&", ";", ">", "1>", "2>")
+"""What ends a command's own words."""
+SWITCH_WORDS = {"true": True, "1": True, "false": False, "0": False}
 PRECISIONS = {
     "fp16": (
         *("enabled", "auto_cast", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis"),
@@ -130,7 +135,9 @@ def _megatron(text: str) -> Launch:
     given, unknown = dict[str, Any](), []
     for name, values in _flags(text):
         if name in SWITCHES:
-            given[name] = True
+            given[name] = _switch(f"--{name}", values)
+        elif name in SHARES:
+            given[name] = _share(f"--{name}", values)
         elif name in COUNTS:
             given[name] = _count(f"--{name}", " ".join(values))
         elif name in WORDS:
@@ -149,26 +156,31 @@ def _megatron(text: str) -> Launch:
             raise LabError(f"--{name} is {shortened(found)}; wanted {modelled}: no other has a model here")
         if name in given and "recompute-granularity" not in given:
             raise LabError(f"--{name} without --recompute-granularity; wanted both")
-    if "bf16" in given and "fp16" in given:
+    if (optimizer := given.get("optimizer", "adam")) != "adam":
+        raise LabError(f"--optimizer is {shortened(optimizer)}; wanted adam: no other has a model here")
+    if given.get("bf16") and given.get("fp16"):
         raise LabError("--bf16 and --fp16 are both given; wanted one of them")
     attention = _one_of("--transformer-impl", given.get("transformer-impl", "transformer_engine"), ATTENTIONS)
     job, stages = _job_of(given), given.get("pipeline-model-parallel-size", 1)
     interleaved = _interleaved(given, stages)
+    overlapped = given.get("overlap-p2p-communication", True) and not given.get("no-overlap-p2p-communication")
     strategy = Megatron(
         **AS_SHIPPED
         | {
-            "order": "pp-dp" if "use-tp-pp-dp-mapping" in given else "dp-pp",
-            "overlap": "overlap-grad-reduce" in given,
-            "sharding": "zero-1" if "use-distributed-optimizer" in given else "none",
+            "order": "pp-dp" if given.get("use-tp-pp-dp-mapping") else "dp-pp",
+            "overlap": given.get("overlap-grad-reduce", False),
+            "sharding": "zero-1" if given.get("use-distributed-optimizer") else "none",
             "microbatches": "given" if "microbatch" in job else "tried",
         },
         tensor_parallel=given.get("tensor-model-parallel-size", 1),
         n_stages=stages,
         stages_per_device=interleaved,
-        transport="overlapped" if interleaved > 1 and "no-overlap-p2p-communication" not in given else "batched",
-        attention="fused" if "use-flash-attn" in given else attention,
+        transport="overlapped" if interleaved > 1 and overlapped else "batched",
+        attention="fused" if given.get("use-flash-attn") else attention,
+        dropout=_drops_out(given),
+        sequence_parallel=given.get("sequence-parallel", False),
         checkpointing="block" if "recompute-granularity" in given else "none",
-        gradient_dtype="fp32" if "accumulate-allreduce-grads-in-fp32" in given else BY_PRECISION,
+        gradient_dtype="fp32" if given.get("accumulate-allreduce-grads-in-fp32") else BY_PRECISION,
     )
     processes = given.get("nnodes", 1) * given.get("nproc-per-node", 1)
     launched = {"nnodes", "nproc-per-node"} & set(given)
@@ -182,12 +194,22 @@ def _megatron(text: str) -> Launch:
 
 def _job_of(given: Mapping[str, Any]) -> dict[str, Any]:
     job = {"microbatch": given.get("micro-batch-size"), "global_batch": given.get("global-batch-size")}
-    job |= {"dtype": next((name for name in ("bf16", "fp16") if name in given), None)}
+    job |= {"dtype": next((name for name in ("bf16", "fp16") if given.get(name)), None)}
     if sizes := {field: given[name] for name, field in MODEL.items() if name in given}:
         if missing := [f"--{name}" for name in MODEL if name not in given]:
             raise LabError(f"flags of a model lack {', '.join(missing)}; wanted all of them, or none and --job")
         job["model"] = gpt(name="flags", vocab_size=50257, **sizes)
     return {name: value for name, value in job.items() if value is not None}
+
+
+def _drops_out(given: Mapping[str, Any]) -> bool:
+    """Whether blocks keep masks; a job drops out in attention and behind it, or nowhere."""
+    dropouts = [given.get(name, 0.1) for name in SHARES]  # as Megatron-LM has them
+    if len({share > 0 for share in dropouts}) > 1:
+        raise LabError(
+            f"--attention-dropout is {dropouts[0]:g} and --hidden-dropout {dropouts[1]:g}; wanted both or neither 0"
+        )
+    return bool(dropouts[0] > 0)
 
 
 def _interleaved(given: Mapping[str, Any], stages: int) -> int:
@@ -318,6 +340,8 @@ def _flags(text: str) -> Iterator[tuple[str, list[str]]]:
         raise LabError(f"flags: {error}; wanted quotes in pairs") from None
     name, values = "", list[str]()
     for word in words:
+        if name and word.startswith(SHELL):
+            break  # what follows is of another command
         if not word.startswith("--"):
             values.append(word)
             continue
@@ -352,6 +376,21 @@ def _count(what: str, value: object) -> int:
     if isinstance(value, bool) or not first.isdecimal() or len(first) > 18 or int(first) < 1:
         raise LabError(f"{what} is {shortened(value)}; wanted a whole number, 1 or more")
     return int(first)
+
+
+def _switch(what: str, values: list[str]) -> bool:
+    """Whether a flag that needs no value is on."""
+    return bool(_one_of(what, values[0].lower(), SWITCH_WORDS)) if values else True
+
+
+def _share(what: str, values: list[str]) -> float:
+    try:
+        share = float(values[0]) if values else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise LabError(f"{what} is {shortened(' '.join(values))}; wanted a number from 0 to below 1")
+    return share
 
 
 def _refuse(what: str, unknown: list[str]) -> None:

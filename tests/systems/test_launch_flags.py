@@ -70,6 +70,10 @@ def test_torchtitans_configuration_is_its_plan():
         ('[compile]\nenable = "false"', "compile.enable is 'false'; wanted true or false"),
         ('[activation_checkpoint]\nmode = ["x"]', "mode is ['x']; wanted none, selective or full"),
         ('[parallelism]\nfsdp_reshard_after_forward = "sometimes"', "wanted default, always or never"),
+        ("--bf16=maybe", "--bf16 is 'maybe'; wanted true, 1, false or 0"),
+        ("--hidden-dropout 2", "--hidden-dropout is '2'; wanted a number from 0 to below 1"),
+        ("--hidden-dropout 0", "--attention-dropout is 0.1 and --hidden-dropout 0; wanted both or neither 0"),
+        ("--optimizer sgd --bf16", "--optimizer is 'sgd'; wanted adam"),
         ("--bf16 --fp16", "--bf16 and --fp16 are both given"),
         ("--recompute-granularity full --recompute-method block", "--recompute-method is 'block'; wanted uniform"),
         ("--recompute-granularity full --recompute-num-layers 2", "--recompute-num-layers is 2; wanted 1"),
@@ -126,3 +130,22 @@ def test_what_a_launch_leaves_open_follows_from_its_processes(text, sizes):
 def test_attention_is_that_of_the_flags():
     kept = [from_flags(f"--transformer-impl local {more}").strategy.attention for more in ("", "--use-flash-attn")]
     assert kept == ["unfused", "fused"]
+
+
+@pytest.mark.parametrize("off", ["=false", " false", "=0", "=False"])
+def test_a_switch_that_is_off_is_as_one_that_is_not_there(off):
+    switches = ("bf16", "overlap-grad-reduce", "use-distributed-optimizer", "use-tp-pp-dp-mapping", "sequence-parallel")
+    alone = "--micro-batch-size 2 --fp16"
+    switched = " ".join(f"--{name}{off}" for name in switches)
+    assert from_flags(f"{alone} {switched}") == from_flags(alone)
+    on = " ".join(f"--{name}=true" for name in switches[1:])
+    assert from_flags(f"{alone} {on}") == from_flags(f"{alone} {on.replace('=true', '')}") != from_flags(alone)
+    assert from_flags(f"{alone} 2>&1 | tee --append log") == from_flags(alone)
+
+
+def test_dropout_and_sequence_parallelism_are_those_of_the_flags():
+    flags = "--attention-dropout 0.0 --hidden-dropout 0.0 --sequence-parallel --micro-batch-size 2"
+    launch = from_flags(flags)
+    job = outcome_of(launch.strategy, *launch.on(NETWORK, JOB)).job
+    assert (job.dropout, job.sequence_parallel) == (False, True)
+    assert from_flags("--micro-batch-size 2").strategy.dropout

@@ -67,14 +67,11 @@ class _Replicated(GridStrategy):
             gradient_compression=self._compression(),
         )
         yield from replicated(
+            self,
             topology,
             how,
             lambda one: [{"checkpointing": kept} for kept in checkpointings(one, self.checkpointing)],
-            microbatches=self.microbatches,
-            efficiency=budget.efficiency,
-            hosts=self.hosts,
-            seed=budget.seed,
-            devices=self.devices,
+            budget,
         )
 
 

@@ -79,12 +79,9 @@ class DeepSpeedZero3(GridStrategy):
             memory_traffic=self.memory_traffic,
         )
         yield from replicated(
+            self,
             topology,
             how,
             lambda one: [{"checkpointing": kept} for kept in checkpointings(one, self.checkpointing)],
-            microbatches=self.microbatches,
-            efficiency=budget.efficiency,
-            hosts=self.hosts,
-            seed=budget.seed,
-            devices=self.devices,
+            budget,
         )

@@ -80,16 +80,7 @@ class FSDP(GridStrategy):
             gradient_dtype=self.gradient_dtype,
             memory_traffic=not self.compiled,
         )
-        yield from replicated(
-            topology,
-            how,
-            self._ways,
-            microbatches=self.microbatches,
-            efficiency=budget.efficiency,
-            hosts=self.hosts,
-            seed=budget.seed,
-            devices=self.devices,
-        )
+        yield from replicated(self, topology, how, self._ways, budget)
 
     def _ways(self, job: Job) -> list[dict[str, str]]:
         reshards = (True, False) if self.reshard is None else (self.reshard,)

@@ -128,6 +128,21 @@ class Megatron(GridStrategy):
     attention: Annotated[
         str, common.attention(source="Megatron-LM kept it until FlashAttention came in 2022 (--use-flash-attn)")
     ] = "fused"
+    dropout: Annotated[
+        bool,
+        Assumption(
+            help="Blocks of a gpt drop out and keep the masks.",
+            source="Megatron-LM, megatron/training/arguments.py: --attention-dropout and --hidden-dropout are 0.1 by "
+            "default",
+        ),
+    ] = True
+    sequence_parallel: Annotated[
+        bool,
+        Assumption(
+            help="GPUs of a tensor-parallel group split norms, residuals and dropout too, along the sequence.",
+            source="Megatron-LM: --sequence-parallel is the user's, and off by default (Korthikanti et al. 2022)",
+        ),
+    ] = False
     memory_traffic: Annotated[bool, common.MEMORY_TRAFFIC] = False
     microbatches: Annotated[str, common.microbatches(source="Megatron-LM: --micro-batch-size is the user's")] = TRIED
     devices: Annotated[
@@ -142,6 +157,8 @@ class Megatron(GridStrategy):
             synchronisation=self.synchronisation,
             transport=self.transport,
             attention=self.attention,
+            dropout=self.dropout,
+            sequence_parallel=self.sequence_parallel,
             memory_traffic=self.memory_traffic,
             gradient_dtype=self._gradients_in(job),
         )
