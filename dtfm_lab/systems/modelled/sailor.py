@@ -33,8 +33,9 @@ class Sailor(Strategy):
     Its planner goes through numbers of stages and replicas and gives each stage devices stage by stage, keeping what is
     best by its own closed form, whose best plans are simulated here. A stage's replicas lie in one region; next stages
     may lie elsewhere. A stage's replicas are of one kind, or in each stage of any (``mixes_kinds``). The
-    paper's planner also chooses the tensor parallelism of every stage; a plan here has one degree for all, and the
-    chains of pools are those of a beam search.
+    paper's planner also chooses the tensor parallelism of every stage. A plan here has one degree for all, because a
+    plan's devices are the groups of one size that ``Topology.grouped`` makes, and a job has one ``tensor_parallel``.
+    The chains of pools are those of a beam search.
     """
 
     name: ClassVar[str] = "sailor"
