@@ -134,8 +134,8 @@ def _of_records(document: sailor_records.Document) -> Iterator[Prediction]:
         seconds = sailor_records.predicted_s(record, document.message_bytes, sharing)
         assumed = (*sailor_records.ASSUMPTIONS, *filter(None, [sailor_memory.unknown_because(record)]))
         yield _prediction(record.case, "iteration", "s", seconds, None, Evidence.PROFILED, assumed)
-        if (held := sailor_memory.peak_bytes(record)) is not None:
-            held += sailor_memory.FRAMEWORK_BYTES
+        if (reserved := sailor_memory.reserved_bytes(record)) is not None:
+            held = reserved.max() + sailor_memory.FRAMEWORK_BYTES
             kept = (*sailor_memory.ASSUMPTIONS, sailor.FRAMEWORK)
             yield _prediction(record.case, "memory", "GB", held / GB, None, Evidence.PROFILED, kept)
 

@@ -1,4 +1,10 @@
-"""What each GPU of a record in Sailor's format holds at its peak, from the model's published shape."""
+"""What each GPU of a record in Sailor's format holds at its peak, from the model's published shape.
+
+What Sailor published is the most that ``nvidia-smi`` says of any GPU (its ``deepspeed/pipe_engine.py``,
+``get_total_used_mem``; ``ae_scripts/clariden_scripts/process_results.py``, ``get_mem``): beside what torch reserves it
+has CUDA's context and the buffers of NCCL. ``framework_bytes`` counts both by the code that ran, with sizes that others
+measured; none is from Sailor's numbers. Files other than the engine were read in a copy, saha18uiuc/sailor.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +13,11 @@ import numpy as np
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job, ModelSpec, gpt
 from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning import evaluate
-from dtfm_lab.published.sailor_records import BYTES, Record
-from dtfm_lab.published.units import ALLOCATED, RESERVED, gpu_peak_bytes
+from dtfm_lab.published.sailor_records import BYTES, INSIDE_A_HOST, Record
+from dtfm_lab.published.units import ALLOCATED, RESERVED
+from dtfm_lab.simulation.memory import memory
 
 ASSUMPTIONS = (
     "fp32",
@@ -23,6 +31,10 @@ ASSUMPTIONS = (
 FRAMEWORK_BYTES = 5.0e9
 """What Sailor's own predictions hold on every GPU beside states and activations: between its rows of four stages and of
 two they grow by 24 bytes a parameter from there."""
+CONTEXT_BYTES = 484 * 2**20
+"""A process with CUDA's context and NCCL, without a peer: 484 MiB of an RTX 3090 (NVIDIA/nccl, pull request 2366)."""
+PAIR_BYTES, GROUP_BYTES = 544e6, 688e6
+"""Buffers of a communicator of two GPUs, and of more, on A100s with NVLink (NVIDIA/nccl, issue 964)."""
 
 
 def model_of(name: str) -> ModelSpec | None:
@@ -58,21 +70,47 @@ def _blocks(record: Record) -> tuple[int, ...]:
     return tuple(blocks)
 
 
-def peak_bytes(record: Record) -> float | None:
-    """Bytes of the fullest GPU of the record's plan; None where they are not predicted, by ``unknown_because``.
+def communicators(record: Record, stage: int) -> tuple[int, ...]:
+    """GPUs in each of the communicators that a GPU of this stage opens, those of one GPU left out.
 
-    Raises FileError that names the record where its plan cannot be.
+    Of Sailor's code: all GPUs (the barrier of ``_exec_reduce_tied_grads``); the tensor-parallel group twice, once for
+    Megatron's layers and once for ``reconstruct_tensor``; the GPUs of a replica, of a stage's replicas and of a
+    pipeline (``deepspeed/topology.py``, ``PipelineParallelGrid``); and one with each neighbour of the pipeline, as
+    ``deepspeed/p2p.py`` sends by torch's ``send``, which has a communicator for each pair.
+    """
+    k, n_stages, n_replicas = record.tensor_parallel, record.n_stages, record.n_replicas
+    neighbours = (stage > 0) + (stage < n_stages - 1)
+    sizes = (k * n_stages * n_replicas, k, k, k * n_stages, n_replicas, n_stages, *[2] * neighbours)
+    return tuple(size for size in sizes if size > 1)
+
+
+def framework_bytes(record: Record, stage: int) -> float:
+    """Bytes of each GPU of a stage that torch's allocator does not know: CUDA's context and NCCL's buffers.
+
+    Where no NVLink is known of its GPUs, they cannot reach each other and buffers are in the host's memory, as NCCL's
+    documentation says of its shared-memory transport.
+    """
+    linked = all(group.gpu in INSIDE_A_HOST for group in record.devices if group.stage == stage)
+    each = [PAIR_BYTES if size == 2 else GROUP_BYTES for size in communicators(record, stage)]
+    return CONTEXT_BYTES + (sum(each) if linked else 0.0)
+
+
+def reserved_bytes(record: Record) -> FloatArray | None:
+    """(stages,) bytes that torch reserves on a GPU of each stage of the record's plan, at the peak.
+
+    None where they are not predicted, by ``unknown_because``. Raises FileError that names the record where its plan
+    cannot be.
     """
     model = model_of(record.model)
     if model is None or unknown_because(record):
         return None
     try:
-        return _peak_bytes(record, model)
+        return _reserved_bytes(record, model)
     except LabError as error:
         raise FileError(f"{record.case}: {error}") from None
 
 
-def _peak_bytes(record: Record, model: ModelSpec) -> float:
+def _reserved_bytes(record: Record, model: ModelSpec) -> FloatArray:
     k, n_groups = record.tensor_parallel, record.n_stages * record.n_replicas
     n = k * n_groups
     network = Topology.from_matrices(
@@ -96,4 +134,6 @@ def _peak_bytes(record: Record, model: ModelSpec) -> float:
     )
     stages = np.arange(n_groups).reshape(record.n_stages, record.n_replicas).tolist()
     buffer_bytes = BYTES * max(record.stage_parameters) if record.n_replicas > 1 else 0
-    return (gpu_peak_bytes(evaluate(network, job, stages=stages), "1f1b") + buffer_bytes) / ALLOCATED
+    of_groups = memory(evaluate(network, job, stages=stages), "1f1b").peak_bytes.max(axis=1)
+    reserved: FloatArray = (of_groups / k + buffer_bytes) / ALLOCATED
+    return reserved

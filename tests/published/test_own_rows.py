@@ -69,9 +69,9 @@ def test_records_in_sailors_format_are_predicted_as_its_own(tmp_path):
     packaged = document("sailor.json")
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(packaged | {"rows": packaged["rows"][:1]}))
-    row, memory, bare = lab.reproduce(own=path)
+    row, memory, counted = lab.reproduce(own=path)
     assert memory.key == (row.setting, "memory")
-    assert bare.key == (f"{row.setting}, framework not counted", "memory")
+    assert counted.key == (f"{row.setting}, framework counted by its code", "memory")
     assert row.setting == packaged["rows"][0]["case"]
     assert row.source == "mine.json"
     assert 0.8 < row.ratio < 1.2

@@ -11,7 +11,14 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.published import reproduce
-from dtfm_lab.published.sailor_memory import peak_bytes, unknown_because
+from dtfm_lab.published.sailor_memory import (
+    CONTEXT_BYTES,
+    PAIR_BYTES,
+    communicators,
+    framework_bytes,
+    reserved_bytes,
+    unknown_because,
+)
 from dtfm_lab.published.sailor_records import (
     BYTES,
     INSIDE_A_HOST,
@@ -23,7 +30,7 @@ from dtfm_lab.published.sailor_records import (
     profile_of,
     shared_cards,
 )
-from dtfm_lab.published.systems.sailor import ONE_FACTOR, ONE_KIND, WITHOUT_FRAMEWORK, packaged, rows_of
+from dtfm_lab.published.systems.sailor import COUNTED, ONE_FACTOR, ONE_KIND, packaged, rows_of
 from dtfm_lab.published.tables import document
 
 PACKAGED = packaged()
@@ -83,7 +90,7 @@ def test_a_prediction_is_what_everybody_simulates():
 
 def test_a_record_equal_to_another_is_named_suspect():
     suspect = {row.setting for row in rows_of(PACKAGED) if "suspect" in row.note}
-    assert suspect == {"mit/N3/N3_D1", "mit/N3/N3_D1" + WITHOUT_FRAMEWORK}
+    assert suspect == {"mit/N3/N3_D1", "mit/N3/N3_D1" + COUNTED}
 
 
 def test_a_factor_never_sees_its_own_row():
@@ -107,23 +114,52 @@ def test_records_of_ones_own_come_out_as_the_packaged_ones_do(tmp_path):
     path.write_text(json.dumps(data))
     ours = {row.key: row.predicted for row in rows_of(PACKAGED)}
     found = {row.key: row.predicted for row in reproduce(own=path)}
-    assert len(found) == 9  # seconds and memory of each, this with and without the framework
+    assert len(found) == 9  # seconds of each, and its memory with either framework
     assert found == {key: ours[key] for key in found}
 
 
 def test_a_model_that_is_not_known_has_no_row_of_its_memory():
     row = record("N4_D1")
-    assert peak_bytes(row) > 0
-    assert peak_bytes(replace(row, model="GPT-5")) is None
-    assert peak_bytes(replace(row, layers_per_stage=())) is None
+    assert (reserved_bytes(row) > 0).all()
+    assert reserved_bytes(replace(row, model="GPT-5")) is None
+    assert reserved_bytes(replace(row, layers_per_stage=())) is None
     (only,) = rows_of(replace(PACKAGED, rows=(replace(row, model="GPT-5"),)))
     assert (only.quantity, only.note) == ("iteration", "no memory predicted: model 'GPT-5' is not known")
     mixed = (replace(row.devices[0], tensor_parallel=2), *row.devices[1:])
-    assert peak_bytes(replace(row, devices=mixed)) is None
+    assert reserved_bytes(replace(row, devices=mixed)) is None
     assert "devices of tensor_parallel" in unknown_because(replace(row, devices=mixed))
     odd = tuple(replace(group, tensor_parallel=3) for group in row.devices)
     with pytest.raises(LabError, match=row.case):
-        peak_bytes(replace(row, tensor_parallel=3, devices=odd))
+        reserved_bytes(replace(row, tensor_parallel=3, devices=odd))
+
+
+def test_published_memory_is_that_of_the_whole_gpu():
+    """What nvidia-smi says are whole MiB; torch reserves in twos, and a sum of tensors is neither."""
+    published = [row.measured_memory_bytes for row in PACKAGED.rows]
+    assert all(n_bytes % 2**20 == 0 for n_bytes in published)
+    assert any(n_bytes % 2**21 for n_bytes in published)
+
+
+def test_a_gpu_opens_a_communicator_for_each_group_and_each_neighbour():
+    row = record("N16_D4")  # 4 stages of 4 replicas of 4 GPUs
+    assert communicators(row, 0) == (64, 4, 4, 16, 4, 4, 2)
+    assert communicators(row, 1) == (64, 4, 4, 16, 4, 4, 2, 2)
+    assert communicators(record("N4_D4"), 0) == (32, 8, 8, 8, 4)  # one stage: neither a pipeline nor neighbours
+    alone = replace(
+        row,
+        n_stages=1,
+        n_replicas=1,
+        tensor_parallel=1,
+        stage_parameters=row.stage_parameters[:1],
+        devices=(replace(row.devices[0], tensor_parallel=1, hop=None),),
+    )
+    assert communicators(alone, 0) == ()
+    assert framework_bytes(alone, 0) == CONTEXT_BYTES
+    assert framework_bytes(row, 1) - framework_bytes(row, 0) == PAIR_BYTES
+
+
+def test_buffers_are_in_the_hosts_memory_where_gpus_have_no_nvlink():
+    assert framework_bytes(record("N4_D4"), 0) == CONTEXT_BYTES
 
 
 @pytest.mark.parametrize(

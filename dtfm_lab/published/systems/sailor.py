@@ -13,8 +13,12 @@ from dtfm_lab.published.sources import Omission, published
 from dtfm_lab.published.tables import document
 
 ONE_FACTOR = ", one factor"
-WITHOUT_FRAMEWORK = ", framework not counted"
+COUNTED = ", framework counted by its code"
 FRAMEWORK = "5 GB of framework on every GPU, as Sailor's own predictions hold"
+OF_OTHERS = (
+    "CUDA's context and buffers of each communicator of its code, as large as others measured them "
+    "(looked up after these rows were known, none fitted to them)"
+)
 ONE_KIND, SEVERAL_KINDS = "GH200", "three kinds of GPU"
 
 
@@ -59,10 +63,12 @@ def rows_of(records: Document) -> Iterator[Row]:
     seconds = [predicted_s(record, records.message_bytes, sharing) for record in records.rows]
     for record, predicted in zip(records.rows, seconds, strict=True):
         yield _row(record, predicted, records.rows, sharing)
-        if record.measured_memory_bytes and (held := sailor_memory.peak_bytes(record)) is not None:
-            whole = held + sailor_memory.FRAMEWORK_BYTES
+        if record.measured_memory_bytes and (held := sailor_memory.reserved_bytes(record)) is not None:
+            whole = held.max() + sailor_memory.FRAMEWORK_BYTES
             yield _memory_row(record, record.measured_memory_bytes, whole, records.rows)
-            yield _memory_row(record, record.measured_memory_bytes, held, records.rows, WITHOUT_FRAMEWORK)
+            framework = [sailor_memory.framework_bytes(record, stage) for stage in range(record.n_stages)]
+            counted = (held + framework).max()
+            yield _memory_row(record, record.measured_memory_bytes, counted, records.rows, COUNTED)
     by_group: dict[str, list[tuple[Record, float]]] = {}
     for record, predicted in zip(records.rows, seconds, strict=True):
         if len({device.gpu for device in record.devices}) == 1:
@@ -122,7 +128,7 @@ def _memory_row(
         predicted=held_bytes / GB,
         theirs=None if theirs is None else theirs / GB,
         evidence=Evidence.TRANSFERRED if how else Evidence.PROFILED,
-        assumptions=(*sailor_memory.ASSUMPTIONS, *([] if how else [FRAMEWORK])),
+        assumptions=(*sailor_memory.ASSUMPTIONS, OF_OTHERS if how else FRAMEWORK),
         note=_suspicion(record, records),
     )
 
