@@ -1,6 +1,5 @@
 """Units of published quantities, and how the numbers of a prediction are said in them."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace import Trace, predicted_ends
 from dtfm_lab.domain.units import GB, TERA, GiB
 from dtfm_lab.simulation.efficiency import efficiency_of
 from dtfm_lab.simulation.memory import memory
@@ -110,9 +109,9 @@ def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, f
 
     None for a quantity that is no time or rate, and where nothing says how sure the computations are.
     """
-    low_s, high_s = (end / trace.iteration_s for end in trace.interval(0.9))
-    if not math.isfinite(high_s) or low_s <= 0:
+    if (ends := predicted_ends(trace, 1.0)) is None:
         return None
+    low, high = ends
     if quantity == "iteration":
-        return predicted * low_s, predicted * high_s
-    return (predicted / high_s, predicted / low_s) if quantity in RATES else None
+        return predicted * low, predicted * high
+    return (predicted / high, predicted / low) if quantity in RATES else None

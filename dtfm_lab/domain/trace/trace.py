@@ -7,7 +7,7 @@ import pandas as pd
 from dtfm_lab.domain.schedule import LANE
 from dtfm_lab.domain.trace import causes
 from dtfm_lab.domain.trace.columns import Span, TraceColumns
-from dtfm_lab.domain.trace.interval import interval
+from dtfm_lab.domain.trace.interval import CONFIDENCE, interval
 from dtfm_lab.domain.trace.run_context import ComputeTime
 
 
@@ -18,7 +18,7 @@ class Trace(TraceColumns):
         c = self.context
         return f"<Trace {c.source} {c.schedule}, {c.clock} clock: {self.n_iterations} x {self.iteration_s:.6g} s>"
 
-    def interval(self, confidence: float = 0.9) -> tuple[float, float]:
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Seconds from which to which ``iteration_s`` is, with this confidence: see ``domain.trace.interval``.
 
         A prediction's follows from how sure its computations and links are, and is of what a measurement would show; a

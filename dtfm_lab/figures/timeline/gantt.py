@@ -1,6 +1,5 @@
 """A trace as a Gantt chart: what every device did, and when."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +8,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Lane
-from dtfm_lab.domain.trace import Span, Trace
+from dtfm_lab.domain.trace import Span, Trace, predicted_ends
 from dtfm_lab.domain.units import format_range, format_s
 from dtfm_lab.figures.theme import LEGEND_BELOW, time_unit, titled
 from dtfm_lab.figures.timeline.bars import Rows, bars
@@ -89,7 +88,7 @@ def gantt(
         figure.add_traces(critical_path({side: (given[side], path) for side, path in paths.items()}, rows, scale))
     lengths_s = [float(t.end_s[t.iteration == i].max()) for t, i in zip(given, chosen, strict=True)]
     until_s = whole_s
-    if between := _ends(trace, lengths_s[0]):
+    if between := predicted_ends(trace, lengths_s[0]):
         until_s = max(whole_s, between[1])
         zone = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0}, "layer": "below"}
         figure.add_shape(**zone, x0=between[0] * scale, x1=between[1] * scale, fillcolor=ZONE)
@@ -107,14 +106,6 @@ def gantt(
         margin_b=84,
         uniformtext={"minsize": 8, "mode": "hide"},
     )
-
-
-def _ends(trace: Trace, length_s: float) -> tuple[float, float] | None:
-    """The interval in which a predicted iteration of this length ends; None of a measured one or an unknown one."""
-    low_s, high_s = trace.interval()
-    if trace.context.source == "measured" or not trace.iteration_s > 0 or not math.isfinite(high_s):
-        return None
-    return low_s * length_s / trace.iteration_s, high_s * length_s / trace.iteration_s
 
 
 def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:

@@ -7,7 +7,7 @@ from dtfm_lab.domain.job.system import chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
-from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.planning.explain.sentences import counted, none_of
 
 CAUSES = {
     "compute": "computing",
@@ -184,10 +184,9 @@ def _bound(plan: Plan) -> str:
     if bound_s is None or most is None:
         return ""
     if most <= 1 + 1e-6:
-        return f"{plan.scope.replace('any', 'No', 1)} is faster: that is its lower bound."
+        return f"{none_of(plan, 'No')} is faster: that is its lower bound."
     return (
-        f"{plan.scope.replace('any', 'No', 1)} takes less than {format_s(bound_s)}: at most {most:.2f} times faster "
-        f"with {plan.scope}."
+        f"{none_of(plan, 'No')} takes less than {format_s(bound_s)}: at most {most:.2f} times faster with {plan.scope}."
     )
 
 

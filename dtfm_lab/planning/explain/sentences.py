@@ -2,10 +2,16 @@
 
 import pandas as pd
 
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning.explain.binding import PairCost
 from dtfm_lab.planning.explain.cost_analysis import CostAnalysis
 from dtfm_lab.planning.explain.exchange_costs import ROUNDING
+
+
+def none_of(plan: Plan, no: str = "no") -> str:
+    """``no plan``, or ``no plan of 2 x 2``: the plans that the bound on the seconds is for."""
+    return plan.scope.replace("any", no, 1)
 
 
 def of_plan(analysis: CostAnalysis) -> str:

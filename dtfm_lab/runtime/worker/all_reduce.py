@@ -10,7 +10,7 @@ neighbours in the device's vector. A bucket that is no slice of it is copied out
 when its average is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -129,24 +129,15 @@ class BucketedAllReduce:
     def __init__(
         self,
         steps: tuple[Step, ...],
-        synchronisation: str,
-        replica: int,
-        n_replicas: int,
-        codec: Codec,
-        uncompressed: Codec,
+        averaging: Callable[[tuple[Step, ...]], AllReduce],
         buckets: tuple[Bucket, ...],
         slices: Sequence[Sequence[slice]],
     ) -> None:
-        """``slices``: of each bucket, its elements in the vector."""
+        """``averaging``: that of one bucket, from its steps; ``slices``: of each bucket, its elements in the vector."""
         self._bucket_at = [step.bucket for step in steps]
         self._bucket_of = {step.action: step.bucket for step in steps if step.bucket is not None}
         self._slices = [_joined(of_bucket) for of_bucket in slices]
-        self._parts = [
-            AllReduce(
-                _of_bucket(steps, number, bucket.share), synchronisation, replica, n_replicas, codec, uncompressed
-            )
-            for number, bucket in enumerate(buckets)
-        ]
+        self._parts = [averaging(_of_bucket(steps, number, bucket.share)) for number, bucket in enumerate(buckets)]
 
     def begin(self, vector: torch.Tensor) -> None:
         """``vector`` is this replica's own; the averages overwrite it."""

@@ -1,5 +1,7 @@
 """What each action of a device's program does to its tensors: forwards, backwards, all-reduce and optimiser steps."""
 
+from functools import partial
+
 import torch
 from torch import nn
 
@@ -63,12 +65,21 @@ class DeviceMath:
         self._delayed = planned.fragment_delay > 0
         if planned.averaged_share < 1:
             steps = tuple(step._replace(share=round(step.share / planned.averaged_share, 9)) for step in steps)
-        how = steps, planned.synchronisation, replica, planned.n_replicas, codec, self._uncompressed
+        averaging = partial(
+            AllReduce,
+            synchronisation=planned.synchronisation,
+            replica=replica,
+            n_replicas=planned.n_replicas,
+            codec=codec,
+            uncompressed=self._uncompressed,
+        )
         buckets = () if planned.n_replicas == 1 else buckets_of(planned, schedule)
         self.all_reduce: AllReduce | BucketedAllReduce = (
-            BucketedAllReduce(*how, buckets[position], self._slices_of(bucket_layers(planned, schedule, position)))
+            BucketedAllReduce(
+                steps, averaging, buckets[position], self._slices_of(bucket_layers(planned, schedule, position))
+            )
             if buckets and len(buckets[position]) > 1
-            else AllReduce(*how)
+            else averaging(steps)
         )
         self.state = TrainingState(
             self.modules.values(),

@@ -6,6 +6,7 @@ from html import escape
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets.measures import format_dollars, format_times
 
 
@@ -24,11 +25,6 @@ def _at_most(plan: Plan, before: str, after: str = "") -> str:
         f"{none_of(plan)} is faster" if left <= 1 else f"at most {format_times(left)} times faster with {plan.scope}"
     )
     return f"{before}{words}{after}"
-
-
-def none_of(plan: Plan) -> str:
-    """Return ``no plan``, or ``no plan of 2 x 2``: the plans that the bound on the seconds is for."""
-    return plan.scope.replace("any", "no", 1)
 
 
 def headline(plan: Plan) -> str:

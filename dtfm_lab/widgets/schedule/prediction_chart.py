@@ -1,8 +1,8 @@
 """A Gantt chart that shows predictions: rows by stage, ghosts of what was, and where a GPU's time goes."""
 
-import math
 from typing import Any
 
+from dtfm_lab.domain.trace import predicted_ends
 from dtfm_lab.widgets.schedule.predictions import Prediction
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import ROWS_PER_DEVICE, arranged, legend
@@ -45,7 +45,9 @@ class PredictionChart(GanttView):
                 n_stages=len(context.devices),
                 before=before.chart.bars if before is not None and has_ghost else NO_BARS,
             )
-            self.interval = _ends(prediction)
+            drawn_s = prediction.chart.bars.end
+            ends_s = predicted_ends(prediction.trace, float(drawn_s.max())) if len(drawn_s) else None
+            self.interval = list(ends_s or ())
             self.title = f"One iteration under {context.schedule}"
             self.caption, self.stale = prediction.caption, ""
             self.shares = prediction.shares
@@ -63,13 +65,3 @@ class PredictionChart(GanttView):
     def _units(self, prediction: Prediction) -> list[dict[str, Any]]:
         regions = {device.name: device.region for device in prediction.plan.topology.devices}
         return arranged(prediction.rows, self.rows_by, regions, network=self.with_network)
-
-
-def _ends(prediction: Prediction) -> list[float]:
-    """Return the interval in which the iteration that is drawn ends; empty where that is unknown."""
-    trace, drawn_s = prediction.trace, prediction.chart.bars.end
-    low_s, high_s = trace.interval()
-    if not (trace.iteration_s > 0 and math.isfinite(high_s) and len(drawn_s)):
-        return []
-    scale = float(drawn_s.max()) / trace.iteration_s
-    return [low_s * scale, high_s * scale]

@@ -6,9 +6,9 @@ from typing import Any
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_range, format_s
+from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import format_dollars, format_times
-from dtfm_lab.widgets.planner.result_words import none_of
 from dtfm_lab.widgets.shell.history import Before
 from dtfm_lab.widgets.shell.steps import prediction_staleness
 
