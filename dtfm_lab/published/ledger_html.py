@@ -16,6 +16,7 @@ SCALE = math.log(2)
 """Half of the scale of a strip: it goes from half of the published number to twice of it."""
 STRIP_PX, MARK_PX = 120, 4
 DARK = "--miss: #ff7d93; --good: #3fc298; --strip: rgba(160, 160, 170, 0.28)"
+# Names twice: JupyterLab's own rules for tables in outputs would win over one class.
 STYLE = f"""
 .dtfm-ledger {{ --miss: #b3002f; --good: #00795a; --strip: rgba(120, 120, 130, 0.22);
   font: 13px/1.45 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }}
@@ -28,15 +29,16 @@ STYLE = f"""
 .dtfm-ledger p {{ margin: 2px 0; }}
 .dtfm-ledger .inset {{ margin-left: 14px; }}
 .dtfm-ledger table {{ font: inherit; border-collapse: collapse; margin: 4px 0 8px 14px; }}
-.dtfm-ledger th, .dtfm-ledger td {{ text-align: left; padding: 2px 10px 2px 0; vertical-align: top;
+.dtfm-ledger.dtfm-ledger th, .dtfm-ledger.dtfm-ledger td {{ text-align: left;
+  padding: 2px 10px 2px 0; vertical-align: top;
   background: transparent; border: 0; }}
 .dtfm-ledger th {{ font-weight: 600; opacity: 0.8; }}
-.dtfm-ledger .number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
+.dtfm-ledger.dtfm-ledger .number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
 .dtfm-ledger .good {{ color: var(--good); }}
 .dtfm-ledger .known, .dtfm-ledger .miss {{ color: var(--miss); }}
 .dtfm-ledger .miss {{ font-weight: 700; }}
-.dtfm-ledger td.words {{ max-width: 60em; padding: 0 10px 6px 0; font-size: 12px; }}
-.dtfm-ledger td:first-child {{ min-width: 17em; }}
+.dtfm-ledger.dtfm-ledger td.words {{ max-width: 60em; padding: 0 10px 6px 0; font-size: 12px; }}
+.dtfm-ledger.dtfm-ledger td:first-child {{ min-width: 17em; }}
 """
 STRIP = "½ to 2 times"
 PLAIN = ("", STRIP)

@@ -19,8 +19,9 @@ COLORS = {
 }
 """Colours of the causes, those of the figures; a cause without one is grey."""
 OTHER = "#999999"
-BAR_PX = 280
+BAR_PX = 220
 DARK = "--edge: rgba(255, 255, 255, 0.35)"
+# Names twice: JupyterLab's own rules for tables in outputs would win over one class.
 STYLE = f"""
 .dtfm-systems {{ --edge: rgba(0, 0, 0, 0.35);
   font: 13px/1.45 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }}
@@ -28,12 +29,13 @@ STYLE = f"""
 @media (prefers-color-scheme: dark) {{ .dtfm-systems-page .dtfm-systems {{ {DARK} }} }}
 .dtfm-systems p {{ margin: 2px 0; }}
 .dtfm-systems table {{ font: inherit; border-collapse: collapse; margin: 6px 0; }}
-.dtfm-systems th, .dtfm-systems td {{ text-align: left; padding: 3px 12px 3px 0; vertical-align: top;
+.dtfm-systems.dtfm-systems th, .dtfm-systems.dtfm-systems td {{ text-align: left; line-height: 1.45;
+  padding: 3px 12px 3px 0; vertical-align: top;
   background: transparent; border: 0; }}
 .dtfm-systems th {{ font-weight: 600; opacity: 0.8; }}
-.dtfm-systems .number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
-.dtfm-systems td:first-child {{ min-width: 14em; }}
-.dtfm-systems td.plan {{ min-width: 20em; max-width: 34em; }}
+.dtfm-systems.dtfm-systems .number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
+.dtfm-systems.dtfm-systems td:first-child {{ min-width: 14em; }}
+.dtfm-systems.dtfm-systems td.plan {{ min-width: 20em; max-width: 34em; }}
 .dtfm-systems td.plan span {{ display: block; opacity: 0.85; }}
 .dtfm-systems .bar {{ display: flex; width: {BAR_PX}px; height: 14px; margin-top: 2px; }}
 .dtfm-systems .bar i, .dtfm-systems .key i {{ display: inline-block; box-sizing: border-box;

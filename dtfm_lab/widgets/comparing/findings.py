@@ -59,8 +59,9 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
     error_s, whole_s = comparison.error_s, comparison.predicted_iteration_s
     notable_s = NOTABLE * whole_s
     share = signed_share(comparison.iteration_error)
-    inside = "" if not comparison.inside_sentence else f", {'in' if comparison.is_inside else 'out of'} its interval"
-    error = Tile("Error", signed_s(error_s), f"{share} of the prediction{inside}", abs(error_s) >= notable_s)
+    where = "in its interval" if comparison.is_inside else "out of its interval"
+    note = f"{share}, {where}" if comparison.inside_sentence else f"{share} of the prediction"
+    error = Tile("Error", signed_s(error_s), note, abs(error_s) >= notable_s)
     parts = parts_of(comparison)
     if parts is None:
         return (error, Tile("From messages", "–", comparison.blame_missing), Tile("From computation", "–", ""))
