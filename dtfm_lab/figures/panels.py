@@ -25,7 +25,7 @@ class Room(NamedTuple):
     height: float
 
 
-class Panel(NamedTuple):
+class Subfigure(NamedTuple):
     """A figure without a title, its heading, and a caption of one or two sentences."""
 
     figure: go.Figure
@@ -39,7 +39,7 @@ def wrapped(caption: str, width_px: float) -> list[str]:
     return textwrap.wrap(caption, max(20, int(width_px / LETTER_PX)))
 
 
-def joined(rows: Sequence[Sequence[Panel]], width_px: float) -> tuple[go.Figure, float]:
+def joined(rows: Sequence[Sequence[Subfigure]], width_px: float) -> tuple[go.Figure, float]:
     """One figure of rows of panels, equally wide within a row, and the height in pixels that it needs."""
     lines = [max(len(wrapped(panel.caption, _share(width_px, len(row)))) for panel in row) for row in rows]
     drawn = [max(panel.height_px for panel in row) for row in rows]
@@ -97,7 +97,7 @@ def _share(width_px: float, n: int) -> float:
 
 
 def _place(
-    figure: go.Figure, panel: Panel, number: int, x: tuple[float, float], y: tuple[float, float]
+    figure: go.Figure, panel: Subfigure, number: int, x: tuple[float, float], y: tuple[float, float]
 ) -> dict[str, str]:
     """Add the panel's drawing on axes of its own; returns the references to these that its annotations need."""
     mark = "" if number == 1 else str(number)

@@ -1,5 +1,7 @@
 """The one state of the lab: what is drawn, planned, predicted and measured. It contains no widget."""
 
+from dataclasses import fields
+
 import traitlets
 
 from dtfm_lab.compare import Comparison
@@ -7,7 +9,6 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.widgets.requested import is_plan_of
 
 
 class Guard:
@@ -115,3 +116,11 @@ class LabState(traitlets.HasTraits):
 
 RESULT_TRAITS = tuple(LabState.class_trait_names(result=True))
 """Names of the traits whose change may change what a step shows as done or out of date."""
+
+
+def is_plan_of(planned: Job, job: Job) -> bool:
+    """Whether a plan's job is the other with what that leaves open."""
+    if planned == job:
+        return True
+    differing = {field.name for field in fields(Job) if getattr(planned, field.name) != getattr(job, field.name)}
+    return differing <= set(job.left_open)

@@ -10,7 +10,7 @@ TIMES = 10
 
 
 @dataclass(frozen=True)
-class Measure:
+class ObjectiveWords:
     """The words of one objective; the page formats its numbers by ``unit``."""
 
     objective: str
@@ -56,8 +56,8 @@ class Measure:
 MEASURES = {
     measure.objective: measure
     for measure in (
-        Measure("iteration", "seconds an iteration", "iteration", "Seconds an iteration"),
-        Measure(
+        ObjectiveWords("iteration", "seconds an iteration", "iteration", "Seconds an iteration"),
+        ObjectiveWords(
             "price",
             "dollars a billion tokens",
             "price of a billion tokens",
@@ -65,14 +65,18 @@ MEASURES = {
             unit="$",
             better="cheaper",
         ),
-        Measure("communication", "communication cost", "communication cost", "Communication cost", better="cheaper"),
+        ObjectiveWords(
+            "communication", "communication cost", "communication cost", "Communication cost", better="cheaper"
+        ),
     )
 }
 
 
-def measure_of(objective: str) -> Measure:
+def measure_of(objective: str) -> ObjectiveWords:
     """Return the words of an objective; one that somebody registered is written in seconds, by its name."""
-    return MEASURES.get(objective, Measure(objective, objective, objective, objective.capitalize(), better="better"))
+    return MEASURES.get(
+        objective, ObjectiveWords(objective, objective, objective, objective.capitalize(), better="better")
+    )
 
 
 def percent(share: float) -> str:

@@ -1,12 +1,14 @@
 """Work that a button starts on the kernel's event loop, or on a thread beside it; a cell never blocks."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dtfm_lab.domain.errors import LabError
 
@@ -19,6 +21,7 @@ HANDOVER_S = 0.001
 0.005, which every message to the page would wait."""
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
@@ -98,3 +101,31 @@ async def run_on_thread(
 def drop(task: asyncio.Future[Any]) -> None:
     """Let work on a thread end by itself; nobody waits for its result or its error."""
     task.add_done_callback(lambda late: late.cancelled() or late.exception())  # else asyncio logs it as never read
+
+
+class Stream(Generic[Item]):
+    """Runs an iterator on a thread. ``stop`` ends it after the item at hand."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self.newest: Item | None = None
+        self.error: BaseException | None = None
+        self.stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(items,), daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def _work(self, items: Iterator[Item]) -> None:
+        try:
+            with shared_interpreter():
+                for item in items:
+                    self.newest = item
+                    if self.stopped.is_set():
+                        return
+        except BaseException as error:
+            self.error = error

@@ -27,17 +27,16 @@ from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
-from dtfm_lab.widgets.planner.replanning import Replanning
-from dtfm_lab.widgets.planner.rising_bound import RisingBound
+from dtfm_lab.widgets.planner.replanning import LiveReplanning
+from dtfm_lab.widgets.planner.rising_bound import BackgroundBound
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell import steps
 from dtfm_lab.widgets.shell.as_python import cells
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
-from dtfm_lab.widgets.shell.bar import Bar
-from dtfm_lab.widgets.shell.network_pane import NetworkPane
-from dtfm_lab.widgets.shell.panes import Panes
-from dtfm_lab.widgets.shell.steps import Step
+from dtfm_lab.widgets.shell.bar import StatusBar
+from dtfm_lab.widgets.shell.panes import NetworkPane, Panes
+from dtfm_lab.widgets.shell.steps import LabStep
 from dtfm_lab.widgets.shell.tour import Tour
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
@@ -92,7 +91,9 @@ class Lab(w.VBox):
         self.workspace = Workspace(self.lab_state, self.panels)
         self.as_python = AsPythonView(self._cells)
         drawing = self.network_panel.drawing
-        self.bar = Bar(self.lab_state, self.replanning, self._press, self._can_refit, lambda: drawing.is_in_gesture)
+        self.bar = StatusBar(
+            self.lab_state, self.replanning, self._press, self._can_refit, lambda: drawing.is_in_gesture
+        )
         self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
         self.panes = Panes(self.lab_state, self.steps, lambda: self.replanning.switch.value)
         self.legend, self.glossary = Legend(), Glossary()
@@ -124,8 +125,8 @@ class Lab(w.VBox):
         lab_state = self.lab_state
         self.network_panel = NetworkPanel(lab_state, network)
         self.plan_panel = PlanPanel(lab_state, job)
-        self.replanning = Replanning(lab_state, self.plan_panel.objective_controls.options, live=live)
-        self.rising_bound = RisingBound(lab_state, self.plan_panel.objective_controls.options)
+        self.replanning = LiveReplanning(lab_state, self.plan_panel.objective_controls.options, live=live)
+        self.rising_bound = BackgroundBound(lab_state, self.plan_panel.objective_controls.options)
         self.groups_panel = GroupsPanel(lab_state)
         self.network_panel.on_swap = lambda a, b: self.groups_panel.hand.exchange(a, b)
         self.schedule_panel = SchedulePanel(lab_state)
@@ -138,12 +139,12 @@ class Lab(w.VBox):
         self.systems_panel = systems = SystemsPanel(lab_state, self.plan_panel.job_controls.take_exactly)
         self.course_panel = CoursePanel(lab_state, self.draw_network, lambda: (systems.outcomes, systems.chosen))
 
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[LabStep]:
         """Return the panes in order. The lab needs no more than an entry here to show, save and restore a new one."""
         return [
-            Step("plan", self.plan_panel, "Search", steps.plan_result, steps.plan_staleness, "Plan again"),
-            Step("groups", self.groups_panel, "Groups", steps.groups_result, steps.plan_staleness),
-            Step(
+            LabStep("plan", self.plan_panel, "Search", steps.plan_result, steps.plan_staleness, "Plan again"),
+            LabStep("groups", self.groups_panel, "Groups", steps.groups_result, steps.plan_staleness),
+            LabStep(
                 "schedule",
                 self.schedule_panel,
                 "Schedule",
@@ -151,11 +152,11 @@ class Lab(w.VBox):
                 steps.prediction_staleness,
                 "Predict again",
             ),
-            Step("what-if", self.what_if_panel, "What if", staleness=steps.plan_staleness),
-            Step("run", self.run_panel, "Run", steps.run_result, steps.run_staleness, "Run again"),
-            Step("compare", self.compare_panel, "Compare", steps.compare_result, steps.comparison_staleness),
-            Step("systems", self.systems_panel, "Systems", self.systems_panel.result, self.systems_panel.staleness),
-            Step("course", self.course_panel, "Course", self.course_panel.result),
+            LabStep("what-if", self.what_if_panel, "What if", staleness=steps.plan_staleness),
+            LabStep("run", self.run_panel, "Run", steps.run_result, steps.run_staleness, "Run again"),
+            LabStep("compare", self.compare_panel, "Compare", steps.compare_result, steps.comparison_staleness),
+            LabStep("systems", self.systems_panel, "Systems", self.systems_panel.result, self.systems_panel.staleness),
+            LabStep("course", self.course_panel, "Course", self.course_panel.result),
         ]
 
     def _menus(self) -> list[w.Widget]:

@@ -10,7 +10,7 @@ MAP = """
 from dtfm_lab import load_topology
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Drawing
-from dtfm_lab.widgets.network.map_editor import MapEditor
+from dtfm_lab.widgets.network.editors import MapEditor
 
 editor = MapEditor(Drawing(document_of(load_topology("volunteers"))))
 world = editor.canvas

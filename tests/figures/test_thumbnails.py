@@ -7,9 +7,8 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.domain.network import find_place
-from dtfm_lab.figures.maps.globe import globe_of
 from dtfm_lab.figures.maps.looks import gpu_shape, link_dash, link_width
-from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, thumbnail_svg
+from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, globe_of, thumbnail_svg
 from dtfm_lab.files import topology_names
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -20,7 +20,7 @@ from dtfm_lab.widgets.shell.as_python import cells
 from dtfm_lab.widgets.shell.python_expressions import job_code, plan_code, topology_code
 from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.pins import Pin
-from dtfm_lab.widgets.what_if.setting import Setting
+from dtfm_lab.widgets.what_if.setting import WhatIfSetting
 
 
 def ran(code: list[str]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def a_lab_state() -> LabState:
 
 def test_the_cells_give_the_numbers_of_the_screen() -> None:
     lab_state = a_lab_state()
-    base = Setting.of(lab_state.chosen_plan, lab_state.schedule, lab_state.queueing)
+    base = WhatIfSetting.of(lab_state.chosen_plan, lab_state.schedule, lab_state.queueing)
     turned = base.with_values(bandwidth=0.5, latency=2.0, global_batch=64, schedule="zb-h1", compression="none")
     pins = [Pin("it's the plan", base), Pin("int8 no more", base.with_values(compression="none"))]
     names = ran(cells(lab_state, what_if=turned, pins=pins))
@@ -158,7 +158,7 @@ def test_there_are_as_many_cells_as_there_is_to_tell() -> None:
     lab_state.topology = lab.load_topology("lecture-hall")
     assert len(cells(lab_state)) == 1
     lab_state = a_lab_state()
-    base = Setting.of(lab_state.chosen_plan, lab_state.schedule, lab_state.queueing)
+    base = WhatIfSetting.of(lab_state.chosen_plan, lab_state.schedule, lab_state.queueing)
     assert len(cells(lab_state, what_if=base)) == 3, "what is turned to is what the lab is turned to"
     lab_state.topology = lab_state.topology.scaled(latency=2.0)
     drawn = ran([*cells(lab_state)[:2], cells(lab_state)[-1]])["drawn"]

@@ -19,7 +19,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.compare.headline import headline
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
-from dtfm_lab.widgets.comparing.residuals import tables
+from dtfm_lab.widgets.comparing.findings import tables
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.residuals import ResidualsView
 

@@ -10,7 +10,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab import lab
 from dtfm_lab.files import topology_names
 from dtfm_lab.widgets.views import door
-from dtfm_lab.widgets.views.door import Door, gallery
+from dtfm_lab.widgets.views import door as gallery
+from dtfm_lab.widgets.views.door import Door
 
 
 @pytest.fixture(autouse=True)

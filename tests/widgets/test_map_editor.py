@@ -12,8 +12,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Drawing
+from dtfm_lab.widgets.network.editors import MapEditor
 from dtfm_lab.widgets.network.links import filled
-from dtfm_lab.widgets.network.map_editor import MapEditor
 from dtfm_lab.widgets.views.map import MapView
 
 

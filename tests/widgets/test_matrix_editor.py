@@ -15,8 +15,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.network.drawing import Drawing
+from dtfm_lab.widgets.network.editors import REGIONS, MatrixEditor
 from dtfm_lab.widgets.network.links import Change, Origin, change_inside, change_pair, drawn_links, set_links
-from dtfm_lab.widgets.network.matrix_editor import REGIONS, MatrixEditor
 from dtfm_lab.widgets.views.matrix import CAPPED
 
 NAMES = ["a0", "a1", "b0", "b1", "loose"]

@@ -14,11 +14,10 @@ from dtfm_lab.planning import Cancellation
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
-from dtfm_lab.widgets.planner.result_words import headline, tables
+from dtfm_lab.widgets.planner.plan_words import headline, tables
 from dtfm_lab.widgets.planner.short_searches import replanned
-from dtfm_lab.widgets.requested import is_plan_of
 from dtfm_lab.widgets.shell.as_python import cells
 
 

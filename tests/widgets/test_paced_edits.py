@@ -7,8 +7,7 @@ from loops import on_a_loop, until
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.network.drawing import EMPTY_DOCUMENT, Drawing
-from dtfm_lab.widgets.network.paced_edits import LOOK_S, PacedEdits
+from dtfm_lab.widgets.network.drawing import EMPTY_DOCUMENT, LOOK_S, Drawing, PacedEdits
 
 
 def paced(*, answering: bool) -> tuple[Drawing, PacedEdits, list[str], list[bool]]:

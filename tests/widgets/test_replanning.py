@@ -17,16 +17,16 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import replanning as module
-from dtfm_lab.widgets.planner.change_words import describe_change
-from dtfm_lab.widgets.planner.replanning import Replanning
+from dtfm_lab.widgets.planner.plan_words import describe_change
+from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.planner.short_searches import replanned
-from dtfm_lab.widgets.shell.edit_words import describe_edit
+from dtfm_lab.widgets.shell.headline import describe_edit
 
 
-def a_lab_state(n: int = 16) -> tuple[LabState, Replanning]:
+def a_lab_state(n: int = 16) -> tuple[LabState, LiveReplanning]:
     topology = irregular(n)
     lab_state = LabState(topology=topology, job=JOB, plan=lab.plan(topology, JOB, seed=0, steps=3))
-    return lab_state, Replanning(lab_state, live=False)
+    return lab_state, LiveReplanning(lab_state, live=False)
 
 
 def slower(lab_state: LabState, latency_s: float = 0.5):
@@ -60,7 +60,7 @@ async def test_off_nothing_happens():
 @on_a_loop
 async def test_without_a_plan_a_first_one_is_made_and_then_looked_at_again():
     lab_state = LabState()
-    replanning, plans = Replanning(lab_state), []
+    replanning, plans = LiveReplanning(lab_state), []
     lab_state.observe(lambda change: plans.append(change["new"]), "plan")
     lab_state.topology, lab_state.job = irregular(), JOB
     await until(lambda: len(plans) == 1 + len(module.BUDGETS_S[1:]))
@@ -74,7 +74,7 @@ async def test_it_keeps_the_processor_free_for_a_run_and_for_a_search_that_was_a
     for step in ("run", "plan"):
         lab_state, _ = a_lab_state()
         lab_state.set_busy(step, working=True)
-        live, plans = Replanning(lab_state), []
+        live, plans = LiveReplanning(lab_state), []
         lab_state.observe(lambda change, plans=plans: plans.append(change["new"]), "plan")
         lab_state.topology = slower(lab_state)
         if step == "run":

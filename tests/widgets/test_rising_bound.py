@@ -17,8 +17,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import rising_bound as module
-from dtfm_lab.widgets.planner.rising_bound import RisingBound
-from dtfm_lab.widgets.shell.bar_numbers import bar_numbers
+from dtfm_lab.widgets.planner.rising_bound import BackgroundBound
+from dtfm_lab.widgets.shell.bar import bar_numbers
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def a_lab_state() -> LabState:
 @on_a_loop
 async def test_the_bar_says_how_far_the_bound_has_risen_since_the_plan_was_found():
     state = a_lab_state()
-    rising = RisingBound(state)
+    rising = BackgroundBound(state)
     before = state.plan.speed_up_left
     state.set_busy("plan", True)
     assert not rising.rises  # what is searched for has the processor to itself
@@ -69,7 +69,7 @@ def test_whatever_else_is_asked_ends_it_and_its_thread(what, monkeypatch):
 
     async def story() -> None:
         state = a_lab_state()
-        rising = RisingBound(state)
+        rising = BackgroundBound(state)
         state.set_busy("what-if", True)
         await until(began.is_set)
         if what == "edit":
@@ -86,7 +86,7 @@ def test_whatever_else_is_asked_ends_it_and_its_thread(what, monkeypatch):
 @on_a_loop
 async def test_a_placement_of_one_s_own_and_a_plan_for_the_communication_have_no_bound_that_rises():
     state = a_lab_state()
-    rising = RisingBound(state)
+    rising = BackgroundBound(state)
     own = replace(state.plan, iteration_lower_bound_s=None)
     for plan in (own, replace(state.plan, objective="communication")):
         state.plan = plan

@@ -18,9 +18,9 @@ from dtfm_lab.domain.trace import Fault
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.running.clocks import CLOCKS, explained, on_this_machine
+from dtfm_lab.widgets.running.run_option_controls import CLOCKS, explain_clock, on_this_machine
 from dtfm_lab.widgets.running.run_panel import RunPanel
-from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.views.gantt import GanttView
 
 PLAN = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6]])
@@ -31,9 +31,9 @@ class Chart:
 
     def __init__(self) -> None:
         self.chart = GanttView()
-        self.shown: list[Prediction] = []
+        self.shown: list[ChartedPrediction] = []
 
-    def show(self, prediction: Prediction) -> None:
+    def show(self, prediction: ChartedPrediction) -> None:
         self.shown.append(prediction)
 
 
@@ -201,7 +201,7 @@ def test_settings_come_back_and_what_is_not_possible_is_passed_over() -> None:
 
 def test_every_clock_is_explained_and_what_few_cores_mean_for_it() -> None:
     for clock in CLOCKS:
-        text = explained(clock, 8, 2)
+        text = explain_clock(clock, 8, 2)
         assert f"<b>{clock}</b>" in text
         assert text.count('aria-current="true"') == 1
         assert "8 workers share 2 cores" in text

@@ -19,7 +19,7 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule import compare_with, schedule_panel
-from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 
 
@@ -285,7 +285,7 @@ async def test_a_prediction_from_a_profile_says_why_it_differs() -> None:
     assert "from FLOP" in panel.chart.caption
     assert lab_state.prediction_note == ""
     profiled = replace(lab_state.predicted, context=replace(lab_state.predicted.context, clock="virtual"))
-    panel.show(Prediction.of(lab_state.plan, profiled, " from the profile just taken"))
+    panel.show(ChartedPrediction.of(lab_state.plan, profiled, " from the profile just taken"))
     assert "from the profile" in panel.chart.caption
     assert "no longer from FLOP" in lab_state.prediction_note
     panel.redo()

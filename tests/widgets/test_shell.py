@@ -12,12 +12,11 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
-from dtfm_lab.widgets.network.link_edits import with_link
-from dtfm_lab.widgets.shell.bar_numbers import bar_numbers, format_count, gap_words
+from dtfm_lab.widgets.network.links import with_link
+from dtfm_lab.widgets.shell.bar import bar_numbers, format_count, gap_words, next_action
 from dtfm_lab.widgets.shell.headline import headline, reason_of
 from dtfm_lab.widgets.shell.history import EditHistory
 from dtfm_lab.widgets.shell.inspection import inspect, layers_of
-from dtfm_lab.widgets.shell.next_action import next_action
 
 
 def a_state(network: str = "lecture-hall", **options) -> LabState:

@@ -23,7 +23,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.shell.as_python import cells
-from dtfm_lab.widgets.systems.rows import rows_of
+from dtfm_lab.widgets.systems.answers import rows_of
 from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
 from dtfm_lab.widgets.systems.taking import tasks_of
 from dtfm_lab.widgets.systems.timelines import Timeline, TimelinesChart

@@ -6,7 +6,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from loops import on_a_loop, until
 
-from dtfm_lab.widgets.shell.tour import NETWORK, STEPS, Before, slow_a_link
+from dtfm_lab.widgets.shell.tour import NETWORK, STEPS, StepStart, slow_a_link
 from dtfm_lab.widgets.workbench import Lab
 
 
@@ -45,7 +45,7 @@ async def test_a_slowed_link_is_one_step_of_the_undo_history():
     shown = lab()
     shown.open_network(NETWORK)
     await until(lambda: shown.plan is not None)
-    before = Before.of(shown.lab_state)
+    before = StepStart.of(shown.lab_state)
     await slow_a_link(shown)
     assert STEPS[0].is_done(shown.lab_state, before)
     shown.network_panel.drawing.undo()

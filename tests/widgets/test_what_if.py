@@ -23,7 +23,7 @@ from dtfm_lab.widgets.what_if import what_if_panel
 from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.answer_text import MEASURES, describe
 from dtfm_lab.widgets.what_if.reason import ONE_TO_ONE, PARTS, SAME, headline, reason
-from dtfm_lab.widgets.what_if.setting import Setting, batches_of, microbatches_of, with_valid
+from dtfm_lab.widgets.what_if.setting import WhatIfSetting, batches_of, microbatches_of, with_valid
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
@@ -37,14 +37,14 @@ def a_lab_state(plan: Plan) -> LabState:
     return lab_state
 
 
-def shows(panel: WhatIfPanel, setting: Setting | None = None) -> Callable[[], bool]:
+def shows(panel: WhatIfPanel, setting: WhatIfSetting | None = None) -> Callable[[], bool]:
     """The answer is there, and of what is turned to."""
     return lambda: panel.last is not None and panel.last.setting == (setting or panel.setting)
 
 
 def test_an_answer_is_what_lab_simulate_says() -> None:
     plan = a_plan()
-    base = Setting.of(plan, "gpipe", "pairs")
+    base = WhatIfSetting.of(plan, "gpipe", "pairs")
     for turned in (
         {"bandwidth": 0.5, "latency": 3.0},
         {"microbatch": 1, "schedule": "1f1b", "queueing": "cards"},
@@ -78,7 +78,7 @@ def test_only_batches_that_divide_are_offered() -> None:
 
 
 def test_what_is_no_setting_is_left_out() -> None:
-    base = Setting.of(a_plan(), "gpipe", "pairs")
+    base = WhatIfSetting.of(a_plan(), "gpipe", "pairs")
     nonsense = {
         "bandwidth": "2", "latency": 1e9, "microbatch": True, "global_batch": -1, "compression": "zip",
         "synchronisation": None, "recompute": 1, "schedule": [], "queueing": {}, "colour": "blue",
@@ -89,7 +89,7 @@ def test_what_is_no_setting_is_left_out() -> None:
 
 def test_a_change_is_told_with_its_sign_and_share() -> None:
     plan = a_plan()
-    base = Answer.of(plan, Setting.of(plan, "gpipe", "pairs"))
+    base = Answer.of(plan, WhatIfSetting.of(plan, "gpipe", "pairs"))
     slower = Answer.of(plan, with_valid(base.setting, {"bandwidth": 0.1}))
     assert describe(base, base).endswith("as planned")
     assert " more (+" in describe(slower, base)
@@ -166,7 +166,7 @@ async def test_the_headline_says_what_changed_and_why() -> None:
 @given(st.floats(0.1, 10), st.sampled_from(["bandwidth", "latency"]))
 def test_a_reason_is_of_the_part_that_changed_most(factor: float, name: str) -> None:
     plan = a_plan("worldwide", n_stages=8, n_replicas=8)
-    base = Answer.of(plan, Setting.of(plan, "1f1b", "pairs"))
+    base = Answer.of(plan, WhatIfSetting.of(plan, "1f1b", "pairs"))
     now = Answer.of(plan, base.setting.with_values(**{name: factor}))
     assert sum(now.parts.values()) == pytest.approx(now.iteration_s)
     words = reason(now, base)
@@ -395,7 +395,7 @@ def test_a_batch_that_replicas_share_unequally_offers_what_leaves_each_of_them_o
 def test_an_answer_keeps_the_shares_of_the_pipelines_where_it_can() -> None:
     plan = a_plan(global_batch=24, microbatch=2)
     uneven = plan.changed(job=replace(plan.job, microbatches_per_replica=(9, 3)))
-    base = Setting.of(uneven, "1f1b", "pairs")
+    base = WhatIfSetting.of(uneven, "1f1b", "pairs")
     for changes, counts in (({}, (9, 3)), ({"microbatch": 1}, (18, 6)), ({"global_batch": 26}, (7, 6))):
         setting = base.with_values(**changes)
         assert setting.on(uneven).job.microbatch_counts == counts

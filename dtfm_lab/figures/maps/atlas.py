@@ -10,7 +10,7 @@ from dtfm_lab.domain.network import Topology, find_place
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.maps.layout import apart, cluster
 from dtfm_lab.figures.maps.marks import NO_REGION
-from dtfm_lab.figures.maps.world import POINTS, View, flight, land, plane, view_of
+from dtfm_lab.figures.maps.world import POINTS, MapWindow, flight, land, plane, view_of
 from dtfm_lab.figures.palette import LINE_GREY
 from dtfm_lab.figures.strokes import spaced
 from dtfm_lab.figures.theme import UNBOXED, bare, literal
@@ -39,8 +39,8 @@ class Atlas:
     """A network on the world map: each region's devices are a cluster near the region's place."""
 
     topology: Topology
-    view: View
-    world: View
+    view: MapWindow
+    world: MapWindow
     """The part of the view with the map. Regions without a known place are below it."""
     marker_px: float
     places: FloatArray
@@ -113,7 +113,7 @@ def atlas(topology: Topology, order: Sequence[int] | None = None) -> Atlas | Non
 
 
 def _centres(
-    regions: Sequence[str], homes: dict[str, FloatArray], radii_px: dict[str, float], view: View, south: float
+    regions: Sequence[str], homes: dict[str, FloatArray], radii_px: dict[str, float], view: MapWindow, south: float
 ) -> tuple[FloatArray, FloatArray]:
     """(R, 2) middles of the clusters and (R, 2) half the room that each needs, in degrees.
 

@@ -35,7 +35,7 @@ BOW = 0.12
 """Height of a line's bow against its width."""
 
 
-class View(NamedTuple):
+class MapWindow(NamedTuple):
     """The part of the plane that is shown, in degrees."""
 
     west: float
@@ -48,10 +48,10 @@ class View(NamedTuple):
         """A degree of latitude against one of longitude, so that shapes at mid-height look right."""
         return float(1 / np.cos(np.radians(min(abs(self.south + self.north) / 2, 45.0))))
 
-    def with_points(self, points: FloatArray, margin: float = 0.0) -> View:
+    def with_points(self, points: FloatArray, margin: float = 0.0) -> MapWindow:
         """The view, extended to hold (n, 2) longitudes and latitudes, too."""
         (west, south), (east, north) = points.min(axis=0) - margin, points.max(axis=0) + margin
-        return View(min(self.west, west), max(self.east, east), min(self.south, south), max(self.north, north))
+        return MapWindow(min(self.west, west), max(self.east, east), min(self.south, south), max(self.north, north))
 
 
 @cache
@@ -61,7 +61,7 @@ def land_rings() -> tuple[FloatArray, ...]:
     return tuple(np.array(ring) for ring in json.loads(text)["rings"])
 
 
-def land(view: View, tolerance: float) -> go.Scatter:
+def land(view: MapWindow, tolerance: float) -> go.Scatter:
     """The land in the view, repeated every 360 degrees of longitude, with errors up to the tolerance in degrees."""
     rings = []
     for turn in (-360.0, 0.0, 360.0):
@@ -91,7 +91,7 @@ def plane(places: Sequence[Place]) -> FloatArray:
     return points
 
 
-def view_of(points: FloatArray) -> View:
+def view_of(points: FloatArray) -> MapWindow:
     """A view around the points, neither too close to recognise the coast nor too flat or too tall."""
     margin = float(np.clip(0.12 * np.ptp(points, axis=0).max(), 3.0, 9.0))
     (west, south), (east, north) = points.min(axis=0) - margin, points.max(axis=0) + margin
@@ -99,7 +99,7 @@ def view_of(points: FloatArray) -> View:
     height = max(north - south, FLATTEST * width)
     top = max(north, min((south + north + height) / 2, NORTH))
     middle = (west + east) / 2
-    return View(middle - width / 2, middle + width / 2, top - height, top)
+    return MapWindow(middle - width / 2, middle + width / 2, top - height, top)
 
 
 def flight(a: FloatArray, b: FloatArray) -> list[FloatArray]:

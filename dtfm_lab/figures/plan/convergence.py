@@ -64,7 +64,7 @@ def quantity_of(objective: str) -> Quantity:
     return QUANTITIES.get(objective, Quantity(objective, "s", "better"))
 
 
-class Axis(NamedTuple):
+class SearchAxis(NamedTuple):
     """The horizontal axis: a field of PlanStep, and its range."""
 
     field: str
@@ -82,7 +82,7 @@ def gap_to(best_s: float, bound_s: float) -> float:
     return max(0.0, (best_s - bound_s) / best_s) if best_s > 0 else 0.0
 
 
-def seen(axis: Axis, steps: Sequence[PlanStep], values: Sequence[float]) -> IntArray:
+def seen(axis: SearchAxis, steps: Sequence[PlanStep], values: Sequence[float]) -> IntArray:
     """Rows of a stepped line that are visible in a picture.
 
     Of many rows, these are the lowest, the highest and the last of each narrow strip, without repeated values.
@@ -99,11 +99,11 @@ def seen(axis: Axis, steps: Sequence[PlanStep], values: Sequence[float]) -> IntA
     return visible
 
 
-def _at(axis: Axis, steps: Sequence[PlanStep]) -> Drawn:
+def _at(axis: SearchAxis, steps: Sequence[PlanStep]) -> Drawn:
     return np.array([axis.of(step) for step in steps], dtype=np.float32)
 
 
-def curve(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str], bound_s: float) -> go.Scatter:
+def curve(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, str], bound_s: float) -> go.Scatter:
     """The best cost of a search: a point wherever it fell, and the last one."""
     falls = [b for a, b in itertools.pairwise(steps) if b.best_s < a.best_s]
     kept = list(dict.fromkeys([steps[0], *falls, steps[-1]]))
@@ -123,7 +123,7 @@ def curve(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str], bo
     )
 
 
-def medians(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str]) -> list[go.Scatter]:
+def medians(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, str]) -> list[go.Scatter]:
     """The median cost of the population, faint; nothing where the planner has no population."""
     label = f"median of {literal(name)}"
     line = {"shape": "hv", "width": 1.3, "color": look["color"]}
@@ -131,7 +131,7 @@ def medians(name: str, steps: list[PlanStep], axis: Axis, look: dict[str, str]) 
     return _of_population("median_s", name, steps, axis, label, hover, opacity=0.7, line=line)
 
 
-def bound_line(found: Bounds, axis: Axis, of: str, quantity: Quantity) -> go.Scatter:
+def bound_line(found: Bounds, axis: SearchAxis, of: str, quantity: Quantity) -> go.Scatter:
     """The lower bound as a stepped line over the whole axis; ``of`` names its task in the legend."""
     bounds_s = [bound_s for _, bound_s in found]
     return go.Scatter(
@@ -144,7 +144,7 @@ def bound_line(found: Bounds, axis: Axis, of: str, quantity: Quantity) -> go.Sca
     )
 
 
-def diversities(searches: Searches, axis: Axis, looks: list[dict[str, str]]) -> list[go.Scatter]:
+def diversities(searches: Searches, axis: SearchAxis, looks: list[dict[str, str]]) -> list[go.Scatter]:
     """The diversity of each population, on the second y axis; raises PlanError where no planner has a population."""
     lines: list[go.Scatter] = []
     for (name, steps), look in zip(searches.items(), looks, strict=True):
@@ -158,7 +158,7 @@ def diversities(searches: Searches, axis: Axis, looks: list[dict[str, str]]) -> 
 
 
 def _of_population(
-    field: str, legendgroup: str, steps: list[PlanStep], axis: Axis, name: str, hover: str, **look: Any
+    field: str, legendgroup: str, steps: list[PlanStep], axis: SearchAxis, name: str, hover: str, **look: Any
 ) -> list[go.Scatter]:
     """The line of a step's field over the steps that have a value; nothing where none has."""
     kept = [step for step in steps if getattr(step, field) is not None]
@@ -180,7 +180,7 @@ def _of_population(
     ]
 
 
-class Task(NamedTuple):
+class SearchedTask(NamedTuple):
     """What a lower bound holds for."""
 
     name: str
@@ -241,12 +241,12 @@ def convergence(
     return _worded(figure, searches, bounds, axis, diversity)
 
 
-def _task(step: PlanStep) -> Task:
+def _task(step: PlanStep) -> SearchedTask:
     job = step.job if step.objective == "communication" else None
-    return Task(f"{step.job.name} on {step.topology.name}", step.topology.fingerprint, job, step.objective)
+    return SearchedTask(f"{step.job.name} on {step.topology.name}", step.topology.fingerprint, job, step.objective)
 
 
-def _axis(values: list[float], against: str, log: bool | None) -> Axis:
+def _axis(values: list[float], against: str, log: bool | None) -> SearchAxis:
     """The axis for these values. A linear one begins at 0, a logarithmic one extends a little beyond both ends."""
     least = min((value for value in values if value > 0), default=1.0)
     whole = against != "seconds"
@@ -254,13 +254,13 @@ def _axis(values: list[float], against: str, log: bool | None) -> Axis:
     if log is None:
         log = against != "generation" and last > FEW * (1.0 if whole else least)
     if log:
-        return Axis(against, least / 1.5, last * 1.5, True)
-    return Axis(against, 0.0, last + max(last / 20, 1.0 if whole else 0.0), False)
+        return SearchAxis(against, least / 1.5, last * 1.5, True)
+    return SearchAxis(against, 0.0, last + max(last / 20, 1.0 if whole else 0.0), False)
 
 
-def _bounds(searches: Searches, axis: Axis) -> dict[Task, Bounds]:
+def _bounds(searches: Searches, axis: SearchAxis) -> dict[SearchedTask, Bounds]:
     """The bounds of each task: every place on the axis where a search proved more than any had before."""
-    bounds: dict[Task, Bounds] = {}
+    bounds: dict[SearchedTask, Bounds] = {}
     for step in sorted(itertools.chain.from_iterable(searches.values()), key=axis.of):
         found = bounds.setdefault(_task(step), [])
         if not found or step.bound_s > found[-1][1]:
@@ -268,7 +268,9 @@ def _bounds(searches: Searches, axis: Axis) -> dict[Task, Bounds]:
     return bounds
 
 
-def _axes(figure: go.Figure, searches: Searches, bounds: Mapping[Task, Bounds], axis: Axis, diversity: bool) -> None:
+def _axes(
+    figure: go.Figure, searches: Searches, bounds: Mapping[SearchedTask, Bounds], axis: SearchAxis, diversity: bool
+) -> None:
     ends = [some[-1] for some in searches.values()]
     low = min([*(found[0][1] for found in bounds.values()), *(step.best_s for step in ends)])
     medians_s = [step.median_s for step in ends if step.median_s is not None]
@@ -295,7 +297,7 @@ def _axes(figure: go.Figure, searches: Searches, bounds: Mapping[Task, Bounds], 
 
 
 def _worded(
-    figure: go.Figure, searches: Searches, bounds: Mapping[Task, Bounds], axis: Axis, diversity: bool
+    figure: go.Figure, searches: Searches, bounds: Mapping[SearchedTask, Bounds], axis: SearchAxis, diversity: bool
 ) -> go.Figure:
     lasts = [some[-1] for some in searches.values()]
     networks = " and ".join(dict.fromkeys(_task(step).name for step in lasts))

@@ -13,7 +13,7 @@ from dtfm_lab.domain.units import FloatArray, format_s, to_gbps
 from dtfm_lab.figures.maps.layout import rim_to_rim
 from dtfm_lab.figures.maps.marks import device_links, devices, region_links
 from dtfm_lab.figures.maps.network import FASTEST, FEW_REGIONS, Scene, grounds, scene
-from dtfm_lab.figures.panels import Panel, Room, joined
+from dtfm_lab.figures.panels import Room, Subfigure, joined
 from dtfm_lab.figures.plan.graph_steps import coarsened, lettered, path, weighed
 from dtfm_lab.figures.theme import WORDLESS, bare, count, quality, titled
 
@@ -26,7 +26,7 @@ LARGE = Room(WIDTH_PX, 460)
 TOP_PX = 84
 
 
-def communication_graph(plan: Plan, room: Room) -> Panel:
+def communication_graph(plan: Plan, room: Room) -> Subfigure:
     """Devices and links, without the plan."""
     topology = plan.topology
     drawn = _scene(topology, room)
@@ -41,17 +41,17 @@ def communication_graph(plan: Plan, room: Room) -> Panel:
     n = len(topology)
     gbps = to_gbps(topology.bandwidth_bytes_per_s[~np.eye(n, dtype=bool)])
     if not gbps.size:
-        return Panel(figure, "(a) communication graph", "One device and no link.", room.height)
+        return Subfigure(figure, "(a) communication graph", "One device and no link.", room.height)
     low, high = f"{gbps.min():.3g}", f"{gbps.max():.3g}"
     speeds = low if low == high else f"{low} to {high}"
     width = "line width is bandwidth" if drawn.few else "a line joins two regions, its width is the median bandwidth"
     if not drawn.few and many:
         width += f", the {FASTEST} fastest of each region are drawn"
     words = f"{count(n, 'device')} and {n * (n - 1):,} directed links of {speeds} Gbit/s; {width}."
-    return Panel(figure, "(a) communication graph", words, room.height)
+    return Subfigure(figure, "(a) communication graph", words, room.height)
 
 
-def partition(plan: Plan, room: Room) -> Panel:
+def partition(plan: Plan, room: Room) -> Subfigure:
     """The same devices in the colour of their group and with its letter."""
     topology, cost = plan.topology, plan.cost
     drawn, groups = _scene(topology, room), lettered(plan)
@@ -71,7 +71,7 @@ def partition(plan: Plan, room: Room) -> Panel:
         words += " A group of one has nothing to average."
     if idle := len(plan.idle_devices):
         words += f" {count(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle, in grey."
-    return Panel(figure, "(b) balanced partition into groups", words, room.height)
+    return Subfigure(figure, "(b) balanced partition into groups", words, room.height)
 
 
 def _scene(topology: Topology, room: Room) -> Scene:

@@ -10,7 +10,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.layout import circle, cluster
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, MARKER_EDGE, VERMILLION, ink_on, stage_color
-from dtfm_lab.figures.panels import Panel, Room
+from dtfm_lab.figures.panels import Room, Subfigure
 from dtfm_lab.figures.strokes import strokes
 from dtfm_lab.figures.theme import UNBOXED, bare, count, literal, quality
 from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
@@ -46,7 +46,7 @@ def lettered(plan: Plan) -> Lettered:
     return Lettered(tuple(sorted(range(len(grid)), key=lambda stage: int(grid[stage].min()))))
 
 
-def coarsened(plan: Plan, room: Room) -> Panel:
+def coarsened(plan: Plan, room: Room) -> Subfigure:
     """Groups as nodes on a circle, with their devices inside; every two are joined."""
     groups = lettered(plan)
     s, d = plan.placement.devices.shape
@@ -92,7 +92,7 @@ def coarsened(plan: Plan, room: Room) -> Panel:
         f"{count(n, 'device')} and {n * (n - 1) // 2:,} pairs of them become "
         f"{count(s, 'node')} and {count(s * (s - 1) // 2, 'edge')}."
     )
-    return Panel(figure, "(c) each group collapses into a node", caption, room.height)
+    return Subfigure(figure, "(c) each group collapses into a node", caption, room.height)
 
 
 def _dots(plan: Plan, groups: Lettered, places: FloatArray, node_px: float, radius_px: float) -> go.Scatter:
@@ -122,7 +122,7 @@ def _dots(plan: Plan, groups: Lettered, places: FloatArray, node_px: float, radi
     )
 
 
-def weighed(plan: Plan, room: Room) -> Panel:
+def weighed(plan: Plan, room: Room) -> Subfigure:
     """The weights as a matrix; with few groups, each cell holds its seconds."""
     groups = lettered(plan)
     s = plan.job.n_stages
@@ -169,10 +169,10 @@ def weighed(plan: Plan, room: Room) -> Panel:
         if len(pairs) == 1 or low_s == high_s:
             caption = f"{format_s(low_s)}{' each' if len(pairs) > 1 else ''}"
         caption = f"An edge weighs the slowest pair of the best matching of its two groups: {caption}."
-    return Panel(figure, "(d) edge weights of the coarsened graph", caption, room.height)
+    return Subfigure(figure, "(d) edge weights of the coarsened graph", caption, room.height)
 
 
-def path(plan: Plan, room: Room) -> Panel:
+def path(plan: Plan, room: Room) -> Subfigure:
     """Groups in stage order, in rows of alternating direction, with the seconds of each hop."""
     groups, cost = lettered(plan), plan.cost
     s = plan.job.n_stages
@@ -220,7 +220,7 @@ def path(plan: Plan, room: Room) -> Panel:
     bare(figure).update_layout(annotations=notes)
     figure.update_xaxes(range=[-0.55, across - 0.45])
     figure.update_yaxes(range=[-n_rows + 0.35, 0.35])
-    return Panel(figure, "(e) the path assigns layers to groups", _caption(plan, groups), n_rows * row_px)
+    return Subfigure(figure, "(e) the path assigns layers to groups", _caption(plan, groups), n_rows * row_px)
 
 
 def _layers(plan: Plan) -> list[str]:

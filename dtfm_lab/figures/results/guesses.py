@@ -49,7 +49,7 @@ def guesses(given: Guesses) -> go.Figure:
     if not asked:
         return titled(bare(go.Figure()), "No guesses yet", alt="No guesses yet.", height=300)
     n, drawn_px = len(asked), len(asked) * PANEL_PX + (len(asked) - 1) * GAP_PX
-    panels = [Panel(each) for each in asked.values()]
+    panels = [QuestionPanel(each) for each in asked.values()]
     figure = make_subplots(
         rows=n,
         cols=1,
@@ -68,7 +68,7 @@ def guesses(given: Guesses) -> go.Figure:
     return figure.update_layout(margin_t=figure.layout.margin.t + 50)
 
 
-class Panel:
+class QuestionPanel:
     """The guesses at one question, on the axis that suits them."""
 
     def __init__(self, guesses: Sequence[Guess]) -> None:

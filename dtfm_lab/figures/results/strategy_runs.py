@@ -27,7 +27,7 @@ UNLIKE = 4.0
 """Ratio of the longest run to the shortest from which on the seconds of losses are on a logarithmic axis."""
 
 
-class Look(NamedTuple):
+class SystemLook(NamedTuple):
     """The colour, the dashes of the line and the pattern of the bars of a system."""
 
     color: str
@@ -45,7 +45,7 @@ def strategy_runs(runs: StrategyRuns) -> go.Figure:
         raise TraceError("no system was asked for a real run; wanted one at least")
     rows = [*runs.measured, *(one for one in runs if one.measured is None)]
     looks = {
-        one.name: Look(COLORS[i % len(COLORS)], DASHES[turn % len(DASHES)], HATCHES[turn % len(HATCHES)])
+        one.name: SystemLook(COLORS[i % len(COLORS)], DASHES[turn % len(DASHES)], HATCHES[turn % len(HATCHES)])
         for i, one in enumerate(rows)
         for turn in [i // len(COLORS)]
     }
@@ -82,7 +82,7 @@ def strategy_runs(runs: StrategyRuns) -> go.Figure:
     return with_headings(figure, spare_px=14)
 
 
-def _add_bars(figure: go.Figure, row: int, one: StrategyRun, look: Look) -> None:
+def _add_bars(figure: go.Figure, row: int, one: StrategyRun, look: SystemLook) -> None:
     pattern = {"shape": look.hatch, "solidity": 0.35} if look.hatch else {}
     filled = {"color": look.color, "pattern": pattern}
     hollow = {"color": CLEAR, "line": {"color": look.color, "width": 2}}
@@ -121,7 +121,7 @@ def _add_bars(figure: go.Figure, row: int, one: StrategyRun, look: Look) -> None
         )
 
 
-def _add_losses(figure: go.Figure, runs: StrategyRuns, looks: Mapping[str, Look]) -> None:
+def _add_losses(figure: go.Figure, runs: StrategyRuns, looks: Mapping[str, SystemLook]) -> None:
     reached = runs.time_to_loss()
     ends = [float(one.seconds[-1]) for one in runs.measured if len(one.seconds)]
     starts = [float(one.seconds[0]) for one in runs.measured if len(one.seconds)]

@@ -154,14 +154,14 @@ class Roles(NamedTuple):
 
 def _colored(
     frame: pd.DataFrame, here: pd.DataFrame, color: str | None, name: str
-) -> list[tuple[str, Look, pd.DataFrame]]:
+) -> list[tuple[str, CurveLook, pd.DataFrame]]:
     """Name, look and rows of each curve that has rows."""
     of = values(frame, color) if color else [None]
     found = []
     for i, one in enumerate(of):
         rows = here[equal(here[color], one)] if color else here
         if len(rows):
-            found.append((value_text(one) if color else name, Look.of(i), rows))
+            found.append((value_text(one) if color else name, CurveLook.of(i), rows))
     return found
 
 
@@ -211,7 +211,7 @@ def _alt(drawn: pd.DataFrame, y: str, names: Sequence[str], n_tight: int) -> str
     return f"{RESULTS[y].word}{over}: {len(drawn)} combinations {span}; {n_tight or 'none'} do not fit in memory."
 
 
-class Look(NamedTuple):
+class CurveLook(NamedTuple):
     """The look of one curve. Later curves are thinner, so that each of several equal ones is visible."""
 
     color: str
@@ -221,14 +221,14 @@ class Look(NamedTuple):
     size: float
 
     @classmethod
-    def of(cls, i: int) -> Look:
+    def of(cls, i: int) -> CurveLook:
         """The look of curve number i."""
         n = len(CATEGORIES)
         thin = {"width": max(1.6, 4 - 0.6 * i), "size": max(6.0, 12 - 1.4 * i)}
         return cls(CATEGORIES[i % n], DASHES[i // n % len(DASHES)], SYMBOLS[i % len(SYMBOLS)], **thin)
 
 
-def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], look: Look) -> list[go.Scatter]:
+def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], look: CurveLook) -> list[go.Scatter]:
     """A line, and its markers in a trace of their own, so that the legend shows neither filled nor hollow ones."""
     color = EDGES.get(look.color, look.color)
     at = {"x": x, "y": y}
@@ -246,7 +246,7 @@ def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], look: Look) -> list
     return [line, markers]
 
 
-def _bars(rows: pd.DataFrame, x: list[Any], y: list[float], look: Look) -> list[go.Bar]:
+def _bars(rows: pd.DataFrame, x: list[Any], y: list[float], look: CurveLook) -> list[go.Bar]:
     color = look.color
     edge = EDGES.get(color, color)
     bar = go.Bar(

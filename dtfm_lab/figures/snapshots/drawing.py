@@ -50,7 +50,7 @@ ANCHORS = {"left": "start", "center": "middle", "right": "end"}
 def svg(figure: Any, words: str = "", *, most_bars: int = MOST_BARS) -> str:
     """Draw a plotly figure or its dictionary. ``words`` describe the picture to those who cannot see it."""
     plain = figure if isinstance(figure, Mapping) else figure.to_plotly_json()
-    return _Drawing(plain.get("data") or (), plain.get("layout") or {}, most_bars).picture(words)
+    return _FigureDrawing(plain.get("data") or (), plain.get("layout") or {}, most_bars).picture(words)
 
 
 class _Runs(NamedTuple):
@@ -65,7 +65,7 @@ class _Runs(NamedTuple):
     n_bars: IntArray
 
 
-class _Drawing:
+class _FigureDrawing:
     """A figure's traces and layout, with the pixels of its axes."""
 
     def __init__(self, traces: Iterable[Part], layout: Part, most_bars: int) -> None:

@@ -15,9 +15,8 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.comparing.findings import Findings, Tile, sentences_html, tiles_html
+from dtfm_lab.widgets.comparing.findings import Findings, Tile, hidden, sentences_html, tiles_html
 from dtfm_lab.widgets.comparing.refitting import Refitting
-from dtfm_lab.widgets.comparing.residuals import hidden
 from dtfm_lab.widgets.controls import more_menu, stylesheet
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel

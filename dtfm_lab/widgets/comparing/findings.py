@@ -1,21 +1,37 @@
-"""A comparison as the pane shows it: three tiles, tables of residuals, and the suspects in sentences."""
+"""A comparison as the pane shows it: three tiles, tables of residuals, and the suspects in sentences.
+
+A residual is measured minus predicted, with its interval. It contains no widget.
+"""
 
 from __future__ import annotations
 
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.blame import NOTABLE
-from dtfm_lab.compare.errors import signed_s, signed_share
+from dtfm_lab.compare.errors import share_of, signed_s, signed_share
 from dtfm_lab.compare.headline import headline, parts_of
+from dtfm_lab.compare.intervals import Estimate, estimate
+from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import BY_MODEL
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.comparing.residuals import Table, tables
 
 MOST_SENTENCES = 12
 """Most suspects that are told in a sentence each; the rest are counted."""
+MOST_ROWS = 200
+"""Most rows of a table; the first suspects are kept."""
+ROUNDING = 1e-9
+"""Relative difference of two times that counts as none."""
+BOTH = ["duration_s_predicted", "duration_s_measured"]
+HUES = {"F": "forward", "B": "backward"}
+"""The hue of a message, by the last letter of its kind; all others average."""
+
+Table = dict[str, Any]
 
 
 class Tile(NamedTuple):
@@ -101,3 +117,104 @@ def _suspected(names: tuple[str, ...], noun: str) -> str:
         return f"no {noun} stands out"
     first = names[0].replace("->", "→")
     return f"one suspect: {first}" if len(names) == 1 else f"{count(len(names), 'suspect')}, first {first}"
+
+
+def tables(comparison: Comparison) -> list[Table]:
+    """Return {"key", "name", "noun", "own", "second", "measured", "count", "rows"} of links, devices and stages. Slow.
+
+    ``measured`` is what the second time of a row is called: "by the link model" for emulated links, which nobody times.
+    Rows have id, label and hue; predicted_s, measured_s and error_s, of one message or of the computations of an
+    iteration, and the error's 95 % interval over iterations, low_s to high_s (None after a single iteration); relative,
+    to the predicted (None where that is 0); second_s, how much later the last message of an iteration arrives, of
+    links; and suspect, whether it is one. The first suspect comes first.
+    """
+    rows = comparison.rows
+    received, computed = rows[rows["lane"] == Lane.RECEIVE.value], rows[rows["lane"] == Lane.COMPUTE.value]
+    whole = computed.groupby(["stage", "device", "replica", "iteration"], as_index=False)[BOTH].sum()
+    by_device = whole.groupby(["device", "iteration"], as_index=False)[BOTH].sum()
+    order, suspects = _suspicion(comparison)
+    later_s = received.groupby(["link", "iteration"])["end_s_error"].last().groupby("link").mean()
+    hues = received.groupby("link")["kind"].agg(lambda kinds: HUES.get(str(kinds.mode()[0])[-1], "averaging"))
+    links = [
+        row | {"second_s": float(later_s[row["id"]]), "hue": str(hues[row["id"]])} for row in _of(received, "link")
+    ]
+    stage_of = {device: str(stages.min()) for device, stages in whole.groupby("device")["stage"]}
+    devices = [row | {"stage": int(stage_of[row["id"]])} for row in _of(by_device, "device")]
+    stages = [row | {"stage": int(row["id"])} for row in _of(whole, "stage")]
+    of_stage = {("stage", stage_of[name]) for of, name in suspects if of == "device"}
+    found, by_model = [], comparison.measured.context.links_by_model
+    for key, name, noun, own, second, its in (
+        ("links", "Links", "link", "each message", "last arrival", links),
+        ("devices", "Devices", "device", "computing longer, an iteration", "", devices),
+        ("stages", "Stages", "stage", "computing longer, an iteration", "", stages),
+    ):
+        marked = [
+            row | {"suspect": (noun, row["id"]) in suspects | of_stage, "label": _label(noun, row["id"])}
+            for row in _ranked(its, noun, order)
+        ]
+        marked.sort(key=lambda row: not row["suspect"])
+        found.append(
+            {"key": key, "name": name, "noun": noun, "own": own, "second": second}
+            | {"measured": BY_MODEL if key == "links" and by_model else "measured"}
+            | {"count": len(marked), "rows": marked[:MOST_ROWS]}
+        )
+    return found
+
+
+def hidden(found: list[Table]) -> list[Table]:
+    """Return tables that tell nobody from another, for a reader who is to find out: by name, without suspects."""
+    return [
+        table | {"rows": sorted((row | {"suspect": False} for row in table["rows"]), key=lambda row: row["label"])}
+        for table in found
+    ]
+
+
+def relative(row: Table) -> str:
+    """Return ``+3.1 %``; empty where 0 was predicted."""
+    return "" if row["relative"] is None else signed_share(row["relative"])
+
+
+def _suspicion(comparison: Comparison) -> tuple[dict[tuple[str, str], int], set[tuple[str, str]]]:
+    """The rank of every link and device by suspicion, and those that are suspects."""
+    if comparison.blame_missing:
+        return {}, set()
+    table = comparison.blame.table
+    order = {(of, name): at for at, (of, name) in enumerate(zip(table["of"], table["name"], strict=True))}
+    suspects = comparison.suspects
+    return order, set(zip(suspects["of"], suspects["name"], strict=True))
+
+
+def _ranked(rows: list[Table], noun: str, order: dict[tuple[str, str], int]) -> list[Table]:
+    """Return the rows by suspicion, and by the size of their errors where that is unknown."""
+    return sorted(rows, key=lambda row: (order.get((noun, row["id"]), len(order)), -abs(row["error_s"])))
+
+
+def _of(rows: pd.DataFrame, by: str) -> list[Table]:
+    """Return rows with the means of what was predicted and measured, and the error's interval."""
+    found = []
+    for key, group in rows.groupby(by):
+        predicted, measured = (group[column].to_numpy(float) for column in BOTH)
+        error = estimate(measured - predicted, group["iteration"].to_numpy(), np.mean)
+        predicted_s, measured_s = float(predicted.mean()), float(measured.mean())
+        error_s, has_interval = measured_s - predicted_s, np.isfinite(error.low) and np.isfinite(error.high)
+        if np.abs(predicted - measured).max() <= ROUNDING * abs(measured_s):
+            error, error_s = Estimate(0.0, 0.0, 0.0), 0.0
+        found.append(
+            {
+                "id": str(key),
+                "predicted_s": predicted_s,
+                "measured_s": measured_s,
+                "error_s": error_s,
+                "low_s": float(error.low) if has_interval else None,
+                "high_s": float(error.high) if has_interval else None,
+                "relative": share_of(error_s, predicted_s) if predicted_s > 0 else None,
+                "second_s": None,
+                "hue": "",
+                "stage": -1,
+            }
+        )
+    return found
+
+
+def _label(noun: str, key: str) -> str:
+    return f"stage {key}" if noun == "stage" else key.replace("->", "→")

@@ -157,25 +157,25 @@ class Subject(NamedTuple):
     hop: int = -1
 
 
-class Why(NamedTuple):
+class Reasons(NamedTuple):
     """An explanation: a heading and a line for each reason."""
 
     title: str
     lines: tuple[str, ...]
 
 
-def why(explanation: Explanation, subject: Subject) -> Why:
+def why(explanation: Explanation, subject: Subject) -> Reasons:
     """Return why the subject is as it is; why the whole plan is, where it does not have the subject."""
     plan = explanation.plan
     if subject.device in plan.topology.names:
-        return Why(f"Why here? {subject.device}", tuple(explanation.why(subject.device).splitlines()))
+        return Reasons(f"Why here? {subject.device}", tuple(explanation.why(subject.device).splitlines()))
     if 0 <= subject.group < plan.job.n_stages:
         title = f"Why so? Group {lettered(plan).letter(subject.group)}, stage {subject.group}"
-        return Why(title, tuple(_group(explanation, subject.group)))
+        return Reasons(title, tuple(_group(explanation, subject.group)))
     if 0 <= subject.hop < plan.job.n_stages - 1:
         title = f"Why so? The hop from stage {subject.hop} to {subject.hop + 1}"
-        return Why(title, tuple(_hop(explanation, subject.hop)))
-    return Why("Why so? The plan", tuple(explanation.text.splitlines()))
+        return Reasons(title, tuple(_hop(explanation, subject.hop)))
+    return Reasons("Why so? The plan", tuple(explanation.text.splitlines()))
 
 
 def _group(explanation: Explanation, stage: int) -> list[str]:

@@ -17,12 +17,10 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.network.document_checks import is_document
 from dtfm_lab.widgets.network.document_conversion import document_of, empty_document, gpus_of, times_lost, topology_of
-from dtfm_lab.widgets.network.drawing import Document, Drawing
+from dtfm_lab.widgets.network.drawing import Document, Drawing, PacedEdits
+from dtfm_lab.widgets.network.editors import MapEditor, MatrixEditor
 from dtfm_lab.widgets.network.links import AS_DRAWN, BY_DISTANCE, RULE, WHERE, filled
-from dtfm_lab.widgets.network.map_editor import MapEditor
-from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
-from dtfm_lab.widgets.network.paced_edits import PacedEdits
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.document_view import DocumentView

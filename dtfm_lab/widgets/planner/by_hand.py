@@ -11,7 +11,7 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.controls import button, disable, labelled, more_menu
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.hand_game import BEGINNINGS, HandGame
-from dtfm_lab.widgets.planner.reference import Reference, refer
+from dtfm_lab.widgets.planner.short_searches import Reference, refer
 from dtfm_lab.widgets.planner.teaching_panel import plan_of, stages_by_name
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.arrange import ArrangeView

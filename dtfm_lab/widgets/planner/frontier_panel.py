@@ -14,8 +14,7 @@ from dtfm_lab.planning import Frontier
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.stream import Stream
-from dtfm_lab.widgets.tasks import FRAME_S, begin
+from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.frontier import NOTHING, FrontierView
 

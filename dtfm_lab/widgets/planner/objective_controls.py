@@ -8,7 +8,7 @@ import ipywidgets as w
 from dtfm_lab.planning import default_objective, objectives
 from dtfm_lab.widgets.controls import labelled, restore_values, show, values_of
 from dtfm_lab.widgets.lab_state import Guard, LabState
-from dtfm_lab.widgets.measures import MEASURES, Measure, measure_of
+from dtfm_lab.widgets.measures import MEASURES, ObjectiveWords, measure_of
 
 COMMUNICATION = "communication"
 UNLIMITED = 0.0
@@ -51,7 +51,7 @@ class ObjectiveControls:
         self._changed = changed
 
     @property
-    def measure(self) -> Measure:
+    def measure(self) -> ObjectiveWords:
         """The words of the chosen objective."""
         return measure_of(self.objective.value)
 

@@ -28,8 +28,8 @@ from dtfm_lab.widgets.planner.by_hand import ByHandPanel
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.planner.objective_controls import ObjectiveControls
+from dtfm_lab.widgets.planner.plan_words import headline, tables
 from dtfm_lab.widgets.planner.race_panel import RacePanel
-from dtfm_lab.widgets.planner.result_words import headline, tables
 from dtfm_lab.widgets.planner.search_controls import (
     AXES,
     PlacementPreview,

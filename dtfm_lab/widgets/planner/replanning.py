@@ -36,7 +36,7 @@ class Request(NamedTuple):
     job: Job
 
 
-class Replanning(Panel):
+class LiveReplanning(Panel):
     """Sets ``lab_state.plan`` soon after ``lab_state.topology`` or ``lab_state.job`` changed, or where there is none.
 
     The search begins with the old placement, see ``planning.adapt_plan``. An edit during a search ends it, and only

@@ -9,8 +9,7 @@ from typing import Any
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.stream import Stream
-from dtfm_lab.widgets.tasks import begin, has_event_loop
+from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop
 
 REST_S = 4.0
 """Seconds that a plan stands before its bound is raised: longer than the searches that follow an edit."""
@@ -25,7 +24,7 @@ OTHERS = {"run", "plan"}
 logger = logging.getLogger(__name__)
 
 
-class RisingBound:
+class BackgroundBound:
     """Sets ``lab_state.bound_s`` while the plan stands that it is for. ``options`` are those of a search.
 
     Only bounds of seconds rise, and only where a search has stated one: a placement of one's own has none.

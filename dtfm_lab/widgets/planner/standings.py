@@ -9,7 +9,7 @@ import ipywidgets as w
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets.controls import button
-from dtfm_lab.widgets.measures import MEASURES, TIMES, Measure, percent
+from dtfm_lab.widgets.measures import MEASURES, TIMES, ObjectiveWords, percent
 
 SHOWN_S = 0.5
 """Seconds between two updates of the rows."""
@@ -21,7 +21,7 @@ class Standings:
 
     def __init__(self, take: Callable[[str], None]) -> None:
         self._take = take
-        self.measure: Measure = MEASURES["communication"]
+        self.measure: ObjectiveWords = MEASURES["communication"]
         """What the planners make least."""
         self._found_at_s: dict[str, float] = {}
         self._due = 0.0

@@ -24,8 +24,8 @@ from dtfm_lab.planning.teaching_operators import places_of
 from dtfm_lab.planning.teaching_progress import visible_falls
 from dtfm_lab.widgets.controls import labelled, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.reference import Reference, refer
 from dtfm_lab.widgets.planner.search_controls import SHOWN_S
+from dtfm_lab.widgets.planner.short_searches import Reference, refer
 from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.population import PopulationView, cells_of
@@ -36,7 +36,7 @@ FEW_FALLS = 10
 NO_NETWORK = "Open or draw a network: a slow search can then be watched."
 
 
-class Task(NamedTuple):
+class TeachingTask(NamedTuple):
     """What is searched for."""
 
     topology: Topology
@@ -94,7 +94,7 @@ class TeachingPanel:
         self.search: TeachingSearch | None = None
         """The search that runs; None while none does, though frames may be left to show."""
         self.reference: Reference | None = None
-        self._task: Task | None = None
+        self._task: TeachingTask | None = None
         self._is_shown = False
         self._shown_at = 0.0
         self.view = PopulationView(self._take, hint=NO_NETWORK)
@@ -177,14 +177,14 @@ class TeachingPanel:
             return " Chance has found its end at once: here many placements cost the same."
         return f" Little to see here: best and median fall {count(n, 'time')} in all." if n < FEW_FALLS else ""
 
-    def _wanted(self) -> Task | None:
+    def _wanted(self) -> TeachingTask | None:
         """Return the network and the job in the plan's shape, or the most square one; None where there is none."""
         topology, job, plan = self._lab_state.topology, self._lab_state.job, self._lab_state.plan
         if topology is None or job is None:
             return None
         if plan is not None and not self._lab_state.plan_is_stale:
             job = plan.job
-        return Task(topology, job if job.shaped else job.fitted(len(topology)), self.seed.value)
+        return TeachingTask(topology, job if job.shaped else job.fitted(len(topology)), self.seed.value)
 
     def _follow(self) -> None:
         """Begin anew where the network or the shape has changed."""
@@ -218,12 +218,12 @@ class TeachingPanel:
         begin(self._watch(self.search, task), self._report_error)
         begin(self._refer(task), self._report_error)
 
-    def _cells(self, task: Task) -> dict[str, Any]:
+    def _cells(self, task: TeachingTask) -> dict[str, Any]:
         place_of, places = places_of(task.topology, pair_costs(task.topology, task.job))
         assert task.job.n_stages is not None
         return cells_of(place_of, places, task.topology.names, task.job.n_stages)
 
-    async def _watch(self, search: TeachingSearch, task: Task) -> None:
+    async def _watch(self, search: TeachingSearch, task: TeachingTask) -> None:
         try:
             while self._task is task:
                 running = search.running
@@ -241,7 +241,7 @@ class TeachingPanel:
             if self.search is search:
                 self.search = None
 
-    async def _refer(self, task: Task) -> None:
+    async def _refer(self, task: TeachingTask) -> None:
         found = await asyncio.to_thread(refer, task.topology, task.job)
         if self._task is task:
             self.reference = found
@@ -316,7 +316,7 @@ def stages_by_name(topology: Topology, grid: IntArray) -> dict[str, int]:
     return {names[device]: stage for stage, group in enumerate(grid.tolist()) for device in group}
 
 
-def _alike(one: Task, other: Task) -> bool:
+def _alike(one: TeachingTask, other: TeachingTask) -> bool:
     """Whether two tasks have the same placements at the same costs."""
     shapes = [(task.job.n_stages, task.job.n_replicas, task.seed) for task in (one, other)]
     if shapes[0] != shapes[1] or one.topology.names != other.topology.names:

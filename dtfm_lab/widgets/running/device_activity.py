@@ -35,7 +35,7 @@ class DeviceActivity:
 
 
 @dataclass
-class _Place:
+class _WorkerPosition:
     """How far one worker is in its program: the position and replica of its device, and its next action."""
 
     position: int
@@ -51,7 +51,7 @@ class ActivityMonitor:
 
     def __init__(self, run: RunRecord, now_s: Callable[[], float] = time.monotonic) -> None:
         self._run, self._now_s = run, now_s
-        self._places = {run.spec.device_name(s, r): _Place(s, r) for s, r in run.spec.workers}
+        self._places = {run.spec.device_name(s, r): _WorkerPosition(s, r) for s, r in run.spec.workers}
         self._ordered: dict[tuple[str, bool], list[Action]] = {}
         self._killed: dict[str, int] = {}
         """Number of earlier faults, by killed device."""
@@ -115,7 +115,7 @@ class ActivityMonitor:
             self._done[run.spec.device_name(span.action.stage, span.replica)].add(span.action)
         self._n_spans = len(spans)
 
-    def _does(self, name: str, place: _Place, now_s: float) -> tuple[str, str]:
+    def _does(self, name: str, place: _WorkerPosition, now_s: float) -> tuple[str, str]:
         """Return what the worker does, and the device that it waits for.
 
         A worker runs computations and receives in order, so it is at the first one that has no span yet.
@@ -137,7 +137,7 @@ class ActivityMonitor:
             place.does, place.since_s = does, now_s
         return does[0], does[1] if now_s - place.since_s >= LONG_S else ""
 
-    def _actions_in_order(self, name: str, place: _Place) -> list[Action]:
+    def _actions_in_order(self, name: str, place: _WorkerPosition) -> list[Action]:
         """Return computations and receives in order, then the sends, which run beside them."""
         spec = self._run.spec
         synchronises = spec.synchronises(self._seen[0])

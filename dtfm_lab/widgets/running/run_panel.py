@@ -3,7 +3,6 @@
 import asyncio
 import os
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -32,15 +31,13 @@ from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_value
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.panel import Panel
-from dtfm_lab.widgets.running import clocks
 from dtfm_lab.widgets.running.device_activity import RESUME
 from dtfm_lab.widgets.running.fault_controls import ACTIONS, FaultControls
-from dtfm_lab.widgets.running.happenings import Happening, Happenings, describe
 from dtfm_lab.widgets.running.mystery_controls import MysteryControls
 from dtfm_lab.widgets.running.playback import Playback
-from dtfm_lab.widgets.running.run_option_controls import RunOptionControls
-from dtfm_lab.widgets.running.run_progress import RunProgress
-from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.running.run_option_controls import CLOCK_NAMES, RunOptionControls, explain_clock
+from dtfm_lab.widgets.running.run_progress import Happenings, RunProgress, describe, listed, note_of
+from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
@@ -49,7 +46,7 @@ from dtfm_lab.widgets.views.gantt.bars import ChartRows
 from dtfm_lab.widgets.views.losses import LossView
 
 STARTS = "Start real workers on this machine, with links as slow as drawn"
-CLOCK_OPTIONS = list(zip(clocks.NAMES, RUN_CLOCKS, strict=True))
+CLOCK_OPTIONS = list(zip(CLOCK_NAMES, RUN_CLOCKS, strict=True))
 MYSTERY = "Run with one device or link secretly three times slower, and find it from the residuals"
 NO_PLAN = "Plan first: a run needs a plan"
 
@@ -341,7 +338,7 @@ class RunPanel(Panel):
         self._say(f"measured {format_s(measured.iteration_s)} an iteration")
 
     def _explain_clock(self) -> None:
-        self.explain.value = clocks.explained(self.clock.value, _n_workers(self._lab_state.plan), _n_cores())
+        self.explain.value = explain_clock(self.clock.value, _n_workers(self._lab_state.plan), _n_cores())
 
     def _figure(self) -> go.Figure | None:
         if self.run is None or not self.run.losses:
@@ -367,32 +364,6 @@ class RunPanel(Panel):
         self._lab_state.set_busy("run", running or self._is_concluding)
 
 
-def note_of(run: Run) -> str:
-    """Return how far a run is, as the headline says it: ``profiling 3 of 8``, ``iteration 8 of 24``."""
-    lost = [name for name, condition in run.conditions.items() if condition == "lost"]
-    if lost:
-        return f"recovering {', '.join(lost)}"
-    if run.status == "running":
-        last = run.spec.first_iteration + run.spec.iterations
-        return f"iteration {min(run.last_whole + 2, last)} of {last}"
-    return run_report.describe_progress(run)
-
-
-def listed(lines: Sequence[Happening]) -> str:
-    """Return what happened as HTML, the newest line last and in view."""
-    rows = "".join(f"<li><time>{_wall(line.at_s)}</time><span>{_named(line)}</span></li>" for line in lines)
-    empty = "" if rows else "<p>Nothing yet. Press Run: workers start, are profiled, and train for real.</p>"
-    return f'{empty}<div class="dtfm-log" role="log" aria-label="What happened" tabindex="0"><ol>{rows}</ol></div>'
-
-
-def _wall(seconds: float) -> str:
-    return f"{seconds:.{1 if seconds < 100 else 0}f} s"
-
-
-def _named(line: Happening) -> str:
-    return f"<b>{escape(line.subject)}</b> {escape(line.text)}" if line.subject else escape(line.text)
-
-
 def _written(run: Run, measured: Trace) -> str:
     """Return what the trained model wrote, and a link to the losses."""
     text = "" if run.text is None else markup.quotation(*run_report.generated_text(run))
@@ -401,9 +372,9 @@ def _written(run: Run, measured: Trace) -> str:
     )
 
 
-def _predicted(run: Run, like: Trace | RunContext, note: str) -> Prediction:
+def _predicted(run: Run, like: Trace | RunContext, note: str) -> ChartedPrediction:
     plan = run.spec.plan
-    return Prediction.of(plan, simulate(plan, like=like), note)
+    return ChartedPrediction.of(plan, simulate(plan, like=like), note)
 
 
 def _n_workers(plan: Plan | None) -> int | None:

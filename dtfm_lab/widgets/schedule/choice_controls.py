@@ -10,8 +10,7 @@ from traitlets import TraitError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, control_for, labelled, show, tried_options
-from dtfm_lab.widgets.lab_state import Guard, LabState
-from dtfm_lab.widgets.requested import is_plan_of
+from dtfm_lab.widgets.lab_state import Guard, LabState, is_plan_of
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
 WIDTHS = {"synchronisation": "290px", "synchronise_every": "165px", "compression": "200px", "recompute": "175px"}

@@ -12,7 +12,7 @@ from traitlets import TraitError
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.widgets.controls import button, labelled
-from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 
 MEASURED = "measured"
 SCHEDULE = "schedule: "
@@ -25,7 +25,7 @@ class SecondPrediction:
     """A prediction to compare with, and its name on the screen."""
 
     name: str
-    prediction: Prediction
+    prediction: ChartedPrediction
 
 
 class CompareWith:
@@ -33,8 +33,8 @@ class CompareWith:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._pins: dict[str, Prediction] = {}
-        self._current: Prediction | None = None
+        self._pins: dict[str, ChartedPrediction] = {}
+        self._current: ChartedPrediction | None = None
         self.control = labelled(
             w.Dropdown,
             "Compare with",
@@ -59,7 +59,7 @@ class CompareWith:
         with suppress(TraitError):
             self.control.value = value
 
-    def offer(self, current: Prediction | None) -> None:
+    def offer(self, current: ChartedPrediction | None) -> None:
         """Offer every schedule on the current plan, and pinned predictions of as many stages and replicas."""
         self._current = current
         self.pin.disabled = current is None
@@ -105,14 +105,14 @@ class CompareWith:
         self.choose(PINNED + name)
 
 
-def _simulated(current: Prediction, schedule: str) -> SecondPrediction:
+def _simulated(current: ChartedPrediction, schedule: str) -> SecondPrediction:
     """Simulate another schedule with the durations and links of the current prediction."""
     context = current.trace.context
     # a prediction after a run uses the run's profile, so the second one must use it, too
     like = None if context.clock == "model" else context
     trace = simulate(current.plan, schedule, like=like, queueing=context.queueing)
-    return SecondPrediction(schedule, Prediction.of(current.plan, trace))
+    return SecondPrediction(schedule, ChartedPrediction.of(current.plan, trace))
 
 
-def _alike(one: Prediction, other: Prediction) -> bool:
+def _alike(one: ChartedPrediction, other: ChartedPrediction) -> bool:
     return one.rows.shape == other.rows.shape

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dtfm_lab.domain.trace import predicted_ends
-from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import ROWS_PER_DEVICE, arranged, legend
 from dtfm_lab.widgets.views.gantt.columns import NO_BARS
@@ -17,10 +17,12 @@ class PredictionChart(GanttView):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**({"height": 0, "bare": True, "overview": False} | traits))
-        self.shown: Prediction | None = None
+        self.shown: ChartedPrediction | None = None
         self.rows_by, self.with_network = "stage", True
 
-    def show(self, prediction: Prediction, before: Prediction | None = None, *, stages_per_device: int = 1) -> None:
+    def show(
+        self, prediction: ChartedPrediction, before: ChartedPrediction | None = None, *, stages_per_device: int = 1
+    ) -> None:
         """Draw a prediction; bars of the same rows glide to their new places.
 
         ``before`` stays as a thin line under each lane, with a mark where it ended, where it has as many stages and
@@ -62,6 +64,6 @@ class PredictionChart(GanttView):
         self.shown = None
         super().clear()
 
-    def _units(self, prediction: Prediction) -> list[dict[str, Any]]:
+    def _units(self, prediction: ChartedPrediction) -> list[dict[str, Any]]:
         regions = {device.name: device.region for device in prediction.plan.topology.devices}
         return arranged(prediction.rows, self.rows_by, regions, network=self.with_network)

@@ -33,7 +33,7 @@ LEAST_SHARE = 0.004
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class ChartedPrediction:
     """A trace of a plan, and what the chart shows of it."""
 
     plan: Plan
@@ -53,7 +53,7 @@ class Prediction:
         return FLOP if self.trace.context.clock == "model" else "the profile"
 
     @classmethod
-    def of(cls, plan: Plan, trace: Trace, note: str = "") -> Prediction:
+    def of(cls, plan: Plan, trace: Trace, note: str = "") -> ChartedPrediction:
         """Read the trace; ``note`` comes into the caption and names what the trace was predicted from."""
         rows = ChartRows(trace.context)
         report = memory(plan, trace=trace)
@@ -128,7 +128,7 @@ def _lacking(plan: Plan, trace: Trace, report: MemoryReport) -> str:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ScheduleRow:
     """A row of the table of schedules."""
 
     name: str
@@ -140,7 +140,7 @@ class Candidate:
     fits: bool
 
     @classmethod
-    def of(cls, plan: Plan, schedule: str, queueing: str) -> Candidate:
+    def of(cls, plan: Plan, schedule: str, queueing: str) -> ScheduleRow:
         trace = simulate(plan, schedule, queueing=queueing)
         report = memory(plan, trace=trace)
         return cls(schedule, trace.iteration_s, bubble_of(trace)[0], _worst(report), report.fits)

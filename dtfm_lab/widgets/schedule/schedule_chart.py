@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
+import numpy as np
 import traitlets
 from traitlets import TraitError
 
@@ -15,16 +16,21 @@ from dtfm_lab.compare.errors import signed_s
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.chrome import save_chrome_trace
+from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.widgets.controls import button, labelled
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.schedule.compare_with import SecondPrediction
-from dtfm_lab.widgets.schedule.memory_strip import MemoryStrip
 from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
-from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.tasks import begin
-from dtfm_lab.widgets.views.gantt import GanttView
+from dtfm_lab.widgets.views.gantt import NOTHING_HELD, GanttView, Held
 from dtfm_lab.widgets.views.gantt.bars import ROWS_BY, ChartRows
 from dtfm_lab.widgets.views.gantt.columns import difference
+
+FULLEST, NONE = "", " "
+"""Choices of the menu in addition to the devices' names."""
+MOST_POINTS = 4_000
+"""Points of a curve; a longer one keeps the highest of each time slot."""
 
 
 class ScheduleChart:
@@ -32,7 +38,7 @@ class ScheduleChart:
 
     def __init__(self, lab_state: LabState, words: str) -> None:
         self._lab_state = lab_state
-        self._shown: Prediction | None = None
+        self._shown: ChartedPrediction | None = None
         self._is_following = Guard()
         self.view = PredictionChart(title="One iteration", empty_words=words)
         self.view.add_class("dtfm-fill")
@@ -55,7 +61,9 @@ class ScheduleChart:
         lab_state.observe(lambda _: self._select(), ["selected", "selected_stage"])
         self.view.observe(lambda change: self._take_selected(change["name"]), ["selected", "selected_stage"])
 
-    def draw(self, prediction: Prediction, second: SecondPrediction | None, before: Prediction | None = None) -> None:
+    def draw(
+        self, prediction: ChartedPrediction, second: SecondPrediction | None, before: ChartedPrediction | None = None
+    ) -> None:
         """Draw a prediction; a second one goes into the lower halves, else what was ``before`` stays as a line."""
         self._shown = prediction
         view = self.view
@@ -125,7 +133,7 @@ class ScheduleChart:
             self._lab_state.selected_stage = self.view.selected_stage
 
 
-def _describe(prediction: Prediction, second: SecondPrediction) -> str:
+def _describe(prediction: ChartedPrediction, second: SecondPrediction) -> str:
     """Return how the second prediction differs from the first."""
     longer_s, row, most_s = difference(prediction.chart.bars, second.prediction.chart.bars)
     takes = f"takes {format_s(abs(longer_s))} {'less' if longer_s < 0 else 'more'}" if longer_s else "takes as long"
@@ -186,3 +194,68 @@ def chrome_text(trace: Trace) -> str:
     """Return what ``save_chrome_trace`` writes."""
     with tempfile.TemporaryDirectory() as folder:
         return save_chrome_trace(trace, Path(folder) / "trace.json").read_text(encoding="utf-8")
+
+
+class MemoryStrip:
+    """``control`` names the device whose memory is shown; at first there is none."""
+
+    def __init__(self, lab_state: LabState, chart: GanttView) -> None:
+        self._lab_state, self._chart = lab_state, chart
+        self._shown: tuple[ChartedPrediction | None, ChartedPrediction | None] = (None, None)
+        self.control = labelled(
+            w.Dropdown,
+            "Memory of",
+            "255px",
+            "75px",
+            options=[("none", NONE), ("selected or fullest", FULLEST)],
+            tooltip="Whose memory over time is drawn below the rows",
+        )
+        self.control.observe(lambda _: self._draw(), "value")
+        lab_state.observe(lambda _: self._draw(), "selected")
+
+    def show(self, upper: ChartedPrediction | None, lower: ChartedPrediction | None = None) -> None:
+        """Draw the memory of these predictions, the second one's dashed; None for no strip."""
+        self._shown = (upper, lower)
+        names = [] if upper is None else [name for group in upper.memory.devices for name in group]
+        options = [("none", NONE), ("selected or fullest", FULLEST), *((name, name) for name in sorted(names))]
+        if options != list(self.control.options):
+            chosen = self.control.value
+            self.control.options = options
+            self.control.value = chosen if chosen in (FULLEST, NONE, *names) else NONE
+        self._draw()
+
+    def _draw(self) -> None:
+        upper, lower = self._shown
+        if upper is None or self.control.value == NONE:
+            self._chart.set_memory(NOTHING_HELD)
+            return
+        position, replica = self._place(upper.memory)
+        other = NOTHING_HELD if lower is None else held(lower, position, replica)
+        self._chart.set_memory(
+            held(upper, position, replica),
+            float(upper.memory.limit_bytes[position, replica]),
+            upper.memory.devices[position][replica],
+            other,
+        )
+
+    def _place(self, report: MemoryReport) -> tuple[int, int]:
+        """Return (position, replica) of the device to show."""
+        wanted = [self.control.value] if self.control.value != FULLEST else list(self._lab_state.selected[-1:])
+        for position, group in enumerate(report.devices):
+            for name in wanted:
+                if name in group:
+                    return position, group.index(name)
+        return report.worst
+
+
+def held(prediction: ChartedPrediction, position: int, replica: int) -> Held:
+    """Return what one device holds in the iteration that is drawn."""
+    trace, report = prediction.trace, prediction.memory
+    iteration = int(np.searchsorted(np.unique(trace.iteration), trace.typical_iteration))
+    time, n_bytes = report.timeline(report.devices[position][replica], iteration)
+    if len(time) > MOST_POINTS and time[-1] > 0:  # keep the fullest moment of each time slot
+        slot = np.minimum((time / time[-1] * MOST_POINTS).astype(np.int64), MOST_POINTS - 1)
+        fullest = np.lexsort((n_bytes, slot))
+        kept = np.sort(fullest[np.flatnonzero(np.diff(slot[fullest], append=MOST_POINTS))])
+        time, n_bytes = time[kept], n_bytes[kept]
+    return Held(time, n_bytes)

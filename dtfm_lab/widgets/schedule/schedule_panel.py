@@ -27,7 +27,7 @@ from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
 from dtfm_lab.widgets.schedule.compare_with import MEASURED, CompareWith, SecondPrediction
-from dtfm_lab.widgets.schedule.predictions import FLOP, Prediction
+from dtfm_lab.widgets.schedule.predictions import FLOP, ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
 from dtfm_lab.widgets.tasks import SLOW_S, begin, has_event_loop, run_on_thread
@@ -53,8 +53,8 @@ class SchedulePanel(Panel):
         self._n_requested = self._n_begun = 0
         """Numbers of the newest request for a prediction, and of the newest that was begun."""
         self.is_predicting = self._is_comparing = self._is_stopped = self._awaits_plan = False
-        self._shown: Prediction | None = None
-        self._before: Prediction | None = None
+        self._shown: ChartedPrediction | None = None
+        self._before: ChartedPrediction | None = None
         """What the prediction on the screen is compared with: the one before the last edits."""
         self._asked: object = None
         """What the prediction on the screen answers."""
@@ -136,7 +136,7 @@ class SchedulePanel(Panel):
         self.memory.value = markup.warning(lacking)
         self.memory.tooltip = lacking
 
-    def show(self, prediction: Prediction) -> None:
+    def show(self, prediction: ChartedPrediction) -> None:
         """Show a prediction that another panel has made."""
         self._take(prediction)
         self.second = None
@@ -158,7 +158,7 @@ class SchedulePanel(Panel):
         if "compare_with" in settings:
             self.against.choose(settings["compare_with"])
 
-    def _take(self, prediction: Prediction) -> None:
+    def _take(self, prediction: ChartedPrediction) -> None:
         """Make this the prediction that is shown, and say where it differs by what it is predicted from."""
         shown, state, now_s = self._shown, self._lab_state, time.monotonic()
         network = None if state.topology is None else state.topology.fingerprint
@@ -228,7 +228,7 @@ class SchedulePanel(Panel):
     async def _show_trace(self, trace: Trace) -> None:
         if (plan := self._lab_state.chosen_plan) is None:
             return
-        prediction = await asyncio.to_thread(Prediction.of, plan, trace)
+        prediction = await asyncio.to_thread(ChartedPrediction.of, plan, trace)
         if self._lab_state.predicted is trace:
             self.show(prediction)
             self._fill()
@@ -408,13 +408,13 @@ class SchedulePanel(Panel):
         self._lab_state.report_error("schedule", message)
 
 
-def _predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> Prediction:
+def _predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> ChartedPrediction:
     """Predict a plan; where its schedule lacks memory and ``may_differ``, under the first that has enough."""
     note = " from FLOP and peak, links as drawn"
     if may_differ and (fitting := _fitting(plan, schedule)) != schedule:
         note += f", under {fitting} because {schedule} lacks memory"
         schedule = fitting
-    return Prediction.of(plan, simulate(plan, schedule, queueing=queueing), note)
+    return ChartedPrediction.of(plan, simulate(plan, schedule, queueing=queueing), note)
 
 
 def _fitting(plan: Plan, schedule: str) -> str:
@@ -426,13 +426,13 @@ def _fitting(plan: Plan, schedule: str) -> str:
     return schedule
 
 
-def _is_comparable(one: Prediction, other: Prediction) -> bool:
+def _is_comparable(one: ChartedPrediction, other: ChartedPrediction) -> bool:
     """Whether two predictions have the same rows, of the same network and job."""
     names = [(prediction.plan.topology.name, prediction.plan.job.name) for prediction in (one, other)]
     return one.rows.shape == other.rows.shape and names[0] == names[1]
 
 
-def _changed_source(before: Prediction, after: Prediction) -> str:
+def _changed_source(before: ChartedPrediction, after: ChartedPrediction) -> str:
     """Return how the seconds changed because they are predicted from something else; empty where they are not."""
     if before.source == after.source:
         return ""

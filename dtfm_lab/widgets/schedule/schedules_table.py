@@ -9,7 +9,7 @@ import ipywidgets as w
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule.predictions import Candidate
+from dtfm_lab.widgets.schedule.predictions import ScheduleRow
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.candidates import CandidatesView
 
@@ -56,7 +56,7 @@ class SchedulesTable:
             for name in names:
                 self.table.caption = f"{done} of {len(names)} computed; {name} is next"
                 try:
-                    row = asdict(await asyncio.to_thread(Candidate.of, plan, name, queueing))
+                    row = asdict(await asyncio.to_thread(ScheduleRow.of, plan, name, queueing))
                 except LabError as error:
                     row = {"name": name, "problem": str(error)}
                 if self._stopped:

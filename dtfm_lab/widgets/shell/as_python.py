@@ -8,8 +8,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.systems import Strategy, work_of
-from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.requested import is_plan_of
+from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 from dtfm_lab.widgets.shell.python_expressions import (
     SEARCH_S,
     indent,
@@ -21,7 +20,7 @@ from dtfm_lab.widgets.shell.python_expressions import (
 )
 from dtfm_lab.widgets.shell.steps import trace_staleness
 from dtfm_lab.widgets.what_if.pins import Pin
-from dtfm_lab.widgets.what_if.setting import FACTORS, Setting
+from dtfm_lab.widgets.what_if.setting import FACTORS, WhatIfSetting
 
 
 class AskedSystems(NamedTuple):
@@ -36,7 +35,7 @@ class AskedSystems(NamedTuple):
 def cells(
     lab_state: LabState,
     *,
-    what_if: Setting | None = None,
+    what_if: WhatIfSetting | None = None,
     pins: Sequence[Pin] = (),
     run: Mapping[str, Any] | None = None,
     systems: AskedSystems | None = None,
@@ -126,7 +125,7 @@ def _with_job(plan: Plan, choices: Mapping[str, Any]) -> str:
     return f"lab.with_job(plan, {keywords(differing)})" if differing else "plan"
 
 
-def _tried(plan: Plan, setting: Setting) -> str:
+def _tried(plan: Plan, setting: WhatIfSetting) -> str:
     """Return code of the plan under a setting: another job, and another network under the same placement."""
     job = _with_job(plan, setting.job_changes)
     factors = {what: value for what in FACTORS if (value := getattr(setting, what)) != 1.0}
@@ -135,14 +134,14 @@ def _tried(plan: Plan, setting: Setting) -> str:
     return f"lab.evaluate(\n    topology.scaled({keywords(factors)}),\n    {job}.job,\n    rank_map=plan.rank_map,\n)"
 
 
-def _simulated(setting: Setting) -> str:
+def _simulated(setting: WhatIfSetting) -> str:
     return keywords({"schedule": setting.schedule, "queueing": setting.queueing})
 
 
-def _what_if(lab_state: LabState, plan: Plan, setting: Setting) -> str:
+def _what_if(lab_state: LabState, plan: Plan, setting: WhatIfSetting) -> str:
     """Return the what-if cell; empty where the setting is what the lab has."""
     chosen = lab_state.chosen_plan
-    if chosen is None or setting == Setting.of(chosen, lab_state.schedule, lab_state.queueing):
+    if chosen is None or setting == WhatIfSetting.of(chosen, lab_state.schedule, lab_state.queueing):
         return ""
     return "\n".join(
         [

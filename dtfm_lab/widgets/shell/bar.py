@@ -1,32 +1,47 @@
-"""The bar over the lab, kept true to the lab's state."""
+"""The bar over the lab, kept true to the lab's state: its live numbers, and the one next action."""
 
 import asyncio
+import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_range, format_s
 from dtfm_lab.figures.theme import count
+from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
+from dtfm_lab.widgets.measures import format_dollars, format_times
 from dtfm_lab.widgets.planner.job_controls import shape_words
-from dtfm_lab.widgets.planner.replanning import Replanning
-from dtfm_lab.widgets.shell.bar_numbers import bar_numbers
+from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.shell.headline import PANE_NOTES, headline, reason_of
-from dtfm_lab.widgets.shell.history import EditHistory
-from dtfm_lab.widgets.shell.next_action import Action, next_action
+from dtfm_lab.widgets.shell.history import BeforeEdit, EditHistory
+from dtfm_lab.widgets.shell.steps import prediction_staleness, run_staleness
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.top_bar import TopBar
 
 REST_S = 0.3
 """Seconds that a plan stands before it is analysed, so that a drag is not slowed."""
+SAME = 5e-3
+"""Share of a number below which it is not shown as changed."""
+THOUSAND, MILLION = 1e3, 1e6
 
 
-class Bar:
+class NextAction(NamedTuple):
+    """A next action: its name for the program, its label, and why it cannot be taken, empty where it can."""
+
+    name: str
+    label: str
+    why_not: str = ""
+
+
+class StatusBar:
     """Writes numbers, headline and next action into a TopBar whenever the lab's state changes."""
 
     def __init__(
         self,
         lab_state: LabState,
-        replanning: Replanning,
+        replanning: LiveReplanning,
         on_press: Callable[[str], None],
         can_refit: Callable[[], bool],
         in_gesture: Callable[[], bool],
@@ -54,7 +69,7 @@ class Bar:
             self.history.forget()
 
     @property
-    def action(self) -> Action:
+    def action(self) -> NextAction:
         """The one next action."""
         return next_action(self._lab_state, can_refit=self._can_refit())
 
@@ -121,3 +136,123 @@ def _shape(state: LabState) -> str:
         return f"batch {planned.global_batch:,}"
     batch = "" if planned.model is None else f", batch {planned.global_batch:,}"
     return f"{shape_words(planned.n_stages, planned.n_replicas, 0)}{batch}"
+
+
+def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, Any]]:
+    """Return {label, value, was, note, short, bad, word} of each number.
+
+    ``was`` is empty where nothing changed; ``short`` is the note where there is little room.
+    """
+    plan = state.plan
+    if plan is None:
+        return []
+    numbers = [_plan_number(plan, before), _iteration_number(state, plan, before)]
+    seconds = _predicted_s(state, plan)
+    if seconds and plan.job.model is not None:
+        numbers.append(_number("Throughput", f"{format_count(plan.job.tokens / seconds)} tokens/s", word="throughput"))
+    dollars = plan.price_per_billion_tokens
+    if dollars:
+        numbers.append(_number("Price", format_dollars(dollars), note="per billion tokens", word="price"))
+    return [*numbers, _measured_number(state)]
+
+
+def _number(
+    label: str, value: str, *, was: str = "", note: str = "", short: str = "", bad: bool = False, word: str = ""
+) -> dict[str, Any]:
+    known = {"label": label, "value": value, "was": was, "note": note}
+    return known | {"short": short or note, "bad": bad, "word": word}
+
+
+def _plan_number(plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
+    was = None if before is None else before.plan.cost.total_s
+    return _number(
+        "Plan: communication",
+        format_s(plan.cost.total_s),
+        was=_was(was, plan.cost.total_s),
+        note=gap_words(plan),
+        short=gap_words(plan).replace("at most", "≤").replace("the best", "best").replace("proved best", "proved"),
+        word="communication cost",
+    )
+
+
+def gap_words(plan: Plan) -> str:
+    """Return how far the communication cost is from its bound: ``at most 1.04 × the best``; empty without a bound."""
+    if not plan.lower_bound_s > 0:
+        return "no bound yet" if plan.cost.total_s > 0 else "nothing to send"
+    times = plan.cost.total_s / plan.lower_bound_s
+    return "proved the best" if plan.gap < SAME / 10 else f"at most {format_times(times)} × the best"
+
+
+def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
+    seconds = _predicted_s(state, plan)
+    if seconds is None:
+        return _number("Iteration, predicted", "–", note="the job has no model" if plan.job.model is None else "")
+    context = None if state.predicted is None else state.predicted.context
+    schedule = context.schedule if context is not None else plan.job.schedule_name
+    left = plan.speed_up_left
+    if left is not None and plan.iteration_s and state.bound_s > 0:
+        left = min(left, max(1.0, plan.iteration_s / state.bound_s))
+    note = short = schedule
+    if left is not None and math.isfinite(left):
+        short = "no faster plan" if left <= 1 else f"≤ {format_times(left)} × bound"
+        of = "any plan's bound" if plan.scope == "any plan" else f"the bound of {plan.scope}"
+        note = f"{none_of(plan)} is faster" if left <= 1 else f"at most {format_times(left)} × {of}"
+    if between := _between(state):
+        note, short = f"{between}, {note}", f"{between}, {short}"
+    was = None if before is None else before.iteration_s
+    return _number(
+        "Iteration, predicted", format_s(seconds), was=_was(was, seconds), note=note, short=short, word="iteration"
+    )
+
+
+def _between(state: LabState) -> str:
+    """Return the 90 % interval of what is predicted: ``15.4 to 24.7 s``; empty while that is being made anew."""
+    return "" if state.predicted is None or prediction_staleness(state) else format_range(*state.predicted.interval())
+
+
+def _measured_number(state: LabState) -> dict[str, Any]:
+    if state.run_note:
+        return _number("Measured", "…", note=state.run_note, word="measured")
+    if state.measured is None:
+        return _number("Measured", "–", note="not run", word="measured")
+    comparison: Comparison | None = state.comparison
+    note = "" if comparison is None else f"{comparison.iteration_error:+.1%}".replace("%", " %").replace("-", "−")
+    bad = comparison is not None and abs(comparison.iteration_error) > 0.1
+    return _number("Measured", format_s(state.measured.iteration_s), note=note, bad=bad, word="error")
+
+
+def _predicted_s(state: LabState, plan: Plan) -> float | None:
+    """Return the predicted seconds; those of the plan while its prediction is still being made."""
+    stale = state.predicted is None or prediction_staleness(state)
+    return plan.iteration_s if stale or state.predicted is None else state.predicted.iteration_s
+
+
+def _was(was: float | None, now: float) -> str:
+    return "" if was is None or abs(was - now) <= SAME * now else format_s(was)
+
+
+def format_count(number: float) -> str:
+    """Return ``871``, ``10.5k``, ``1.2M``."""
+    for size, letter in ((MILLION, "M"), (THOUSAND, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.3g}"
+
+
+def next_action(state: LabState, *, can_refit: bool = False) -> NextAction:
+    """Return what a reader would do next; ``can_refit``: whether a network fitted to the last run can be used."""
+    if "run" in state.busy:
+        return NextAction("stop-run", "Stop the run")
+    if "plan" in state.busy:
+        return NextAction("stop-plan", "Stop and keep the best")
+    if state.topology is None:
+        return NextAction("open", "Open a network")
+    if state.plan is None or state.plan_is_stale:
+        return NextAction("plan", "Plan", "" if state.job is not None else "the job does not fit this network")
+    if state.plan.job.model is None:
+        return NextAction("plan", "Plan again")
+    if state.measured is None or run_staleness(state):
+        return NextAction("run", "Run it for real")
+    if state.pane != "compare":
+        return NextAction("compare", "Compare")
+    return NextAction("refit", "Use the refitted network") if can_refit else NextAction("run", "Run again")

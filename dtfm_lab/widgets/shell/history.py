@@ -15,7 +15,7 @@ ONE_EDIT_S = 1.2
 
 
 @dataclass(frozen=True)
-class Before:
+class BeforeEdit:
     """The network, the job and the plan before an edit, and what the plan was predicted to take in seconds."""
 
     topology: Topology
@@ -25,7 +25,7 @@ class Before:
 
 
 class EditHistory:
-    """Keeps one ``Before``: of the last edit, or of the first of a row of edits that follow each other fast."""
+    """Keeps one ``BeforeEdit``: of the last edit, or of the first of a row of edits that follow each other fast."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class EditHistory:
         self._lab_state, self._now_s, self._in_gesture = lab_state, now_s, in_gesture
         self._was_in_gesture = False
         self._last_edit_s = -ONE_EDIT_S
-        self._settled: Before | None = None
+        self._settled: BeforeEdit | None = None
         """What stands on the screen, as long as the plan is of the network that is drawn."""
-        self.before: Before | None = None
+        self.before: BeforeEdit | None = None
         lab_state.observe(self._edited, ["topology", "job"])
         lab_state.observe(lambda _: self._settle(), ["plan", "predicted"])
 
@@ -64,4 +64,4 @@ class EditHistory:
             return
         predicted = state.predicted
         seconds = state.plan.iteration_s if predicted is None else predicted.iteration_s
-        self._settled = Before(state.topology, state.job, state.plan, seconds)
+        self._settled = BeforeEdit(state.topology, state.job, state.plan, seconds)

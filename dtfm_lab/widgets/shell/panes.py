@@ -1,26 +1,37 @@
-"""The right half of the lab: one result at a time, or two, under tabs; nothing in it changes its height."""
+"""The two halves of the lab: at the left the network and the inspector, at the right one result at a time, or two.
+
+Results are under tabs, and nothing in their half changes its height.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from typing import Any
 
 import ipywidgets as w
 
+from dtfm_lab.domain.network import find_place
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, mark, show
+from dtfm_lab.widgets.controls import button, mark, more_menu, show
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
-from dtfm_lab.widgets.shell.steps import Step
+from dtfm_lab.widgets.network.links import with_link
+from dtfm_lab.widgets.network.network_panel import VIEWS, NetworkPanel
+from dtfm_lab.widgets.shell.inspection import inspect
+from dtfm_lab.widgets.shell.steps import LabStep
 from dtfm_lab.widgets.tasks import SLOW_S, has_event_loop
+from dtfm_lab.widgets.views.inspector import Inspector
 from dtfm_lab.widgets.views.tabs import TabsView
 
 ASKED_FOR = frozenset({"run", "compare", "systems"})
 """Panes that show what a person asked for, such as a measurement, and what no plan makes anew."""
+LEAST_PLACES = 2
+"""Regions that are known places from which a network opens on the map."""
 
 
 class Panes:
     """Shows the panels of the steps; ``lab_state.pane`` names the one that is shown."""
 
-    def __init__(self, lab_state: LabState, steps: Sequence[Step], is_live: Callable[[], bool]) -> None:
+    def __init__(self, lab_state: LabState, steps: Sequence[LabStep], is_live: Callable[[], bool]) -> None:
         """``is_live``: whether every edit is followed by a new plan, so that what is of the plan will be anew soon."""
         self._lab_state, self._steps, self._is_live = lab_state, {step.name: step for step in steps}, is_live
         self._second = ""
@@ -53,7 +64,7 @@ class Panes:
         self._show()
         self._show_states()
 
-    def _box(self, step: Step) -> w.VBox:
+    def _box(self, step: LabStep) -> w.VBox:
         box = w.VBox([panel.view for panel in step.panels.values()])
         for panel in step.panels.values():
             panel.view.add_class("dtfm-pane")
@@ -105,3 +116,50 @@ class Panes:
                 show(self.redo, waits and bool(step.redo) and may_redo and name not in state.busy)
             may_redo = may_redo and not found.stale
         self.tabs.tabs = tabs
+
+
+class NetworkPane:
+    """Frames the network panel's picture, with tabs above and the inspector below."""
+
+    def __init__(self, lab_state: LabState, panel: NetworkPanel, player: w.Widget) -> None:
+        """``player`` is the row that plays an iteration on the picture."""
+        self._lab_state, self._panel = lab_state, panel
+        self._replaced: str | None = None
+        tabs = [{"name": name, "title": VIEWS[name]} for name in ("map", "canvas", "matrix")]
+        self.tabs = TabsView(label="Views of the network", tabs=tabs, value=panel.shown.value)
+        self.inspector = Inspector(self._set_link, self._select)
+        head = w.HBox([self.tabs, w.Box(layout=w.Layout(flex="1 1 0")), more_menu(panel.menu)])
+        head.add_class("dtfm-head")
+        self.view = w.VBox([head, panel.picture, player, self.inspector])
+        self.view.add_class("dtfm-cause")
+        self.tabs.observe(lambda change: setattr(panel.shown, "value", change["new"]), "value")
+        panel.shown.observe(lambda change: setattr(self.tabs, "value", change["new"]), "value")
+        traits = [*RESULT_TRAITS, "selected", "selected_link", "selected_stage"]
+        lab_state.observe(lambda _: self._inspect(), traits)
+        self.open_best_view()
+        self._inspect()
+
+    def open_best_view(self) -> None:
+        """Show the map where at least two regions are known places, else the canvas."""
+        topology = self._lab_state.topology
+        regions = set() if topology is None else {device.region for device in topology.devices}
+        known = sum(find_place(region) is not None for region in regions)
+        self._panel.shown.value = "map" if known >= LEAST_PLACES else "canvas"
+
+    def _inspect(self) -> None:
+        self.inspector.facts = inspect(self._lab_state)
+
+    def _select(self, what: Mapping[str, Any]) -> None:
+        """Select a stage or devices; nothing where neither is named."""
+        state = self._lab_state
+        state.selected_link = ()
+        state.selected = tuple(what.get("devices", ()))
+        state.selected_stage = int(what.get("stage", -1))
+
+    def _set_link(self, ends: Sequence[str], gbps: float, ms: float, phase: str) -> None:
+        """Give a link other numbers, at every move of a slider; the whole gesture is one step of the history."""
+        drawing, topology = self._panel.drawing, self._lab_state.topology
+        if phase in ("begin", "end"):
+            drawing.gesture(phase)
+        elif topology is not None and set(ends) <= set(topology.names):
+            drawing.document = with_link(drawing.document, (ends[0], ends[1]), gbps, ms)

@@ -9,10 +9,9 @@ from dtfm_lab.domain.plan import cut_subplan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 from dtfm_lab.widgets.panel import Panel
-from dtfm_lab.widgets.planner.result_words import result_words
-from dtfm_lab.widgets.requested import is_plan_of
+from dtfm_lab.widgets.planner.plan_words import result_words
 
 
 class StepState(NamedTuple):
@@ -34,7 +33,7 @@ def _never(_: LabState) -> str:
 
 
 @dataclass(frozen=True)
-class Step:
+class LabStep:
     """One step of the lab, with all that the lab needs to number, save, restore and mark it."""
 
     name: str

@@ -9,7 +9,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
-from dtfm_lab.widgets.network.link_edits import with_link
+from dtfm_lab.widgets.network.links import with_link
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.tasks import begin
@@ -35,7 +35,7 @@ class TouredLab(Protocol):
     def show_pane(self, name: str) -> None: ...
 
 
-class Before(NamedTuple):
+class StepStart(NamedTuple):
     """The lab when a step began."""
 
     fingerprint: str
@@ -43,7 +43,7 @@ class Before(NamedTuple):
     measured: object
 
     @classmethod
-    def of(cls, state: LabState) -> "Before":
+    def of(cls, state: LabState) -> "StepStart":
         fingerprint = "" if state.topology is None else state.topology.fingerprint
         return cls(fingerprint, None if state.plan is None else state.plan.device_names, state.measured)
 
@@ -60,7 +60,7 @@ class TourStep:
     after: str
     """What is said once it is done."""
     targets: tuple[str, ...]
-    is_done: Callable[[LabState, Before], bool]
+    is_done: Callable[[LabState, StepStart], bool]
     act: Act
     act_label: str = "Do it for me"
     note: Callable[[LabState], str] = field(default=lambda _: "")
@@ -181,7 +181,7 @@ class Tour:
 
     def __init__(self, lab: TouredLab) -> None:
         self._lab = lab
-        self._before = Before.of(lab.lab_state)
+        self._before = StepStart.of(lab.lab_state)
         self._at = 0
         self.view = TourView(self._press, count=len(STEPS))
         lab.lab_state.observe(
@@ -223,7 +223,7 @@ class Tour:
             self._lab.show_pane(step.pane)
         if step.pane == "schedule":
             self._lab.lab_state.selected, self._lab.lab_state.selected_stage = (), -1
-        self._before = Before.of(self._lab.lab_state)
+        self._before = StepStart.of(self._lab.lab_state)
         with self.view.hold_sync():
             self.view.at, self.view.done, self.view.note = at, False, ""
             self.view.step = {

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,11 @@ from dtfm_lab.widgets.controls import (
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.shell.as_python import AskedSystems
-from dtfm_lab.widgets.stream import Stream
-from dtfm_lab.widgets.systems.asking import Question, answers
+from dtfm_lab.widgets.systems.answers import OURS, SystemsQuestion, answers, outcome_html, rows_of, why_html
 from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, changes_of, with_changes
-from dtfm_lab.widgets.systems.rows import OURS, rows_of
 from dtfm_lab.widgets.systems.taking import Taking, tasks_of
 from dtfm_lab.widgets.systems.timelines import Timeline, TimelinesChart
-from dtfm_lab.widgets.systems.why_text import why_html
-from dtfm_lab.widgets.tasks import FRAME_S, begin
+from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.systems import SystemsView
 
@@ -52,9 +48,6 @@ NOTHING_YET = (
 )
 MATHEMATICS = f"{CHANGES} changes the training itself: its seconds alone do not compare"
 NO_PLAN = "It has no plan here, so there is nothing to draw"
-OWN_SECONDS = (
-    "Its seconds are of its own model: as the lab's plan, the same devices are predicted by the lab's schedules."
-)
 OTHER = "the network or the job has changed"
 
 
@@ -80,7 +73,7 @@ class SystemsPanel(Panel):
         self._whys: dict[Outcome, Why] = {}
         """The explanations that are complete."""
         self.outcomes: Outcomes | None = None
-        self.question: Question | None = None
+        self.question: SystemsQuestion | None = None
         """What the outcomes answer."""
         self._ungrouped: Topology | None = None
         self._changes: dict[str, dict[str, Any]] = {}
@@ -216,7 +209,7 @@ class SystemsPanel(Panel):
         self._lab_state.message = ""
         if self.question is None or not self.question.covers(topology, job):
             try:
-                self.question = Question(self._gpus(topology), job)
+                self.question = SystemsQuestion(self._gpus(topology), job)
             except LabError as error:
                 self._report_error(str(error))
                 return
@@ -337,7 +330,7 @@ class SystemsPanel(Panel):
         mark(self.view, "dtfm-systems-split", bool(name))
         self.assumptions.show(self._strategy(name) if name in strategies else None)
         waits = markup.line("It has not been asked yet") if name else ""
-        self.told.value = waits if outcome is None else _told(outcome)
+        self.told.value = waits if outcome is None else outcome_html(outcome)
         self._preview()
         self._explain()
         self._n_drawn += 1
@@ -470,15 +463,3 @@ class SystemsPanel(Panel):
 
     def _report_error(self, message: str) -> None:
         self._lab_state.report_error(STEP, message)
-
-
-def _told(outcome: Outcome) -> str:
-    """Return the outcome's sentence, and what it changes of the training."""
-    if outcome.found is None:
-        return markup.line(f"<b>{escape(outcome.title)}</b> has no plan here: {escape(outcome.reason)}")
-    only = outcome.considered == 1
-    counted = "the only plan considered" if only else f"the fastest of {outcome.considered:,} plans considered"
-    differs = f" {CHANGES} {escape(outcome.strategy.mathematics)}." if outcome.strategy.mathematics else ""
-    routed = "" if type(outcome.strategy).trace is Strategy.trace else f" {OWN_SECONDS}"
-    sentence = f"{escape(outcome.sentence)}, {counted}"
-    return markup.line(f"<b>{escape(outcome.title)}:</b> {sentence}.{differs}{routed}")

@@ -10,12 +10,11 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.network.grouping import groups_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import Outcome
-from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.requested import is_plan_of
+from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 
 
 @dataclass(frozen=True, eq=False)
-class Before:
+class LabBefore:
     """What the lab had when a plan was taken."""
 
     topology: Topology | None
@@ -32,14 +31,14 @@ class Taking:
     def __init__(self, lab_state: LabState, set_job: Callable[[Job], None]) -> None:
         """``set_job`` makes a job the one that the lab's controls show."""
         self._lab_state, self._set_job = lab_state, set_job
-        self.before: Before | None = None
+        self.before: LabBefore | None = None
         """What ``put_back`` returns to; None where nothing was taken."""
 
     def take(self, outcome: Outcome) -> None:
         """Make the plan the lab's. Raises PlanError where the system has none."""
         plan, state = outcome.plan, self._lab_state
         if self.before is None:
-            self.before = Before(
+            self.before = LabBefore(
                 state.topology, state.job, state.plan, state.schedule, state.queueing, dict(state.choices)
             )
         self._set(plan.topology, plan.job, plan)

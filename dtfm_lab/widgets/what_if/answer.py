@@ -14,8 +14,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.planning import Cancellation, price_placement
 from dtfm_lab.widgets.planner.short_searches import replanned
-from dtfm_lab.widgets.schedule.predictions import Prediction
-from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, Setting, rounded
+from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
+from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, WhatIfSetting, rounded
 
 MOST_KEPT = 1000
 """Answers that are kept; the oldest are dropped."""
@@ -31,7 +31,7 @@ N_POINTS = 9
 class Answer:
     """What one iteration comes to. None where a number is unknown, such as a price."""
 
-    setting: Setting
+    setting: WhatIfSetting
     iteration_s: float
     tokens_per_s: float | None
     mfu: float | None
@@ -64,12 +64,12 @@ class Answer:
         return None if self.price_per_iteration is None else 1000 * self.price_per_iteration
 
     @classmethod
-    def of(cls, plan: Plan, setting: Setting) -> Answer:
+    def of(cls, plan: Plan, setting: WhatIfSetting) -> Answer:
         """Simulate the plan under the setting and read its trace. Raises a LabError where that is not possible."""
         return cls.read(predict(plan, setting), setting)
 
     @classmethod
-    def read(cls, prediction: Prediction, setting: Setting) -> Answer:
+    def read(cls, prediction: ChartedPrediction, setting: WhatIfSetting) -> Answer:
         """Read what a prediction under the setting comes to."""
         tried, trace, held = prediction.plan, prediction.trace, prediction.memory
         known, parts = trace.metrics, _parts(trace)
@@ -93,10 +93,10 @@ class Answer:
         )
 
 
-def predict(plan: Plan, setting: Setting) -> Prediction:
+def predict(plan: Plan, setting: WhatIfSetting) -> ChartedPrediction:
     """Simulate the plan under the setting. Raises a LabError where that is not possible."""
     tried = setting.on(plan)
-    return Prediction.of(tried, lab.simulate(tried, setting.schedule, queueing=setting.queueing))
+    return ChartedPrediction.of(tried, lab.simulate(tried, setting.schedule, queueing=setting.queueing))
 
 
 def _parts(trace: Trace) -> dict[str, float]:
@@ -119,10 +119,10 @@ class AnswerCache:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._answers: OrderedDict[Setting, Answer] = OrderedDict()
-        self._seconds: OrderedDict[Setting, float | None] = OrderedDict()
+        self._answers: OrderedDict[WhatIfSetting, Answer] = OrderedDict()
+        self._seconds: OrderedDict[WhatIfSetting, float | None] = OrderedDict()
         """Seconds of an iteration; None where the setting is not possible."""
-        self._drawn: OrderedDict[Setting, Prediction] = OrderedDict()
+        self._drawn: OrderedDict[WhatIfSetting, ChartedPrediction] = OrderedDict()
 
     def clear(self) -> None:
         """Drop every answer."""
@@ -130,7 +130,7 @@ class AnswerCache:
         self._seconds.clear()
         self._drawn.clear()
 
-    def with_base(self, setting: Setting, base: Setting) -> tuple[Answer, Answer | None]:
+    def with_base(self, setting: WhatIfSetting, base: WhatIfSetting) -> tuple[Answer, Answer | None]:
         """Return the answer and the base's, None where the base is not possible.
 
         Raises a LabError where the setting is not possible.
@@ -141,7 +141,7 @@ class AnswerCache:
             before = None
         return self.answer(setting), before
 
-    def answer(self, setting: Setting) -> Answer:
+    def answer(self, setting: WhatIfSetting) -> Answer:
         """Return the answer. Raises a LabError where the setting is not possible."""
         prediction, answer = self.prediction(setting), self._answers.get(setting)
         if answer is None:
@@ -150,7 +150,7 @@ class AnswerCache:
             _keep(self._seconds, setting, answer.iteration_s)
         return answer
 
-    def prediction(self, setting: Setting) -> Prediction:
+    def prediction(self, setting: WhatIfSetting) -> ChartedPrediction:
         """Return all that a chart draws. Raises a LabError where the setting is not possible."""
         prediction = self._drawn.get(setting)
         if prediction is None:
@@ -158,7 +158,7 @@ class AnswerCache:
             _keep(self._drawn, setting, prediction, MOST_DRAWN)
         return prediction
 
-    def quick(self, setting: Setting) -> float | None:
+    def quick(self, setting: WhatIfSetting) -> float | None:
         """Return the seconds of an iteration alone; None where the setting is not possible."""
         if setting not in self._seconds:
             try:
@@ -170,11 +170,11 @@ class AnswerCache:
                 _keep(self._seconds, setting, None)
         return self._seconds.get(setting)
 
-    def drawn(self, setting: Setting) -> Prediction | None:
+    def drawn(self, setting: WhatIfSetting) -> ChartedPrediction | None:
         """Return the prediction where it is still kept."""
         return self._drawn.get(setting)
 
-    def planned_anew(self, setting: Setting, cancelled: Cancellation) -> float | None:
+    def planned_anew(self, setting: WhatIfSetting, cancelled: Cancellation) -> float | None:
         """Return the seconds of an iteration after a short search from the plan; None where that fails."""
         try:
             held = setting.on(self.plan)
@@ -185,27 +185,27 @@ class AnswerCache:
         except LabError:
             return None
 
-    def points(self, setting: Setting, axis: str) -> list[tuple[float, float]]:
+    def points(self, setting: WhatIfSetting, axis: str) -> list[tuple[float, float]]:
         """Return the known (factor, seconds) along one factor, all else as in the setting."""
         along = ((factor, self._seconds.get(setting.with_values(**{axis: factor}))) for factor in CURVE_FACTORS)
         return sorted((factor, seconds) for factor, seconds in along if seconds is not None)
 
-    def next_factor(self, setting: Setting, axis: str) -> float | None:
+    def next_factor(self, setting: WhatIfSetting, axis: str) -> float | None:
         """Return the point to compute next; None when the curve is complete."""
         missing = (f for f in CURVE_FACTORS if setting.with_values(**{axis: f}) not in self._seconds)
         return next(missing, None)
 
-    def add_point(self, setting: Setting, axis: str, factor: float) -> None:
+    def add_point(self, setting: WhatIfSetting, axis: str, factor: float) -> None:
         """Compute one point of a curve."""
         self.quick(setting.with_values(**{axis: factor}))
 
-    def figure(self, setting: Setting) -> go.Figure:
+    def figure(self, setting: WhatIfSetting) -> go.Figure:
         """Return a figure of the iteration over both factors, all else as in the setting. This is slow."""
         held = {name: value for name, value in setting.values.items() if name not in FACTORS}
         return figures.sweep(lab.sweep(self.plan, **held | SWEPT), x="bandwidth")
 
 
-def _keep(kept: OrderedDict[Any, Any], key: Setting, value: object, most: int = MOST_KEPT) -> None:
+def _keep(kept: OrderedDict[Any, Any], key: WhatIfSetting, value: object, most: int = MOST_KEPT) -> None:
     kept[key] = value
     while len(kept) > most:
         kept.popitem(last=False)

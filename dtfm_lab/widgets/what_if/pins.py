@@ -18,7 +18,7 @@ from dtfm_lab.widgets.controls import icon_button, labelled
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.answer_text import MEASURES, Measure
-from dtfm_lab.widgets.what_if.setting import Setting, with_valid
+from dtfm_lab.widgets.what_if.setting import WhatIfSetting, with_valid
 
 COLUMNS = ("tokens_per_s", "mfu", "bubble", "communication_s", "peak_bytes", "price_per_million_tokens")
 MOST_LETTERS = 60
@@ -32,7 +32,7 @@ class Pin:
     """A setting under a name; without an answer and a problem it is still to be computed."""
 
     name: str
-    setting: Setting
+    setting: WhatIfSetting
     answer: Answer | None = None
     problem: str = ""
     """Why there is no answer, as one line."""
@@ -46,7 +46,7 @@ class Pin:
 class Pins:
     """The table. ``load`` is called with the setting of a row that is clicked, ``changed`` when rows come or go."""
 
-    def __init__(self, load: Callable[[Setting], None], changed: Callable[[], None]) -> None:
+    def __init__(self, load: Callable[[WhatIfSetting], None], changed: Callable[[], None]) -> None:
         self._load, self._changed = load, changed
         self._pins: tuple[Pin, ...] = ()
         self._base: Answer | None = None
@@ -87,7 +87,7 @@ class Pins:
             self.chips.children = [row.chip for row in self.rows] or [_no_pins()]
         self._show()
 
-    def add(self, setting: Setting, answer: Answer | None, base: Setting) -> None:
+    def add(self, setting: WhatIfSetting, answer: Answer | None, base: WhatIfSetting) -> None:
         """Add a row at the end; its name lists the differences from ``base``."""
         name = _free(setting.describe_changes(base) or "the plan", self._pins)
         self.pins = (*self._pins, Pin(name, setting, answer))
@@ -101,7 +101,7 @@ class Pins:
     def clear_answers(self) -> None:
         self.pins = tuple(Pin(pin.name, pin.setting) for pin in self._pins)
 
-    def set_answer(self, setting: Setting, answer: Answer | None, problem: str = "") -> None:
+    def set_answer(self, setting: WhatIfSetting, answer: Answer | None, problem: str = "") -> None:
         """Show the answer, or the problem, in every row of the setting."""
         self.pins = tuple(
             replace(pin, answer=answer, problem=problem) if pin.setting == setting else pin for pin in self._pins
@@ -116,7 +116,7 @@ class Pins:
     def settings(self) -> list[dict[str, Any]]:
         return [{"name": pin.name, "setting": pin.setting.values} for pin in self._pins]
 
-    def restore(self, given: object, base: Setting) -> None:
+    def restore(self, given: object, base: WhatIfSetting) -> None:
         """Set the rows from what ``settings`` returned; anything else is left out."""
         pins: list[Pin] = []
         for one in given[:MOST_RESTORED] if isinstance(given, list | tuple) else []:

@@ -35,7 +35,7 @@ def job_options() -> dict[str, Option]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class WhatIfSetting:
     """A network scaled by two factors, job options, a schedule and how messages queue.
 
     Values are not checked when one is made; ``on`` raises where a plan does not allow them.
@@ -51,7 +51,7 @@ class Setting:
     queueing: str = "pairs"
 
     @classmethod
-    def of(cls, plan: Plan, schedule: str, queueing: str) -> Setting:
+    def of(cls, plan: Plan, schedule: str, queueing: str) -> WhatIfSetting:
         job = tuple((name, getattr(plan.job, name)) for name in job_options())
         return cls(schedule=schedule, queueing=queueing, job=job)
 
@@ -65,7 +65,7 @@ class Setting:
         factors = {name: getattr(self, name) for name in FACTORS}
         return {**factors, **self.job_changes, "schedule": self.schedule, "queueing": self.queueing}
 
-    def with_values(self, **values: Any) -> Setting:
+    def with_values(self, **values: Any) -> WhatIfSetting:
         """Return the setting with some of its ``values`` replaced."""
         job = tuple((name, values.pop(name, value)) for name, value in self.job)
         return replace(self, job=job, **values)
@@ -82,12 +82,12 @@ class Setting:
             topology = topology.scaled(latency=self.latency, bandwidth=self.bandwidth)
         return plan.changed(job=job, topology=topology)
 
-    def changes_from(self, base: Setting) -> dict[str, Any]:
+    def changes_from(self, base: WhatIfSetting) -> dict[str, Any]:
         """Return the values that differ from another setting's."""
         before = base.values
         return {name: value for name, value in self.values.items() if value != before[name]}
 
-    def describe_changes(self, base: Setting) -> str:
+    def describe_changes(self, base: WhatIfSetting) -> str:
         """Return the differences in words, ``bandwidth × 2, 1f1b``; empty where there are none."""
         return ", ".join(_describe(name, value) for name, value in self.changes_from(base).items())
 
@@ -115,7 +115,7 @@ def _describe(name: str, value: Any) -> str:
     return f"{name.replace('_', ' ')} {value}"
 
 
-def with_valid(setting: Setting, values: Mapping[str, Any]) -> Setting:
+def with_valid(setting: WhatIfSetting, values: Mapping[str, Any]) -> WhatIfSetting:
     """Return the setting with those of the saved values that are possible; the others are left out."""
     return setting.with_values(
         **{name: value for name in setting.values if (value := _valid(name, values)) is not None}

@@ -1,6 +1,6 @@
-"""The sliders and menus of a Setting: they offer what the job allows."""
+"""The sliders and menus of a WhatIfSetting: they offer what the job allows. Three sliders are large."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets as w
@@ -11,27 +11,36 @@ from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets.controls import control_for, label_of, labelled, mark
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.schedule.choice_controls import queueing_control
-from dtfm_lab.widgets.what_if.main_sliders import MainSliders
+from dtfm_lab.widgets.views.sliders import SlidersView
 from dtfm_lab.widgets.what_if.setting import (
     BATCH_OPTIONS,
     EVERY,
     FACTORS,
     LEAST_FACTOR,
     MOST_FACTOR,
-    Setting,
+    WhatIfSetting,
     batches_of,
     job_options,
     microbatches_of,
     rounded,
 )
 
-MAIN = ("bandwidth", "latency", "global_batch")
-"""What the three large sliders turn; the others are behind a button."""
 MOVED = "dtfm-moved"
 """CSS class of a control that differs from the plan."""
 LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "390px", "310px"
 SLIDERS = (*BATCH_OPTIONS, "synchronise_every")
 """Job options that are sliders over the values that the plan allows; others get the control of their type."""
+MAIN = {
+    "bandwidth": ("Bandwidth", "of every link"),
+    "latency": ("Latency", "of every link"),
+    "global_batch": ("Batch", ""),
+}
+"""What the three large sliders turn; the others are behind a button. The name of each slider, and what is left out of
+it where there is little room."""
+STOPS = 101
+"""Stops of a factor, evenly on a logarithmic axis, 1 in the middle."""
+FACTOR_STOPS = [rounded(LEAST_FACTOR * (MOST_FACTOR / LEAST_FACTOR) ** (i / (STOPS - 1))) for i in range(STOPS)]
+HELD, AS_PLANNED = "plan held", "as planned"
 
 
 class SettingControls:
@@ -44,7 +53,7 @@ class SettingControls:
         self._changed = changed
         self._is_showing = Guard()
         self._job: Job | None = None
-        self.base: Setting | None = None
+        self.base: WhatIfSetting | None = None
         """The setting that the lab has; differences are shown from it."""
         self.bandwidth = _factor("Bandwidth", "Times the bandwidth of all links of the plan's network")
         self.latency = _factor("Latency", "Times the latency of all links of the plan's network")
@@ -76,14 +85,14 @@ class SettingControls:
         self._mark()
 
     @property
-    def setting(self) -> Setting | None:
+    def setting(self) -> WhatIfSetting | None:
         """What the controls are turned to; None while there is no plan."""
         if self.base is None:
             return None
         values = {name: control.value for name, control in self.by_name.items()}
         return self.base.with_values(**values | {name: rounded(values[name]) for name in FACTORS})
 
-    def set_base(self, job: Job | None, base: Setting | None) -> None:
+    def set_base(self, job: Job | None, base: WhatIfSetting | None) -> None:
         """Show differences from ``base`` from now on; controls that were not turned are set to it."""
         before, shown = self.base, self.setting
         self._job, self.base = job, base
@@ -92,7 +101,7 @@ class SettingControls:
             self.show(base.with_values(**turned))
         self._mark()
 
-    def show(self, setting: Setting) -> None:
+    def show(self, setting: WhatIfSetting) -> None:
         """Turn the controls to a setting; a batch that the job does not allow stays at the base's."""
         if self._job is None or self.base is None:
             return
@@ -193,3 +202,67 @@ def _slider(label: str, tooltip: str) -> w.SelectionSlider:
     return labelled(
         w.SelectionSlider, label, SLIDER_WIDTH, LABEL_WIDTH, options=[("–", 1)], tooltip=tooltip, continuous_update=True
     )
+
+
+class MainSliders:
+    """``view`` turns the controls that it is given, and follows them."""
+
+    def __init__(self, controls: Mapping[str, w.ValueWidget]) -> None:
+        self._controls = controls
+        self._base: Mapping[str, Any] | None = None
+        self._why_not = ""
+        self._is_following = Guard()
+        self.view = SlidersView()
+        self.view.observe(lambda _: self._moved(), "values")
+        for control in controls.values():
+            control.observe(lambda _: self._write(), "value")
+        controls["global_batch"].observe(lambda _: self._write(), "options")
+        self._write()
+
+    def show(self, base: Mapping[str, Any] | None, why_not: str) -> None:
+        """Show values against these; ``why_not`` says why nothing can be moved."""
+        self._base, self._why_not = base, why_not
+        self._write()
+
+    def _stops(self, name: str) -> tuple[list[Any], list[str]]:
+        """Return the values that a slider stops at, and how they read."""
+        if name in FACTORS:
+            return FACTOR_STOPS, [f"× {factor:.2g}" for factor in FACTOR_STOPS]
+        options = self._controls[name].options
+        return [value for _, value in options], [text.replace("seq", "sequences") for text, _ in options]
+
+    def _write(self) -> None:
+        if self._is_following:
+            return
+        sliders, values = [], {}
+        for name, control in self._controls.items():
+            stops, texts = self._stops(name)
+            neutral = 1.0 if name in FACTORS else (self._base or {}).get(name, stops[0])
+            at, zero = _nearest(stops, control.value), _nearest(stops, neutral)
+            note = "" if self._base is None else AS_PLANNED if at == zero else HELD
+            sliders.append(
+                {
+                    "key": name,
+                    "label": MAIN[name][0],
+                    "rest": MAIN[name][1],
+                    "texts": texts,
+                    "neutral": zero,
+                    "note": note,
+                }
+                | {"why_not": self._why_not}
+            )
+            values[name] = at
+        with self._is_following, self.view.hold_sync():
+            self.view.sliders, self.view.values = sliders, values
+
+    def _moved(self) -> None:
+        if self._is_following or self._base is None:
+            return
+        for name, control in self._controls.items():
+            stops, at = self._stops(name)[0], self.view.values.get(name)
+            if isinstance(at, int) and 0 <= at < len(stops) and at != _nearest(stops, control.value):
+                control.value = stops[at]
+
+
+def _nearest(stops: list[Any], value: float) -> int:
+    return min(range(len(stops)), key=lambda at: abs(stops[at] - value))

@@ -20,7 +20,7 @@ from dtfm_lab.widgets.controls import button, icon_button, mark, more_menu, styl
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
-from dtfm_lab.widgets.schedule.predictions import Prediction
+from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.what_if import answer_text
@@ -29,7 +29,7 @@ from dtfm_lab.widgets.what_if.answer_progress import AnswerProgress
 from dtfm_lab.widgets.what_if.answer_text import MEASURES
 from dtfm_lab.widgets.what_if.pins import Pins
 from dtfm_lab.widgets.what_if.reason import headline
-from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, Setting, n_actions, with_valid
+from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetting, n_actions, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import SettingControls
 
 QUIET_S = 0.15
@@ -60,7 +60,7 @@ class WhatIfPanel(Panel):
         self.last: Answer | None = None
         self.last_base: Answer | None = None
         """The answer to what the lab is turned to; None where that is not possible."""
-        self._drawn: tuple[Prediction | None, Prediction | None] = None, None
+        self._drawn: tuple[ChartedPrediction | None, ChartedPrediction | None] = None, None
         self._n_requested = self._n_begun = 0
         """Numbers of the newest request for an answer, and of the newest that was begun."""
         self._number = self._n_follow_ups = 0
@@ -74,7 +74,7 @@ class WhatIfPanel(Panel):
         self._scaled_to = ""
         """Fingerprint of the network that Scale has set; empty once a plan of it has come."""
         self._anew_cancelled = Cancellation()
-        self.anew: tuple[Setting, float | None] | None = None
+        self.anew: tuple[WhatIfSetting, float | None] | None = None
         """Seconds of an iteration once the setting is planned anew; None where that finds nothing better."""
         self.controls = SettingControls(self._ask)
         self.bandwidth, self.latency = self.controls.bandwidth, self.controls.latency
@@ -113,12 +113,12 @@ class WhatIfPanel(Panel):
         self._follow()
 
     @property
-    def setting(self) -> Setting | None:
+    def setting(self) -> WhatIfSetting | None:
         """What the controls are turned to; None while there is no plan."""
         return self.controls.setting
 
     @property
-    def base(self) -> Setting | None:
+    def base(self) -> WhatIfSetting | None:
         """The setting that the lab has; None while there is no plan."""
         return self.controls.base
 
@@ -167,7 +167,7 @@ class WhatIfPanel(Panel):
             chosen = self._lab_state.chosen_plan
             if chosen is not None:
                 chosen.job.modelled()
-                base = Setting.of(chosen, self._lab_state.schedule, self._lab_state.queueing)
+                base = WhatIfSetting.of(chosen, self._lab_state.schedule, self._lab_state.queueing)
         except LabError as error:
             problem = str(error)
         if plan is not self._plan:
@@ -278,7 +278,7 @@ class WhatIfPanel(Panel):
             self._drawn = prediction, before
             self.chart.show(prediction, before)
 
-    def _count_actions(self, setting: Setting, answers: AnswerCache) -> int:
+    def _count_actions(self, setting: WhatIfSetting, answers: AnswerCache) -> int:
         """Return about how many actions an iteration has; 0 where the answer will be an error."""
         try:
             return n_actions(setting.on(answers.plan))
@@ -368,7 +368,7 @@ class WhatIfPanel(Panel):
         if setting is not None and base is not None:
             self.pins.add(setting, self.last if self.last and self.last.setting == setting else None, base)
 
-    def _load(self, setting: Setting) -> None:
+    def _load(self, setting: WhatIfSetting) -> None:
         self.controls.show(setting)
         self._ask()
 

@@ -9,7 +9,7 @@ import traitlets
 
 from dtfm_lab.figures.palette import CATEGORIES, LINE_GREY
 from dtfm_lab.figures.theme import literal
-from dtfm_lab.widgets.measures import MEASURES, Measure, measure_of
+from dtfm_lab.widgets.measures import MEASURES, ObjectiveWords, measure_of
 from dtfm_lab.widgets.views.view import Figure, View
 
 N_COLUMNS = 5
@@ -50,7 +50,7 @@ class ConvergenceView(View):
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
-        self._measure: Measure = MEASURES["communication"]
+        self._measure: ObjectiveWords = MEASURES["communication"]
         self.points: dict[str, np.ndarray] = {}
         """(n, 5) rows by name of a series: those that differ visibly, and the newest."""
         self._sending = False

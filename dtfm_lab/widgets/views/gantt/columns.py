@@ -93,7 +93,7 @@ NO_PATH = CriticalPath.of([], [], [], [])
 MICROBATCH_BITS = 23
 
 
-class Difference(NamedTuple):
+class BarDifference(NamedTuple):
     """How the lower of two charts differs from the upper one."""
 
     longer_s: float
@@ -116,14 +116,14 @@ def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
     return late_s
 
 
-def difference(upper: Bars, lower: Bars) -> Difference:
+def difference(upper: Bars, lower: Bars) -> BarDifference:
     """Return how two charts that begin together differ; neither may be empty."""
     late_s = lateness_s(upper, lower)
     longer_s = float(lower.end.max()) - float(upper.end.max())
     if np.isnan(late_s).all():
-        return Difference(longer_s, -1, 0.0)
+        return BarDifference(longer_s, -1, 0.0)
     at = int(np.nanargmax(np.abs(late_s)))
-    return Difference(longer_s, int(lower.row[at]), float(late_s[at]))
+    return BarDifference(longer_s, int(lower.row[at]), float(late_s[at]))
 
 
 def _keys(upper: Bars, lower: Bars) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -1,8 +1,8 @@
-"""The matrix of links with fields that edit what is selected in it."""
+"""Editors of a drawing beside the canvas: the matrix of links with fields for what is selected in it, and the map."""
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
@@ -16,6 +16,7 @@ from dtfm_lab.widgets.controls import labelled, more_menu
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.network.drawing import Document, Drawing
 from dtfm_lab.widgets.network.links import Change, Pair, change_inside, change_pair, set_links
+from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.matrix import BANDWIDTH, LATENCY, MatrixView
 
 LINKS, REGIONS = "links", "regions"
@@ -200,3 +201,27 @@ def _number(text: str) -> float:
 
 def _count(n: int, one: str, many: str = "") -> str:
     return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+class MapEditor:
+    """``view`` shows a drawing on the map, which fills its pane; ``canvas`` is the same.
+
+    ``on_swap(a, b)`` is called where a person drops device ``a`` on device ``b`` to exchange their places in the plan.
+    """
+
+    def __init__(self, drawing: Drawing) -> None:
+        self.canvas = self.view = MapView(drawing, height=0)
+        self.canvas.add_class("dtfm-fill")
+        self.on_swap: Callable[[str, str], None] = lambda a, b: None
+        self.canvas.on_msg(self._on_message)
+
+    @property
+    def worth_showing(self) -> bool:
+        """Whether at least two regions are known places."""
+        return bool(self.canvas.worth_showing)
+
+    def _on_message(self, _widget: object, content: dict[str, object], _buffers: object) -> None:
+        drawn = {device["name"] for device in self.canvas.document["devices"]}
+        a, b = content.get("a"), content.get("b")
+        if content.get("kind") == "swap" and isinstance(a, str) and isinstance(b, str) and {a, b} <= drawn:
+            self.on_swap(a, b)
