@@ -7,7 +7,7 @@ another (``towards``); ``waterfall`` leads from one model of a system to another
 
 from dtfm_lab.systems import modelled
 from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.choosing import outcome_of, stream_outcomes
+from dtfm_lab.systems.choosing import outcome_of
 from dtfm_lab.systems.codesign import CoDesign, Design
 from dtfm_lab.systems.codesign_search import stream_codesign
 from dtfm_lab.systems.crossing_search import stream_crossings
@@ -15,7 +15,7 @@ from dtfm_lab.systems.crossings import Crossing, CrossingPoint, Crossings
 from dtfm_lab.systems.launch_flags import Launch, from_flags
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
-from dtfm_lab.systems.outcomes import Outcomes
+from dtfm_lab.systems.outcomes import Outcomes, stream_outcomes
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies, variant, work_of
 from dtfm_lab.systems.waterfall import Step, Switch, Waterfall, stream_waterfall, waterfall
 from dtfm_lab.systems.why import Why, stream_why

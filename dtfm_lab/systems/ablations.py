@@ -8,24 +8,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.network.topology import LARGEST
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.planning import search
+from dtfm_lab.domain.units import FloatArray, format_s
+from dtfm_lab.planning import evaluate, search
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.simulation.efficiency import peak_of, speeds_of
-from dtfm_lab.simulation.memory import memory
-from dtfm_lab.systems.ablation import Ablation
 from dtfm_lab.systems.grids import in_rank_order
-from dtfm_lab.systems.outcome import Outcome
+from dtfm_lab.systems.outcome import Outcome, predicted
 from dtfm_lab.systems.strategy import Budget
 
+SAME = 5e-4
+"""Share of an iteration below which a change counts as none."""
+MATTERS = 0.01
+"""Share of an iteration that something saves at least where it counts as a cause."""
 NAMED = 2
 """Most devices that are left out by name."""
 STEPS = 3
@@ -38,13 +42,71 @@ NEVER = 10**9
 """Iterations between two averages, where replicas never average."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """A plan and a budget to predict in place of the system's own."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ablation:
+    """One thing taken away, and the seconds without it."""
 
-    plan: Plan
-    budget: Budget
+    name: str
+    """Short and stable: ``transport``, ``latency``..."""
+    kind: str
+    """``choice``, what the system could do otherwise; ``placement``, where its devices stand; ``ideal``, what no plan
+    reaches."""
+    noun: str
+    """In words: ``latency``, ``sends that block``."""
     condition: str
+    """What would be so, after *if*: ``links had no latency``."""
+    before_s: float
+    outcome: Outcome
+    """The plan without it; its communication cost is that of the plan with it."""
+
+    @property
+    def iteration_s(self) -> float:
+        """Seconds of the iteration without it."""
+        assert self.outcome.iteration_s is not None, "it was predicted"
+        return self.outcome.iteration_s
+
+    @property
+    def fits(self) -> bool:
+        """Whether the devices have the memory for it."""
+        return self.outcome.memory.fits
+
+    @property
+    def gain_s(self) -> float:
+        """Seconds saved, below 0 where it would take longer."""
+        return self.before_s - self.iteration_s
+
+    @property
+    def share(self) -> float:
+        """Share of the iteration that is saved."""
+        return self.gain_s / self.before_s if self.before_s > 0 else 0.0
+
+    @property
+    def matters(self) -> bool:
+        """Whether it saves a hundredth of the iteration at least."""
+        return self.share >= MATTERS
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan without it: to be simulated, drawn, saved."""
+        near = self.outcome.plan
+        return evaluate(near.topology, near.job, rank_map=near.rank_map).changed(iteration_s=self.iteration_s)
+
+    @property
+    def sentence(self) -> str:
+        """``Latency, 4.2 s (26 %): it would take 12.1 s if links had no latency.``"""
+        begin = self.noun[0].upper() + self.noun[1:]
+        if abs(self.share) < SAME:
+            return f"{begin}, nothing: it would take as long if {self.condition}."
+        would = f"it would take {format_s(self.iteration_s)} if {self.condition}"
+        lack = "" if self.fits else f", which does not fit: {self.outcome.memory.sentence}"
+        if self.gain_s < 0:
+            return f"{begin}, nothing: {would}, {format_s(-self.gain_s)} more{lack}."
+        return f"{begin}, {format_s(self.gain_s)} ({_percent(self.share)}): {would}{lack}."
+
+
+def _percent(share: float) -> str:
+    """A share in words: ``26 %``, ``0.4 %``."""
+    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
 def stream_ablations(outcome: Outcome) -> Iterator[Ablation]:
@@ -55,95 +117,87 @@ def stream_ablations(outcome: Outcome) -> Iterator[Ablation]:
     if outcome.found is None or outcome.iteration_s is None:
         return
     for name, (kind, noun, trials) in ABLATIONS.items():
-        best: Ablation | None = None
+        tried = []
         for trial in _allowed(trials, outcome):
             try:
-                iteration_s = outcome.strategy.trace(trial.plan, trial.budget).iteration_s
-                held = memory(trial.plan)
+                without = predicted(outcome.strategy, trial.budget or outcome.budget, trial.plan)
+                tried.append((not without.memory.fits, without.iteration_s, trial.condition, without))
             except LabError:  # what this system's prediction does not know
                 continue
-            if best is not None and (not held.fits, iteration_s) >= (not best.fits, best.iteration_s):
-                continue
-            best = Ablation(
-                name=name,
-                kind=kind,
-                noun=noun,
-                condition=trial.condition,
-                before_s=outcome.iteration_s,
-                iteration_s=iteration_s,
-                fits=held.fits,
-                lacks="" if held.fits else held.sentence,
-                near=trial.plan,
+        if tried:
+            *_, condition, without = min(tried, key=lambda one: one[:2])
+            yield Ablation(
+                name=name, kind=kind, noun=noun, condition=condition, before_s=outcome.iteration_s, outcome=without
             )
-        if best is not None:
-            yield best
 
 
-def _allowed(trials: Callable[[Outcome], Iterator[Trial]], outcome: Outcome) -> Iterator[Trial]:
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A plan to predict in place of the system's own."""
+
+    plan: Plan
+    condition: str
+    budget: Budget | None = None
+    """The outcome's where None."""
+
+
+Trials = Callable[[Outcome], Iterator[Trial]]
+
+
+def _allowed(trials: Trials, outcome: Outcome) -> Iterator[Trial]:
     try:
         yield from trials(outcome)
     except LabError:  # the job, the network or the schedule does not allow it
         return
 
 
-def _with_job(outcome: Outcome, condition: str, **fields: Any) -> Trial:
-    job = outcome.job.with_fields(**fields)
-    return Trial(plan=outcome.plan.changed(job=job), budget=outcome.budget, condition=condition)
-
-
-def _on(outcome: Outcome, topology: Topology, condition: str, **fields: Any) -> Trial:
+def _other(outcome: Outcome, condition: str, topology: Topology | None = None, **fields: Any) -> Trial:
+    """The outcome's plan on another network, or with other fields of its job."""
     job = outcome.job.with_fields(**fields) if fields else outcome.job
-    return Trial(plan=outcome.plan.changed(topology=topology, job=job), budget=outcome.budget, condition=condition)
+    return Trial(plan=outcome.plan.changed(topology=topology or outcome.plan.topology, job=job), condition=condition)
 
 
-def _transport(outcome: Outcome) -> Iterator[Trial]:
-    if outcome.job.transport != "overlapped" and outcome.job.n_stages > 1:
-        yield _with_job(outcome, "stages computed on while they send", transport="overlapped")
+OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
+    "transport": ("stages computed on while they send", {"transport": "overlapped"}),
+    "checkpointing": ("no activation were computed again", {"checkpointing": "none", "recompute": False}),
+    "precision": ("gradients were exchanged in {job.dtype}", {"gradient_dtype": None}),
+    "sharding": ("replicas did not split their states", {"sharding": "none"}),
+    "averaging": (
+        "replicas never averaged",
+        {"synchronise_every": NEVER, "fragments": 1, "fragment_delay": 0, "overlap": False},
+    ),
+}
+"""What would be so if fields of a job were otherwise, and these fields."""
+WHERE: dict[str, Callable[[Job], bool]] = {
+    "transport": lambda job: job.transport != "overlapped" and job.n_stages > 1,
+    "checkpointing": lambda job: job.checkpoints != "none",
+    "precision": lambda job: job.gradients_in != job.dtype and job.n_replicas > 1,
+    "sharding": lambda job: job.sharding != "none",
+    "averaging": lambda job: job.sharding == "none" and job.n_replicas > 1,
+}
+"""Of which jobs that takes something away."""
 
 
-def _cards(outcome: Outcome) -> Iterator[Trial]:
-    topology = outcome.plan.topology
-    if topology.card_of is None and outcome.budget.queueing == "pairs":
-        return
-    apart = replace(topology, devices=tuple(replace(device, host="") for device in topology.devices))
-    budget = replace(outcome.budget, queueing="pairs")
-    yield Trial(
-        plan=outcome.plan.changed(topology=apart, queueing="pairs"),
-        budget=budget,
-        condition="every pair of devices had a link of its own",
-    )
+def _otherwise(name: str, outcome: Outcome) -> Iterator[Trial]:
+    condition, fields = OTHERWISE[name]
+    if WHERE[name](outcome.job):
+        yield _other(outcome, condition.format(job=outcome.job), **fields)
 
 
-def _overlap(outcome: Outcome) -> Iterator[Trial]:
-    job = outcome.job
-    if job.n_replicas > 1 and not job.overlap:
-        size = max(job.gradient_bytes / BUCKETS, 1.0)
-        yield _with_job(outcome, "gradients were averaged during the last backward", overlap=True, bucket_bytes=size)
+def _on(condition: str, network: Callable[[Topology], Topology], outcome: Outcome) -> Iterator[Trial]:
+    yield _other(outcome, condition, network(outcome.plan.topology))
 
 
-def _averaging(outcome: Outcome) -> Iterator[Trial]:
-    if outcome.job.n_replicas > 1 and outcome.job.sharding == "none":
-        alone = {"synchronise_every": NEVER, "fragments": 1, "fragment_delay": 0, "overlap": False}
-        yield _with_job(outcome, "replicas never averaged", **alone)
-
-
-def _latency(outcome: Outcome) -> Iterator[Trial]:
-    yield _on(outcome, faster(outcome.plan.topology, latency=True), "links had no latency")
-
-
-def _bandwidth(outcome: Outcome) -> Iterator[Trial]:
-    yield _on(outcome, faster(outcome.plan.topology, bandwidth=True), "links had infinite bandwidth")
-
-
-def _messages(outcome: Outcome) -> Iterator[Trial]:
-    free = faster(outcome.plan.topology, latency=True, bandwidth=True)
-    yield _on(outcome, _without_inner(free), "messages took no time")
-
-
-def _inner(outcome: Outcome) -> Iterator[Trial]:
-    if (outcome.job.tensor_parallel or 1) > 1:
-        free = _without_inner(outcome.plan.topology)
-        yield _on(outcome, free, "GPUs that share a layer summed in no time")
+def faster(topology: Topology, *, latency: bool = False, bandwidth: bool = False) -> Topology:
+    """The network without latency, or with infinite bandwidth; times measured by message size follow."""
+    latency_s = np.zeros_like(topology.latency_s) if latency else topology.latency_s
+    full = np.full_like(topology.bandwidth_bytes_per_s, LARGEST)
+    message_s = topology.message_s
+    if bandwidth:
+        return replace(topology, latency_s=latency_s, bandwidth_bytes_per_s=full, message_bytes=None, message_s=None)
+    if message_s is not None:
+        message_s = latency_s[:, :, None] + np.maximum(message_s - topology.latency_s[:, :, None], 0.0)
+    return replace(topology, latency_s=latency_s, message_s=message_s)
 
 
 def _without_inner(topology: Topology) -> Topology:
@@ -152,11 +206,40 @@ def _without_inner(topology: Topology) -> Topology:
     return replace(topology, devices=tuple(free))
 
 
+def _free(topology: Topology) -> Topology:
+    return _without_inner(faster(topology, latency=True, bandwidth=True))
+
+
 def _compute(outcome: Outcome) -> Iterator[Trial]:
     topology = outcome.plan.topology
     quick = tuple(replace(device, gpu="", peak_flop_per_s=LARGEST) for device in topology.devices)
-    condition = "devices computed in no time"
-    yield _on(outcome, replace(topology, devices=quick), condition, memory_traffic=False)
+    fast = replace(topology, devices=quick)
+    yield _other(outcome, "devices computed in no time", fast, memory_traffic=False)
+
+
+def _inner(outcome: Outcome) -> Iterator[Trial]:
+    if (outcome.job.tensor_parallel or 1) > 1:
+        free = _without_inner(outcome.plan.topology)
+        yield _other(outcome, "GPUs that share a layer summed in no time", free)
+
+
+def _overlap(outcome: Outcome) -> Iterator[Trial]:
+    job = outcome.job
+    if job.n_replicas > 1 and not job.overlap:
+        size = max(job.gradient_bytes / BUCKETS, 1.0)
+        yield _other(outcome, "gradients were averaged during the last backward", overlap=True, bucket_bytes=size)
+
+
+def _cards(outcome: Outcome) -> Iterator[Trial]:
+    topology = outcome.plan.topology
+    if topology.card_of is None and outcome.budget.queueing == "pairs":
+        return
+    apart = replace(topology, devices=tuple(replace(device, host="") for device in topology.devices))
+    yield Trial(
+        plan=outcome.plan.changed(topology=apart, queueing="pairs"),
+        condition="every pair of devices had a link of its own",
+        budget=replace(outcome.budget, queueing="pairs"),
+    )
 
 
 def _alike(outcome: Outcome) -> Iterator[Trial]:
@@ -167,7 +250,14 @@ def _alike(outcome: Outcome) -> Iterator[Trial]:
     if min(used) < max(used):
         gpu, peak = fastest.gpu, fastest.peak_flop_per_s
         alike = tuple(replace(device, gpu=gpu, peak_flop_per_s=peak) for device in topology.devices)
-        yield _on(outcome, replace(topology, devices=alike), f"every device were as fast as {fastest.name}")
+        yield _other(outcome, f"every device were as fast as {fastest.name}", replace(topology, devices=alike))
+
+
+def _schedules(outcome: Outcome) -> Iterator[Trial]:
+    job = outcome.job
+    for name in SCHEDULES if job.n_stages > 1 else ():
+        if name != job.schedule_name or job.flush_every is not None:
+            yield _other(outcome, f"passes were in the order of {name}", schedule=name, flush_every=None)
 
 
 def _ranks(outcome: Outcome) -> Iterator[Trial]:
@@ -179,12 +269,12 @@ def _ranks(outcome: Outcome) -> Iterator[Trial]:
     ):
         other = in_rank_order(plan.topology, plan.job, np.arange(len(plan.topology)), order=order)
         if not (other.placement.devices == own).all():
-            yield Trial(plan=other, budget=outcome.budget, condition=condition)
+            yield Trial(plan=other, condition=condition)
 
 
 def _placement(outcome: Outcome) -> Iterator[Trial]:
     for found in placements(outcome.plan, outcome.budget):
-        yield Trial(plan=found, budget=outcome.budget, condition="this lab placed its shape")
+        yield Trial(plan=found, condition="this lab placed its shape")
 
 
 def placements(plan: Plan, budget: Budget) -> Iterator[Plan]:
@@ -233,63 +323,26 @@ def _without(outcome: Outcome, replicas: list[int]) -> Trial:
     names = [plan.topology.names[int(d)] for d in plan.placement.devices[:, replicas].flat]
     which = " and ".join(names) if len(names) <= NAMED else f"{len(names)} devices"
     pipelines = "one of its pipelines" if len(replicas) == 1 else f"{len(replicas)} of its pipelines"
-    return Trial(plan=fewer, budget=outcome.budget, condition=f"it left out {pipelines} ({which})")
+    return Trial(plan=fewer, condition=f"it left out {pipelines} ({which})")
 
 
-def _sharding(outcome: Outcome) -> Iterator[Trial]:
-    if outcome.job.sharding != "none":
-        yield _with_job(outcome, "replicas did not split their states", sharding="none")
-
-
-def _checkpointing(outcome: Outcome) -> Iterator[Trial]:
-    if outcome.job.checkpoints != "none":
-        whole = {"checkpointing": "none", "recompute": False}
-        yield _with_job(outcome, "no activation were computed again", **whole)
-
-
-def _schedule(outcome: Outcome) -> Iterator[Trial]:
-    job = outcome.job
-    for name in SCHEDULES if job.n_stages > 1 else ():
-        if name != job.schedule_name or job.flush_every is not None:
-            flush = {"flush_every": None} if job.flush_every is not None else {}
-            yield _with_job(outcome, f"passes were in the order of {name}", schedule=name, **flush)
-
-
-def _precision(outcome: Outcome) -> Iterator[Trial]:
-    job = outcome.job
-    if job.gradient_dtype is not None and job.gradient_dtype != job.dtype and job.n_replicas > 1:
-        yield _with_job(outcome, f"gradients were exchanged in {job.dtype}", gradient_dtype=None)
-
-
-def faster(topology: Topology, *, latency: bool = False, bandwidth: bool = False) -> Topology:
-    """The network without latency, or with infinite bandwidth; times measured by message size follow."""
-    latency_s = np.zeros_like(topology.latency_s) if latency else topology.latency_s
-    full = np.full_like(topology.bandwidth_bytes_per_s, LARGEST)
-    message_s = topology.message_s
-    if bandwidth:
-        return replace(topology, latency_s=latency_s, bandwidth_bytes_per_s=full, message_bytes=None, message_s=None)
-    if message_s is not None:
-        message_s = latency_s[:, :, None] + np.maximum(message_s - topology.latency_s[:, :, None], 0.0)
-    return replace(topology, latency_s=latency_s, message_s=message_s)
-
-
-ABLATIONS: dict[str, tuple[str, str, Callable[[Outcome], Iterator[Trial]]]] = {
-    "transport": ("choice", "sends that block", _transport),
+ABLATIONS: dict[str, tuple[str, str, Trials]] = {
+    "transport": ("choice", "sends that block", partial(_otherwise, "transport")),
     "cards": ("ideal", "shared cards", _cards),
-    "latency": ("ideal", "latency", _latency),
-    "bandwidth": ("ideal", "bandwidth", _bandwidth),
-    "messages": ("ideal", "messages", _messages),
+    "latency": ("ideal", "latency", partial(_on, "links had no latency", partial(faster, latency=True))),
+    "bandwidth": ("ideal", "bandwidth", partial(_on, "links had infinite bandwidth", partial(faster, bandwidth=True))),
+    "messages": ("ideal", "messages", partial(_on, "messages took no time", _free)),
     "compute": ("ideal", "computing", _compute),
     "alike": ("ideal", "slower devices", _alike),
     "inner": ("ideal", "sums of layers within a host", _inner),
-    "checkpointing": ("choice", "activations computed again", _checkpointing),
-    "precision": ("choice", "the precision of gradients", _precision),
-    "sharding": ("choice", "split states", _sharding),
+    "checkpointing": ("choice", "activations computed again", partial(_otherwise, "checkpointing")),
+    "precision": ("choice", "the precision of gradients", partial(_otherwise, "precision")),
+    "sharding": ("choice", "split states", partial(_otherwise, "sharding")),
     "ranks": ("placement", "the order of ranks", _ranks),
     "placement": ("placement", "the placement", _placement),
-    "averaging": ("ideal", "averaging", _averaging),
+    "averaging": ("ideal", "averaging", partial(_otherwise, "averaging")),
     "overlap": ("choice", "averaging after the last backward", _overlap),
-    "schedule": ("choice", "the order of passes", _schedule),
+    "schedule": ("choice", "the order of passes", _schedules),
     "fewer": ("placement", "pipelines of far or slow devices", _fewer),
 }
 """What can be taken away, by name: its kind, what it is in words, and what is tried without it. Of several trials the

@@ -14,7 +14,6 @@ from dtfm_lab.simulation.executors import Executor, Lost, results_of
 from dtfm_lab.systems.branch import Branch, priced
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
-from dtfm_lab.systems.outcomes import Outcomes
 from dtfm_lab.systems.room import fits, least_lacking_bytes, sentence_of
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies, work_of
 
@@ -143,14 +142,3 @@ def outcomes_in_order(
             yield Outcome(strategy=strategy, budget=budget, found=None, reason=found.reason)
         else:
             yield found
-
-
-def stream_outcomes(
-    topology: Topology, job: Job, systems: Asked, budget: Budget, executor: Executor | None = None
-) -> Iterator[Outcomes]:
-    """All outcomes so far, after each system; with an executor each is chosen on a worker of it."""
-    wanted = chosen(systems)
-    found: list[Outcome] = []
-    for outcome in outcomes_in_order([(one, topology, job, budget) for one in wanted], executor):
-        found.append(outcome)
-        yield Outcomes(topology=topology, job=job, outcomes=tuple(found), wanted=len(wanted))

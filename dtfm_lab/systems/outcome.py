@@ -12,6 +12,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.systems.causes import causes_of
 from dtfm_lab.systems.strategy import Budget, Strategy
 
@@ -61,6 +62,11 @@ class Outcome:
         """One iteration of the plan, predicted: not that of ``simulate`` where the system has a simulator of its own,
         as SWARM has for micro-batches that are routed as they come."""
         return self.strategy.trace(self.plan, self.budget)
+
+    @cached_property
+    def memory(self) -> MemoryReport:
+        """What the plan's devices hold; a plan that the system did not choose itself may not fit."""
+        return memory(self.plan)
 
     @property
     def iteration_s(self) -> float | None:
@@ -141,3 +147,12 @@ class Outcome:
             "reason": self.reason,
             "cite": self.strategy.cite,
         }
+
+
+def predicted(strategy: Strategy, budget: Budget, plan: Plan) -> Outcome:
+    """The outcome of a system with a plan that is given, not chosen among its own; it may not fit the devices' memory.
+
+    Raises LabError for what the system's prediction does not know.
+    """
+    iteration_s = strategy.trace(plan, budget).iteration_s
+    return Outcome(strategy=strategy, budget=budget, found=plan.changed(iteration_s=iteration_s), considered=1)

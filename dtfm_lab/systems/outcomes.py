@@ -19,9 +19,12 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
+from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.systems import outcomes_html, outcomes_markdown
+from dtfm_lab.systems.choosing import Asked, chosen, outcomes_in_order
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
+from dtfm_lab.systems.strategy import Budget
 from dtfm_lab.systems.towards import stream_towards
 
 OWN = "dtfm-lab"
@@ -161,3 +164,14 @@ class Outcomes:
             case _:
                 text = json.dumps(self.to_dict(), indent=1) + "\n"
         return write_text(path, text)
+
+
+def stream_outcomes(
+    topology: Topology, job: Job, systems: Asked, budget: Budget, executor: Executor | None = None
+) -> Iterator[Outcomes]:
+    """All outcomes so far, after each system; with an executor each is chosen on a worker of it."""
+    wanted = chosen(systems)
+    found: list[Outcome] = []
+    for outcome in outcomes_in_order([(one, topology, job, budget) for one in wanted], executor):
+        found.append(outcome)
+        yield Outcomes(topology=topology, job=job, outcomes=tuple(found), wanted=len(wanted))

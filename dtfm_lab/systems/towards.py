@@ -15,8 +15,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.systems.ablations import placements
-from dtfm_lab.systems.outcome import Outcome
-from dtfm_lab.systems.waterfall_steps import Step, Switch, Waterfall
+from dtfm_lab.systems.outcome import Outcome, predicted
+from dtfm_lab.systems.waterfall import Step, Switch, Waterfall
 
 TRANSPORT = ("transport",)
 MEMORY = ("sharding", "checkpointing", "recompute", "attention")
@@ -46,6 +46,7 @@ def stream_towards(outcome: Outcome, best: Outcome) -> Iterator[Waterfall]:
 
 
 def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
+    strategy, budget = outcome.strategy, outcome.budget
     other, title = best.job, best.title
     before, fields, waiting = outcome, dict[str, Any](), list[str]()
     for names, words in (
@@ -60,7 +61,7 @@ def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
         fields |= differs
         waiting.append(words)
         try:
-            changed = _predicted(outcome, outcome.plan.changed(job=outcome.job.with_fields(**fields)))
+            changed = predicted(strategy, budget, outcome.plan.changed(job=outcome.job.with_fields(**fields)))
         except LabError:  # not without the choice that follows: the next step has both
             continue
         yield f"As {title}: {'; '.join(waiting)}.", changed
@@ -73,21 +74,14 @@ def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
     yield f"As {title}: {'; '.join(waiting)}.", best
 
 
-def _predicted(outcome: Outcome, plan: Plan) -> Outcome:
-    iteration_s = outcome.strategy.trace(plan, outcome.budget).iteration_s
-    return Outcome(
-        strategy=outcome.strategy, budget=outcome.budget, found=plan.changed(iteration_s=iteration_s), considered=1
-    )
-
-
 def _placed(outcome: Outcome, plan: Plan) -> Outcome | None:
     """The fastest placement of the plan's shape that short searches find; None where none is faster."""
-    found = [_predicted(outcome, plan)]
-    own_s = found[0].plan.iteration_s
+    strategy, budget = outcome.strategy, outcome.budget
+    found = [predicted(strategy, budget, plan)]
     with suppress(LabError):  # a job that the search does not know
-        found += [_predicted(outcome, one) for one in placements(plan, outcome.budget)]
-    least = min(found, key=lambda one: one.plan.iteration_s or 0.0)
-    return None if least.plan.iteration_s == own_s else least
+        found += [predicted(strategy, budget, one) for one in placements(plan, budget)]
+    least = min(found, key=lambda one: one.iteration_s or 0.0)
+    return None if least.iteration_s == found[0].iteration_s else least
 
 
 def _shape(job: Job) -> str:

@@ -9,18 +9,233 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
 from typing import Any
+
+import pandas as pd
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, as_number, shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.planning import evaluate
 from dtfm_lab.systems.choosing import outcome_of
-from dtfm_lab.systems.outcome import Outcome
+from dtfm_lab.systems.outcome import Outcome, predicted
 from dtfm_lab.systems.strategy import Budget, Strategy
-from dtfm_lab.systems.waterfall_steps import Step, Switch, Waterfall
 
-__all__ = ["Step", "Switch", "Waterfall", "stream_waterfall", "waterfall"]
+INSIDE = 1e-9
+"""Relative distance to a published number that counts as rounding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """What holds from here on; what is None stays as it was before. The first switch is the start."""
+
+    sentence: str
+    """What is assumed now, such as ``A stage waits until what it sends has arrived.``"""
+    source: str = ""
+    """Where that is from; empty where it is the reader's own question."""
+    strategy: Strategy | None = None
+    """The system, with its assumptions."""
+    against: Strategy | None = None
+    """The system whose seconds it is divided by; the whole waterfall is then in times instead of seconds."""
+    topology: Topology | None = None
+    job: Job | None = None
+    budget: Budget | None = None
+    """Efficiency, queueing and limits of the searches."""
+    held: Mapping[str, Any] | None = None
+    """Fields of the job that change while the plan of the step before is held; ``{}`` to hold it on another network.
+    Where None, the system chooses its plan anew."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Step:
+    """One switch, and what comes out under it."""
+
+    switch: Switch
+    outcome: Outcome
+    against: Outcome | None = None
+    """What the system comes to whose seconds it is divided by."""
+    before: Step | None = None
+    """The last step before it that has a value."""
+
+    @property
+    def sentence(self) -> str:
+        """What is assumed."""
+        return self.switch.sentence
+
+    @property
+    def source(self) -> str:
+        """Where the assumption is from."""
+        return self.switch.source
+
+    @property
+    def held(self) -> bool:
+        """Whether the plan of the step before was held."""
+        return self.switch.held is not None
+
+    @property
+    def iteration_s(self) -> float | None:
+        """Seconds of an iteration; None where the system has no plan."""
+        return self.outcome.iteration_s
+
+    @property
+    def value(self) -> float | None:
+        """Seconds, or times the seconds of the system that it is compared with; None where either has no plan."""
+        if self.against is None or self.iteration_s is None:
+            return self.iteration_s
+        return None if not self.against.iteration_s else self.iteration_s / self.against.iteration_s
+
+    @property
+    def change(self) -> float | None:
+        """The value less that of the step before; None of the first."""
+        if self.before is None or self.before.value is None or self.value is None:
+            return None
+        return self.value - self.before.value
+
+    @property
+    def change_s(self) -> float | None:
+        """Seconds more than in the step before, below 0 where it is faster; None of the first."""
+        if self.before is None or self.before.iteration_s is None or self.iteration_s is None:
+            return None
+        return self.iteration_s - self.before.iteration_s
+
+    @property
+    def ratio(self) -> float | None:
+        """The value over that of the step before; None of the first."""
+        if self.before is None or not self.before.value or self.value is None:
+            return None
+        return self.value / self.before.value
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is a plan that fits the memory of its devices; one that is held may not."""
+        return self.outcome.found is not None and self.outcome.memory.fits
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Waterfall:
+    """Steps from one model to another, in the order of the switches."""
+
+    steps: tuple[Step, ...]
+    published: tuple[float, float] | None = None
+    """Least and most of what was published for the last step, in seconds, or in times where that is the unit."""
+    published_source: str = ""
+    wanted: int = field(default=0)
+    """Switches in all; fewer steps where it was stopped."""
+
+    @property
+    def in_times(self) -> bool:
+        """Whether values are times the seconds of another system, and not seconds."""
+        return self.steps[-1].against is not None
+
+    @property
+    def start(self) -> float | None:
+        """The value of the first step: seconds or times."""
+        return self.steps[0].value
+
+    @property
+    def end(self) -> float | None:
+        """The value of the last step that has one."""
+        return next((step.value for step in reversed(self.steps) if step.value is not None), None)
+
+    @property
+    def residue(self) -> float | None:
+        """What no switch explains: the nearest published value over the last step's; 1 within the published range.
+
+        1.2 says that the published number is 1.2 times what the model comes to. None where nothing was published.
+        """
+        if self.published is None or not self.end:
+            return None
+        low, high = self.published
+        if low * (1 - INSIDE) <= self.end <= high * (1 + INSIDE):
+            return 1.0
+        return (low if self.end < low else high) / self.end
+
+    def text_of(self, value: float) -> str:
+        """A value with its unit: ``12.4 s``, ``1.62 times``."""
+        return f"{value:.2f} times" if self.in_times else format_s(value)
+
+    @property
+    def published_text(self) -> str:
+        """What was published, with its unit: ``3.8 to 4.8 times``; empty where nothing was."""
+        if self.published is None:
+            return ""
+        low, high = (f"{end:.3g}" if end < 1000 else f"{end:,.0f}" for end in self.published)
+        return f"{low if low == high else f'{low} to {high}'} {'times' if self.in_times else 's'}"
+
+    @property
+    def sentence(self) -> str:
+        """From the first to the last value, the switch that changes most, and what remains."""
+        if self.start is None or self.end is None:
+            return f"no plan at the start: {self.steps[0].outcome.reason}"
+        text = f"from {self.text_of(self.start)} to {self.text_of(self.end)} by {len(self.steps) - 1} switches"
+        ratios = [(step, step.ratio) for step in self.steps if step.ratio]
+        if ratios:
+            most, ratio = max(ratios, key=lambda one: abs(math.log(one[1])))
+            text += f"; most of it: {most.sentence.rstrip('.')} ({ratio:.2f} times)"
+        if self.residue is not None:
+            left = "nothing remains" if self.residue == 1.0 else f"a factor of {self.residue:.2f} remains"
+            text += f"; published are {self.published_text}: {left}"
+        return text
+
+    def __repr__(self) -> str:
+        return f"<Waterfall: {self.sentence}>"
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a switch: sentence, value, ratio to the row before, seconds, their change, shape, whether the plan
+        was held and fits, why there is none, and the source."""
+        rows = []
+        for step in self.steps:
+            job = None if step.outcome.found is None else step.outcome.job
+            rows.append(
+                {
+                    "sentence": step.sentence,
+                    "value": step.value,
+                    "change": step.change,
+                    "ratio": step.ratio,
+                    "iteration_s": step.iteration_s,
+                    "change_s": step.change_s,
+                    "against_s": None if step.against is None else step.against.iteration_s,
+                    "system": step.outcome.strategy.label,
+                    "n_stages": None if job is None else job.n_stages,
+                    "n_replicas": None if job is None else job.n_replicas,
+                    "tensor_parallel": None if job is None else job.tensor_parallel,
+                    "held": step.held,
+                    "fits": step.fits,
+                    "reason": step.outcome.reason or ("" if step.against is None else step.against.reason),
+                    "source": step.source,
+                }
+            )
+        frame = pd.DataFrame(rows)
+        numbers = ["value", "change", "ratio", "iteration_s", "change_s", "against_s"]
+        return frame.astype(dict.fromkeys(numbers, float))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "sentence": self.sentence,
+            "unit": "times" if self.in_times else "s",
+            "start": self.start,
+            "end": self.end,
+            "published": None if self.published is None else list(self.published),
+            "published_source": self.published_source,
+            "residue": self.residue,
+            "steps": plain_rows(self.to_frame()),
+        }
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()[["sentence", "value", "ratio", "iteration_s", "n_stages", "n_replicas", "source"]]
+        table = frame.to_html(index=False, na_rep="", float_format=lambda number: f"{number:.4g}")
+        return f"<p>{escape(self.sentence)}</p>{table}"
 
 
 def waterfall(
@@ -90,7 +305,7 @@ def _stream(
         if switch.held is None:
             outcome = outcomes.of(strategy, topology, job, budget)
         else:
-            outcome = held(steps[-1].outcome, strategy, budget, switch.topology, switch.held)
+            outcome = predicted(strategy, budget, _held(steps[-1].outcome.plan, switch))
         step = Step(
             switch=switch,
             outcome=outcome,
@@ -103,18 +318,13 @@ def _stream(
         )
 
 
-def held(
-    outcome: Outcome, strategy: Strategy, budget: Budget, topology: Topology | None, fields: Mapping[str, Any]
-) -> Outcome:
-    """The outcome with its plan held: its job with other fields, on another network where one is given.
+def _held(plan: Plan, switch: Switch) -> Plan:
+    """The plan with other fields of its job, on another network where the switch has one.
 
-    Raises PlanError where the outcome has no plan, and JobError for fields that the plan's shape does not allow.
+    Raises JobError for fields that the plan's shape does not allow.
     """
-    plan = outcome.plan
-    network = plan.topology if topology is None else topology
-    kept = evaluate(network, plan.job.with_fields(**fields), rank_map=plan.rank_map)
-    iteration_s = strategy.trace(kept, budget).iteration_s
-    return Outcome(strategy=strategy, budget=budget, found=kept.changed(iteration_s=iteration_s), considered=1)
+    network = plan.topology if switch.topology is None else switch.topology
+    return evaluate(network, plan.job.with_fields(**(switch.held or {})), rank_map=plan.rank_map)
 
 
 class _Outcomes:

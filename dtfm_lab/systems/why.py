@@ -18,14 +18,12 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.simulation.efficiency import speeds_of
-from dtfm_lab.simulation.memory import memory
-from dtfm_lab.systems.ablation import Ablation
-from dtfm_lab.systems.ablations import stream_ablations
+from dtfm_lab.systems.ablations import Ablation, stream_ablations
 from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.outcomes import Outcomes
 from dtfm_lab.systems.strategy import strategies
 from dtfm_lab.systems.towards import stream_towards
-from dtfm_lab.systems.waterfall_steps import Waterfall
+from dtfm_lab.systems.waterfall import Waterfall
 
 MOST_CAUSES = 6
 """Most causes that the text has a sentence for; the table has all."""
@@ -151,8 +149,7 @@ class Why:
         return shown
 
     def _limits(self) -> list[str]:
-        report = memory(self.outcome.plan)
-        return [*(one.sentence for one in self.limits), f"Its memory: {report.sentence}."]
+        return [*(one.sentence for one in self.limits), f"Its memory: {self.outcome.memory.sentence}."]
 
     def _rest(self) -> list[str]:
         if self.remains_s is None:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.figures.palette import BLUE, GREEN, LINE_GREY, ORANGE, PURPLE
 from dtfm_lab.figures.theme import LEGEND_BELOW, UNBOXED, literal, titled, with_headings
-from dtfm_lab.systems.waterfall_steps import Step, Waterfall
+from dtfm_lab.systems.waterfall import Step, Waterfall
 
 ROW_PX = 52
 NAME_LETTERS = 52
