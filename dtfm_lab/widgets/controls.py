@@ -130,6 +130,11 @@ def disable(control: w.DOMWidget, why: str) -> None:
     control.tooltip = why or getattr(control, "own_tooltip", control.tooltip)
 
 
+def spacer() -> w.Box:
+    """Return what takes the room between the left and the right end of a row."""
+    return w.Box(layout=w.Layout(flex="1 1 0"))
+
+
 def show(widget: w.DOMWidget, shown: bool) -> None:
     widget.layout.display = "" if shown else "none"
 

@@ -1,9 +1,24 @@
 """The base of every step's panel: a view, settings that are saved, and a way to compute its result again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets as w
+
+from dtfm_lab.widgets.controls import restore_values, values_of
+
+
+class SavedControls:
+    """Controls whose values a workspace file keeps: a subclass names them in ``_controls``."""
+
+    _controls: Mapping[str, w.ValueWidget]
+
+    def settings(self) -> dict[str, Any]:
+        return values_of(self._controls)
+
+    def restore(self, settings: object) -> None:
+        """Set the controls to saved values; unknown or impossible values are ignored."""
+        restore_values(self._controls, settings)
 
 
 class Panel:

@@ -104,7 +104,7 @@ def drop(task: asyncio.Future[Any]) -> None:
 
 
 class Stream(Generic[Item]):
-    """Runs an iterator on a thread. ``stop`` ends it after the item at hand."""
+    """Runs an iterator on a thread, of which the page shows the newest item. ``stop`` ends it after the next one."""
 
     def __init__(self, items: Iterator[Item]) -> None:
         self.newest: Item | None = None
@@ -120,12 +120,69 @@ class Stream(Generic[Item]):
     def stop(self) -> None:
         self.stopped.set()
 
+    async def watch(
+        self, show: Callable[[Item], None], tick: Callable[[], None] = lambda: None, *, every_s: float = FRAME_S
+    ) -> None:
+        """Call ``show`` with the newest item where it is another, and then ``tick``, until the iterator ends.
+
+        The stream is stopped when this is cancelled. Raises what the iterator raised.
+        """
+        shown: Item | None = None
+        try:
+            while True:
+                running = self.running  # read before the newest, so that no last one is missed
+                if (newest := self.newest) is not None and newest is not shown:
+                    show(newest)
+                    shown = newest
+                if not running:
+                    break
+                tick()
+                await asyncio.sleep(every_s)
+            if self.error is not None:
+                raise self.error
+        finally:
+            self.stop()
+
     def _work(self, items: Iterator[Item]) -> None:
         try:
             with shared_interpreter():
-                for item in items:
-                    self.newest = item
-                    if self.stopped.is_set():
-                        return
+                self._follow(items)
         except BaseException as error:
             self.error = error
+
+    def _follow(self, items: Iterator[Item]) -> None:
+        """Take the items as they come; on the thread."""
+        for item in items:
+            self.newest = item
+            if self.stopped.is_set():
+                return
+
+
+class KeptStream(Stream[Item]):
+    """A stream of which every item is kept until ``drain`` returns it."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._unseen: dict[int, Item] = {}
+        """Items by their number, in the order in which they came."""
+        self._lock = threading.Lock()
+        super().__init__(items)
+
+    def drain(self) -> list[Item]:
+        """Return the items since the last call, in order. Raises what the iterator raised, once all are returned."""
+        with self._lock:
+            unseen = self._take_unseen()
+        if not unseen and self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        return [item for _, item in sorted(unseen.items())]
+
+    def _take_unseen(self) -> dict[int, Item]:
+        unseen, self._unseen = self._unseen, {}
+        return unseen
+
+    def _follow(self, items: Iterator[Item]) -> None:
+        for number, item in enumerate(items):
+            with self._lock:
+                self._unseen[number] = item
+            if self.stopped.is_set():
+                return

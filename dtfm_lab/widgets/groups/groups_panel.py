@@ -1,6 +1,7 @@
 """The step Groups: the groups in path order, the paper's five steps, why the plan is so, and devices moved by hand."""
 
 import asyncio
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class GroupsPanel(Panel):
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
+        self._report_error = partial(lab_state.report_error, "groups")
         self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
         self._drawn: tuple[Plan | None] | None = None
         """The plan that is drawn; None while nothing has been."""
@@ -259,6 +261,3 @@ class GroupsPanel(Panel):
                 hop = max(self.groups.selected_edge, 0)
                 return figures.matching(plan, (other[0], other[1]) if len(other) == 2 else hop)
         return figures.step(plan, self.step.value if self.mode.value == "ring" else "e")
-
-    def _report_error(self, message: str) -> None:
-        self._lab_state.report_error("groups", message)

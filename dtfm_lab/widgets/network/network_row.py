@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -49,6 +50,7 @@ class NetworkFilesRow:
         download: Callable[[str, str], None],
     ) -> None:
         self._lab_state, self._show, self._show_summary, self.send_to_page = lab_state, show, show_summary, download
+        self._report_error = partial(lab_state.report_error, "network")
         self.choose = w.Dropdown(
             options=[BLANK, *topology_names()], value=chosen, description="Open", layout=w.Layout(width="230px")
         )
@@ -164,9 +166,6 @@ class NetworkFilesRow:
             action()
         except LabError as error:
             self._report_error(str(error))
-
-    def _report_error(self, line: str) -> None:
-        self._lab_state.report_error("network", line)
 
 
 def topology_from_bytes(files: Sequence[NamedBytes]) -> Topology:

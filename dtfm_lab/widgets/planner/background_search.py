@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from dtfm_lab.planning import Cancellation, PlanStep
-from dtfm_lab.widgets.tasks import shared_interpreter
+from dtfm_lab.widgets.tasks import KeptStream
 
 PACE_CHECK_S = 0.05
 """Seconds between two looks at ``pace`` while a search waits, as it may have been changed."""
@@ -32,8 +32,8 @@ SPEEDS = {
 """The offered paces, slowest first."""
 
 
-class BackgroundSearch:
-    """Runs a stream of PlanSteps, of one planner or several, on a thread; ``drain`` returns the new ones.
+class BackgroundSearch(KeptStream[PlanStep]):
+    """Runs a search of one planner or several on a thread; ``drain`` returns the new steps.
 
     A thread suffices: planners spend their time in compiled code without the interpreter's lock, and the interpreter
     lets the kernel run every few milliseconds. Of thousands of steps between two calls of ``drain``, those are kept
@@ -46,29 +46,20 @@ class BackgroundSearch:
     def __init__(self, steps: Iterator[PlanStep], pace: Pace = SPEEDS["full speed"]) -> None:
         self.pace = pace
         """May be changed while the search runs."""
-        self._unseen: dict[int, PlanStep] = {}
-        """Steps by their number, in the order in which they came."""
         self._superseded: dict[tuple[str, str], int] = {}
         """Numbers of the steps that are kept only while they are the newest, by planner and "newest" or "median"."""
-        self._lock = threading.Lock()
         self._go = threading.Event()
         self._go.set()
         self._single_step = threading.Event()
-        self._stopped, self._cancellation = threading.Event(), Cancellation()
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, args=(steps,), daemon=True)
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
+        self._cancellation = Cancellation()
+        super().__init__(steps)
 
     @property
     def paused(self) -> bool:
         return self.running and not self._go.is_set()
 
     def pause(self) -> None:
-        if not self._stopped.is_set():  # a search that is stopping must not be held
+        if not self.stopped.is_set():  # a search that is stopping must not be held
             self._go.clear()
 
     def resume(self) -> None:
@@ -82,59 +73,49 @@ class BackgroundSearch:
 
     def stop(self) -> None:
         """End the search; return at once."""
-        self._stopped.set()
+        super().stop()
         self._cancellation.set()
         self._go.set()
 
-    def drain(self) -> list[PlanStep]:
-        """Return the steps since the last call that improved best or bound, and each planner's newest, in order.
-
-        Raises what the search raised, once all steps have been returned.
-        """
-        with self._lock:
-            unseen, self._unseen, self._superseded = self._unseen, {}, {}
-        if not unseen and self.error is not None:
-            error, self.error = self.error, None
-            raise error
-        return [step for _, step in sorted(unseen.items())]
-
-    def _work(self, steps: Iterator[PlanStep]) -> None:
-        with self._cancellation.heard(), shared_interpreter():
-            self._follow(steps)
+    def _take_unseen(self) -> dict[int, PlanStep]:
+        self._superseded = {}
+        return super()._take_unseen()
 
     def _follow(self, steps: Iterator[PlanStep]) -> None:
+        with self._cancellation.heard():
+            try:
+                self._search(steps)
+            finally:
+                if isinstance(steps, Generator):
+                    steps.close()  # ends its solver, too
+
+    def _search(self, steps: Iterator[PlanStep]) -> None:
         best_s: dict[str, float] = {}
         bound_s: dict[str, float] = {}
         generation = -1
-        try:
-            for number, step in enumerate(steps):
-                better = step.best_s < best_s.get(step.planner, math.inf)
-                raised = step.bound_s > bound_s.get(step.planner, -math.inf)
-                self._keep(number, step, improved=better or raised)
-                best_s[step.planner], bound_s[step.planner] = step.best_s, step.bound_s
-                if any(self.pace):
-                    self._hold(better)
-                if self._single_step.is_set() and step.generation != generation:
-                    self._single_step.clear()
-                    self._go.clear()
-                generation = step.generation
-                if not self._stopped.is_set():  # a search that is stopped while it waits must not wait again
-                    self._go.wait()
-                if self._stopped.is_set():
-                    return
-        except BaseException as error:
-            self.error = error
-        finally:
-            if isinstance(steps, Generator):
-                steps.close()  # ends its solver, too
+        for number, step in enumerate(steps):
+            better = step.best_s < best_s.get(step.planner, math.inf)
+            raised = step.bound_s > bound_s.get(step.planner, -math.inf)
+            self._keep(number, step, improved=better or raised)
+            best_s[step.planner], bound_s[step.planner] = step.best_s, step.bound_s
+            if any(self.pace):
+                self._hold(better)
+            if self._single_step.is_set() and step.generation != generation:
+                self._single_step.clear()
+                self._go.clear()
+            generation = step.generation
+            if not self.stopped.is_set():  # a search that is stopped while it waits must not wait again
+                self._go.wait()
+            if self.stopped.is_set():
+                return
 
     def _hold(self, better: bool) -> None:
         began = time.monotonic()
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             left_s = began + (self.pace.improved_s if better else self.pace.other_s) - time.monotonic()
             if left_s <= 0:
                 return
-            self._stopped.wait(min(left_s, PACE_CHECK_S))
+            self.stopped.wait(min(left_s, PACE_CHECK_S))
 
     def _keep(self, number: int, step: PlanStep, *, improved: bool) -> None:
         with self._lock:

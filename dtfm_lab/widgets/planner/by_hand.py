@@ -1,6 +1,7 @@
 """The mode By hand: the reader arranges the devices against the clock, the planner and the bound."""
 
 import asyncio
+from functools import partial
 from typing import Any, NamedTuple
 
 import ipywidgets as w
@@ -8,7 +9,7 @@ import ipywidgets as w
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
-from dtfm_lab.widgets.controls import button, disable, labelled, more_menu
+from dtfm_lab.widgets.controls import button, disable, labelled, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.hand_game import BEGINNINGS, HandGame
 from dtfm_lab.widgets.planner.short_searches import Reference, refer
@@ -32,6 +33,7 @@ class ByHandPanel:
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
+        self._report_error = partial(lab_state.report_error, "plan")
         self.game: HandGame | None = None
         self.reference: Reference | None = None
         self.bests: dict[tuple[str, int, int], Best] = {}
@@ -53,8 +55,8 @@ class ByHandPanel:
         )
         self.seed = labelled(w.BoundedIntText, "Chance", "130px", "55px", 0, min=0, max=2**31, tooltip="Seed")
         more = more_menu([self.beginning, self.seed], tooltip="How a game begins")
-        self.bar: list[w.Widget] = [_space(), more]
-        foot = w.HBox([self.undo, self.hint, _space(), self.anew, self.take])
+        self.bar: list[w.Widget] = [spacer(), more]
+        foot = w.HBox([self.undo, self.hint, spacer(), self.anew, self.take])
         foot.add_class("dtfm-hand-foot")
         self.view = w.VBox([self.board, foot])
         self.anew.on_click(lambda _: self._deal_another())
@@ -226,11 +228,3 @@ class ByHandPanel:
             "seconds": game.seconds,
             "best": "" if best is None else f"{best.score:.0f} in {count(best.n_moves, 'move')}",
         }
-
-    def _report_error(self, message: str) -> None:
-        self._lab_state.report_error("plan", message)
-
-
-def _space() -> w.Box:
-    """Return what takes the room between the left and the right end of a row."""
-    return w.Box(layout=w.Layout(flex="1 1 0"))

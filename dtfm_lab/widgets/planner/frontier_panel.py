@@ -1,9 +1,8 @@
 """Seconds against dollars: a frontier that is searched beside the page, and a click that takes one of its plans."""
 
-import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import ipywidgets as w
 import plotly.graph_objects as go
@@ -12,8 +11,9 @@ from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.planning import Frontier
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, values_of
+from dtfm_lab.widgets.controls import button, labelled, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.panel import SavedControls
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.frontier import NOTHING, FrontierView
@@ -24,12 +24,13 @@ WHAT = (
 )
 
 
-class FrontierPanel:
+class FrontierPanel(SavedControls):
     """Sets ``lab_state.plan`` to the plan of the point that is clicked; ``changed`` is called when a search begins or
     ends."""
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
         self._lab_state, self._changed = lab_state, changed
+        self._report_error = partial(lab_state.report_error, "plan")
         self.search: Stream[Frontier] | None = None
         """The search that runs; None while none does."""
         self.frontier: Frontier | None = None
@@ -66,25 +67,18 @@ class FrontierPanel:
         self.chart = FrontierView(self._choose, height=0)
         self.chart.add_class("dtfm-fill")
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
-        self._controls: dict[str, w.ValueWidget] = {
+        self._controls = {
             "seconds": self.seconds,
             "searches": self.searches,
             "seed": self.seed,
         }
         self.note = w.HTML(markup.line(WHAT))
         more = more_menu([self.seconds, self.searches, self.seed, self.figure.button, self.figure.output])
-        self.bar: list[w.Widget] = [self.start, self.stop, w.Box(layout=w.Layout(flex="1 1 0")), more]
+        self.bar: list[w.Widget] = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.chart, self.note])
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._mark_chosen(), "plan")
-
-    def settings(self) -> dict[str, Any]:
-        return values_of(self._controls)
-
-    def restore(self, settings: object) -> None:
-        """Set the controls to saved values; unknown or impossible values are ignored."""
-        restore_values(self._controls, settings)
 
     def redo(self) -> None:
         topology, job = self._lab_state.topology, self._lab_state.job
@@ -115,22 +109,16 @@ class FrontierPanel:
         self.stop.disabled = self.search is None or self.search.stopped.is_set()
 
     async def _watch(self, search: Stream[Frontier]) -> None:
-        began = time.monotonic()
+        began_s = time.monotonic()
+
+        def tick() -> None:
+            self.chart.caption = self._describe(time.monotonic() - began_s, search)
+
         try:
-            while True:
-                running = search.running  # read before the newest, so that no last one is missed
-                if search.newest is not None and search.newest is not self.frontier:
-                    self._take(search.newest)
-                if not running:
-                    break
-                self.chart.caption = self._describe(time.monotonic() - began, search)
-                await asyncio.sleep(FRAME_S * 3)
-            if search.error is not None:
-                raise search.error
+            await search.watch(self._take, tick, every_s=FRAME_S * 3)
             if self.frontier is not None:
                 self.chart.caption = f"{self.frontier.sentence}. {self.frontier.note}"
         finally:
-            search.stop()
             self.search = None
             self._changed()
 
@@ -163,6 +151,3 @@ class FrontierPanel:
 
     def _make_figure(self) -> go.Figure | None:
         return None if self.frontier is None else figures.frontier(self.frontier)
-
-    def _report_error(self, message: str) -> None:
-        self._lab_state.report_error("plan", message)

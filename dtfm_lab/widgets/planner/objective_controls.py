@@ -6,15 +6,16 @@ from typing import Any
 import ipywidgets as w
 
 from dtfm_lab.planning import default_objective, objectives
-from dtfm_lab.widgets.controls import labelled, restore_values, show, values_of
+from dtfm_lab.widgets.controls import labelled, show
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.measures import MEASURES, ObjectiveWords, measure_of
+from dtfm_lab.widgets.panel import SavedControls
 
 COMMUNICATION = "communication"
 UNLIMITED = 0.0
 
 
-class ObjectiveControls:
+class ObjectiveControls(SavedControls):
     """The menu of objectives, with limits under "more"; at first what the job is planned for by default.
 
     Where the job's default becomes another, as with a job of given message sizes, the menu follows it.
@@ -38,7 +39,7 @@ class ObjectiveControls:
         self.max_price = _limit("At most $ an hour", "122px", "Only plans whose devices cost at most so much; 0: any")
         self.max_seconds = _limit("At most s an iteration", "146px", "Only plans that take at most so long; 0: any")
         self.limits = w.HBox([self.max_price, self.max_seconds])
-        self._controls: dict[str, w.ValueWidget] = {
+        self._controls = {
             "objective": self.objective,
             "more": self.more,
             "max_price_per_hour": self.max_price,
@@ -63,13 +64,6 @@ class ObjectiveControls:
         given["queueing"] = self._lab_state.queueing
         limits = {"max_price_per_hour": self.max_price.value, "max_iteration_s": self.max_seconds.value}
         return given | {name: limit for name, limit in limits.items() if self.more.value and limit > UNLIMITED}
-
-    def settings(self) -> dict[str, Any]:
-        return values_of(self._controls)
-
-    def restore(self, settings: object) -> None:
-        """Set the controls to saved values; unknown or impossible values are ignored."""
-        restore_values(self._controls, settings)
 
     def _follow(self) -> None:
         """Offer what the job can be planned for."""

@@ -3,6 +3,7 @@ arrange the devices by hand."""
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from dtfm_lab.lab.memory_warnings import held_memory
 from dtfm_lab.planning import PlanStep, planners, simulated, why_they_differ
 from dtfm_lab.simulation.memory_advice import advice
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, show, stylesheet, values_of
+from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, show, spacer, stylesheet, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.panel import Panel
@@ -65,6 +66,7 @@ class PlanPanel(Panel):
 
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self.lab_state = lab_state
+        self._report_error = partial(lab_state.report_error, "plan")
         self._last: PlanStep | None = None
         """The newest step of the last search."""
         self.job_controls = JobControls(lab_state, job)
@@ -137,8 +139,8 @@ class PlanPanel(Panel):
         search_more = [aims.objective, aims.more, aims.limits, self.planner, budget, self.speed, self.seed]
         search_more += [self.figure.button, self.figure.output]
         bars = {
-            TEACHING: [_space(), more_menu([*self.teaching.more, self.teaching.figure.output])],
-            REAL: [self.plan, self.pause, self.step, self.stop, _space(), table, more_menu(search_more)],
+            TEACHING: [spacer(), more_menu([*self.teaching.more, self.teaching.figure.output])],
+            REAL: [self.plan, self.pause, self.step, self.stop, spacer(), table, more_menu(search_more)],
             RACE: self.race.bar,
             FRONTIER: self.frontier.bar,
             BY_HAND: self.by_hand.bar,
@@ -263,9 +265,6 @@ class PlanPanel(Panel):
             return None
         return figures.convergence(as_steps(self.curve.points[last.planner], last), against=self.curve.against)
 
-    def _report_error(self, message: str) -> None:
-        self.lab_state.report_error("plan", message)
-
     @property
     def _is_idle(self) -> bool:
         return self.search is None and self.race.search is None and self.frontier.search is None
@@ -352,11 +351,6 @@ class PlanPanel(Panel):
     def _is_described(self, plan: Plan) -> bool:
         """Whether this plan's table is still what is shown."""
         return self.lab_state.plan is plan and bool(self.details.value)
-
-
-def _space() -> w.Box:
-    """Return what takes the room between the left and the right end of a toolbar."""
-    return w.Box(layout=w.Layout(flex="1 1 0"))
 
 
 def _lacking(plan: Plan) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.theme import count
 from dtfm_lab.planning import Difference, objectives
 from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets.measures import format_dollars, format_times, measure_of
@@ -64,13 +65,13 @@ def headline(plan: Plan) -> str:
 def _free(plan: Plan) -> str:
     """Return how many devices that serve have no price, which counts as 0."""
     n = sum(not plan.topology.devices[int(d)].price_per_hour for d in plan.placement.devices.flat)
-    return f" ({_counted(n, 'device')} without a price {'counts' if n == 1 else 'count'} as free)" if n else ""
+    return f" ({count(n, 'device')} without a price {'counts' if n == 1 else 'count'} as free)" if n else ""
 
 
 def shape_line(plan: Plan) -> str:
     """Return ``6 stages x 4 replicas, blocks 6 2 2 5 5 4, 256 micro-batches, adaptive-1f1b, 8 devices idle``."""
     job = plan.job
-    parts = [_counted(job.n_stages, "stage") + " x " + _counted(job.n_replicas, "replica")]
+    parts = [count(job.n_stages, "stage") + " x " + count(job.n_replicas, "replica")]
     if (blocks := plan.blocks_per_stage) is not None:
         parts.append("blocks " + compact_counts(blocks))
         size = "of 1 sequence" if job.microbatch == 1 else f"of {job.microbatch} sequences"
@@ -81,7 +82,7 @@ def shape_line(plan: Plan) -> str:
         parts += [f"{each} {size}", escape(job.schedule_name)]
         parts += ["recomputing activations"] if job.checkpoints != "none" else []
     if plan.idle_devices:
-        parts.append(f"{_counted(len(plan.idle_devices), 'device')} idle")
+        parts.append(f"{count(len(plan.idle_devices), 'device')} idle")
     return ", ".join(parts)
 
 
@@ -144,10 +145,6 @@ def _table(kind: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) ->
         f'<div class="dtfm-plan-table" {named}><table class="{kind}"><thead><tr>{cells}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def describe_change(difference: Difference, start: Plan | None = None) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import ipywidgets as w
@@ -12,7 +13,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.planning import PlanStep, planners, simulated
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, show, values_of
+from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, show, spacer, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
@@ -36,6 +37,7 @@ class RacePanel:
         self, lab_state: LabState, changed: Callable[[], None], options: Callable[[], dict[str, Any]] = dict
     ) -> None:
         self._lab_state, self._changed, self._options = lab_state, changed, options
+        self._report_error = partial(lab_state.report_error, "plan")
         self.planners = {
             name: w.Checkbox(
                 name in RACED, description=name, indent=False, layout=w.Layout(width="auto", margin="2px 14px 2px 0")
@@ -71,7 +73,7 @@ class RacePanel:
         rarer = [chosen, self.seconds, self.speed, self.seed, w.HTML(markup.line(FAIR, "note"))]
         rarer += [self.figure.button, self.figure.output]
         more = more_menu(rarer, tooltip="Who races, for how long, and how")
-        self.bar: list[w.Widget] = [self.start, self.pause, self.stop, w.Box(layout=w.Layout(flex="1 1 0")), more]
+        self.bar: list[w.Widget] = [self.start, self.pause, self.stop, spacer(), more]
         self.view = w.VBox([self.curve, self.standings.view])
         self.start.on_click(lambda _: self.redo())
         for box in self.planners.values():
@@ -176,9 +178,6 @@ class RacePanel:
         if self.search is not None:
             self.curve.caption = self._describe(self.search)
         self.update_buttons()
-
-    def _report_error(self, message: str) -> None:
-        self._lab_state.report_error("plan", message)
 
 
 def _listed(names: Sequence[str]) -> str:

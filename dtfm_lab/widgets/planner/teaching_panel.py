@@ -1,9 +1,8 @@
 """The mode Teaching: a slow search that is watched, scrubbed and asked about, beside what the real one has found."""
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import ipywidgets as w
@@ -22,11 +21,12 @@ from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
 from dtfm_lab.planning.teaching_operators import places_of
 from dtfm_lab.planning.teaching_progress import visible_falls
-from dtfm_lab.widgets.controls import labelled, restore_values, values_of
+from dtfm_lab.widgets.controls import labelled
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.panel import SavedControls
 from dtfm_lab.widgets.planner.search_controls import SHOWN_S
 from dtfm_lab.widgets.planner.short_searches import Reference, refer
-from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
+from dtfm_lab.widgets.tasks import FRAME_S, KeptStream, begin, has_event_loop
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.population import PopulationView, cells_of
 
@@ -44,54 +44,13 @@ class TeachingTask(NamedTuple):
     seed: int
 
 
-class TeachingSearch:
-    """Computes frames on a thread, from chance; ``stop`` ends it within a generation."""
+class TeachingPanel(SavedControls):
+    """Sets ``lab_state.shown_stages`` to the individual that is shown, and ``plan`` where it is taken over."""
 
-    def __init__(self, frames: Iterator[TeachingFrame]) -> None:
-        self._unseen: list[TeachingFrame] = []
-        self._lock = threading.Lock()
-        self.error: BaseException | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(frames,), daemon=True)
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def drain(self) -> list[TeachingFrame]:
-        """Return the frames since the last call. Raises what the search raised."""
-        with self._lock:
-            unseen, self._unseen = self._unseen, []
-        if not unseen and self.error is not None:
-            error, self.error = self.error, None
-            raise error
-        return unseen
-
-    def _work(self, frames: Iterator[TeachingFrame]) -> None:
-        try:
-            for frame in frames:
-                with self._lock:
-                    self._unseen.append(frame)
-                if self._stopped.is_set():
-                    return
-                time.sleep(0.001)  # leaves the interpreter to the event loop
-        except BaseException as error:
-            self.error = error
-
-
-class TeachingPanel:
-    """Sets ``lab_state.shown_stages`` to the individual that is shown, and ``plan`` where it is taken over.
-
-    ``changed`` is called when something begins or ends that the panel around it should know of.
-    """
-
-    def __init__(self, lab_state: LabState, changed: Callable[[], None] = lambda: None) -> None:
-        self._lab_state, self._changed = lab_state, changed
-        self.search: TeachingSearch | None = None
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
+        self._report_error = partial(lab_state.report_error, "plan")
+        self.search: KeptStream[TeachingFrame] | None = None
         """The search that runs; None while none does, though frames may be left to show."""
         self.reference: Reference | None = None
         self._task: TeachingTask | None = None
@@ -113,18 +72,11 @@ class TeachingPanel:
         )
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
         self.more: list[w.Widget] = [self.pace, self.seed, self.figure.button]
-        self._controls: dict[str, w.ValueWidget] = {"seed": self.seed, "pace": self.pace}
+        self._controls = {"seed": self.seed, "pace": self.pace}
         self.view.observe(lambda _: self._play(), "playing")
         self.view.observe(lambda _: self._show(), ["frame", "chosen"])
         self.seed.observe(lambda _: self.forget(), "value")
         lab_state.observe(lambda _: self._follow(), ["topology", "job", "plan"])
-
-    def settings(self) -> dict[str, Any]:
-        return values_of(self._controls)
-
-    def restore(self, settings: object) -> None:
-        """Set the controls to saved values; unknown or impossible values are ignored."""
-        restore_values(self._controls, settings)
 
     def enter(self) -> None:
         """Begin to be shown: the first generation is made, and waits for Play."""
@@ -214,7 +166,7 @@ class TeachingPanel:
         self._task = task
         self.view.begin(self._cells(task))
         self.view.hint = "Twenty placements from chance are being priced …"
-        self.search = TeachingSearch(frames)
+        self.search = KeptStream(frames)
         begin(self._watch(self.search, task), self._report_error)
         begin(self._refer(task), self._report_error)
 
@@ -223,7 +175,7 @@ class TeachingPanel:
         assert task.job.n_stages is not None
         return cells_of(place_of, places, task.topology.names, task.job.n_stages)
 
-    async def _watch(self, search: TeachingSearch, task: TeachingTask) -> None:
+    async def _watch(self, search: KeptStream[TeachingFrame], task: TeachingTask) -> None:
         try:
             while self._task is task:
                 running = search.running
@@ -255,7 +207,6 @@ class TeachingPanel:
             if has_event_loop():
                 begin(self._turn_pages(), self._report_error)
         self._show(now=True)
-        self._changed()
 
     async def _turn_pages(self) -> None:
         """Show a generation after the other at the chosen pace, until the last."""
@@ -299,9 +250,6 @@ class TeachingPanel:
     def _make_figure(self) -> go.Figure | None:
         drawn = self.view.figure()
         return None if drawn is None else figures.theme(go.Figure(drawn))
-
-    def _report_error(self, message: str) -> None:
-        self._lab_state.report_error("plan", message)
 
 
 def plan_of(topology: Topology, job: Job, grid: IntArray) -> Plan:

@@ -12,7 +12,8 @@ from dtfm_lab.domain.options import options_of
 from dtfm_lab.figures.theme import count
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import control_for, restore_values, value_of, values_of
+from dtfm_lab.widgets.controls import control_for, value_of
+from dtfm_lab.widgets.panel import SavedControls
 
 ROWS = (("text", "evaluate_every", "sample_bytes"), ("checkpoint_folder", "checkpoint_every", "resume_from"))
 """Rows of the controls. Options that are not listed here, such as newly added ones, share a row below."""
@@ -43,7 +44,7 @@ EVALUATIONS = 8
 """Evaluations on held-out text in a run, where no number of iterations between them is given."""
 
 
-class RunOptionControls:
+class RunOptionControls(SavedControls):
     """The controls, collapsed, as most runs need none of them; ``chosen`` returns keywords of ``lab.start``."""
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class RunOptionControls:
         self.by_name = {
             name: control_for(option, placeholder=PLACEHOLDERS.get(name, "")) for name, option in self._options.items()
         }
+        self._controls = self.by_name
         self.by_name["sample_bytes"].value = SAMPLE_BYTES
         often = f"Iterations between evaluations on held-out text; 0: {EVALUATIONS} evaluations in a run"
         self.by_name["evaluate_every"].tooltip = often
@@ -61,13 +63,6 @@ class RunOptionControls:
     def chosen(self, iterations: int) -> dict[str, Any]:
         values = {name: value_of(self._options[name], control) for name, control in self.by_name.items()}
         return values | {"evaluate_every": values["evaluate_every"] or max(1, iterations // EVALUATIONS)}
-
-    def settings(self) -> dict[str, Any]:
-        return values_of(self.by_name)
-
-    def restore(self, settings: object) -> None:
-        """Set the controls to saved values; unknown or impossible values are ignored."""
-        restore_values(self.by_name, settings)
 
 
 class ClockWords(NamedTuple):

@@ -50,6 +50,7 @@ class SchedulePanel(Panel):
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
+        self._report_error = partial(lab_state.report_error, "schedule")
         self._n_requested = self._n_begun = 0
         """Numbers of the newest request for a prediction, and of the newest that was begun."""
         self.is_predicting = self._is_comparing = self._is_stopped = self._awaits_plan = False
@@ -403,9 +404,6 @@ class SchedulePanel(Panel):
             critical=self.chart.show_path and shown.trace.after is not None,
             messages=self.chart.show_messages,
         )
-
-    def _report_error(self, message: str) -> None:
-        self._lab_state.report_error("schedule", message)
 
 
 def _predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> ChartedPrediction:

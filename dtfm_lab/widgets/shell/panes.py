@@ -12,7 +12,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.network import find_place
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, mark, more_menu, show
+from dtfm_lab.widgets.controls import button, mark, more_menu, show, spacer
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.links import with_link
 from dtfm_lab.widgets.network.network_panel import VIEWS, NetworkPanel
@@ -124,11 +124,10 @@ class NetworkPane:
     def __init__(self, lab_state: LabState, panel: NetworkPanel, player: w.Widget) -> None:
         """``player`` is the row that plays an iteration on the picture."""
         self._lab_state, self._panel = lab_state, panel
-        self._replaced: str | None = None
         tabs = [{"name": name, "title": VIEWS[name]} for name in ("map", "canvas", "matrix")]
         self.tabs = TabsView(label="Views of the network", tabs=tabs, value=panel.shown.value)
         self.inspector = Inspector(self._set_link, self._select)
-        head = w.HBox([self.tabs, w.Box(layout=w.Layout(flex="1 1 0")), more_menu(panel.menu)])
+        head = w.HBox([self.tabs, spacer(), more_menu(panel.menu)])
         head.add_class("dtfm-head")
         self.view = w.VBox([head, panel.picture, player, self.inspector])
         self.view.add_class("dtfm-cause")

@@ -69,7 +69,6 @@ def of(trait: str, describe: Callable[[Any], str]) -> Callable[[LabState], str]:
     return result
 
 
-network_result = of("topology", lambda topology: f"{topology.name}, {count(len(topology), 'device')}")
 plan_result = of("plan", result_words)
 groups_result = of("plan", lambda plan: f"{count(plan.job.n_stages, 'group')} of {plan.job.n_replicas}")
 schedule_result = of(

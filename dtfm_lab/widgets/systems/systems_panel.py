@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from dtfm_lab.widgets.controls import (
     more_menu,
     restore_values,
     show,
+    spacer,
     stylesheet,
     values_of,
 )
@@ -63,6 +65,7 @@ class SystemsPanel(Panel):
     def __init__(self, lab_state: LabState, set_job: Callable[[Job], None], names: Sequence[str] | None = None) -> None:
         """``set_job`` makes a job the one that the lab's controls show; ``names`` are those asked, None for all."""
         self._lab_state, self._names = lab_state, names
+        self._report_error = partial(lab_state.report_error, STEP)
         self.taking = Taking(lab_state, set_job)
         self.asking: Stream[Outcomes] | None = None
         """What runs; None while nothing does."""
@@ -134,9 +137,9 @@ class SystemsPanel(Panel):
 
     def _laid_out(self) -> tuple[w.VBox, w.VBox]:
         more = more_menu([self.seconds, self.seed, self.figure.button, self.figure.output])
-        toolbar = w.HBox([self.start, self.stop, w.Box(layout=w.Layout(flex="1 1 0")), self.back, more])
+        toolbar = w.HBox([self.start, self.stop, spacer(), self.back, more])
         toolbar.add_class("dtfm-toolbar")
-        head = w.HBox([self.part, w.Box(layout=w.Layout(flex="1 1 0")), self.take])
+        head = w.HBox([self.part, spacer(), self.take])
         head.add_class("dtfm-systems-head")
         detail = w.VBox([self.told, head, self.chart, self.why, self.assumptions.view], layout=w.Layout(display="none"))
         detail.add_class("dtfm-systems-detail")
@@ -242,19 +245,12 @@ class SystemsPanel(Panel):
         self._follow()
 
     async def _watch(self, asking: Stream[Outcomes]) -> None:
+        def tick() -> None:
+            self.bars.caption = self._progress(asking)
+
         try:
-            while True:
-                running = asking.running  # read before the newest, so that no last one is missed
-                if asking.newest is not None and asking.newest is not self.outcomes:
-                    self._take_outcomes(asking.newest)
-                if not running:
-                    break
-                self.bars.caption = self._progress(asking)
-                await asyncio.sleep(FRAME_S * 2)
-            if asking.error is not None:
-                raise asking.error
+            await asking.watch(self._take_outcomes, tick, every_s=FRAME_S * 2)
         finally:
-            asking.stop()
             self.asking = None
             self.bars.caption = self._said()
             self._lab_state.set_busy(STEP, False)
@@ -460,6 +456,3 @@ class SystemsPanel(Panel):
     def _make_figure(self) -> go.Figure | None:
         outcomes = self.outcomes
         return None if outcomes is None or not len(outcomes) else figures.strategies(outcomes)
-
-    def _report_error(self, message: str) -> None:
-        self._lab_state.report_error(STEP, message)

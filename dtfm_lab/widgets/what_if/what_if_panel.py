@@ -57,6 +57,7 @@ class WhatIfPanel(Panel):
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
+        self._report_error = partial(lab_state.report_error, PANE)
         self.last: Answer | None = None
         self.last_base: Answer | None = None
         """The answer to what the lab is turned to; None where that is not possible."""
@@ -419,6 +420,3 @@ class WhatIfPanel(Panel):
 
     def _draw_factors(self) -> go.Figure | None:
         return None if self.setting is None or self.answers is None else self.answers.figure(self.setting)
-
-    def _report_error(self, message: str) -> None:
-        self._lab_state.report_error(PANE, message)
