@@ -168,18 +168,18 @@ async def test_why_is_explained_when_it_is_asked_for():
     panel = a_panel()
     outcomes = await asked(panel)
     panel.bars.chosen = "megatron"
-    assert panel.explaining is None, "only where it is looked at"
+    assert panel.why.explaining is None, "only where it is looked at"
     panel.part.value = "Why"
-    assert panel.explaining is not None
-    await until(lambda: panel.explaining is None)
-    assert "Megatron-LM takes" in panel.why.value
-    assert "saves" in panel.why.value
-    told = panel.why.value
+    assert panel.why.explaining is not None
+    await until(lambda: panel.why.explaining is None)
+    assert "Megatron-LM takes" in panel.why.view.value
+    assert "saves" in panel.why.view.value
+    told = panel.why.view.value
     panel.bars.chosen = "dtfm-lab"
     panel.bars.chosen = "megatron"
-    assert panel.explaining is None, "it is known already"
-    assert panel.why.value == told
-    assert outcomes["megatron"] in panel._whys
+    assert panel.why.explaining is None, "it is known already"
+    assert panel.why.view.value == told
+    assert outcomes["megatron"] in panel.why.known
 
 
 @on_a_loop

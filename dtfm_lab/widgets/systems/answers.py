@@ -1,4 +1,4 @@
-"""What systems are asked, and their outcomes as they come, as the rows that the view draws, and explained."""
+"""What systems are asked, and their outcomes as they come, as the rows that the view draws, and in words."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from dtfm_lab import lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
 from dtfm_lab.systems import Outcome, Outcomes, Strategy, work_of
 from dtfm_lab.systems.bars import CHANGES, Bar, bars
-from dtfm_lab.systems.why import MOST_CAUSES, Why
 from dtfm_lab.widgets import markup
 
 OURS = "dtfm-lab"
@@ -66,29 +64,6 @@ def shape_words(outcome: Outcome) -> str:
     return ", ".join(parts)
 
 
-def why_html(why: Why | None, state: str = "") -> str:
-    """Return a bar for each thing that saves time when taken away, then the explanation's other sentences.
-
-    ``state`` says that more is to come; empty where this is all.
-    """
-    waiting = markup.line(escape(state)) if state else ""
-    if why is None:
-        return waiting
-    lines = why.text.splitlines()
-    told = {one.sentence for one in why.causes} | {
-        f"Less each: {', '.join(one.noun for one in why.causes[MOST_CAUSES:])}."
-    }
-    rows = "".join(
-        f'<li title="{escape(one.sentence)}"><span>{escape(one.noun[:1].upper() + one.noun[1:])}</span>'
-        f'<span class="dtfm-why-track"><i style="width:{100 * min(1.0, one.share):.1f}%"></i></span>'
-        f"<span>saves {format_s(one.gain_s)} ({one.share:.0%})</span></li>"
-        for one in why.causes
-    )
-    listed = f'<ul class="dtfm-why">{rows}</ul>' if rows else ""
-    rest = "".join(markup.line(escape(line)) for line in lines[1:] if line not in told)
-    return f"{markup.line(escape(lines[0]), 'figure')}{listed}{waiting}{rest}"
-
-
 def answers(
     question: SystemsQuestion, systems: Sequence[Strategy], options: Mapping[str, Any], before: Outcomes | None = None
 ) -> Iterator[Outcomes]:
@@ -125,6 +100,14 @@ class SystemsQuestion:
         if topology is None or job is None or job.model is None:
             return False
         return (topology.fingerprint, work_of(job)) in self._known
+
+
+def single_gpus(topology: Topology, alone: Topology | None) -> Topology:
+    """Return ``alone``, single GPUs, where ``topology`` is a network of their groups; else the network itself."""
+    n = topology.devices[0].gpus
+    if alone is None or n <= 1 or n not in alone.group_sizes:
+        return topology
+    return alone if alone.grouped(n).fingerprint == topology.fingerprint else topology
 
 
 def outcome_html(outcome: Outcome) -> str:

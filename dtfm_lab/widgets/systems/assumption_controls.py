@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.systems import Assumption, Strategy
+from dtfm_lab.systems import Assumption, Strategy, strategies
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, control_for, value_of
 from dtfm_lab.widgets.lab_state import Guard
@@ -85,16 +85,41 @@ class AssumptionControls:
             self._changed(made)
 
 
-def changes_of(strategy: Strategy) -> dict[str, Any]:
-    """Return the assumptions that differ from their defaults, by field."""
-    usual = type(strategy)()
-    names = [one.field for one in strategy.assumptions]
-    return {name: value for name in names if (value := getattr(strategy, name)) != getattr(usual, name)}
+class ChangedAssumptions:
+    """The assumptions that were changed of every system; plain, as a workspace file keeps them."""
+
+    def __init__(self) -> None:
+        self._changes: dict[str, dict[str, Any]] = {}
+        """{system: {field: value}}"""
+
+    def keep(self, strategy: Strategy) -> None:
+        """Keep what differs from the system's defaults."""
+        usual = type(strategy)()
+        names = [one.field for one in strategy.assumptions]
+        self._changes.pop(strategy.name, None)
+        if changes := {name: value for name in names if (value := getattr(strategy, name)) != getattr(usual, name)}:
+            self._changes[strategy.name] = changes
+
+    def strategy(self, name: str) -> Strategy:
+        """Return a system with its changes."""
+        return _changed(name, self._changes.get(name, {}))
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        return {name: dict(made) for name, made in self._changes.items()}
+
+    def restore(self, saved: object) -> None:
+        """Take saved changes, those that are possible."""
+        if not isinstance(saved, Mapping):
+            return
+        self._changes = {}
+        for name, changes in saved.items():
+            if name in strategies and isinstance(changes, Mapping):
+                self.keep(_changed(name, changes))
 
 
-def with_changes(kind: type[Strategy], changes: Mapping[str, Any]) -> Strategy:
+def _changed(name: str, changes: Mapping[str, Any]) -> Strategy:
     """Return a system with those of the assumptions that are possible; others are left as they are by default."""
-    made = kind()
+    made: Strategy = strategies[name]()
     for one in made.assumptions:
         if one.field in changes:
             try:

@@ -1,7 +1,7 @@
 """The pane Systems: what each training system would do with the network that is drawn."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.systems import Outcome, Outcomes, Strategy, strategies
 from dtfm_lab.systems.bars import CHANGES
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
-from dtfm_lab.systems.why import Why, stream_why
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
     button,
@@ -33,10 +32,11 @@ from dtfm_lab.widgets.controls import (
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.shell.as_python import AskedSystems
-from dtfm_lab.widgets.systems.answers import OURS, SystemsQuestion, answers, outcome_html, rows_of, why_html
-from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, changes_of, with_changes
+from dtfm_lab.widgets.systems.answers import OURS, SystemsQuestion, answers, outcome_html, rows_of, single_gpus
+from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, ChangedAssumptions
 from dtfm_lab.widgets.systems.taking import Taking, tasks_of
 from dtfm_lab.widgets.systems.timelines import Timeline, TimelinesChart
+from dtfm_lab.widgets.systems.why import WhyText
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.systems import SystemsView
@@ -71,16 +71,11 @@ class SystemsPanel(Panel):
         """What runs; None while nothing does."""
         self._asks: list[Strategy] = []
         """The systems that what runs asks."""
-        self.explaining: Stream[Why] | None = None
-        """The explanation that is computed; None while none is."""
-        self._whys: dict[Outcome, Why] = {}
-        """The explanations that are complete."""
         self.outcomes: Outcomes | None = None
         self.question: SystemsQuestion | None = None
         """What the outcomes answer."""
         self._ungrouped: Topology | None = None
-        self._changes: dict[str, dict[str, Any]] = {}
-        """Assumptions that were changed: {system: {field: value}}."""
+        self._changed = ChangedAssumptions()
         self._again: dict[str, Strategy] = {}
         """Systems that are asked again once what runs has ended."""
         self._asked_with: dict[str, Any] = {}
@@ -118,8 +113,7 @@ class SystemsPanel(Panel):
         )
         self.chart = TimelinesChart(empty_words="Nothing to show")
         self.chart.add_class("dtfm-systems-chart")
-        self.why = w.HTML()
-        self.why.add_class("dtfm-systems-why")
+        self.why = WhyText(self._report_error)
         self.assumptions = AssumptionControls(self._change)
         self._controls: dict[str, w.ValueWidget] = {"seconds": self.seconds, "seed": self.seed, "part": self.part}
         self.detail, self.view = self._laid_out()
@@ -141,7 +135,9 @@ class SystemsPanel(Panel):
         toolbar.add_class("dtfm-toolbar")
         head = w.HBox([self.part, spacer(), self.take])
         head.add_class("dtfm-systems-head")
-        detail = w.VBox([self.told, head, self.chart, self.why, self.assumptions.view], layout=w.Layout(display="none"))
+        detail = w.VBox(
+            [self.told, head, self.chart, self.why.view, self.assumptions.view], layout=w.Layout(display="none")
+        )
         detail.add_class("dtfm-systems-detail")
         view = w.VBox([stylesheet(Path(__file__).with_name("systems.css")), toolbar, self.bars, detail])
         view.add_class("dtfm-pane")
@@ -149,18 +145,12 @@ class SystemsPanel(Panel):
         return detail, view
 
     def settings(self) -> dict[str, Any]:
-        return values_of(self._controls) | {"assumptions": {name: dict(made) for name, made in self._changes.items()}}
+        return values_of(self._controls) | {"assumptions": self._changed.settings()}
 
     def restore(self, settings: dict[str, Any]) -> None:
         """Set the controls to saved values, and assumptions for the next question; nothing is asked."""
         restore_values(self._controls, settings)
-        saved = settings.get("assumptions")
-        if not isinstance(saved, Mapping):
-            return
-        self._changes = {}
-        for name, changes in saved.items():
-            if name in strategies and isinstance(changes, Mapping):
-                self._keep(with_changes(strategies[name], changes))
+        self._changed.restore(settings.get("assumptions"))
 
     def observe_edits(self, call: Callable[[], None]) -> None:
         """Call back when an assumption is changed."""
@@ -184,7 +174,7 @@ class SystemsPanel(Panel):
     def systems(self) -> list[Strategy]:
         """Every system that has a model, the lab's own first, with the assumptions that were changed."""
         names = list(strategies if self._names is None else self._names)
-        return [self._strategy(name) for name in sorted(names, key=lambda name: name != OURS)]
+        return [self._changed.strategy(name) for name in sorted(names, key=lambda name: name != OURS)]
 
     @property
     def asked(self) -> AskedSystems | None:
@@ -212,27 +202,15 @@ class SystemsPanel(Panel):
         self._lab_state.message = ""
         if self.question is None or not self.question.covers(topology, job):
             try:
-                self.question = SystemsQuestion(self._gpus(topology), job)
+                self.question = SystemsQuestion(single_gpus(topology, self._ungrouped), job)
             except LabError as error:
                 self._report_error(str(error))
                 return
         self.outcomes, self._asked_with = None, self.options
-        self._whys.clear()
+        self.why.known.clear()
         self._again.clear()
         self.bars.chosen = ""
         self._ask(self.systems)
-
-    def _gpus(self, topology: Topology) -> Topology:
-        """Return the single GPUs of a network of groups, where they are known."""
-        alone, n = self._ungrouped, topology.devices[0].gpus
-        if (
-            alone is not None
-            and n > 1
-            and n in alone.group_sizes
-            and alone.grouped(n).fingerprint == topology.fingerprint
-        ):
-            return alone
-        return topology
 
     def _ask(self, systems: list[Strategy]) -> None:
         question = self.question
@@ -324,7 +302,7 @@ class SystemsPanel(Panel):
         outcome, name = self.chosen, self.bars.chosen
         show(self.detail, bool(name))
         mark(self.view, "dtfm-systems-split", bool(name))
-        self.assumptions.show(self._strategy(name) if name in strategies else None)
+        self.assumptions.show(self._changed.strategy(name) if name in strategies else None)
         waits = markup.line("It has not been asked yet") if name else ""
         self.told.value = waits if outcome is None else outcome_html(outcome)
         self._preview()
@@ -366,23 +344,14 @@ class SystemsPanel(Panel):
 
     def _show_part(self) -> None:
         show(self.chart, self.part.value == TIMELINE)
-        show(self.why, self.part.value == WHY)
+        show(self.why.view, self.part.value == WHY)
         show(self.assumptions.view, self.part.value == ASSUMPTIONS)
         self._explain()
 
     def _explain(self) -> None:
-        """Explain the chosen outcome where that is looked at; what is computed of another ends."""
-        outcome = self.chosen
-        if self.explaining is not None:
-            self.explaining.stop()
-            self.explaining = None
-        if self.part.value != WHY or outcome is None:
-            self.why.value = ""
-        elif (known := self._whys.get(outcome)) is not None:
-            self.why.value = why_html(known)
-        else:
-            self.explaining = Stream(stream_why(outcome, self._faster(outcome)))
-            begin(self._watch_why(self.explaining, outcome), self._report_error)
+        """Explain the chosen outcome where that is looked at."""
+        outcome = self.chosen if self.part.value == WHY else None
+        self.why.explain(outcome, None if outcome is None else self._faster(outcome))
 
     def _faster(self, outcome: Outcome) -> Outcome | None:
         """Return the lab's own where that is faster and of the same training; else none."""
@@ -391,25 +360,9 @@ class SystemsPanel(Panel):
             return None
         return ours if ours.iteration_s < outcome.iteration_s else None
 
-    async def _watch_why(self, explaining: Stream[Why], outcome: Outcome) -> None:
-        self.why.value = why_html(None, "taking one thing away at a time")
-        while explaining.running and explaining is self.explaining:
-            if explaining.newest is not None:
-                self.why.value = why_html(explaining.newest, "taking one thing away at a time")
-            await asyncio.sleep(FRAME_S * 3)
-        if explaining is not self.explaining:
-            return
-        self.explaining = None
-        if explaining.error is not None:
-            self.why.value = ""
-            raise explaining.error
-        if explaining.newest is not None:
-            self._whys[outcome] = explaining.newest
-            self.why.value = why_html(explaining.newest)
-
     def _change(self, strategy: Strategy) -> None:
         """Keep a system's changed assumptions, and ask it again where it was asked about what is drawn."""
-        self._keep(strategy)
+        self._changed.keep(strategy)
         for call in self._edited:
             call()
         if self._outcome(strategy.name) is None or self.staleness(self._lab_state):
@@ -418,13 +371,6 @@ class SystemsPanel(Panel):
             self._again[strategy.name] = strategy
         else:
             self._ask([strategy])
-
-    def _keep(self, strategy: Strategy) -> None:
-        changes = changes_of(strategy)
-        if changes:
-            self._changes[strategy.name] = changes
-        else:
-            self._changes.pop(strategy.name, None)
 
     def _take(self) -> None:
         outcome = self.chosen
@@ -440,9 +386,6 @@ class SystemsPanel(Panel):
     def _put_back(self) -> None:
         self.taking.put_back()
         self._follow()
-
-    def _strategy(self, name: str) -> Strategy:
-        return with_changes(strategies[name], self._changes.get(name, {}))
 
     def _outcome(self, name: str) -> Outcome | None:
         return next((one for one in self.outcomes or () if one.strategy.name == name), None)
