@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
 from typing import Any
 
 WAIT_S = 120.0
@@ -19,13 +20,13 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def on_a_loop(story: Callable[..., Awaitable[None]]) -> Callable[[], None]:
-    """Return a test of the same name that runs the coroutine."""
+def on_a_loop(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Return a test of the same name, with the same fixtures, that runs the coroutine."""
 
-    def test() -> None:
-        asyncio.run(story())
+    @wraps(story)
+    def test(*args: Any, **fixtures: Any) -> None:
+        asyncio.run(story(*args, **fixtures))
 
-    test.__name__, test.__doc__ = story.__name__, story.__doc__
     return test
 
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from loops import until
+from loops import on_a_loop, until
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -37,107 +37,95 @@ async def written(path: Path) -> str:
     raise AssertionError("nothing was written")
 
 
-def test_many_changes_in_a_row_are_written_once(tmp_path) -> None:
-    async def story() -> None:
-        writes = []
-        kept = Autosave(tmp_path / "lab.json", lambda path: lambda: writes.append(path), nothing)
-        for _ in range(5):
-            kept.changed()
-        await until(lambda: bool(writes))
-        await asyncio.sleep(0.2)
-        assert writes == [tmp_path / "lab.json"]
-
-    asyncio.run(story())
-
-
-def test_the_next_lab_offers_what_was_kept_until_it_is_restored(tmp_path) -> None:
-    async def story() -> None:
-        path, seen = tmp_path / "new" / "lab.json", []
-        first = saver(path)
-        assert first.view.layout.display == "none", "nothing was kept yet"
-        first.changed()
-        await written(path)
-
-        async def read(where: Path) -> None:
-            seen.append(where.read_text())
-
-        second = saver(path, read=read)
-        assert second.view.layout.display == ""
-        assert not path.exists(), "opening another lab overwrites nothing"
-        second.restore.click()
-        await until(lambda: bool(seen) and second.view.layout.display == "none")
-        assert seen == ["one"]
-        assert second.view.layout.display == "none"
-
-    asyncio.run(story())
-
-
-def test_a_lab_that_nobody_touched_leaves_what_was_kept_before(tmp_path) -> None:
-    async def story() -> None:
-        path = tmp_path / "lab.json"
-        saver(path).changed()
-        await written(path)
-        saver(path)
-        third = saver(path)
-        assert third.view.layout.display == ""
-        third.forget.click()
-        assert saver(path).view.layout.display == "none"
-
-    asyncio.run(story())
-
-
-def test_a_damaged_file_is_one_line_and_no_error(tmp_path) -> None:
-    async def story() -> None:
-        (tmp_path / "lab.json").write_text("{")
-
-        async def read(path: Path) -> None:
-            raise FileError(f"{path.name}: not <b>JSON</b>")
-
-        kept = saver(tmp_path / "lab.json", read=read)
-        kept.restore.click()
-        await until(lambda: "JSON" in kept.view.children[0].value)
-        assert "not &lt;b&gt;JSON" in kept.view.children[0].value, "a file writes no HTML into the page"
-        assert not kept.restore.disabled
-
-    asyncio.run(story())
-
-
-def test_a_change_while_one_is_written_is_written_after_it(tmp_path) -> None:
-    async def story() -> None:
-        at_once, most, texts = 0, 0, []
-
-        def write(_path: Path):
-            def work() -> None:
-                nonlocal at_once, most
-                at_once += 1
-                most = max(most, at_once)
-                time.sleep(0.1)
-                texts.append("written")
-                at_once -= 1
-
-            return work
-
-        kept = Autosave(tmp_path / "lab.json", write, nothing)
-        for _ in range(3):
-            kept.changed()
-            await asyncio.sleep(0.05)
-        await until(lambda: len(texts) >= 2)  # the last change is not lost
-        await until(lambda: at_once == 0)
-        assert most == 1, "two never write one file at once"
-
-    asyncio.run(story())
-
-
-def test_nothing_is_offered_where_there_is_no_room_to_keep_it(tmp_path) -> None:
-    async def story() -> None:
-        (tmp_path / "file").write_text("no folder")
-        kept = saver(tmp_path / "file" / "lab.json")
+@on_a_loop
+async def test_many_changes_in_a_row_are_written_once(tmp_path) -> None:
+    writes = []
+    kept = Autosave(tmp_path / "lab.json", lambda path: lambda: writes.append(path), nothing)
+    for _ in range(5):
         kept.changed()
-        await until(lambda: "autosave: " in kept.view.children[0].value)
-        assert kept.view.children[0].value.count("autosave: ") == 1
-        assert len(kept.view.children) == 1, "nothing to restore, nothing to forget"
+    await until(lambda: bool(writes))
+    await asyncio.sleep(0.2)
+    assert writes == [tmp_path / "lab.json"]
 
-    asyncio.run(story())
+
+@on_a_loop
+async def test_the_next_lab_offers_what_was_kept_until_it_is_restored(tmp_path) -> None:
+    path, seen = tmp_path / "new" / "lab.json", []
+    first = saver(path)
+    assert first.view.layout.display == "none", "nothing was kept yet"
+    first.changed()
+    await written(path)
+
+    async def read(where: Path) -> None:
+        seen.append(where.read_text())
+
+    second = saver(path, read=read)
+    assert second.view.layout.display == ""
+    assert not path.exists(), "opening another lab overwrites nothing"
+    second.restore.click()
+    await until(lambda: bool(seen) and second.view.layout.display == "none")
+    assert seen == ["one"]
+    assert second.view.layout.display == "none"
+
+
+@on_a_loop
+async def test_a_lab_that_nobody_touched_leaves_what_was_kept_before(tmp_path) -> None:
+    path = tmp_path / "lab.json"
+    saver(path).changed()
+    await written(path)
+    saver(path)
+    third = saver(path)
+    assert third.view.layout.display == ""
+    third.forget.click()
+    assert saver(path).view.layout.display == "none"
+
+
+@on_a_loop
+async def test_a_damaged_file_is_one_line_and_no_error(tmp_path) -> None:
+    (tmp_path / "lab.json").write_text("{")
+
+    async def read(path: Path) -> None:
+        raise FileError(f"{path.name}: not <b>JSON</b>")
+
+    kept = saver(tmp_path / "lab.json", read=read)
+    kept.restore.click()
+    await until(lambda: "JSON" in kept.view.children[0].value)
+    assert "not &lt;b&gt;JSON" in kept.view.children[0].value, "a file writes no HTML into the page"
+    assert not kept.restore.disabled
+
+
+@on_a_loop
+async def test_a_change_while_one_is_written_is_written_after_it(tmp_path) -> None:
+    at_once, most, texts = 0, 0, []
+
+    def write(_path: Path):
+        def work() -> None:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            time.sleep(0.1)
+            texts.append("written")
+            at_once -= 1
+
+        return work
+
+    kept = Autosave(tmp_path / "lab.json", write, nothing)
+    for _ in range(3):
+        kept.changed()
+        await asyncio.sleep(0.05)
+    await until(lambda: len(texts) >= 2)  # the last change is not lost
+    await until(lambda: at_once == 0)
+    assert most == 1, "two never write one file at once"
+
+
+@on_a_loop
+async def test_nothing_is_offered_where_there_is_no_room_to_keep_it(tmp_path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    kept = saver(tmp_path / "file" / "lab.json")
+    kept.changed()
+    await until(lambda: "autosave: " in kept.view.children[0].value)
+    assert kept.view.children[0].value.count("autosave: ") == 1
+    assert len(kept.view.children) == 1, "nothing to restore, nothing to forget"
 
 
 def test_a_script_without_an_event_loop_writes_nothing(tmp_path) -> None:

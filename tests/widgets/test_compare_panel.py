@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from loops import send, until
+from loops import on_a_loop, send, until
 
 from dtfm_lab import lab
 from dtfm_lab.compare import Comparison
@@ -45,72 +44,66 @@ def compared(plan: Plan) -> Comparison:
     return lab.compare(lab.simulate(plan, "gpipe"), measured_elsewhere(plan))
 
 
-def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -> None:
-    async def story() -> None:
-        lab_state, panel, plan = bench_and_panel()
-        assert "nothing measured yet" in panel.tiles.value
-        assert panel.refit.disabled
-        assert panel.refit.tooltip == "Nothing measured yet: run the plan first"
-        lab_state.comparison = comparison = compared(plan)
-        await until(lambda: panel.residuals.tables != [])
-        first = comparison.suspects.iloc[0]
-        arrow = first["name"].replace("->", "→")
-        assert comparison.error_text.startswith("+")
-        assert lab_state.compare_note == headline(comparison)
-        assert f"{arrow}, whose messages take 2.0 times what they were told. It explains" in headline(comparison)
-        assert f"first {arrow}" in panel.tiles.value or f"one suspect: {arrow}" in panel.tiles.value
-        assert "no device stands out" in panel.tiles.value
-        assert panel.residuals.shown["rows"][0]["id"] == first["name"]
-        assert first["sentence"].replace("->", "→") in panel.told.value
-        await until(lambda: panel.refitting.is_useful)
-        lab_state.comparison = None
-        assert (panel.residuals.tables, lab_state.compare_note) == ([], "")
-
-    asyncio.run(story())
+@on_a_loop
+async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -> None:
+    lab_state, panel, plan = bench_and_panel()
+    assert "nothing measured yet" in panel.tiles.value
+    assert panel.refit.disabled
+    assert panel.refit.tooltip == "Nothing measured yet: run the plan first"
+    lab_state.comparison = comparison = compared(plan)
+    await until(lambda: panel.residuals.tables != [])
+    first = comparison.suspects.iloc[0]
+    arrow = first["name"].replace("->", "→")
+    assert comparison.error_text.startswith("+")
+    assert lab_state.compare_note == headline(comparison)
+    assert f"{arrow}, whose messages take 2.0 times what they were told. It explains" in headline(comparison)
+    assert f"first {arrow}" in panel.tiles.value or f"one suspect: {arrow}" in panel.tiles.value
+    assert "no device stands out" in panel.tiles.value
+    assert panel.residuals.shown["rows"][0]["id"] == first["name"]
+    assert first["sentence"].replace("->", "→") in panel.told.value
+    await until(lambda: panel.refitting.is_useful)
+    lab_state.comparison = None
+    assert (panel.residuals.tables, lab_state.compare_note) == ([], "")
 
 
-def test_while_something_is_secretly_slow_nothing_names_it() -> None:
-    async def story() -> None:
-        lab_state, panel, plan = bench_and_panel()
-        lab_state.is_mystery = True
-        lab_state.comparison = comparison = compared(plan)
-        await until(lambda: panel.residuals.tables != [])
-        names = [row["label"] for row in panel.residuals.shown["rows"]]
-        assert names == sorted(names)
-        assert not any(row["suspect"] for table in panel.residuals.tables for row in table["rows"])
-        culprit = comparison.suspects.iloc[0]["name"].replace("->", "→")
-        assert culprit not in panel.tiles.value + panel.told.value + lab_state.compare_note
-        assert panel.refit.disabled
-        assert "secretly slow" in panel.refit.tooltip
-        lab_state.is_mystery = False
-        assert culprit in lab_state.compare_note
-        assert panel.residuals.shown["rows"][0]["suspect"]
-        await until(lambda: not panel.refit.disabled)
-
-    asyncio.run(story())
+@on_a_loop
+async def test_while_something_is_secretly_slow_nothing_names_it() -> None:
+    lab_state, panel, plan = bench_and_panel()
+    lab_state.is_mystery = True
+    lab_state.comparison = comparison = compared(plan)
+    await until(lambda: panel.residuals.tables != [])
+    names = [row["label"] for row in panel.residuals.shown["rows"]]
+    assert names == sorted(names)
+    assert not any(row["suspect"] for table in panel.residuals.tables for row in table["rows"])
+    culprit = comparison.suspects.iloc[0]["name"].replace("->", "→")
+    assert culprit not in panel.tiles.value + panel.told.value + lab_state.compare_note
+    assert panel.refit.disabled
+    assert "secretly slow" in panel.refit.tooltip
+    lab_state.is_mystery = False
+    assert culprit in lab_state.compare_note
+    assert panel.residuals.shown["rows"][0]["suspect"]
+    await until(lambda: not panel.refit.disabled)
 
 
-def test_a_row_of_the_residuals_selects_what_it_is_of_and_follows_what_is_selected() -> None:
-    async def story() -> None:
-        lab_state, panel, plan = bench_and_panel()
-        lab_state.comparison = compared(plan)
-        await until(lambda: panel.residuals.tables != [])
-        link = panel.residuals.shown["rows"][0]["id"]
-        send(panel.residuals, {"kind": "choose", "id": link})
-        assert lab_state.selected_link == tuple(link.split(" -> "))
-        assert panel.residuals.selected == [link]
-        panel.residuals.table = "stages"
-        send(panel.residuals, {"kind": "choose", "id": "1"})
-        assert (lab_state.selected_stage, lab_state.selected_link) == (1, ())
-        assert set(lab_state.selected) == set(plan.device_names[1])
-        assert panel.residuals.selected == ["1"]
-        panel.residuals.table = "devices"
-        assert set(panel.residuals.selected) == set(plan.device_names[1])
-        panel.as_figure.button.click()
-        panel.blame_as_figure.button.click()
-        await until(lambda: panel.as_figure.figure is not None and panel.blame_as_figure.figure is not None)
-
-    asyncio.run(story())
+@on_a_loop
+async def test_a_row_of_the_residuals_selects_what_it_is_of_and_follows_what_is_selected() -> None:
+    lab_state, panel, plan = bench_and_panel()
+    lab_state.comparison = compared(plan)
+    await until(lambda: panel.residuals.tables != [])
+    link = panel.residuals.shown["rows"][0]["id"]
+    send(panel.residuals, {"kind": "choose", "id": link})
+    assert lab_state.selected_link == tuple(link.split(" -> "))
+    assert panel.residuals.selected == [link]
+    panel.residuals.table = "stages"
+    send(panel.residuals, {"kind": "choose", "id": "1"})
+    assert (lab_state.selected_stage, lab_state.selected_link) == (1, ())
+    assert set(lab_state.selected) == set(plan.device_names[1])
+    assert panel.residuals.selected == ["1"]
+    panel.residuals.table = "devices"
+    assert set(panel.residuals.selected) == set(plan.device_names[1])
+    panel.as_figure.button.click()
+    panel.blame_as_figure.button.click()
+    await until(lambda: panel.as_figure.figure is not None and panel.blame_as_figure.figure is not None)
 
 
 def test_residuals_are_the_comparisons_and_messages_of_a_slowed_link_are_twice_as_long() -> None:
@@ -140,94 +133,84 @@ def test_an_interval_holds_the_error_and_is_unknown_where_one_measurement_is_all
     assert any(row["low_s"] is None for table in tables(compared(plan)) for row in table["rows"])
 
 
-def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
-    async def story() -> None:
-        again = []
-        lab_state, panel, plan = bench_and_panel(lambda: again.append(1))
-        lab_state.topology = plan.topology
-        assert panel.refit.disabled
-        lab_state.comparison = compared(plan)
-        assert not panel.refit.disabled
-        await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
-        assert "0.0 % as fitted" in panel.refitting.table.value
-        assert ", bandwidth</th>" in panel.refitting.table.value
-        refitting = panel.refitting
-        assert (refitting.use.disabled, refitting.again.layout.display) == (False, "none")
-        panel.use_refit()
-        a, b = (plan.topology.index(plan.device_names[stage][0]) for stage in (0, 1))
-        drawn, fitted = plan.topology.bandwidth_bytes_per_s[a, b], lab_state.topology.bandwidth_bytes_per_s[a, b]
-        assert fitted == pytest.approx(drawn / 2)
-        assert refitting.again.layout.display == ""
-        refitting.again.click()
-        assert again == [1]
-        refitting.as_figure.button.click()
-        await until(lambda: refitting.as_figure.figure is not None)
-        lab_state.comparison = None
-        assert (refitting.table.value, refitting.found, panel.refit.disabled) == ("", None, True)
-
-    asyncio.run(story())
+@on_a_loop
+async def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
+    again = []
+    lab_state, panel, plan = bench_and_panel(lambda: again.append(1))
+    lab_state.topology = plan.topology
+    assert panel.refit.disabled
+    lab_state.comparison = compared(plan)
+    assert not panel.refit.disabled
+    await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
+    assert "0.0 % as fitted" in panel.refitting.table.value
+    assert ", bandwidth</th>" in panel.refitting.table.value
+    refitting = panel.refitting
+    assert (refitting.use.disabled, refitting.again.layout.display) == (False, "none")
+    panel.use_refit()
+    a, b = (plan.topology.index(plan.device_names[stage][0]) for stage in (0, 1))
+    drawn, fitted = plan.topology.bandwidth_bytes_per_s[a, b], lab_state.topology.bandwidth_bytes_per_s[a, b]
+    assert fitted == pytest.approx(drawn / 2)
+    assert refitting.again.layout.display == ""
+    refitting.again.click()
+    assert again == [1]
+    refitting.as_figure.button.click()
+    await until(lambda: refitting.as_figure.figure is not None)
+    lab_state.comparison = None
+    assert (refitting.table.value, refitting.found, panel.refit.disabled) == ("", None, True)
 
 
-def test_a_refit_is_of_the_plan_that_ran_and_leaves_later_edits() -> None:
-    async def story() -> None:
-        lab_state, panel, plan = bench_and_panel()
-        edited = plan.topology.with_link(*plan.stages[0], latency_s=0.5)
-        lab_state.topology, lab_state.ran = edited, plan
-        lab_state.plan = lab.evaluate(edited, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
-        lab_state.comparison = compared(plan)
-        panel.refit.click()
-        await until(lambda: panel.refitting.found is not None)
-        panel.refitting.use.click()
-        a, b = (plan.topology.index(plan.device_names[stage][0]) for stage in (0, 1))
-        half = plan.topology.bandwidth_bytes_per_s[a, b] / 2
-        assert lab_state.topology.bandwidth_bytes_per_s[a, b] == pytest.approx(half)
-        others = np.ones((8, 8), dtype=bool)
-        others[a, b] = others[b, a] = False
-        for what in ("latency_s", "bandwidth_bytes_per_s"):
-            now, then = getattr(lab_state.topology, what), getattr(edited, what)
-            assert (now == then)[others].all(), "what the fit found as it was drawn stays to the bit"
-
-    asyncio.run(story())
+@on_a_loop
+async def test_a_refit_is_of_the_plan_that_ran_and_leaves_later_edits() -> None:
+    lab_state, panel, plan = bench_and_panel()
+    edited = plan.topology.with_link(*plan.stages[0], latency_s=0.5)
+    lab_state.topology, lab_state.ran = edited, plan
+    lab_state.plan = lab.evaluate(edited, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
+    lab_state.comparison = compared(plan)
+    panel.refit.click()
+    await until(lambda: panel.refitting.found is not None)
+    panel.refitting.use.click()
+    a, b = (plan.topology.index(plan.device_names[stage][0]) for stage in (0, 1))
+    half = plan.topology.bandwidth_bytes_per_s[a, b] / 2
+    assert lab_state.topology.bandwidth_bytes_per_s[a, b] == pytest.approx(half)
+    others = np.ones((8, 8), dtype=bool)
+    others[a, b] = others[b, a] = False
+    for what in ("latency_s", "bandwidth_bytes_per_s"):
+        now, then = getattr(lab_state.topology, what), getattr(edited, what)
+        assert (now == then)[others].all(), "what the fit found as it was drawn stays to the bit"
 
 
-def test_a_refit_without_its_plan_is_one_line() -> None:
-    async def story() -> None:
-        lab_state, panel, plan = bench_and_panel()
-        lab_state.choices = {"microbatch": 7}  # which the job does not allow
-        lab_state.comparison = compared(plan)
-        panel.refit.click()
-        assert "run again" in panel.refitting.note.value
-
-    asyncio.run(story())
+@on_a_loop
+async def test_a_refit_without_its_plan_is_one_line() -> None:
+    lab_state, panel, plan = bench_and_panel()
+    lab_state.choices = {"microbatch": 7}  # which the job does not allow
+    lab_state.comparison = compared(plan)
+    panel.refit.click()
+    assert "run again" in panel.refitting.note.value
 
 
-def test_where_every_link_is_as_drawn_there_is_no_network_to_use() -> None:
-    async def story() -> None:
-        lab_state, panel, plan = bench_and_panel()
-        ran = lab.simulate(plan, "gpipe")
-        context = replace(ran.context, source="measured", topology_fingerprint=plan.topology.fingerprint)
-        lab_state.comparison = lab.compare(ran, replace(ran, context=context))
-        panel.refit.click()
-        await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
-        assert panel.refitting.use.disabled
-        assert "Every link is as drawn" in panel.refitting.use.tooltip
-        assert "every link is as drawn" in panel.refitting.note.value
-        assert not panel.refitting.is_useful
-
-    asyncio.run(story())
+@on_a_loop
+async def test_where_every_link_is_as_drawn_there_is_no_network_to_use() -> None:
+    lab_state, panel, plan = bench_and_panel()
+    ran = lab.simulate(plan, "gpipe")
+    context = replace(ran.context, source="measured", topology_fingerprint=plan.topology.fingerprint)
+    lab_state.comparison = lab.compare(ran, replace(ran, context=context))
+    panel.refit.click()
+    await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
+    assert panel.refitting.use.disabled
+    assert "Every link is as drawn" in panel.refitting.use.tooltip
+    assert "every link is as drawn" in panel.refitting.note.value
+    assert not panel.refitting.is_useful
 
 
-def test_a_refit_of_a_plan_that_did_not_run_is_one_line() -> None:
-    async def story() -> None:
-        lab_state, panel, plan = bench_and_panel()
-        lab_state.plan = lab.evaluate(plan.topology, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
-        lab_state.comparison = compared(plan)
-        panel.refit.click()
-        await until(lambda: "wanted the same" in panel.refitting.note.value)
-        assert "dtfm-warning" in panel.refitting.note.value
-        assert not panel.refit.disabled
-
-    asyncio.run(story())
+@on_a_loop
+async def test_a_refit_of_a_plan_that_did_not_run_is_one_line() -> None:
+    lab_state, panel, plan = bench_and_panel()
+    lab_state.plan = lab.evaluate(plan.topology, plan.job, stages=[[2, 0], [4, 6], [1, 3], [5, 7]])
+    lab_state.comparison = compared(plan)
+    panel.refit.click()
+    await until(lambda: "wanted the same" in panel.refitting.note.value)
+    assert "dtfm-warning" in panel.refitting.note.value
+    assert not panel.refit.disabled
 
 
 def test_what_is_shown_comes_back_and_what_is_not_possible_is_passed_over() -> None:

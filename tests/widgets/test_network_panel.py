@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from loops import send, until
+from loops import on_a_loop, send, until
 
 import dtfm_lab as lab
 
@@ -185,26 +184,24 @@ def test_an_editor_alone_opens_what_is_dropped_on_it(tmp_path: Path) -> None:
     assert "no key 'dtfm_topology'" in editor.problem
 
 
-def test_a_large_file_is_read_and_written_while_the_page_goes_on(tmp_path: Path) -> None:
-    async def story() -> None:
-        rng = np.random.default_rng(0)
-        large = Topology.from_matrices(rng.uniform(1, 90, (49, 49)), rng.uniform(1, 9, (49, 49)), name="large")
-        panel = panel_of(large)
-        sent: list[tuple[str, str]] = []
-        panel.files.send_to_page = lambda name, text: sent.append((name, text))
-        panel.files.download.click()
-        assert panel.files.save.disabled
-        assert panel.editor.summary == "writing large.yaml …"
-        await until(lambda: bool(sent))
-        assert not panel.files.save.disabled
-        name, text = sent[0]
-        other = panel_of(None)
-        other.files.take([(name, text.encode())])
-        assert other.editor.summary == "reading large.yaml …"
-        await until(lambda: state_of_lab(other).topology is not None)
-        assert state_of_lab(other).topology.fingerprint == large.fingerprint
-
-    asyncio.run(story())
+@on_a_loop
+async def test_a_large_file_is_read_and_written_while_the_page_goes_on(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    large = Topology.from_matrices(rng.uniform(1, 90, (49, 49)), rng.uniform(1, 9, (49, 49)), name="large")
+    panel = panel_of(large)
+    sent: list[tuple[str, str]] = []
+    panel.files.send_to_page = lambda name, text: sent.append((name, text))
+    panel.files.download.click()
+    assert panel.files.save.disabled
+    assert panel.editor.summary == "writing large.yaml …"
+    await until(lambda: bool(sent))
+    assert not panel.files.save.disabled
+    name, text = sent[0]
+    other = panel_of(None)
+    other.files.take([(name, text.encode())])
+    assert other.editor.summary == "reading large.yaml …"
+    await until(lambda: state_of_lab(other).topology is not None)
+    assert state_of_lab(other).topology.fingerprint == large.fingerprint
 
 
 def test_a_network_of_many_links_of_its_own_is_shown_the_way_to_the_matrix() -> None:

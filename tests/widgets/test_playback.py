@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import numpy as np
 import pytest
-from loops import until
+from loops import on_a_loop, until
 
 from dtfm_lab import lab
 from dtfm_lab.domain.schedule import LANE, Lane
@@ -53,25 +51,23 @@ def test_a_message_is_not_played_before_both_of_its_ends_are_known():
     assert np.array_equal(np.sort(rows_of_spans(PREDICTED.context, spans), 0), np.sort(rows_of_trace(PREDICTED), 0))
 
 
-def test_a_prediction_is_played_and_a_measurement_that_comes_with_it_wins():
-    async def story() -> None:
-        lab_state, drawing = LabState(), Drawing()
-        played = Playback(lab_state, pytest.fail)
-        for name in PLAYED:
-            played.observe(lambda change: drawing.set_trait(change["name"], change["new"]), name)
-        lab_state.predicted = PREDICTED
-        await until(lambda: played.view.length_s > 0)
-        assert (played.view.source, played.view.known_s) == ("predicted", played.view.length_s)
-        assert np.array_equal(np.frombuffer(drawing.playback, "<f4").reshape(-1, 5), rows_of_trace(PREDICTED))
-        assert TopologyEditor(drawing).playback == drawing.playback
-        with lab_state.hold_trait_notifications():
-            lab_state.measured = PREDICTED
-            lab_state.predicted = lab.simulate(PLAN, "1f1b")
-        await until(lambda: played.view.length_s == pytest.approx(PREDICTED.iteration_s))
-        lab_state.predicted = lab_state.measured = None
-        await until(lambda: played.playback == b"" and played.view.length_s == 0)
-
-    asyncio.run(story())
+@on_a_loop
+async def test_a_prediction_is_played_and_a_measurement_that_comes_with_it_wins():
+    lab_state, drawing = LabState(), Drawing()
+    played = Playback(lab_state, pytest.fail)
+    for name in PLAYED:
+        played.observe(lambda change: drawing.set_trait(change["name"], change["new"]), name)
+    lab_state.predicted = PREDICTED
+    await until(lambda: played.view.length_s > 0)
+    assert (played.view.source, played.view.known_s) == ("predicted", played.view.length_s)
+    assert np.array_equal(np.frombuffer(drawing.playback, "<f4").reshape(-1, 5), rows_of_trace(PREDICTED))
+    assert TopologyEditor(drawing).playback == drawing.playback
+    with lab_state.hold_trait_notifications():
+        lab_state.measured = PREDICTED
+        lab_state.predicted = lab.simulate(PLAN, "1f1b")
+    await until(lambda: played.view.length_s == pytest.approx(PREDICTED.iteration_s))
+    lab_state.predicted = lab_state.measured = None
+    await until(lambda: played.playback == b"" and played.view.length_s == 0)
 
 
 def test_many_rows_are_sent_only_once_somebody_plays_them(monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -53,7 +52,8 @@ async def test_the_bar_says_how_far_the_bound_has_risen_since_the_plan_was_found
 
 
 @pytest.mark.parametrize("what", ["plan", "run", "edit"])
-def test_whatever_else_is_asked_ends_it_and_its_thread(what, monkeypatch):
+@on_a_loop
+async def test_whatever_else_is_asked_ends_it_and_its_thread(what, monkeypatch):
     began, closed = threading.Event(), threading.Event()
 
     def endless(*_: object, **__: object) -> Iterator[float]:
@@ -66,21 +66,17 @@ def test_whatever_else_is_asked_ends_it_and_its_thread(what, monkeypatch):
             closed.set()
 
     monkeypatch.setattr(module, "rising_bounds", endless)
-
-    async def story() -> None:
-        state = a_lab_state()
-        rising = BackgroundBound(state)
-        state.set_busy("what-if", True)
-        await until(began.is_set)
-        if what == "edit":
-            state.topology = state.topology.scaled(bandwidth=0.5)
-        else:
-            state.set_busy(what, True)
-            assert not rising.rises
-        await until(closed.is_set)
-        assert state.bound_s == 0
-
-    asyncio.run(story())
+    state = a_lab_state()
+    rising = BackgroundBound(state)
+    state.set_busy("what-if", True)
+    await until(began.is_set)
+    if what == "edit":
+        state.topology = state.topology.scaled(bandwidth=0.5)
+    else:
+        state.set_busy(what, True)
+        assert not rising.rises
+    await until(closed.is_set)
+    assert state.bound_s == 0
 
 
 @on_a_loop

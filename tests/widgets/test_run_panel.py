@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from loops import send, until
+from loops import on_a_loop, send, until
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
@@ -44,122 +43,111 @@ def panel_of(plan: Plan = PLAN) -> tuple[LabState, RunPanel]:
     return lab_state, panel
 
 
-def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_of_it_is_told() -> None:
+@on_a_loop
+async def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_of_it_is_told() -> None:
     pytest.importorskip("torch")
-
-    async def story() -> None:
-        lab_state, panel = panel_of()
-        devices = panel.faults.devices
-        assert [device["name"] for device in devices.devices] == ["ada", "edsger", "barbara", "john"]
-        panel.iterations.value = 5_000
-        panel.start.click()
-        assert panel.start.disabled
-        assert devices.running
-        await until(lambda: len(panel.run.losses) > 0)
-        for _ in range(2):
-            send(devices, {"kind": "act", "device": "ada", "do": "slow"})
-        assert devices.states["ada"]["said"] == "4 x slower"
-        send(devices, {"kind": "act", "device": "ada", "do": "resume"})
-        assert devices.states["ada"]["condition"] == ""
-        send(devices, {"kind": "act", "device": "john", "do": "kill"})
-        assert devices.states["john"]["condition"] == "killed"
-        await until(lambda: devices.states["john"]["condition"] == "recovered")
-        assert devices.states["john"]["said"].endswith(", state from edsger")
-        assert "<b>john</b> was killed by SIGKILL in iteration" in panel.happened.value
-        send(devices, {"kind": "act", "device": "john", "do": "pause"})
-        assert devices.states["john"]["said"] == "paused, 0.0 s"
-        await until(lambda: "<b>john</b> stood still in iteration" in panel.happened.value)
-        send(devices, {"kind": "act", "device": "nobody", "do": "kill"})
-        assert lab_state.message.startswith("no device of this run named 'nobody'")
-        again = len(panel.run.losses)
-        await until(lambda: len(panel.run.losses) > again)
-        assert panel.losses.training[0] == panel.run.losses[0]
-        panel.stop.click()
-        assert "stopping" in panel.progress.line.value
-        await until(lambda: not panel.run.running)
-        await until(lambda: lab_state.comparison is not None)
-        assert [fault.device for fault in lab_state.measured.context.faults] == ["john", "john"]
-        assert not devices.running
-        assert devices.states["ada"]["may"] == ()
-        assert "stopped after" in panel.progress.line.value
-        assert 'download="losses.csv"' in panel.written.value
-        panel.as_figure.button.click()
-        await until(lambda: panel.as_figure.figure is not None)
-        assert panel.as_figure.figure.data[0].y[0] == lab_state.measured.context.losses[0]
-
-    asyncio.run(story())
+    lab_state, panel = panel_of()
+    devices = panel.faults.devices
+    assert [device["name"] for device in devices.devices] == ["ada", "edsger", "barbara", "john"]
+    panel.iterations.value = 5_000
+    panel.start.click()
+    assert panel.start.disabled
+    assert devices.running
+    await until(lambda: len(panel.run.losses) > 0)
+    for _ in range(2):
+        send(devices, {"kind": "act", "device": "ada", "do": "slow"})
+    assert devices.states["ada"]["said"] == "4 x slower"
+    send(devices, {"kind": "act", "device": "ada", "do": "resume"})
+    assert devices.states["ada"]["condition"] == ""
+    send(devices, {"kind": "act", "device": "john", "do": "kill"})
+    assert devices.states["john"]["condition"] == "killed"
+    await until(lambda: devices.states["john"]["condition"] == "recovered")
+    assert devices.states["john"]["said"].endswith(", state from edsger")
+    assert "<b>john</b> was killed by SIGKILL in iteration" in panel.happened.value
+    send(devices, {"kind": "act", "device": "john", "do": "pause"})
+    assert devices.states["john"]["said"] == "paused, 0.0 s"
+    await until(lambda: "<b>john</b> stood still in iteration" in panel.happened.value)
+    send(devices, {"kind": "act", "device": "nobody", "do": "kill"})
+    assert lab_state.message.startswith("no device of this run named 'nobody'")
+    again = len(panel.run.losses)
+    await until(lambda: len(panel.run.losses) > again)
+    assert panel.losses.training[0] == panel.run.losses[0]
+    panel.stop.click()
+    assert "stopping" in panel.progress.line.value
+    await until(lambda: not panel.run.running)
+    await until(lambda: lab_state.comparison is not None)
+    assert [fault.device for fault in lab_state.measured.context.faults] == ["john", "john"]
+    assert not devices.running
+    assert devices.states["ada"]["may"] == ()
+    assert "stopped after" in panel.progress.line.value
+    assert 'download="losses.csv"' in panel.written.value
+    panel.as_figure.button.click()
+    await until(lambda: panel.as_figure.figure is not None)
+    assert panel.as_figure.figure.data[0].y[0] == lab_state.measured.context.losses[0]
 
 
-def test_a_mystery_is_named_by_what_is_selected_and_told_right_or_wrong() -> None:
+@on_a_loop
+async def test_a_mystery_is_named_by_what_is_selected_and_told_right_or_wrong() -> None:
     pytest.importorskip("torch")
-
-    async def story() -> None:
-        lab_state, panel = panel_of()
-        panel.iterations.value = 3
-        assert not panel.mystery.disabled
-        panel.begin_mystery(np.random.default_rng(1))
-        assert lab_state.is_mystery
-        assert panel.mystery.disabled
-        assert not panel.faults.devices.running, "one fault at a time"
-        secret = panel.guessing._secret
-        ends = secret.name.split(" -> ")
-        await until(lambda: lab_state.comparison is not None)
-        assert secret.name.replace("->", "→") not in panel.happened.value
-        assert panel.guessing.name.disabled
-        others = [name for names in PLAN.device_names for name in names if name not in ends]
-        lab_state.selected = (others[0],)
-        panel.guessing.name.click()
-        assert f"no, it is not {others[0]}: its computations take" in panel.happened.value
-        assert lab_state.is_mystery
-        lab_state.selected = () if len(ends) == 2 else (secret.name,)
-        lab_state.selected_link = tuple(reversed(ends)) if len(ends) == 2 else ()
-        panel.guessing.name.click()
-        assert "found at try 2" in panel.happened.value
-        assert not lab_state.is_mystery
-        panel.begin_mystery(np.random.default_rng(2))
-        panel.guessing.reveal.click()
-        assert "revealed after 0 tries" in panel.happened.value
-        panel.toggle()
-        await until(lambda: not panel.run.running)
-
-    asyncio.run(story())
+    lab_state, panel = panel_of()
+    panel.iterations.value = 3
+    assert not panel.mystery.disabled
+    panel.begin_mystery(np.random.default_rng(1))
+    assert lab_state.is_mystery
+    assert panel.mystery.disabled
+    assert not panel.faults.devices.running, "one fault at a time"
+    secret = panel.guessing._secret
+    ends = secret.name.split(" -> ")
+    await until(lambda: lab_state.comparison is not None)
+    assert secret.name.replace("->", "→") not in panel.happened.value
+    assert panel.guessing.name.disabled
+    others = [name for names in PLAN.device_names for name in names if name not in ends]
+    lab_state.selected = (others[0],)
+    panel.guessing.name.click()
+    assert f"no, it is not {others[0]}: its computations take" in panel.happened.value
+    assert lab_state.is_mystery
+    lab_state.selected = () if len(ends) == 2 else (secret.name,)
+    lab_state.selected_link = tuple(reversed(ends)) if len(ends) == 2 else ()
+    panel.guessing.name.click()
+    assert "found at try 2" in panel.happened.value
+    assert not lab_state.is_mystery
+    panel.begin_mystery(np.random.default_rng(2))
+    panel.guessing.reveal.click()
+    assert "revealed after 0 tries" in panel.happened.value
+    panel.toggle()
+    await until(lambda: not panel.run.running)
 
 
-def test_what_a_resumed_run_warns_of_is_a_line_in_place(tmp_path: Path) -> None:
+@on_a_loop
+async def test_what_a_resumed_run_warns_of_is_a_line_in_place(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-
-    async def story() -> None:
-        lab_state, panel = panel_of()
-        panel.restore({"iterations": 2, "options": {"checkpoint_folder": str(tmp_path / "kept"), "sample_bytes": 0}})
-        panel.redo()
-        await until(lambda: lab_state.comparison is not None)
-        assert "note: " not in panel.happened.value
-        other = tmp_path / "other.txt"
-        other.write_text("It is a truth universally acknowledged. " * 500)
-        panel.restore({"options": {"resume_from": str(tmp_path / "kept"), "checkpoint_folder": "", "text": str(other)}})
-        panel.redo()
-        assert lab_state.message == ""
-        await until(lambda: "note: " in panel.happened.value)
-        assert "text" in panel.happened.value
-        panel.stop.click()
-        await until(lambda: not panel.run.running)
-
-    asyncio.run(story())
+    lab_state, panel = panel_of()
+    panel.restore({"iterations": 2, "options": {"checkpoint_folder": str(tmp_path / "kept"), "sample_bytes": 0}})
+    panel.redo()
+    await until(lambda: lab_state.comparison is not None)
+    assert "note: " not in panel.happened.value
+    other = tmp_path / "other.txt"
+    other.write_text("It is a truth universally acknowledged. " * 500)
+    panel.restore({"options": {"resume_from": str(tmp_path / "kept"), "checkpoint_folder": "", "text": str(other)}})
+    panel.redo()
+    assert lab_state.message == ""
+    await until(lambda: "note: " in panel.happened.value)
+    assert "text" in panel.happened.value
+    panel.stop.click()
+    await until(lambda: not panel.run.running)
 
 
-def test_a_run_that_cannot_begin_is_one_line_and_leaves_the_button() -> None:
-    async def story() -> None:
-        lab_state, panel = panel_of()
-        panel.options.by_name["text"].value = "nowhere.txt"
-        panel.redo()
-        assert lab_state.step == "run"
-        assert "nowhere.txt: no such file" in lab_state.message
-        assert not panel.start.disabled
-        assert panel.run is None
-        panel.as_figure.button.click()
-        await until(lambda: lab_state.message == "there is nothing to draw as a figure yet")
-
-    asyncio.run(story())
+@on_a_loop
+async def test_a_run_that_cannot_begin_is_one_line_and_leaves_the_button() -> None:
+    lab_state, panel = panel_of()
+    panel.options.by_name["text"].value = "nowhere.txt"
+    panel.redo()
+    assert lab_state.step == "run"
+    assert "nowhere.txt: no such file" in lab_state.message
+    assert not panel.start.disabled
+    assert panel.run is None
+    panel.as_figure.button.click()
+    await until(lambda: lab_state.message == "there is nothing to draw as a figure yet")
 
 
 def test_a_measurement_of_before_comes_with_its_losses_and_faults() -> None:

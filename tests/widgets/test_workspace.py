@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from loops import until
+from loops import on_a_loop, until
 
 import dtfm_lab as lab
 
@@ -21,14 +20,6 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
-
-
-def on_a_loop(story: Callable) -> Callable:
-    def test(tmp_path: Path) -> None:
-        asyncio.run(story(tmp_path))
-
-    test.__name__, test.__doc__ = story.__name__, story.__doc__
-    return test
 
 
 def filled_state() -> LabState:
@@ -55,13 +46,13 @@ class SettingsPanel(Panel):
 
 
 @on_a_loop
-async def test_what_is_put_back_is_what_was_there(folder: Path) -> None:
+async def test_what_is_put_back_is_what_was_there(tmp_path: Path) -> None:
     lab_state, run = filled_state(), SettingsPanel(clock="paced", iterations=3)
     what_if = WhatIfPanel(lab_state)
     what_if.latency.value = 2.0
     what_if.pin.click()
     panels = {"what_if": what_if, "run": run, "network": Panel()}
-    path = save_workspace(state_of(lab_state, panels), folder / "lab.json")
+    path = save_workspace(state_of(lab_state, panels), tmp_path / "lab.json")
 
     other, other_run = LabState(), SettingsPanel()
     other_what_if = WhatIfPanel(other)
@@ -81,30 +72,30 @@ async def test_what_is_put_back_is_what_was_there(folder: Path) -> None:
 
 
 @on_a_loop
-async def test_a_measurement_is_compared_anew(folder: Path) -> None:
+async def test_a_measurement_is_compared_anew(tmp_path: Path) -> None:
     lab_state = filled_state()
     lab_state.measured = lab.simulate(
         lab_state.chosen_plan, "1f1b", queueing="cards"
     )  # stands in for a run: rows like any
-    path = save_workspace(state_of(lab_state, {}), folder / "lab.json")
+    path = save_workspace(state_of(lab_state, {}), tmp_path / "lab.json")
     other = LabState()
     restore_state(load_workspace(path), other, {})
     await until(lambda: other.comparison is not None)
     assert other.comparison.iteration_error == 0
     assert other.ran.placement.devices.tolist() == lab_state.plan.placement.devices.tolist()
-    restore_state(load_workspace(save_workspace(state_of(LabState(), {}), folder / "blank.json")), other, {})
+    restore_state(load_workspace(save_workspace(state_of(LabState(), {}), tmp_path / "blank.json")), other, {})
     assert (other.topology, other.plan, other.predicted, other.measured, other.comparison) == (None,) * 5
 
 
 @on_a_loop
-async def test_the_file_row_saves_restores_and_says_what_came_of_it(folder: Path) -> None:
+async def test_the_file_row_saves_restores_and_says_what_came_of_it(tmp_path: Path) -> None:
     lab_state = filled_state()
     row = Workspace(lab_state, {})
-    row.path.value = str(folder / "mine")
+    row.path.value = str(tmp_path / "mine")
     row.save.click()
     await until(lambda: "saved as" in row.status.value and not row.save.disabled)
     assert "download" in row.status.value
-    path = folder / "mine.json"
+    path = tmp_path / "mine.json"
     assert json.loads(path.read_text())["dtfm_workspace"] == 1
 
     other = LabState()
@@ -123,22 +114,22 @@ async def test_the_file_row_saves_restores_and_says_what_came_of_it(folder: Path
 
 
 @on_a_loop
-async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(folder: Path) -> None:
+async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(tmp_path: Path) -> None:
     lab_state = filled_state()
     row = Workspace(lab_state, {})
-    for path, said in ((folder / "none.json", "none.json: no such file"), ("", "wanted one such as lab.json")):
+    for path, said in ((tmp_path / "none.json", "none.json: no such file"), ("", "wanted one such as lab.json")):
         row.path.value = str(path)
         row.restore.click()
         await until(lambda said=said: said in row.status.value)
         assert lab_state.plan is not None
-    row.path.value = str(folder / "no-folder" / "lab.json")
+    row.path.value = str(tmp_path / "no-folder" / "lab.json")
     row.save.click()
     await until(lambda: "cannot be written" in row.status.value)
     await until(lambda: not row.save.disabled)
 
 
 @on_a_loop
-async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
+async def test_a_lab_comes_back_with_all_its_panels(tmp_path: Path) -> None:
     one = lab.Lab("lecture-hall", autosave=False, live=False)
     one.show_pane("what-if")
     one.lab_state.plan = lab.plan(one.topology, one.job, steps=3)
@@ -146,7 +137,7 @@ async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
     one.what_if_panel.bandwidth.value = 0.5
     one.network_panel.drawing.selected = ["ada"]
     state = state_of(one.lab_state, one.panels)
-    path = save_workspace(state, folder / "lab.json")
+    path = save_workspace(state, tmp_path / "lab.json")
 
     other = lab.Lab("volunteers", autosave=False)
     other.show_pane("what-if")
@@ -166,11 +157,11 @@ async def test_a_lab_comes_back_with_all_its_panels(folder: Path) -> None:
 
 
 @on_a_loop
-async def test_nothing_is_restored_into_a_search_or_a_run(folder: Path) -> None:
-    save_workspace(state_of(filled_state(), {}), folder / "lab.json")
+async def test_nothing_is_restored_into_a_search_or_a_run(tmp_path: Path) -> None:
+    save_workspace(state_of(filled_state(), {}), tmp_path / "lab.json")
     lab_state = LabState()
     row = Workspace(lab_state, {})
-    row.path.value = str(folder / "lab")  # the ending goes without saying, as when it was saved
+    row.path.value = str(tmp_path / "lab")  # the ending goes without saying, as when it was saved
     for step, said in (("plan", "a search is going on"), ("run", "a run is going on")):
         lab_state.set_busy(step, True)
         row.restore.click()
@@ -187,16 +178,16 @@ class FailingPanel(SettingsPanel):
 
 
 @on_a_loop
-async def test_settings_that_a_panel_cannot_take_cost_nothing_else(folder: Path) -> None:
+async def test_settings_that_a_panel_cannot_take_cost_nothing_else(tmp_path: Path) -> None:
     state = state_of(filled_state(), {"network": SettingsPanel(view=["x"]), "run": SettingsPanel(clock="paced")})
-    path, lab_state, run = save_workspace(state, folder / "lab.json"), LabState(), SettingsPanel()
+    path, lab_state, run = save_workspace(state, tmp_path / "lab.json"), LabState(), SettingsPanel()
     restore_state(load_workspace(path), lab_state, {"network": FailingPanel(), "run": run})
     assert lab_state.plan is not None
     assert run.saved == {"clock": "paced"}
 
 
 @on_a_loop
-async def test_what_nobody_can_show_leaves_the_lab_as_it_was(folder: Path) -> None:
+async def test_what_nobody_can_show_leaves_the_lab_as_it_was(tmp_path: Path) -> None:
     lab_state = filled_state()
     before = lab_state.plan
 
@@ -213,7 +204,7 @@ async def test_what_nobody_can_show_leaves_the_lab_as_it_was(folder: Path) -> No
 
 
 @on_a_loop
-async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(folder: Path) -> None:
+async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(tmp_path: Path) -> None:
     one = lab.Lab("lecture-hall", autosave=False, live=False)
     one.show_pane("what-if")
     one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
@@ -228,7 +219,7 @@ async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(folder: 
 
 
 @on_a_loop
-async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(folder: Path) -> None:
+async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(tmp_path: Path) -> None:
     one = lab.Lab("lecture-hall", autosave=False, live=False)
     one.show_pane("what-if")
     one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
@@ -249,10 +240,10 @@ async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(folder: 
 
 
 @on_a_loop
-async def test_a_drawing_that_is_not_valid_yet_and_a_pin_are_kept_as_well(folder: Path) -> None:
+async def test_a_drawing_that_is_not_valid_yet_and_a_pin_are_kept_as_well(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dtfm_lab.widgets.shell.autosave.DELAY_S", 0.02)
-        patch.setattr("dtfm_lab.widgets.workbench.autosave_path", lambda: folder / "lab.json")
+        patch.setattr("dtfm_lab.widgets.workbench.autosave_path", lambda: tmp_path / "lab.json")
         one = lab.Lab("lecture-hall", live=False)
         one.show_pane("what-if")
         one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
@@ -262,7 +253,7 @@ async def test_a_drawing_that_is_not_valid_yet_and_a_pin_are_kept_as_well(folder
         drawing.document = drawing.document | {"default": {"latency_ms": -1.0, "bandwidth_gbps": 0.1}}
 
         def kept() -> dict:
-            path = folder / "lab.json"
+            path = tmp_path / "lab.json"
             return load_workspace(path).settings if path.exists() else {"network": {}, "what_if": {}}
 
         await until(lambda: kept()["network"].get("document", {}).get("default", {}).get("latency_ms") == -1.0)
