@@ -166,17 +166,6 @@ def test_on_free_links_zb_h1_leaves_strictly_less_bubble_than_1f1b(n_stages, n_m
     assert makespan_s("zb-h1") < makespan_s("1f1b") * (1 - 1e-9)
 
 
-@given(st.integers(2, 5), st.integers(1, 3), st.integers(2, 3))
-@settings(max_examples=20, deadline=None)
-def test_on_free_links_interleaving_divides_the_bubble_by_the_stages_a_device_holds(n_devices, rounds, stages):
-    n_microbatches = rounds * n_devices
-    plan = plan_of(n_devices, n_microbatches, n_layers=n_devices * stages)
-    schedule = schedules["interleaved-1f1b"](n_devices, n_microbatches, stages_per_device=stages)
-    profile = equal(plan, 1, 2, schedule.n_stages)
-    took_s = simulate_iteration(plan, schedule, profile, even(n_devices), synchronise=False).makespan_s
-    assert took_s == pytest.approx(3 * stages * n_microbatches + 3 * (n_devices - 1))
-
-
 def test_an_unknown_schedule_is_refused_with_the_known_ones():
     with pytest.raises(UnknownName, match=f"no pipeline schedule named 'zigzag'; known: {', '.join(NAMES)}"):
         schedules["zigzag"]

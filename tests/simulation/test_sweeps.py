@@ -136,13 +136,6 @@ def test_links_out_of_range_are_a_reason_and_no_warning() -> None:
     assert lab.sweep(PLAN, bandwidth=1e308)["error"].str.contains("bandwidth is inf").all()
 
 
-def test_recomputation_takes_time_and_frees_memory() -> None:
-    table = lab.sweep(PLAN, schedule="gpipe", recompute=[False, True])
-    assert table["iteration_s"].is_monotonic_increasing
-    assert table["peak_memory_bytes"].is_monotonic_decreasing
-    assert table["peak_memory_bytes"].nunique() == 2
-
-
 def test_an_interrupt_keeps_the_rows_so_far_and_progress_counts_them() -> None:
     seen = []
 
