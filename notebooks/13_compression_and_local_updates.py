@@ -147,7 +147,7 @@ LOSS = 3.1
 
 
 def iterations_to(trace, loss):
-    """Iterations until the mean training loss of five of them is below; as lab.run_strategies counts."""
+    """Iterations until the mean training loss of five of them is below."""
     means = pd.Series(trace.context.losses).rolling(5).mean()
     return int(means.index[means < loss][0]) + 1
 
@@ -223,7 +223,7 @@ print("times sooner than the plain run:")
 # ## 4. The two together
 #
 # Fewer bytes and fewer messages multiply. [14, systems compared](14_systems.ipynb) has DiLoCo and Streaming DiLoCo as
-# systems, and `lab.run_strategies` trains them; [15, co-design](15_codesign.ipynb) asks for the H that makes a network
+# systems, and trains them; [15, co-design](15_codesign.ipynb) asks for the H that makes a network
 # compute-bound. Here is what is predicted for the hall:
 
 # %%

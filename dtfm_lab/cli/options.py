@@ -15,7 +15,6 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import FrontierSettings, PlanOptions, SearchBudget, SimulationOptions
-from dtfm_lab.lab.strategy_runs import StrategyRunOptions
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sweeps import OF_THE_JOB
@@ -55,12 +54,6 @@ FRONTIER = command_line_options(FrontierSettings)
 SIMULATION = command_line_options(SimulationOptions)
 RUN = command_line_options(RunOptions)
 STRATEGIES = command_line_options(Budget)
-PLAYING = tuple(
-    option
-    for option in command_line_options(StrategyRunOptions)
-    if option.name in ("clock", "iterations", "time_scale", "stand_in")
-)
-"""How plans of several systems are run for real."""
 
 
 class _ListingOption(click.Option):

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
-    PLAYING,
     STRATEGIES,
     cli,
     executor_option,
@@ -23,7 +22,6 @@ from dtfm_lab.cli.options import (
     work_options,
 )
 from dtfm_lab.cli.progress import row_progress
-from dtfm_lab.cli.strategy_runs import TABLES, run_systems
 from dtfm_lab.cli.terminal import out, print_json
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
@@ -95,10 +93,6 @@ def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str)
 )
 @gathered(STRATEGIES, into="budget")
 @click.option(
-    "--run", "really", is_flag=True, help="Run each plan for real, too: measured beside predicted, and losses."
-)
-@gathered(PLAYING, into="how")
-@click.option(
     "--why",
     metavar="SYSTEM",
     shell_complete=system_names,
@@ -115,8 +109,6 @@ def strategies_command(
     assumed: tuple[str, ...],
     flags: str | None,
     budget: dict[str, Any],
-    really: bool,
-    how: dict[str, Any],
     why: str | None,
     executor: str | None,
     plans: str | None,
@@ -129,16 +121,8 @@ def strategies_command(
     `dtfm-lab systems` lists what each is assumed to do, and where that is from. How the job is cut, averaged and sent
     is each system's own.
     """
-    if how and not really:
-        raise click.UsageError(f"{', '.join(how)} without --run; wanted both: it is an option of real runs")
-    if really and executor is not None:
-        raise click.UsageError("--executor with --run; wanted one of them: real runs are of this machine, one by one")
-    if really and plans is not None:
-        raise click.UsageError("--plans with --run; wanted one of them: without --run the same plans are written")
     if output is not None:
-        ending_of(output, (*(TABLES if really else ENDINGS), *PICTURES))
-    if really and why is not None:
-        raise click.UsageError("--why with --run; wanted one of them: what is taken away is predicted")
+        ending_of(output, (*ENDINGS, *PICTURES))
     names = strategies if systems in ((), ("all",)) else systems
     launched: list[Strategy] = []
     if flags is not None:
@@ -148,8 +132,6 @@ def strategies_command(
     asked = chosen([*launched, *names, *variants_of(assumed)])
     if why is not None and why not in (labels := [one.label for one in asked]):
         raise unknown("system among those asked", why, labels)
-    if really:
-        return run_systems(topology, job, asked, output, as_json, **budget, **how)
     with row_progress("strategies", "systems", lambda found: found.sentence, total=len(asked)) as show:
         found = lab.strategies(topology, job, systems=asked, executor=executor, progress=show, **budget)
     if plans is not None:
@@ -169,7 +151,6 @@ def strategies_command(
             out.print(Text(f"\n{explained.text}"))
     if found.stopped:
         sys.exit(130)
-    return None
 
 
 @cli.command("systems")

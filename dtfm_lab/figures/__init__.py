@@ -23,7 +23,6 @@ from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.refit import refit
 from dtfm_lab.figures.results.sensitivity import sensitivity
 from dtfm_lab.figures.results.strategies import strategies
-from dtfm_lab.figures.results.strategy_runs import strategy_runs
 from dtfm_lab.figures.results.sweep import sweep
 from dtfm_lab.figures.results.waterfall import waterfall
 from dtfm_lab.figures.saving import save
@@ -64,7 +63,6 @@ __all__ = [
     "side_by_side",
     "step",
     "strategies",
-    "strategy_runs",
     "sweep",
     "theme",
     "waterfall",

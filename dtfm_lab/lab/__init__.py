@@ -27,7 +27,6 @@ from dtfm_lab.lab.plans import (
 from dtfm_lab.lab.predictions import advice, build_schedule, memory, sensitivity, simulate, sweep, sweep_summary
 from dtfm_lab.lab.runs import baselines, compare, refit, run, start, warm_up, write
 from dtfm_lab.lab.strategies import search_strategies, strategies
-from dtfm_lab.lab.strategy_runs import run_strategies
 
 __all__ = [
     "SMALL_NETWORK",
@@ -58,7 +57,6 @@ __all__ = [
     "refit",
     "reproduce",
     "run",
-    "run_strategies",
     "score",
     "search",
     "search_codesign",

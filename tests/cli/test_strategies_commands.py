@@ -70,13 +70,8 @@ def test_a_system_that_is_named_twice_is_asked_once(tmp_path):
             ("--system", "all", "--why", "megtron"),
             "no system among those asked named 'megtron'; did you mean 'megatron'",
         ),
-        (("--why", "megatron", "--run"), "--why with --run; wanted one of them"),
         (("--seconds", "-1"), "seconds is -1.0; wanted more than 0 s"),
         (("--stages", "2"), "No such option '--stages'"),
-        (("--iterations", "4"), "iterations without --run; wanted both"),
-        (("--run", "-o", "systems.html"), "systems.html ends in .html; wanted one of .csv, .json, .svg"),
-        (("--run", "--plans", "plans"), "--plans with --run; wanted one of them"),
-        (("--run", "--clock", "sundial"), "no clock named 'sundial'; known: paced, real, virtual"),
         (("-o", "systems.xyz"), "systems.xyz ends in .xyz; wanted one of .html, .md, .csv, .json, .svg"),
     ],
 )
@@ -85,18 +80,6 @@ def test_mistakes_are_one_line(arguments, says):
     told = str(ran.exception) + ran.output
     assert ran.exit_code != 0
     assert says in told
-
-
-def test_plans_are_run_beside_their_predictions(tmp_path):
-    how = ("--run", "--clock", "virtual", "--iterations", "2", "--system", "megatron", "--system", "fsdp")
-    ran = invoked("strategies", *SMALL, *how, "-o", tmp_path / "runs.csv")
-    assert ran.exit_code == 0
-    assert re.search(r"Megatron-LM +[\d.]+ m?s +[\d.]+ m?s", ran.stdout)
-    assert "PyTorch FSDP: job tiny: sharding is zero-3, which can be simulated but not run" in ran.stdout
-    assert "megatron was fastest" in ran.stdout
-    header, *rows = (tmp_path / "runs.csv").read_text().splitlines()
-    assert header.startswith("system,title,model_s,predicted_s,measured_s,error")
-    assert [row.split(",")[0] for row in rows] == ["megatron", "fsdp"]
 
 
 def test_a_job_without_a_model_is_refused(tmp_path):

@@ -156,7 +156,7 @@ LOSS = 3.0
 LEFT = 0.2
 """Of the seconds that messages add to a run that averages whole numbers in every iteration."""
 MEAN_OF = 5
-"""Iterations over which the training loss is averaged, as in ``lab.run_strategies``."""
+"""Iterations over which the training loss is averaged."""
 TEXT_NATS = 3.06
 """Unigram entropy of the lab's own text, by which a run on another one is told."""
 AT_LEAST = 0.5

@@ -1,0 +1,64 @@
+"""Training systems on real workers: measured in the predicted order, equal losses where the mathematics is equal."""
+
+from __future__ import annotations
+
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_helpers import small_plan
+
+import dtfm_lab as lab
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.systems import Outcomes
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "systems"))
+from fixed_systems import fixed
+
+RARELY = {"synchronise_every": 4, "mathematics": "replicas average in every fourth iteration"}
+SYSTEMS = [
+    fixed("gpipe", 4, 1, schedule="gpipe"),
+    fixed("1f1b", 2, 2, schedule="1f1b", transport="blocking", synchronisation="ring"),
+    fixed("data-parallel", 1, 4, synchronisation="ring"),
+    fixed("data-parallel-int8", 1, 4, synchronisation="ring", gradient_compression="int8", mathematics="rounds"),
+    fixed("zero-1", 1, 4, sharding="zero-1", synchronisation="sharded"),
+    fixed("diloco", 1, 4, synchronisation="ring", **RARELY),
+    fixed("streaming-diloco", 1, 4, synchronisation="ring", fragments=2, **RARELY),
+]
+TOPOLOGY = lab.Topology.from_matrices(
+    np.full((4, 4), 10.0), np.full((4, 4), 0.02), name="slow lines", gpu="laptop", peak_flop_per_s=5e10
+)
+"""Messages take most of an iteration: on the virtual clock they take what was predicted however busy the machine is."""
+
+
+@pytest.fixture(scope="module")
+def found() -> Outcomes:
+    return lab.strategies(TOPOLOGY, small_plan(2, 2).job, systems=SYSTEMS)
+
+
+@pytest.fixture(scope="module")
+def runs(found: Outcomes) -> dict[str, Trace]:
+    return {one.name: lab.run(one.plan, iterations=8, clock="virtual") for one in found}
+
+
+def test_systems_are_measured_in_the_predicted_order(found: Outcomes, runs: dict[str, Trace]) -> None:
+    # The link model does not count the seconds that a busy processor takes to round gradients.
+    model_s = {one.name: one.iteration_s for one in found if one.name != "data-parallel-int8"}
+    like_s = {one.name: lab.simulate(one.plan, like=runs[one.name]).iteration_s for one in found}
+    for predicted_s, clear in ((like_s, 1.05), (model_s, 1.15)):
+        in_order = sorted(predicted_s, key=predicted_s.__getitem__)
+        for first, second in combinations(in_order, 2):
+            if predicted_s[second] > clear * predicted_s[first]:
+                assert runs[first].iteration_s < runs[second].iteration_s, (first, second)
+
+
+def test_losses_are_equal_where_the_mathematics_is(found: Outcomes, runs: dict[str, Trace]) -> None:
+    losses = {name: run.context.losses for name, run in runs.items()}
+    alike = [one.name for one in found if not one.strategy.mathematics]
+    assert sorted(alike) == ["1f1b", "data-parallel", "gpipe", "zero-1"]
+    for name in alike:
+        assert losses[name] == pytest.approx(losses["gpipe"], abs=1e-9), name
+    for name in ("data-parallel-int8", "diloco", "streaming-diloco"):
+        assert not np.allclose(losses[name], losses["gpipe"], atol=1e-7), name
