@@ -72,6 +72,10 @@ BEFORE = {
         __import__("pathlib").Path("mine.csv").write_text(CSV)
     """,
     "real-run.md": 'plan = lab.plan("lecture-hall", "tiny", steps=5)',
+    "teaching.md": """
+        lab.guess("example", "How long?", 49.5, "s").guess(12)
+        lab.missions.export("handed-in")
+    """,
     "strategies.md": """
         from dtfm_lab.systems.modelled.diloco import DiLoCo as MySystem
     """,

@@ -140,20 +140,6 @@ def read_progress(path: Path) -> Progress:
     return parse(Progress, data, str(path))
 
 
-def read_class(where: str | os.PathLike[str]) -> list[Progress]:
-    """The progress of every reader whose file is in a folder, at any depth, in the order of file names; or of one file.
-
-    Other JSON files are left out. Raises FileError for a folder without any, and for a file that cannot be read.
-    """
-    folder = Path(where)
-    if not folder.is_dir():
-        return [read_progress(folder)]
-    paths = [path for path in sorted(folder.rglob("*.json")) if KEY in read_mapping(path)]
-    if not paths:
-        raise FileError(f"{folder}: no file of a reader's progress; wanted those that lab.missions.export writes")
-    return [read_progress(path) for path in paths]
-
-
 def save_progress(progress: Progress, path: Path | None = None) -> Path:
     """Write a reader's file, their own where no other is given, all or nothing; raises FileError."""
     path = path or progress_path(progress.reader)

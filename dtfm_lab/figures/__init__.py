@@ -17,7 +17,6 @@ from dtfm_lab.figures.results.blame import blame, drift
 from dtfm_lab.figures.results.codesign import codesign
 from dtfm_lab.figures.results.comparison import comparison
 from dtfm_lab.figures.results.crossings import crossings
-from dtfm_lab.figures.results.guesses import guesses
 from dtfm_lab.figures.results.ledger import ledger
 from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.refit import refit
@@ -47,7 +46,6 @@ __all__ = [
     "five_steps",
     "frontier",
     "gantt",
-    "guesses",
     "ledger",
     "link_matrix",
     "losses",

@@ -5,7 +5,6 @@ from dtfm_lab.lab.arguments import AnySchedule
 from dtfm_lab.lab.codesign import codesign, search_codesign
 from dtfm_lab.lab.crossings import crossings, search_crossings
 from dtfm_lab.lab.frontiers import frontier, search_frontier
-from dtfm_lab.lab.guesses import guesses, score
 from dtfm_lab.lab.ledgers import calibrate, papers_table, papers_waterfall, reproduce
 from dtfm_lab.lab.plans import (
     SMALL_NETWORK,
@@ -46,7 +45,6 @@ __all__ = [
     "explain",
     "fitted",
     "frontier",
-    "guesses",
     "load_job",
     "load_topology",
     "memory",
@@ -57,7 +55,6 @@ __all__ = [
     "refit",
     "reproduce",
     "run",
-    "score",
     "search",
     "search_codesign",
     "search_crossings",

@@ -125,9 +125,9 @@ def progress() -> Progress:
 
 
 def export(folder: str | os.PathLike[str]) -> Path:
-    """Write this reader's progress and guesses into a folder, to hand in, as one file; returns it.
+    """Write this reader's progress and guesses into a folder, to hand in, as one JSON file; returns it.
 
-    ``lab.guesses(folder)`` and ``lab.figures.guesses(folder)`` read those of a class. Raises FileError.
+    Raises FileError.
     """
     kept = load_progress(current_reader())
     return save_progress(kept, Path(folder) / progress_path(kept.reader).name)

@@ -10,7 +10,7 @@ os.environ["DTFM_LAB_PROGRESS"], os.environ["DTFM_LAB_READER"] = tempfile.mkdtem
 import dtfm_lab as lab
 """
 ASK = 'lab.guess("random-cost", "What does a random placement cost?", lambda: 49.5, "s", 1, 1000)'
-KEPT = "print(lab.guesses()[['guess', 'answer']].values.tolist())"
+KEPT = "print([[each.guess, each.answer] for each in lab.missions.progress().guesses])"
 
 
 def test_a_guess_by_keyboard_counts_once(page, open_notebook, ask_kernel):

@@ -73,7 +73,7 @@ def test_an_answer_that_fails_is_one_line_and_no_guess_is_kept():
         return str(view.problem)
 
     assert asyncio.run(guess()) == "guess 'broken': its answer is nan; wanted a finite number"
-    assert len(lab.guesses()) == 0
+    assert lab.missions.progress().guesses == []
 
 
 def test_where_nothing_can_be_written_the_answer_comes_all_the_same(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import ipywidgets as w
 
 from dtfm_lab import lab
 from dtfm_lab.course import LESSONS, Mission, Verdict, missions
+from dtfm_lab.course.guessing import score_of
 from dtfm_lab.course.progress import Progress, current_reader
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
@@ -115,7 +116,7 @@ class CoursePanel(Panel):
                 for lesson in LESSONS.values()
             ]
             n_passed = sum(name in passed for name in names)
-            score = lab.score() if progress.guesses else None
+            score = score_of(progress.guesses) if progress.guesses else None
             self.board.n_passed, self.board.n_missions = n_passed, len(names)
             caption = [f"{n_passed} of {len(names)} missions won"]
             caption += [f"{score!r}"] if score is not None else []
