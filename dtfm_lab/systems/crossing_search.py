@@ -1,8 +1,8 @@
 """Finds which system is fastest where: all choose anew at given values, and crossings are bisected between them."""
 
 import math
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import cast
 
@@ -21,6 +21,8 @@ from dtfm_lab.systems.variations import Variation
 
 USUAL = {1: 7, 2: 5}
 """Values of an axis where none are given, by the number of axes."""
+Answer = tuple[float, Plan | None] | str
+"""A system's seconds at some values with its plan, which is not kept between given values; or why it has none."""
 
 
 def stream_crossings(
@@ -44,19 +46,25 @@ def stream_crossings(
     the fastest of both ends choose anew, and the others among their plans of both. An executor's workers make the
     choices at given values; halvings follow each other, and are made here.
     """
-    wanted = default_systems() if systems is None else chosen(systems)
-    state = _State(topology, job, tuple(axes), tuple(wanted), budget, mathematics)
+    wanted = tuple(default_systems() if systems is None else chosen(systems))
     grid = [tuple(one) for one in product(*values)]
-    state.total = len(grid) * len(wanted)
-    order = list(spread_out(grid))
-    outcomes = outcomes_in_order([task for at in order for task in state.tasks(at)], executor)
-    for at in order:
-        yield from state.choose(at, outcomes)
-    yield from state.share()
+    found = Crossings(
+        topology=topology,
+        job=job,
+        axes=tuple(axes),
+        systems=wanted,
+        points=(),
+        mathematics=mathematics,
+        total=len(grid) * len(wanted),
+    )
+    for found in _chosen_at(found, list(spread_out(grid)), budget, executor):
+        yield found
+    for found in _shared(found, budget):
+        yield found
     if len(axes) == 1 and axes[0].even:
-        yield from state.refine(precision)
-    state.finished = True
-    yield state.seen("")
+        for found in _refined(found, budget, precision):
+            yield found
+    yield replace(found, latest="", finished=True)
 
 
 def default_systems() -> list[Strategy]:
@@ -78,163 +86,142 @@ def spread_out(grid: Sequence[tuple[float, ...]]) -> Iterator[tuple[float, ...]]
         parts *= 2
 
 
-@dataclass
-class _State:
-    topology: Topology
-    job: Job
-    axes: tuple[Variation, ...]
-    systems: tuple[Strategy, ...]
-    budget: Budget
-    mathematics: bool
-    points: list[CrossingPoint] = field(default_factory=list)
-    done: int = 0
-    total: int = 0
-    finished: bool = False
+def _chosen_at(
+    found: Crossings, grid: Sequence[tuple[float, ...]], budget: Budget, executor: Executor | None
+) -> Iterator[Crossings]:
+    """Every system chooses its best plan at given values; a point joins when all have."""
+    there = [_or_reason(found, at) for at in grid]
+    tasks = [(one, *here, budget) for here in there if not isinstance(here, str) for one in found.systems]
+    outcomes = outcomes_in_order(tasks, executor)
+    for at, here in zip(grid, there, strict=True):
+        words = " and ".join(axis.text(value) for axis, value in zip(found.axes, at, strict=True))
+        answers: dict[str, Answer] = {}
+        for one in found.systems:
+            answers[one.label] = here if isinstance(here, str) else _answer(next(outcomes))
+            found = replace(found, done=found.done + 1, latest=f"{words}: {one.heading}")
+            if len(answers) == len(found.systems):
+                found = replace(found, points=(*found.points, _point(at, answers)))
+            yield found
 
-    def seen(self, latest: str) -> Crossings:
-        """The comparison so far."""
-        return Crossings(
-            topology=self.topology,
-            job=self.job,
-            axes=self.axes,
-            systems=self.systems,
-            points=tuple(sorted(self.points, key=lambda point: point.values)),
-            mathematics=self.mathematics,
-            done=self.done,
-            total=self.total,
-            latest=latest,
-            finished=self.finished,
-        )
 
-    def tasks(self, at: tuple[float, ...]) -> list[tuple[Strategy, Topology, Job, Budget]]:
-        """What is asked of every system at these values; nothing where the job cannot be there."""
+def _at(found: Crossings, at: tuple[float, ...]) -> tuple[Topology, Job]:
+    """The network and the job at these values. Raises LabError where there is none."""
+    network, job = found.topology, found.job
+    for axis, value in zip(found.axes, at, strict=True):
+        network, job = axis.at(network, job, value)
+    return network, job
+
+
+def _or_reason(found: Crossings, at: tuple[float, ...]) -> tuple[Topology, Job] | str:
+    try:
+        return _at(found, at)
+    except LabError as error:
+        return str(error)
+
+
+def _answer(outcome: Outcome) -> Answer:
+    return outcome.reason if outcome.found is None else (cast(float, outcome.iteration_s), outcome.found)
+
+
+def _point(at: tuple[float, ...], answers: Mapping[str, Answer], *, refined: bool = False) -> CrossingPoint:
+    had = {label: one for label, one in answers.items() if not isinstance(one, str)}
+    return CrossingPoint(
+        values=at,
+        seconds={label: iteration_s for label, (iteration_s, _) in had.items()},
+        plans={label: plan for label, (_, plan) in had.items() if plan is not None},
+        reasons={label: one for label, one in answers.items() if isinstance(one, str)},
+        refined=refined,
+    )
+
+
+def _shared(found: Crossings, budget: Budget) -> Iterator[Crossings]:
+    """Systems that search choose among the plans that they found at any value."""
+    for one in found.systems:
+        if not one.searches:
+            continue
+        pool = [(point.values, point.plans[one.label]) for point in found.points if one.label in point.plans]
+        for i, point in enumerate(found.points):
+            now_s, best = point.seconds.get(one.label, math.inf), None
+            for was, plan in pool:
+                held = None if was == point.values else _held(found.axes, one, plan, was, point.values, budget)
+                if held is not None and held[1] < now_s:
+                    best, now_s = held
+            if best is not None:
+                better = _with_plan(point, one.label, best, now_s)
+                found = replace(found, points=(*found.points[:i], better, *found.points[i + 1 :]))
+            found = replace(found, latest=f"plans of {one.heading} that it found at other values")
+            yield found
+
+
+def _refined(found: Crossings, budget: Budget, precision: float) -> Iterator[Crossings]:
+    """Every stretch at whose ends the fastest differs is halved."""
+    axis = found.axes[0]
+    stretches = [(a, b, (a, b)) for a, b in zip(found.points, found.points[1:], strict=False)]
+    while stretches:
+        a, b, given = stretches.pop()
+        (low,), (high,) = a.values, b.values
+        middle = axis.middle(low, high)
+        if found.fastest(a) == found.fastest(b) or high <= low * (1 + precision) or middle is None:
+            continue
         try:
-            network, job = self._at(at)
-        except LabError:
-            return []
-        return [(one, network, job, self.budget) for one in self.systems]
+            point = _between(found, (middle,), given, {*found.fastest(a), *found.fastest(b)}, budget)
+        except LabError:  # the job cannot be at this value: a batch that is no whole number of micro-batches
+            continue
+        stretches += [(a, point, given), (point, b, given)]
+        latest = f"between {axis.text(low)} and {axis.text(high)}"
+        found = replace(found, points=(*found.points, point), latest=latest)
+        yield found
 
-    def choose(self, at: tuple[float, ...], outcomes: Iterator[Outcome]) -> Iterator[Crossings]:
-        """Every system chooses its best plan at these values; the point joins when all have."""
-        words = " and ".join(axis.text(value) for axis, value in zip(self.axes, at, strict=True))
-        seconds: dict[str, float] = {}
-        plans: dict[str, Plan] = {}
-        reasons: dict[str, str] = {}
-        try:
-            self._at(at)
-            impossible = ""
-        except LabError as error:
-            impossible = str(error)
-        for number, one in enumerate(self.systems, start=1):
-            outcome = None if impossible else next(outcomes)
-            if outcome is None or outcome.found is None:
-                reasons[one.label] = impossible if outcome is None else outcome.reason
-            else:
-                plans[one.label] = outcome.found
-                seconds[one.label] = cast(float, outcome.iteration_s)
-            self.done += 1
-            if number == len(self.systems):
-                self.points.append(CrossingPoint(values=at, seconds=seconds, plans=plans, reasons=reasons))
-            yield self.seen(f"{words}: {one.heading}")
 
-    def _at(self, at: tuple[float, ...]) -> tuple[Topology, Job]:
-        """The network and the job at these values. Raises LabError where there is none."""
-        network, job = self.topology, self.job
-        for axis, value in zip(self.axes, at, strict=True):
-            network, job = axis.at(network, job, value)
-        return network, job
+def _between(
+    found: Crossings, at: tuple[float, ...], given: Sequence[CrossingPoint], rivals: set[str], budget: Budget
+) -> CrossingPoint:
+    """The systems at a value between given ones: rivals choose anew, others take the best of their plans of those.
 
-    def share(self) -> Iterator[Crossings]:
-        """Systems that search choose among the plans that they found at any value."""
-        for one in self.systems:
-            if not one.searches:
-                continue
-            pool = [(point.values, point.plans[one.label]) for point in self.points if one.label in point.plans]
-            for i, point in enumerate(self.points):
-                now_s, best = point.seconds.get(one.label, math.inf), None
-                for was, plan in pool:
-                    held = None if was == point.values else self._held(one, plan, was, point.values)
-                    if held is not None and held[1] < now_s:
-                        best, now_s = held
-                if best is not None:
-                    self.points[i] = _with_plan(point, one.label, best, now_s)
-                yield self.seen(f"plans of {one.heading} that it found at other values")
+    Rivals that search take the best of theirs, too.
+    """
+    network, job = _at(found, at)
+    answers: dict[str, Answer] = {}
+    for one in found.systems:
+        if one.label not in found.compared:
+            continue
+        if one.label in rivals and not one.searches:
+            answers[one.label] = _answer(outcome_of(one, network, job, budget))
+            continue
+        known = [(point.values, point.plans[one.label]) for point in given if one.label in point.plans]
+        held = [_held(found.axes, one, plan, was, at, budget) for was, plan in known]
+        least_s = min((one_held[1] for one_held in held if one_held is not None), default=None)
+        none = "none of its plans of the given values beside this one can be had here"
+        answers[one.label] = none if least_s is None else (least_s, None)
+    return _point(at, answers, refined=True)
 
-    def refine(self, precision: float) -> Iterator[Crossings]:
-        """Halve every stretch at whose ends the fastest differs."""
-        now = self.seen("")
-        axis = self.axes[0]
-        stretches = [(a, b, (a, b)) for a, b in zip(now.points, now.points[1:], strict=False)]
-        while stretches:
-            a, b, given = stretches.pop()
-            (low,), (high,) = a.values, b.values
-            middle = axis.middle(low, high)
-            if now.fastest(a) == now.fastest(b) or high <= low * (1 + precision) or middle is None:
-                continue
-            rivals = {*now.fastest(a), *now.fastest(b)}
-            try:
-                point = self._between((middle,), given, now.compared, rivals)
-            except (
-                LabError
-            ):  # the job cannot be at this value, such as a batch that is no whole number of micro-batches
-                continue
-            self.points.append(point)
-            stretches += [(a, point, given), (point, b, given)]
-            now = self.seen(f"between {axis.text(low)} and {axis.text(high)}")
-            yield now
 
-    def _between(
-        self, at: tuple[float, ...], given: Sequence[CrossingPoint], compared: Container[str], rivals: Container[str]
-    ) -> CrossingPoint:
-        """The systems at a value between given ones: rivals choose anew, others take the best of their plans of those.
-
-        Rivals that search take the best of theirs, too.
-        """
-        seconds: dict[str, float] = {}
-        plans: dict[str, Plan] = {}
-        reasons: dict[str, str] = {}
-        network, job = self._at(at)
-        for one in self.systems:
-            if one.label not in compared:
-                continue
-            if one.label in rivals and not one.searches:
-                outcome = outcome_of(one, network, job, self.budget)
-                if outcome.found is not None and outcome.iteration_s is not None:
-                    plans[one.label], seconds[one.label] = outcome.found, outcome.iteration_s
-                else:
-                    reasons[one.label] = outcome.reason
-                continue
-            known = [(point.values, point.plans[one.label]) for point in given if one.label in point.plans]
-            found = [held[1] for was, plan in known if (held := self._held(one, plan, was, at)) is not None]
-            if found:
-                seconds[one.label] = min(found)
-            else:
-                reasons[one.label] = "none of its plans of the given values beside this one can be had here"
-        return CrossingPoint(values=at, seconds=seconds, plans=plans, reasons=reasons, refined=True)
-
-    def _held(
-        self, system: Strategy, plan: Plan, was: tuple[float, ...], at: tuple[float, ...]
-    ) -> tuple[Plan, float] | None:
-        """A plan of other values moved to these, and its seconds there; None where it does not fit or cannot be."""
-        try:
-            network, job = plan.topology, plan.job
-            for axis, before, value in zip(self.axes, was, at, strict=True):
-                if value != before:
-                    network, job = axis.at(network, job, value, before)
-            moved = plan.changed(topology=network, job=job)
-            if not memory(moved).fits:
-                return None
-            return moved, system.trace(moved, self.budget).iteration_s
-        except LabError:
-            return None
+def _held(
+    axes: Sequence[Variation],
+    system: Strategy,
+    plan: Plan,
+    was: tuple[float, ...],
+    at: tuple[float, ...],
+    budget: Budget,
+) -> tuple[Plan, float] | None:
+    """A plan of other values moved to these, and its seconds there; None where it does not fit or cannot be."""
+    try:
+        network, job = plan.topology, plan.job
+        for axis, before, value in zip(axes, was, at, strict=True):
+            if value != before:
+                network, job = axis.at(network, job, value, before)
+        moved = plan.changed(topology=network, job=job)
+        return (moved, system.trace(moved, budget).iteration_s) if memory(moved).fits else None
+    except LabError:
+        return None
 
 
 def _with_plan(point: CrossingPoint, system: str, plan: Plan, iteration_s: float) -> CrossingPoint:
     """The point with another plan of a system, its communication cost and bounds computed for this point."""
     fresh = evaluate(plan.topology, plan.job, rank_map=plan.rank_map)
     fresh = fresh.changed(iteration_s=iteration_s, planner=plan.planner, seed=plan.seed, queueing=plan.queueing)
-    return CrossingPoint(
-        values=point.values,
+    return replace(
+        point,
         seconds={**point.seconds, system: iteration_s},
         plans={**point.plans, system: fresh},
         reasons={name: why for name, why in point.reasons.items() if name != system},

@@ -73,7 +73,7 @@ class Crossings:
     axes: tuple[Variation, ...]
     systems: tuple[Strategy, ...]
     points: tuple[CrossingPoint, ...]
-    """In the order of their values; those put between given values are marked ``refined``."""
+    """In any order, kept in that of their values; those put between given values are marked ``refined``."""
     mathematics: bool = False
     """Whether systems that change the mathematics may be the fastest."""
     done: int = 0
@@ -83,6 +83,9 @@ class Crossings:
     latest: str = ""
     """What was just computed, in words."""
     finished: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", tuple(sorted(self.points, key=lambda point: point.values)))
 
     def __repr__(self) -> str:
         return f"<Crossings of {self.job.name} on {self.topology.name}: {self.sentence}>"
