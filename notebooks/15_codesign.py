@@ -126,12 +126,12 @@ pd.Series(found.mathematics, name="what it changes of the training").to_frame()
 # measures what they cost the loss.
 
 # %%
-frontier = found.to_frame().query("knob == 'frontier'")
-frontier[["synchronise_every", "compression", "global_batch", "compute_share"]].reset_index(drop=True)
+swept = lab.sweep(found.plan, synchronise_every=[1, 4, 16, 64], global_batch=[16, 64, 256, 1024])
+(1 - swept.pivot(index="synchronise_every", columns="global_batch", values="bubble_share")).round(2)
 
 # %% [markdown]
-# Each row: with messages of this kind and an average every so many iterations, the least batch (in powers of two) that
-# reaches the target.
+# The share of the time of all devices in which they compute, on the same plan: a row for each number of iterations
+# between two averages, a column for each batch. Fill and drain of the pipelines count as waiting here.
 #
 # ## 4. Or another system
 #

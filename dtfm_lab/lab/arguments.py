@@ -5,6 +5,7 @@ type checker the keywords are the dataclass's own (PEP 612); the signature lists
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,12 @@ T = TypeVar("T")
 AnySchedule = str | os.PathLike[str] | Schedule
 """A schedule by name, as the path of a file (.txt, or torch's .csv), or as a Schedule."""
 Progress = Callable[[Any], None]
+
+
+def deprecated(name: str, instead: str) -> None:
+    """Warn the caller of a function of the lab that it goes with the next release, and say what to use instead."""
+    words = f"lab.{name} goes with the next release; use {instead}"
+    warnings.warn(words, FutureWarning, stacklevel=4)  # past the function and its checked keywords
 
 
 @dataclass(frozen=True, kw_only=True)

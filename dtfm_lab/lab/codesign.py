@@ -11,7 +11,7 @@ from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.options import Option, check_options, part_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.lab.arguments import Progress, newest_of, of_network
+from dtfm_lab.lab.arguments import Progress, deprecated, newest_of, of_network
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.systems import Budget, CoDesign, stream_codesign
 from dtfm_lab.systems.knobs import KNOBS
@@ -29,7 +29,6 @@ class CoDesignSettings(Budget):
             most=1,
         ),
     ] = 0.5
-    replan: Annotated[bool, Option(help="Search for another plan at every value, too.")] = False
 
     def __post_init__(self) -> None:
         check_options(self, thing="codesign")
@@ -37,7 +36,7 @@ class CoDesignSettings(Budget):
 
 @dataclass(frozen=True, kw_only=True)
 class CoDesignOptions(CoDesignSettings):
-    """Keywords of ``search_codesign``."""
+    """Which plan's knobs are turned, and until when."""
 
     knobs: Annotated[str | Sequence[str] | None, Option(help=f"Any of {', '.join(KNOBS)}; all by default.")] = None
     plan: Annotated[Plan | None, Option(help="A plan of this network to turn the knobs of; the lab's by default.")] = (
@@ -60,16 +59,22 @@ def codesign(
 
     Compute-bound is an iteration of which at least half (``target``) would remain were every message free. The lab
     plans the job (2 s, or ``steps``, or a ``plan`` of yours); then one knob at a time is turned until that holds, on
-    the same devices, shape and schedule (``replan=True`` searches at every value). ``.sentence``, ``.to_frame()``,
-    ``.reaching``, ``["batch"]``; ``lab.figures.codesign`` draws it. Most knobs change the training's mathematics:
-    ``.mathematics`` says how. Ctrl-C keeps what is there.
+    the same devices, shape and schedule. ``.sentence``, ``.to_frame()``, ``.reaching``, ``["batch"]``;
+    ``lab.figures.codesign`` draws it. Most knobs change the training's mathematics: ``.mathematics`` says how. Two
+    knobs at once are a sweep: ``lab.sweep(found.plan, global_batch=[64, 128], synchronise_every=[1, 4])``. Ctrl-C keeps
+    what is there.
     """
-    return newest_of(search_codesign(topology, job, **options), progress)
+    return newest_of(_stream(topology, job, **options), progress)
 
 
 @of_network(CoDesignOptions)
 def search_codesign(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Iterator[CoDesign]:
-    """The answer of ``codesign`` as it comes, after each design that was evaluated."""
+    """Deprecated: ``codesign`` calls its ``progress`` with the answer as it comes."""
+    deprecated("search_codesign", "lab.codesign(..., progress=...), which is called with the same")
+    return _stream(topology, job, **options)
+
+
+def _stream(topology: Topology | str, job: Job | str | None, **options: Any) -> Iterator[CoDesign]:
     given = CoDesignOptions(**options)
     budget = part_of(Budget, given)
     network, wanted = nouns(topology, job)
@@ -88,7 +93,7 @@ def search_codesign(topology: Topology | str, job: Job | str | None = None, **op
             seconds=budget.seconds if budget.steps is None else None,
         )
     )
-    return stream_codesign(plan, given.target, names, budget, replan=given.replan)
+    return stream_codesign(plan, given.target, names, budget)
 
 
 def _check_plan(plan: Plan, network: Topology) -> None:

@@ -10,7 +10,7 @@ from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.options import Option, check_options, part_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.models import load_model
-from dtfm_lab.lab.arguments import Progress, newest_of, of_network
+from dtfm_lab.lab.arguments import Progress, deprecated, newest_of, of_network
 from dtfm_lab.lab.executors import AnyExecutor, closed, opened
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.lab.strategies import StrategyOptions
@@ -24,7 +24,7 @@ MOST_VALUES = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class CrossingOptions(StrategyOptions):
-    """Keywords of ``search_crossings``."""
+    """What is compared along which values."""
 
     over: Annotated[str | Sequence[str], Option(help=f"One of {', '.join(AXES)}, or two of them.")] = "bandwidth"
     values: Annotated[
@@ -78,7 +78,8 @@ def crossings(
 
 @of_network(CrossingOptions)
 def search_crossings(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Iterator[Crossings]:
-    """The comparison of ``crossings`` as it comes: after each system at each value, and each halving of a crossing."""
+    """Deprecated: ``crossings`` calls its ``progress`` with the comparison as it comes."""
+    deprecated("search_crossings", "lab.crossings(..., progress=...), which is called with the same")
     return _stream(topology, job, None, **options)
 
 

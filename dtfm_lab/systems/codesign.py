@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,10 +19,10 @@ from dtfm_lab.systems.variations import Variation, apart
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Design:
-    """A job with some knobs turned, on a plan, and its share of computing."""
+    """A job with one knob turned, or as it is, on a plan, and its share of computing."""
 
-    settings: Mapping[str, float]
-    """Values of the knobs that are turned, by name."""
+    turned_to: float | None = None
+    """Value of the knob that is turned; None of the job as it is."""
     plan: Plan
     share: Share
     fits: bool
@@ -56,7 +56,11 @@ class Turned:
 
     def value(self, design: Design) -> float:
         """The knob's value of a design."""
-        return design.settings.get(self.knob.name, self.knob.own)
+        return self.knob.own if design.turned_to is None else design.turned_to
+
+    def text(self, design: Design) -> str:
+        """A design in words, such as ``a batch of 64``."""
+        return "the job as it is" if design.turned_to is None else self.knob.text(design.turned_to)
 
     def least(self, target: float) -> Design | None:
         """The least value tried from which on the target is reached, whether memory suffices or not."""
@@ -70,7 +74,7 @@ class Turned:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CoDesign:
-    """What makes a network compute-bound for a job, one knob at a time, and the batches that rarer averaging allows.
+    """What makes a network compute-bound for a job, one knob at a time.
 
     A plan is compute-bound where at least ``target`` of its iteration would remain were every message free: with the
     same devices, passes and order, no latency, no compression and unlimited bandwidth. Fill and drain of a pipeline and
@@ -78,17 +82,12 @@ class CoDesign:
     """
 
     plan: Plan
-    """The plan of the job as it is; every other keeps its devices and shape, unless ``replanned``."""
+    """The plan of the job as it is; every other keeps its devices and shape."""
     target: float
     base: Design
-    turned: tuple[Turned, ...]
-    frontier: tuple[Design, ...] = ()
-    """For each compression and number of iterations between two averages, the least batch tried that reaches the
-    target."""
-    replanned: bool = False
-    done: int = 0
-    """Designs evaluated so far."""
+    turned: tuple[Turned, ...] = ()
     latest: str = ""
+    """What was just evaluated, in words."""
     finished: bool = False
 
     def __repr__(self) -> str:
@@ -96,6 +95,11 @@ class CoDesign:
 
     def __getitem__(self, knob: str) -> Turned:
         return next(one for one in self.turned if one.knob.name == knob)
+
+    @property
+    def done(self) -> int:
+        """Designs evaluated so far."""
+        return 1 + sum(len(one.designs) - 1 for one in self.turned)
 
     @property
     def bound(self) -> bool:
@@ -139,10 +143,7 @@ class CoDesign:
             if design is not None and design.fits:
                 does.append(f"{one.knob.text(one.value(design))} instead of {_bare(one.knob)}")
         text = f"to be compute-bound ({self.target:.0%}) it needs {', or '.join(does)}" if does else ""
-        text = text or f"nothing alone makes it compute-bound ({self.target:.0%})"
-        if not self.reaching.keys() & {"every", "compression"} and (pair := self._pair()) is not None:
-            text += f"; together, {self.text(pair)} do"
-        return text
+        return text or f"nothing alone makes it compute-bound ({self.target:.0%})"
 
     def _short_of(self) -> list[str]:
         """What alone does not reach the target, or not in memory."""
@@ -158,17 +159,6 @@ class CoDesign:
                 does_not.append(f"{one.knob.noun} alone does not, {told}")
         return [*lacks, *does_not]
 
-    def _pair(self) -> Design | None:
-        """The design of the frontier that keeps the batch smallest with messages rounded or averages rarer."""
-        turned = [one for one in self.frontier if one.fits and len(one.settings) > 1]
-        return min(turned, key=lambda one: (one.plan.job.global_batch, -one.tokens_per_s), default=None)
-
-    def text(self, design: Design) -> str:
-        """The knobs of a design in words."""
-        knobs = {one.knob.name: one.knob for one in self.turned}
-        words = [knobs[name].text(value) for name, value in design.settings.items() if name in knobs]
-        return " and ".join(words) or "the job as it is"
-
     @property
     def skipped(self) -> dict[str, str]:
         """Knobs that could not be turned, or not as far as others, and why."""
@@ -180,35 +170,28 @@ class CoDesign:
         return {one.knob.name: one.knob.mathematics for one in self.turned if one.knob.mathematics}
 
     def brief_frame(self) -> pd.DataFrame:
-        """The rows of ``to_frame`` that the sentence speaks of: as it is, of each knob the least value that reaches the
-        target, or the last one tried, and the frontier."""
-        rows = [self._row("as it is", None, self.base)]
-        for one in self.turned:
-            reaching = one.least(self.target)
-            shown = one.designs[-1] if reaching is None else reaching
-            if shown is not self.base:
-                rows.append(self._row(one.knob.name, one.value(shown), shown))
-        rows += [self._row("frontier", None, design) for design in self.frontier]
-        return pd.DataFrame(rows)
+        """The rows of ``to_frame`` that the sentence speaks of: as it is, and of each knob the least value that reaches
+        the target, or the last one tried."""
+        shown = [(one, one.least(self.target) or one.designs[-1]) for one in self.turned]
+        return self._table(shown)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a design: the knob turned (``frontier`` for those of two or more), value, all settings of the job,
-        compute_share, iteration_s, free_s, tokens_per_s, reached, fits and mathematics."""
-        rows = [self._row("as it is", None, self.base)]
-        for one in self.turned:
-            rows += [
-                self._row(one.knob.name, one.value(design), design) for design in one.designs if design is not self.base
-            ]
-        rows += [self._row("frontier", None, design) for design in self.frontier]
+        """One row a design: the knob turned, its value, settings of the job, compute_share, iteration_s, free_s,
+        tokens_per_s, reached, fits and mathematics."""
+        return self._table([(one, design) for one in self.turned for design in one.designs])
+
+    def _table(self, designs: Iterable[tuple[Turned, Design]]) -> pd.DataFrame:
+        rows = [self._row("as it is", None, "", self.base)]
+        for one, design in designs:
+            if design is not self.base:
+                rows.append(self._row(one.knob.name, one.value(design), one.knob.mathematics, design))
         return pd.DataFrame(rows)
 
-    def _row(self, knob: str, value: float | None, design: Design) -> dict[str, Any]:
+    def _row(self, knob: str, value: float | None, mathematics: str, design: Design) -> dict[str, Any]:
         job = design.plan.job
-        named = COMPRESSIONS[int(value)] if knob == "compression" and value is not None else value
-        changes = [self.mathematics[name] for name in design.settings if name in self.mathematics]
         return {
             "knob": knob,
-            "value": named,
+            "value": COMPRESSIONS[int(value)] if knob == "compression" and value is not None else value,
             "global_batch": job.global_batch,
             "d_model": job.modelled().d_model,
             "seq_len": job.modelled().seq_len,
@@ -221,7 +204,7 @@ class CoDesign:
             "tokens_per_s": design.tokens_per_s,
             "reached": design.computing >= self.target,
             "fits": design.fits,
-            "mathematics": "; ".join(changes),
+            "mathematics": mathematics,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -241,7 +224,6 @@ class CoDesign:
             "mathematics": self.mathematics,
             "designs": plain_rows(self.to_frame()),
             "plan": self.plan.summary(),
-            "replanned": self.replanned,
             "finished": self.finished,
         }
 

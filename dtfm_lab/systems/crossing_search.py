@@ -1,7 +1,7 @@
 """Finds which system is fastest where: all choose anew at given values, and crossings are bisected between them."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import cast
@@ -23,6 +23,8 @@ USUAL = {1: 7, 2: 5}
 """Values of an axis where none are given, by the number of axes."""
 Answer = tuple[float, Plan | None] | str
 """A system's seconds at some values with its plan, which is not kept between given values; or why it has none."""
+Growing = Generator[Crossings, None, Crossings]
+"""The comparison so far, again and again; it returns the last."""
 
 
 def stream_crossings(
@@ -57,13 +59,10 @@ def stream_crossings(
         mathematics=mathematics,
         total=len(grid) * len(wanted),
     )
-    for found in _chosen_at(found, list(spread_out(grid)), budget, executor):
-        yield found
-    for found in _shared(found, budget):
-        yield found
+    found = yield from _chosen_at(found, list(spread_out(grid)), budget, executor)
+    found = yield from _shared(found, budget)
     if len(axes) == 1 and axes[0].even:
-        for found in _refined(found, budget, precision):
-            yield found
+        found = yield from _refined(found, budget, precision)
     yield replace(found, latest="", finished=True)
 
 
@@ -88,7 +87,7 @@ def spread_out(grid: Sequence[tuple[float, ...]]) -> Iterator[tuple[float, ...]]
 
 def _chosen_at(
     found: Crossings, grid: Sequence[tuple[float, ...]], budget: Budget, executor: Executor | None
-) -> Iterator[Crossings]:
+) -> Growing:
     """Every system chooses its best plan at given values; a point joins when all have."""
     there = [_or_reason(found, at) for at in grid]
     tasks = [(one, *here, budget) for here in there if not isinstance(here, str) for one in found.systems]
@@ -102,6 +101,7 @@ def _chosen_at(
             if len(answers) == len(found.systems):
                 found = replace(found, points=(*found.points, _point(at, answers)))
             yield found
+    return found
 
 
 def _at(found: Crossings, at: tuple[float, ...]) -> tuple[Topology, Job]:
@@ -134,7 +134,7 @@ def _point(at: tuple[float, ...], answers: Mapping[str, Answer], *, refined: boo
     )
 
 
-def _shared(found: Crossings, budget: Budget) -> Iterator[Crossings]:
+def _shared(found: Crossings, budget: Budget) -> Growing:
     """Systems that search choose among the plans that they found at any value."""
     for one in found.systems:
         if not one.searches:
@@ -151,9 +151,10 @@ def _shared(found: Crossings, budget: Budget) -> Iterator[Crossings]:
                 found = replace(found, points=(*found.points[:i], better, *found.points[i + 1 :]))
             found = replace(found, latest=f"plans of {one.heading} that it found at other values")
             yield found
+    return found
 
 
-def _refined(found: Crossings, budget: Budget, precision: float) -> Iterator[Crossings]:
+def _refined(found: Crossings, budget: Budget, precision: float) -> Growing:
     """Every stretch at whose ends the fastest differs is halved."""
     axis = found.axes[0]
     stretches = [(a, b, (a, b)) for a, b in zip(found.points, found.points[1:], strict=False)]
@@ -171,6 +172,7 @@ def _refined(found: Crossings, budget: Budget, precision: float) -> Iterator[Cro
         latest = f"between {axis.text(low)} and {axis.text(high)}"
         found = replace(found, points=(*found.points, point), latest=latest)
         yield found
+    return found
 
 
 def _between(

@@ -1,4 +1,4 @@
-"""The figure of what makes a network compute-bound: a panel for each knob, and batch against averages."""
+"""The figure of what makes a network compute-bound: a panel for each knob."""
 
 import pytest
 from drawn import array
@@ -19,22 +19,13 @@ def small_batch() -> lab.Job:
 
 def test_every_knob_has_a_panel_with_its_shares(found) -> None:
     figure = figures.codesign(found)
-    curves = figure.data[: len(found.turned)]
-    for trace, one in zip(curves, found.turned, strict=True):
+    for trace, one in zip(figure.data, found.turned, strict=True):
         assert array(trace.y) == pytest.approx([100 * design.computing for design in one.designs])
         if one.knob.name != "compression":
             assert array(trace.x) == pytest.approx([one.value(design) for design in one.designs])
         own = [symbol.startswith("diamond") for symbol in trace.marker.symbol]
         assert own == [design is found.base for design in one.designs]
     assert found.sentence in figures.alt_text(figure)
-
-
-def test_the_last_panel_has_the_least_batches(found) -> None:
-    assert found.frontier
-    lines = figures.codesign(found).data[len(found.turned) :]
-    drawn = [(x, y) for line in lines for x, y in zip(array(line.x), array(line.y), strict=True)]
-    jobs = [design.plan.job for design in found.frontier]
-    assert drawn == [(job.synchronise_every, job.global_batch) for job in jobs]
 
 
 def test_designs_that_do_not_fit_are_hollow() -> None:

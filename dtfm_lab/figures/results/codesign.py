@@ -1,8 +1,7 @@
-"""What makes a network compute-bound: the share of computing against each knob, and batch against rarer averages."""
+"""What makes a network compute-bound: the share of computing against each knob."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ from plotly.subplots import make_subplots
 
 from dtfm_lab.domain.job import COMPRESSIONS
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.palette import BLUE, GREEN, LINE_GREY, ORANGE
-from dtfm_lab.figures.theme import LEGEND_BELOW, literal, log_ticks, titled, with_headings
+from dtfm_lab.figures.palette import BLUE, LINE_GREY
+from dtfm_lab.figures.theme import literal, log_ticks, titled, with_headings
 from dtfm_lab.systems import CoDesign, Design
 from dtfm_lab.systems.codesign import Turned
 
@@ -32,24 +31,15 @@ MOST_TICKS = 5
 def codesign(codesign: CoDesign) -> go.Figure:
     """A panel for each knob: the share of an iteration that would remain with free messages, in per cent.
 
-    The dashed line is the target; the diamond is the job as it is; hollow markers do not fit the devices' memory. The
-    last panel, where there is one, has the least batch that reaches the target for each number of iterations between
-    two averages, with messages as they are and as the smallest.
+    The dashed line is the target; the diamond is the job as it is; hollow markers do not fit the devices' memory.
     """
     shown = [one for one in codesign.turned if len(one.designs) > 1]
-    panels = len(shown) + bool(codesign.frontier)
-    n_rows = max(1, -(-panels // COLUMNS))
+    n_rows = max(1, -(-len(shown) // COLUMNS))
     headings = [literal(_heading(codesign, one)) for one in shown]
-    headings += ["the least batch, by averages"] if codesign.frontier else []
     total_px = n_rows * ROW_PX + (n_rows - 1) * GAP_PX
-    last = (panels - 1) % COLUMNS
-    specs: list[list[dict[str, Any] | None]] = [[{} for _ in range(COLUMNS)] for _ in range(n_rows)]
-    if codesign.frontier and last < COLUMNS - 1:
-        specs[-1] = [{} for _ in range(last)] + [{"colspan": COLUMNS - last}] + [None] * (COLUMNS - 1 - last)
     figure = make_subplots(
         rows=n_rows,
         cols=COLUMNS,
-        specs=specs,
         subplot_titles=headings,
         horizontal_spacing=0.09,
         vertical_spacing=GAP_PX / total_px if n_rows > 1 else 0.0,
@@ -62,16 +52,12 @@ def codesign(codesign: CoDesign) -> go.Figure:
         figure.update_yaxes(range=[0, 105], tickvals=[0, 25, 50, 75, 100], row=row, col=column)
         if column == 1:
             figure.update_yaxes(title_text="computing (%)", row=row, col=column)
-    if codesign.frontier:
-        row, column = (n + 1 for n in divmod(len(shown), COLUMNS))
-        _trade(figure, codesign, row, column)
     titled(
         figure,
         f"What makes {codesign.plan.topology.name} compute-bound for {codesign.plan.job.name}",
         codesign.headline,
         alt=f"Share of an iteration that would remain with free messages. {codesign.sentence}.",
         height=max(380, total_px + 250),
-        legend=LEGEND_BELOW,
         margin_b=120,
     )
     return with_headings(figure, spare_px=SPARE_PX)
@@ -115,7 +101,7 @@ def _curve(codesign: CoDesign, one: Turned) -> go.Scatter:
             "color": BLUE,
             "line": {"width": 1.6, "color": BLUE},
         },
-        hovertext=[_hover(codesign, design) for design in one.designs],
+        hovertext=[_hover(one, design) for design in one.designs],
         hoverinfo="text",
         showlegend=False,
     )
@@ -139,55 +125,13 @@ def _across(one: Turned) -> dict[str, Any]:
     return {"type": "log", "range": [np.log10(low / pad), np.log10(high * pad)], "tickvals": ticks, "ticktext": texts}
 
 
-def _hover(codesign: CoDesign, design: Design) -> str:
+def _hover(one: Turned, design: Design) -> str:
     job = design.plan.job
     lines = [
-        codesign.text(design),
+        one.text(design),
         f"{design.computing:.1%} would remain with free messages",
         f"{format_s(design.share.iteration_s)} an iteration, {design.tokens_per_s:,.0f} tokens/s",
         f"batch {job.global_batch:,}, averages every {job.synchronise_every:,}, messages: {job.compression}",
     ]
     lines += [] if design.fits else [f"does not fit: {design.memory}"]
     return "<br>".join(literal(line) for line in lines)
-
-
-def _trade(figure: go.Figure, codesign: CoDesign, row: int, column: int) -> None:
-    """The least batch for each number of iterations between two averages, a line for each compression."""
-    by: dict[str, list[Design]] = {}
-    for design in codesign.frontier:
-        by.setdefault(design.plan.job.compression, []).append(design)
-    for (compression, designs), color in zip(by.items(), (ORANGE, GREEN), strict=False):
-        plain = compression == codesign.plan.job.compression
-        figure.add_trace(
-            go.Scatter(
-                x=[design.plan.job.synchronise_every for design in designs],
-                y=[design.plan.job.global_batch for design in designs],
-                mode="lines+markers",
-                name="messages as they are" if plain else f"messages in {compression}",
-                line={"shape": "hv", "color": color, "width": 1.8, "dash": "solid" if plain else "dash"},
-                marker={
-                    "symbol": ["circle" if design.fits else "circle-open" for design in designs],
-                    "size": 9,
-                    "color": color,
-                    "line": {"width": 1.6, "color": color},
-                },
-                hovertext=[_hover(codesign, design) for design in designs],
-                hoverinfo="text",
-            ),
-            row=row,
-            col=column,
-        )
-    xs = [float(design.plan.job.synchronise_every) for design in codesign.frontier]
-    ys = [float(design.plan.job.global_batch) for design in codesign.frontier]
-    figure.update_xaxes(title_text=TITLES["every"], **_powers(xs), row=row, col=column)
-    figure.update_yaxes(title_text="least batch (sequences)", **_powers(ys), row=row, col=column)
-
-
-def _powers(values: Sequence[float]) -> dict[str, Any]:
-    """A logarithmic axis whose ticks are a factor of two apart, or of powers of it."""
-    low, high = min(values), max(values)
-    ticks = [low * 2.0**i for i in range(64) if low * 2.0**i <= high]
-    ticks = ticks[:: -(-len(ticks) // MOST_TICKS)]
-    texts = [f"{tick:,.12g}" for tick in ticks]
-    pad = 1.3
-    return {"type": "log", "range": [np.log10(low / pad), np.log10(high * pad)], "tickvals": ticks, "ticktext": texts}
