@@ -25,8 +25,6 @@ class Panel:
     """The controls and views of one step; a subclass sets ``view`` and overrides the methods that apply to it."""
 
     view: w.Widget
-    hint: str = ""
-    """What the step's heading adds to its name."""
 
     def settings(self) -> dict[str, Any]:
         """Return plain values of the controls, as a workspace file keeps them."""

@@ -87,7 +87,7 @@ class Lab(w.VBox):
             self.systems_panel.remember_ungrouped(gpus)
         self.steps = self._steps()
         self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
-        self.panels |= {name: panel for step in self.steps for name, panel in step.panels.items()}
+        self.panels |= {step.saved_name: step.panel for step in self.steps}
         self.workspace = Workspace(self.lab_state, self.panels)
         self.as_python = AsPythonView(self._cells)
         drawing = self.network_panel.drawing

@@ -18,7 +18,7 @@ from dtfm_lab import lab
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule import compare_with, schedule_panel
+from dtfm_lab.widgets.schedule import compare_with, predictions
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 
@@ -230,14 +230,14 @@ async def test_settings_come_back_and_what_is_not_possible_is_ignored() -> None:
 @on_a_loop
 async def test_a_prediction_that_takes_long_says_so_and_is_stopped() -> None:
     lab_state, panel = await shown()
-    played = schedule_panel.simulate
+    played = predictions.simulate
 
     def slowly(*arguments, **options):
         time.sleep(1.0)
         return played(*arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule_panel, "simulate", slowly)
+        patch.setattr(predictions, "simulate", slowly)
         panel.redo()
         await until(lambda: panel.simulate.description == "Stop")
         assert panel.chart.busy == "playing gpipe …"

@@ -38,8 +38,6 @@ NOTHING_SHOWN = "There is none on the screen yet."
 class CoursePanel(Panel):
     """Shows the board of this reader, and checks the lab's own plan, traces, network or job against a mission."""
 
-    hint = "lessons, and missions that are checked"
-
     def __init__(
         self,
         lab_state: LabState,

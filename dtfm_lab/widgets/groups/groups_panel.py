@@ -40,8 +40,6 @@ FIGURES = {
 class GroupsPanel(Panel):
     """Shows ``lab_state.plan`` step by step; a device moved by hand makes it another plan."""
 
-    hint = "the coarsened graph and the path through it"
-
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, "groups")

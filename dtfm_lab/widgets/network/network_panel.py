@@ -34,8 +34,6 @@ MANY_DEVICES, MANY_LINKS = 32, 150
 class NetworkPanel(Panel):
     """Sets ``lab_state.topology`` to what is drawn; while that is not valid, the last valid network stays."""
 
-    hint = "draw or open one; D adds a device, L links two"
-
     def __init__(self, lab_state: LabState, topology: Topology | None) -> None:
         self.lab_state = lab_state
         self._timed: Topology | None = None

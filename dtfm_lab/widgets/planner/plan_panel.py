@@ -62,8 +62,6 @@ SHORT_S = 0.1
 class PlanPanel(Panel):
     """Sets ``lab_state.job`` from the controls and ``lab_state.plan`` from a search, or from the winner of a race."""
 
-    hint = "who holds which stage: watch the seconds, dollars or communication cost fall"
-
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self.lab_state = lab_state
         self._report_error = partial(lab_state.report_error, "plan")

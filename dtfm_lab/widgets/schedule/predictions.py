@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.domain.trace.chains import Cause
 from dtfm_lab.domain.units import format_bytes, format_s
-from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.simulation.memory_advice import advice
 from dtfm_lab.widgets.views.gantt.bars import Chart, ChartRows
@@ -125,6 +127,40 @@ def _lacking(plan: Plan, trace: Trace, report: MemoryReport) -> str:
         return ""
     # advice counts the schedule's order alone; with messages that wait, a schedule may lack memory all the same
     return advice(plan, _schedule(trace)) or report.sentence
+
+
+def predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> ChartedPrediction:
+    """Predict a plan; where its schedule lacks memory and ``may_differ``, under the first that has enough."""
+    note = " from FLOP and peak, links as drawn"
+    if may_differ and (fitting := _fitting(plan, schedule)) != schedule:
+        note += f", under {fitting} because {schedule} lacks memory"
+        schedule = fitting
+    return ChartedPrediction.of(plan, simulate(plan, schedule, queueing=queueing), note)
+
+
+def _fitting(plan: Plan, schedule: str) -> str:
+    """Return the schedule if the devices have the memory for it, else the first that they have it for, else itself."""
+    for name in (schedule, *schedules):
+        with suppress(LabError):  # not every schedule suits every plan
+            if memory(plan, name).fits:
+                return name
+    return schedule
+
+
+def is_comparable(one: ChartedPrediction, other: ChartedPrediction) -> bool:
+    """Whether two predictions have the same rows, of the same network and job."""
+    names = [(prediction.plan.topology.name, prediction.plan.job.name) for prediction in (one, other)]
+    return one.rows.shape == other.rows.shape and names[0] == names[1]
+
+
+def changed_source(before: ChartedPrediction, after: ChartedPrediction) -> str:
+    """Return how the seconds changed because they are predicted from something else; empty where they are not."""
+    if before.source == after.source:
+        return ""
+    change = f"{format_s(before.trace.iteration_s)} \u2192 {format_s(after.trace.iteration_s)}"
+    if after.source == FLOP:
+        return f"Iteration {change}: predicted from FLOP again, as the profile is of what ran before."
+    return f"Iteration {change}: predicted from the profile just taken, no longer from FLOP."
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import ipywidgets as w
 import plotly.graph_objects as go
@@ -16,24 +16,19 @@ from traitlets import TraitError
 
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import format_s
-from dtfm_lab.simulation import schedules, simulate
-from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, more_menu, stylesheet
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
 from dtfm_lab.widgets.schedule.compare_with import MEASURED, CompareWith, SecondPrediction
-from dtfm_lab.widgets.schedule.predictions import FLOP, ChartedPrediction
+from dtfm_lab.widgets.schedule.predictions import FLOP, ChartedPrediction, changed_source, is_comparable, predicted
 from dtfm_lab.widgets.schedule.schedule_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
-from dtfm_lab.widgets.tasks import SLOW_S, begin, has_event_loop, run_on_thread
+from dtfm_lab.widgets.tasks import SLOW_S, Result, begin, has_event_loop, run_on_thread
 from dtfm_lab.widgets.views.as_figure import AsFigure
-
-Result = TypeVar("Result")
 
 NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"
 REFUSED = "Nothing to show: the line above says why"
@@ -45,8 +40,6 @@ SETTLED_S = 1.0
 
 class SchedulePanel(Panel):
     """Simulates ``lab_state.plan`` under a schedule; the run panel draws measured bars in the same chart."""
-
-    hint = "one iteration, predicted; measured bars come over it"
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
@@ -164,14 +157,14 @@ class SchedulePanel(Panel):
         shown, state, now_s = self._shown, self._lab_state, time.monotonic()
         network = None if state.topology is None else state.topology.fingerprint
         asked = (network, state.job, state.choices, state.queueing, state.schedule, prediction.source)
-        if shown is None or not _is_comparable(shown, prediction):
+        if shown is None or not is_comparable(shown, prediction):
             self._before = None
         elif asked != self._asked and now_s - self._edited_at_s > SETTLED_S:
             self._before = shown
         if asked != self._asked:  # else a search goes on after the same edit
             self._asked, self._edited_at_s = asked, now_s
         if shown is None or shown.source != prediction.source or prediction.source == FLOP:
-            state.prediction_note = "" if shown is None else _changed_source(shown, prediction)
+            state.prediction_note = "" if shown is None else changed_source(shown, prediction)
         self._shown = prediction
 
     def _draw(self) -> None:
@@ -298,7 +291,7 @@ class SchedulePanel(Panel):
             if plan is None:
                 return
             schedule = self._lab_state.schedule
-            work = partial(_predicted, plan, schedule, self._lab_state.queueing, may_differ=self._is_automatic)
+            work = partial(predicted, plan, schedule, self._lab_state.queueing, may_differ=self._is_automatic)
             prediction = await self._run_stoppable(schedule, work, meanwhile=self._dim)
         except LabError as error:
             if number == self._n_requested:
@@ -404,37 +397,3 @@ class SchedulePanel(Panel):
             critical=self.chart.show_path and shown.trace.after is not None,
             messages=self.chart.show_messages,
         )
-
-
-def _predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> ChartedPrediction:
-    """Predict a plan; where its schedule lacks memory and ``may_differ``, under the first that has enough."""
-    note = " from FLOP and peak, links as drawn"
-    if may_differ and (fitting := _fitting(plan, schedule)) != schedule:
-        note += f", under {fitting} because {schedule} lacks memory"
-        schedule = fitting
-    return ChartedPrediction.of(plan, simulate(plan, schedule, queueing=queueing), note)
-
-
-def _fitting(plan: Plan, schedule: str) -> str:
-    """Return the schedule if the devices have the memory for it, else the first that they have it for, else itself."""
-    for name in (schedule, *schedules):
-        with suppress(LabError):  # not every schedule suits every plan
-            if memory(plan, name).fits:
-                return name
-    return schedule
-
-
-def _is_comparable(one: ChartedPrediction, other: ChartedPrediction) -> bool:
-    """Whether two predictions have the same rows, of the same network and job."""
-    names = [(prediction.plan.topology.name, prediction.plan.job.name) for prediction in (one, other)]
-    return one.rows.shape == other.rows.shape and names[0] == names[1]
-
-
-def _changed_source(before: ChartedPrediction, after: ChartedPrediction) -> str:
-    """Return how the seconds changed because they are predicted from something else; empty where they are not."""
-    if before.source == after.source:
-        return ""
-    change = f"{format_s(before.trace.iteration_s)} \u2192 {format_s(after.trace.iteration_s)}"
-    if after.source == FLOP:
-        return f"Iteration {change}: predicted from FLOP again, as the profile is of what ran before."
-    return f"Iteration {change}: predicted from the profile just taken, no longer from FLOP."

@@ -50,7 +50,10 @@ class Panes:
         )
         head = w.HBox([self.tabs, self._stale, self.redo, self.split, self.swap])
         head.add_class("dtfm-head")
-        self._boxes = {step.name: self._box(step) for step in steps}
+        self._boxes = {step.name: w.VBox([step.panel.view]) for step in steps}
+        for name, box in self._boxes.items():
+            box.add_class("dtfm-out")
+            box.add_class(f"dtfm-out-{name}")
         outs = w.VBox(list(self._boxes.values()))
         outs.add_class("dtfm-outs")
         self.view = w.VBox([head, outs])
@@ -63,14 +66,6 @@ class Panes:
         lab_state.observe(lambda _: self._changed(), [*RESULT_TRAITS, "busy"])
         self._show()
         self._show_states()
-
-    def _box(self, step: LabStep) -> w.VBox:
-        box = w.VBox([panel.view for panel in step.panels.values()])
-        for panel in step.panels.values():
-            panel.view.add_class("dtfm-pane")
-        box.add_class("dtfm-out")
-        box.add_class(f"dtfm-out-{step.name}")
-        return box
 
     def _follow(self, change: Mapping[str, str]) -> None:
         if change["new"] not in self._steps:

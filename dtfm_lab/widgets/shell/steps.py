@@ -1,7 +1,7 @@
 """The steps of the lab: the result of each in a few words, and why that is out of date."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dtfm_lab.domain.errors import LabError
@@ -47,13 +47,11 @@ class LabStep:
     """Returns why the result is out of date; empty where it is not."""
     redo: str = ""
     """Text of the button that calls ``panel.redo`` where the step is out of date; empty for no button."""
-    more: Mapping[str, Panel] = field(default_factory=dict)
-    """Further panels, by the name under which a workspace keeps their settings."""
 
     @property
-    def panels(self) -> dict[str, Panel]:
-        """All panels of the step, by the name under which a workspace keeps their settings."""
-        return {self.name.replace("-", "_"): self.panel, **self.more}
+    def saved_name(self) -> str:
+        """The name under which a workspace keeps the panel's settings."""
+        return self.name.replace("-", "_")
 
     def state(self, lab_state: LabState) -> StepState:
         return StepState(self.result(lab_state), self.staleness(lab_state))

@@ -60,8 +60,6 @@ class SystemsPanel(Panel):
     ``lab_state.topology``, ``job`` and ``plan`` to it.
     """
 
-    hint = "what each would do with these machines"
-
     def __init__(self, lab_state: LabState, set_job: Callable[[Job], None], names: Sequence[str] | None = None) -> None:
         """``set_job`` makes a job the one that the lab's controls show; ``names`` are those asked, None for all."""
         self._lab_state, self._names = lab_state, names

@@ -15,7 +15,7 @@ from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.planning import Cancellation, price_placement
 from dtfm_lab.widgets.planner.short_searches import replanned
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
-from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, WhatIfSetting, rounded
+from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, WhatIfSetting, n_actions, rounded
 
 MOST_KEPT = 1000
 """Answers that are kept; the oldest are dropped."""
@@ -157,6 +157,13 @@ class AnswerCache:
             prediction = predict(self.plan, setting)
             _keep(self._drawn, setting, prediction, MOST_DRAWN)
         return prediction
+
+    def count_actions(self, setting: WhatIfSetting) -> int:
+        """Return about how many actions an iteration has; 0 where the answer will be an error."""
+        try:
+            return n_actions(setting.on(self.plan))
+        except LabError:
+            return 0
 
     def quick(self, setting: WhatIfSetting) -> float | None:
         """Return the seconds of an iteration alone; None where the setting is not possible."""

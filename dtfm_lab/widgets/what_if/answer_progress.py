@@ -2,12 +2,11 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import ipywidgets as w
 
 from dtfm_lab.widgets.controls import button, show
-from dtfm_lab.widgets.tasks import run_on_thread
+from dtfm_lab.widgets.tasks import Result, run_on_thread
 from dtfm_lab.widgets.what_if.answer_text import busy
 
 AT_ONCE_S = 0.1
@@ -16,8 +15,6 @@ SECONDS_PER_ACTION = 3e-6
 """Pace of the first estimate; later ones take what the last work took."""
 LEAST_ACTIONS = 5_000
 """Actions above which the pace of finished work is used for later estimates."""
-
-Result = TypeVar("Result")
 
 
 class AnswerProgress:

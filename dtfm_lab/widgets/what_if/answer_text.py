@@ -1,7 +1,7 @@
 """An answer as text and HTML: its numbers, how two answers differ, and curves over a factor."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -103,6 +103,15 @@ def large_numbers(now_s: float | None, was_s: float | None, parts: Sequence[str]
     )
 
 
+def numbers_of(now: Answer, base: Answer | None, told: str = "") -> str:
+    """Return the large numbers of an answer against the base, with what is ``told`` beside its tokens."""
+    parts = [] if now.tokens_per_s is None else [f"{large(now.tokens_per_s)} tokens/s"]
+    lacking = "" if now.fits else f"lacks memory on {now.worst}"
+    return large_numbers(
+        now.iteration_s, None if base is None else base.iteration_s, [*parts, *filter(None, [told])], lacking
+    )
+
+
 def _three_digits(seconds: float) -> str:
     return f"{seconds:.1f} s" if 10 <= seconds < 100 else f"{seconds:.2f} s" if 1 <= seconds < 10 else format_s(seconds)
 
@@ -175,6 +184,16 @@ def busy(text: str, share: float) -> str:
         f'<div class="dtfm-what-if-busy" role="status"><progress max="1" value="{min(share, 0.99):.2f}" '
         f'aria-label="computing"></progress><span>{escape(text)}</span></div>'
     )
+
+
+def curves(now: Answer, points: Mapping[str, Sequence[Point]]) -> str:
+    """Return a curve for each factor, with a mark at the answer, all as high as the longest iteration."""
+    most_s = max((seconds for of in points.values() for _, seconds in of), default=0.0)
+    drawn = (
+        curve(axis, of, (getattr(now.setting, axis), now.iteration_s), "drawing…", most_s)
+        for axis, of in points.items()
+    )
+    return f'<div class="dtfm-what-if-curves">{"".join(drawn)}</div>'
 
 
 def curve(name: str, points: Sequence[Point], here: Point | None, note: str = "", most_s: float = 0.0) -> str:

@@ -53,8 +53,6 @@ class WhatIfPanel(Panel):
     ``last`` is the newest answer; the plan is held until the sliders rest.
     """
 
-    hint = "other links, batches and schedules, at once; nothing is changed"
-
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, PANE)
@@ -91,13 +89,9 @@ class WhatIfPanel(Panel):
         self.pins_figure = AsFigure(self.pins.figure, lab_state, self._report_error)
         pins_table = [w.HBox([self.pins.bars, self.pins_figure.button]), self.pins.table, self.pins_figure.output]
         details = [self.answer, self.curves, self.curve_figure.button, self.curve_figure.output]
-        toolbar = w.HBox(
-            [
-                self.numbers,
-                more_menu(details, "Details", "Every number of the answer, and its curves"),
-                more_menu([self.controls.view, *pins_table], tooltip="Other settings, and the pins as a table"),
-            ]
-        )
+        every_number = more_menu(details, "Details", "Every number of the answer, and its curves")
+        more = more_menu([self.controls.view, *pins_table], tooltip="Other settings, and the pins as a table")
+        toolbar = w.HBox([self.numbers, every_number, more])
         toolbar.add_class("dtfm-toolbar")
         told = w.HBox([self.pin, self.use, self.back, self.pins.chips, self.problem, self.progress.view])
         told.add_class("dtfm-what-if-told")
@@ -228,7 +222,7 @@ class WhatIfPanel(Panel):
         if setting is None or base is None or answers is None:
             return
         self._anew_cancelled.set()
-        count = self._count_actions(setting, answers)
+        count = answers.count_actions(setting)
         if count > AT_ONCE_UP_TO:  # the large number first, what is drawn after it
             quick_s = await asyncio.to_thread(answers.quick, setting)
             if quick_s is not None and answers is self.answers and self.last_base is not None:
@@ -262,11 +256,7 @@ class WhatIfPanel(Panel):
         told = ""
         if anew is not None and anew[0] == now.setting:
             told = "planned anew: no better" if anew[1] is None else f"planned anew: {format_s(anew[1])}"
-        parts = [] if now.tokens_per_s is None else [f"{answer_text.large(now.tokens_per_s)} tokens/s"]
-        parts += [told] if told else []
-        lacking = "" if now.fits else f"lacks memory on {now.worst}"
-        was_s = None if base is None else base.iteration_s
-        self.numbers.value = answer_text.large_numbers(now.iteration_s, was_s, parts, lacking)
+        self.numbers.value = answer_text.numbers_of(now, base, told)
         self._lab_state.what_if_note = "" if base is None else headline(now, base)
 
     def _show_chart(self) -> None:
@@ -278,13 +268,6 @@ class WhatIfPanel(Panel):
         if (prediction := answers.drawn(now.setting)) is not None and self._drawn != (prediction, before):
             self._drawn = prediction, before
             self.chart.show(prediction, before)
-
-    def _count_actions(self, setting: WhatIfSetting, answers: AnswerCache) -> int:
-        """Return about how many actions an iteration has; 0 where the answer will be an error."""
-        try:
-            return n_actions(setting.on(answers.plan))
-        except LabError:
-            return 0
 
     def _set_slow(self, is_slow: bool) -> None:
         """Mark the answer on the screen as old while a new one takes long."""
@@ -355,14 +338,7 @@ class WhatIfPanel(Panel):
         if n_actions(setting.on(answers.plan)) > CURVE_UP_TO:
             self.curves.value = markup.line("Too many actions for curves that follow a slider; As figure draws them.")
             return
-        here = self.last.iteration_s
-        points = {axis: answers.points(setting, axis) for axis in FACTORS}
-        most_s = max((seconds for of in points.values() for _, seconds in of), default=0.0)
-        drawn = (
-            answer_text.curve(axis, points[axis], (getattr(self.last.setting, axis), here), "drawing…", most_s)
-            for axis in FACTORS
-        )
-        self.curves.value = f'<div class="dtfm-what-if-curves">{"".join(drawn)}</div>'
+        self.curves.value = answer_text.curves(self.last, {axis: answers.points(setting, axis) for axis in FACTORS})
 
     def _pin(self) -> None:
         setting, base = self.setting, self.base
