@@ -11,7 +11,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds.bound_search import IncrementalBound
+from dtfm_lab.planning.bounds.bound_search import CommunicationBound
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs
 from dtfm_lab.planning.grouped_network import network_of
@@ -62,7 +62,7 @@ def _steps(request: SearchRequest, job: Job, start: IntArray | None) -> Iterator
         start=None if start is None else np.argsort(order)[start],
         background_tasks=request.background_tasks,
     )
-    bound = IncrementalBound(problem, timed=request.steps is None, enabled=request.improve_bound)
+    bound = CommunicationBound(problem, timed=request.steps is None, enabled=request.improve_bound)
 
     def step_of(found: Generation, generation: int, spent_s: Callable[[], float]) -> PlanStep:
         in_topology = {"best": order[found.best], "bound_s": bound.update(found, generation, spent_s())}

@@ -11,7 +11,7 @@ INITIAL_POPULATION_S = 1.0
 """Seconds that a search may take beyond its limit to complete its first generation."""
 
 
-class Progress(Protocol):
+class SearchProgress(Protocol):
     """What a planner yields: a plan, and how far the search is."""
 
     @property
@@ -25,7 +25,7 @@ class Progress(Protocol):
         ...
 
 
-F = TypeVar("F", bound=Progress)
+F = TypeVar("F", bound=SearchProgress)
 S = TypeVar("S", bound=PlanStep)
 
 

@@ -25,7 +25,7 @@ from dtfm_lab.simulation.sweeps import (
     OF_THE_SIMULATION,
     SETTING_OPTIONS,
     SETTINGS,
-    Outcome,
+    SimulatedOutcome,
     SweepPoint,
     check_count,
     check_how,
@@ -152,8 +152,8 @@ def plan_sweeps(
 
 def planned_outcome(
     topology: Topology, job: Job, settings: Mapping[str, Any], limits: Mapping[str, Any]
-) -> tuple[Outcome, Planned] | str:
-    """The Outcome and the Planned of one combination of settings, or the reason in one line why there is none."""
+) -> tuple[SimulatedOutcome, Planned] | str:
+    """The outcome and the plan of one combination of settings, or the reason in one line why there is none."""
     try:
         found = plan(
             network_at(topology, settings),

@@ -51,7 +51,7 @@ PACE_S = 0.36
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Individual:
+class TaughtIndividual:
     """One placement of the population, and how it came about."""
 
     number: int
@@ -66,7 +66,7 @@ class Individual:
     """What was crossed over or changed."""
     generation: int
     """The generation that it was born in."""
-    parents: tuple["Individual", ...] = ()
+    parents: tuple["TaughtIndividual", ...] = ()
     """One or two, without their own parents. The first is the one that was changed."""
 
     @property
@@ -80,9 +80,9 @@ class TeachingFrame:
     """The population after one generation."""
 
     generation: int
-    individuals: tuple[Individual, ...]
+    individuals: tuple[TaughtIndividual, ...]
     """The cheapest first."""
-    best: Individual
+    best: TaughtIndividual
     """The cheapest so far."""
     median_s: float
     diversity: float
@@ -187,7 +187,7 @@ def _frames(
     rows = np.array([rng.permutation(n) for _ in range(n_population)])
     cost_s, ranks = _Survival(ground, 0, settling, priced).price(rows)
     people = [
-        Individual(
+        TaughtIndividual(
             number=number,
             grid=ground.grid(row).copy(),
             cost_s=float(cost),
@@ -222,9 +222,9 @@ def _offspring(
     survival: _Survival,
     rows: IntArray,
     ranks: list[_Rank],
-    people: list[Individual],
+    people: list[TaughtIndividual],
     rng: np.random.Generator,
-) -> tuple[Individual, IntArray, _Rank, int, int]:
+) -> tuple[TaughtIndividual, IntArray, _Rank, int, int]:
     """The best of some tries with one operator: the child, its row and rank, its worse parent, and the tries."""
     parent, other = (min((int(i) for i in rng.integers(len(rows), size=2)), key=ranks.__getitem__) for _ in range(2))
     mated = bool(rng.random() < CROSSOVER_SHARE) and parent != other and len(ground.places) > 1
@@ -239,7 +239,7 @@ def _offspring(
     tried = np.array([one.row for one in made])
     cost_s, tried_ranks = survival.price(tried)
     at = min(range(len(made)), key=tried_ranks.__getitem__)
-    child = Individual(
+    child = TaughtIndividual(
         number=0,
         grid=ground.grid(tried[at]).copy(),
         cost_s=float(cost_s[at]),
@@ -252,7 +252,7 @@ def _offspring(
 
 
 def _crossed(
-    ground: Ground, rows: IntArray, people: list[Individual], recipient: int, donor: int, rng: np.random.Generator
+    ground: Ground, rows: IntArray, people: list[TaughtIndividual], recipient: int, donor: int, rng: np.random.Generator
 ) -> Made:
     row, places = crossover(ground, rows[recipient], rows[donor], rng)
     words = f"{listed(places)} as in {people[donor].number}, the rest as in {people[recipient].number}"
@@ -270,7 +270,12 @@ def _is_twin(ground: Ground, row: IntArray, rank: _Rank, rows: IntArray, ranks: 
 
 
 def _frame(
-    ground: Ground, generation: int, people: list[Individual], best: Individual, evaluations: int, exponent: float
+    ground: Ground,
+    generation: int,
+    people: list[TaughtIndividual],
+    best: TaughtIndividual,
+    evaluations: int,
+    exponent: float,
 ) -> TeachingFrame:
     return TeachingFrame(
         generation=generation,
@@ -297,5 +302,5 @@ def diversity(grids: IntArray, n_devices: int) -> float:
     return float(1 - alike / n_devices)
 
 
-def _cost(one: Individual) -> float:
+def _cost(one: TaughtIndividual) -> float:
     return one.cost_s

@@ -59,7 +59,7 @@ ONLY_KNOWN = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True)
-class Group:
+class TensorGroup:
     """GPUs of one host that compute a stage of a replica together."""
 
     __pydantic_config__ = ONLY_KNOWN
@@ -94,7 +94,7 @@ class Record:
     """Of a micro-batch over one stage boundary, whole."""
     stage_parameters: tuple[int, ...]
     """Of each rank of a stage."""
-    devices: tuple[Group, ...]
+    devices: tuple[TensorGroup, ...]
     curves: dict[str, tuple[float, ...]]
     """Seconds of a message from a group to another, such as ``T4 x2 -> T4 x2``, at the document's sizes."""
     measured_iteration_s: float | None = None
@@ -132,7 +132,7 @@ class Record:
         return self.measured_iteration_s
 
     @cached_property
-    def group(self) -> dict[tuple[int, int], Group]:
+    def group(self) -> dict[tuple[int, int], TensorGroup]:
         """By stage and replica."""
         return {(group.stage, group.replica): group for group in self.devices}
 
@@ -238,7 +238,7 @@ def profile_of(record: Record) -> list[ComputeTime]:
     return rows
 
 
-def gathering_s(group: Group, n_bytes: float) -> float:
+def gathering_s(group: TensorGroup, n_bytes: float) -> float:
     """Seconds in which every rank of a group gets the parts of a message that the others have received."""
     return ring_gather_s(n_bytes, group.tensor_parallel, INSIDE_A_HOST.get(group.gpu, PCIE_3), 0.0)
 
@@ -280,7 +280,7 @@ def _back(name: str) -> str:
     return " -> ".join(reversed(name.split(" -> ")))
 
 
-def _device(group: Group) -> Device:
+def _device(group: TensorGroup) -> Device:
     """A device by the group's GPUs; its peak and memory are not used, because all times are measured."""
     name = f"{group.gpu} x{group.tensor_parallel}, stage {group.stage}, replica {group.replica}"
     return Device(name=name, gpu=group.gpu, peak_flop_per_s=1e12, memory_bytes=1e12)

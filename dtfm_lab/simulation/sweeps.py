@@ -41,7 +41,7 @@ SETTINGS = tuple(option.name for option in SETTING_OPTIONS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class SimulatedOutcome:
     """The results of one simulated iteration. NaN where a number is unknown, such as a price."""
 
     iteration_s: float
@@ -70,7 +70,7 @@ class SweepPoint:
     """One combination of settings, with its outcome or the reason why there is none."""
 
     settings: Mapping[str, Any]
-    outcome: Outcome | None
+    outcome: SimulatedOutcome | None
     error: str
     """Reason in one line; empty where there is an outcome."""
     number: int
@@ -86,8 +86,8 @@ class SweepPoint:
 
 
 def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
-    """One row a point: its settings, the fields of Outcome (missing where there is none), what is known of its plan
-    where the sweep made one, and error. ``attrs["settings"]`` has the names of the settings."""
+    """One row a point: its settings, the fields of SimulatedOutcome (missing where there is none), what is known of its
+    plan where the sweep made one, and error. ``attrs["settings"]`` has the names of the settings."""
     rows, settings = [], []
     for point in points:
         outcome = {column: getattr(point.outcome, column, None) for column in OUTCOMES}
@@ -104,7 +104,7 @@ TYPES = {"fits": "boolean"} | dict.fromkeys(
     ("peak_activations", "plan_stages", "plan_replicas", "plan_devices", "evaluations"), "Int64"
 )
 """Types of the columns that are no float."""
-OUTCOMES = tuple(each.name for each in fields(Outcome))
+OUTCOMES = tuple(each.name for each in fields(SimulatedOutcome))
 
 
 def sweeps(
@@ -162,10 +162,10 @@ def points(
 ) -> Iterator[SweepPoint]:
     """A point of every task, in order, each with its settings of the grid.
 
-    The function returns an Outcome and, where ``planned`` is given, one of that, or why there is none. Rows are kept as
-    JSON by the names of what they hold.
+    The function returns a SimulatedOutcome and, where ``planned`` is given, one of that, or why there is none. Rows are
+    kept as JSON by the names of what they hold.
     """
-    kinds: dict[str, type[Any]] = {"outcome": Outcome} | ({} if planned is None else {"planned": planned})
+    kinds: dict[str, type[Any]] = {"outcome": SimulatedOutcome} | ({} if planned is None else {"planned": planned})
 
     def to_row(result: tuple[Any, ...] | str) -> dict[str, Any]:
         if isinstance(result, str):
@@ -190,8 +190,8 @@ def points(
         yield SweepPoint(settings=settings, outcome=outcome, error=error, number=number, total=len(grid), planned=known)
 
 
-def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> tuple[Outcome] | str:
-    """Outcome of one combination of settings, or the reason in one line why there is none."""
+def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> tuple[SimulatedOutcome] | str:
+    """The outcome of one combination of settings, or the reason in one line why there is none."""
     given = {what: settings[what] for what in OF_THE_SIMULATION if what in settings}
     try:
         changed = _changed(plan, settings)
@@ -201,7 +201,7 @@ def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> tuple[Outcome] | str:
         return str(error)
     low_s, high_s = trace.interval()
     metrics = {what: math.nan if value is None else float(value) for what, value in trace.metrics.items()}
-    outcome = Outcome(
+    outcome = SimulatedOutcome(
         iteration_s=trace.iteration_s,
         tokens_per_s=metrics["tokens_per_s"],
         mfu=metrics["mfu"],

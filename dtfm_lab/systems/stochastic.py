@@ -81,12 +81,12 @@ def simulate_stochastic(
         only, parameters or gradients that replicas gather in their passes.
     """
     _check(plan.job)
-    run = _Run(plan, rng, Links.of(plan.topology, queueing), efficiency, by_throughput, resends_inputs)
+    run = _IterationRun(plan, rng, Links.of(plan.topology, queueing), efficiency, by_throughput, resends_inputs)
     run.simulate(in_flight)
     return run.trace()
 
 
-class _Run:
+class _IterationRun:
     """The events of one iteration in the order of time, and the rows of its trace.
 
     A pass has a number: (2 x stage + backward) x micro-batches + micro-batch; a device, stage x replicas + replica.
@@ -321,7 +321,7 @@ class _Run:
 class _End:
     """What a device does when all micro-batches have left its stage: averaging with the others, and the step."""
 
-    def __init__(self, run: _Run, stage: int, replica: int) -> None:
+    def __init__(self, run: _IterationRun, stage: int, replica: int) -> None:
         self.run, self.stage, self.replica = run, stage, replica
         n_before = len(run.programs.pipeline(stage, replica))
         self.steps = run.programs.tails[stage][replica]

@@ -1,6 +1,6 @@
 """Branch and bound on the data-parallel cost: a lower bound that gets tighter with every step.
 
-``increasing_bounds`` yields the bounds; ``IncrementalBound`` spends a small share of a search's time on them, between
+``increasing_bounds`` yields the bounds; ``CommunicationBound`` spends a small share of a search's time on them, between
 the generations of the search.
 """
 
@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.bounds.budget import Budget, nearest_partners
+from dtfm_lab.planning.bounds.budget import GroupBudget, nearest_partners
 from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
 from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs, least_hop_sum_s
 from dtfm_lab.planning.bounds.segment_feasibility import clusters, segments_feasible
@@ -92,7 +92,7 @@ def increasing_bounds(
         effort = worst.effort + (not cut)
         if effort == len(efforts):
             return
-        budget = Budget(pair, n_stages, n_replicas, at_s, nearest)
+        budget = GroupBudget(pair, n_stages, n_replicas, at_s, nearest)
         enough_s = worst.enough_s if cut else dearest
         effort_s, _, _ = efforts[effort]
         steps = _dearest_hops(budget, values, worst.hops_s, enough_s, upper_s - worst.low_s, effort_s, labels[effort])
@@ -119,7 +119,7 @@ def least_hops_s(pair: PairCosts, n_stages: int, n_replicas: int, budget_s: floa
     """
     values = np.unique(pair.hop_s[np.triu_indices(len(pair.hop_s), 1)])
     known_s, enough_s = ((float(value),) * (n_stages - 1) for value in (values[0], values[-1]))
-    budget = Budget(pair, n_stages, n_replicas, budget_s, nearest_partners(pair.group_s))
+    budget = GroupBudget(pair, n_stages, n_replicas, budget_s, nearest_partners(pair.group_s))
     steps = _dearest_hops(budget, values, known_s, enough_s, np.inf, effort, None)
     while True:
         try:
@@ -147,7 +147,7 @@ def _tightened(one: _Range, hops_s: tuple[float, ...] | None) -> _Range:
 
 
 def _dearest_hops(
-    budget: Budget,
+    budget: GroupBudget,
     values: FloatArray,
     known_s: tuple[float, ...],
     enough_s: tuple[float, ...],
@@ -190,7 +190,7 @@ MOST_EFFORT = 0.04
 """Most effort for one question to the solver, which cannot be interrupted: some tenths of a second."""
 
 
-class IncrementalBound:
+class CommunicationBound:
     """The lower bound of one search in seconds, tightened in short turns between the generations of the search.
 
     A timed search spends at most ``SHARE`` of its time on turns. A search that is limited by steps has the k-th turn

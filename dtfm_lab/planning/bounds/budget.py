@@ -26,7 +26,7 @@ ROUNDING = 1 + 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Budget:
+class GroupBudget:
     """A budget for the synchronisation of each group, and the devices and pairs within it."""
 
     pair: PairCosts
@@ -89,7 +89,7 @@ def nearest_partners(group_s: FloatArray) -> IntArray:
     return order
 
 
-def least_units(budget: Budget, members: Sequence[IntArray]) -> list[list[list[int]]]:
+def least_units(budget: GroupBudget, members: Sequence[IntArray]) -> list[list[list[int]]]:
     """[c][d][q]: least units that a device of set c pays for its q-th partner in set d; in c it counts itself first."""
     units, most = budget.units, budget.n_replicas
 

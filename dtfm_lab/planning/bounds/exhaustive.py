@@ -19,7 +19,7 @@ STEPS = 300_000
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Enumeration:
     """Progress of the enumeration."""
 
     grid: IntArray | None
@@ -47,7 +47,7 @@ def candidate_groups(pair: PairCosts, n_replicas: int, below_s: float) -> tuple[
 
 def exhaustive(
     pair: PairCosts, n_stages: int, groups: IntArray, cost_s: FloatArray, below_s: float = np.inf
-) -> Iterator[Found]:
+) -> Iterator[Enumeration]:
     """Search for the cheapest chain of S of the groups that costs less than ``below_s``, in short steps.
 
     A partial chain is pruned when its slowest group, its hops and the cheapest hop for each missing stage cost no
@@ -69,6 +69,6 @@ def exhaustive(
         if best_s[0] < found_s:
             found_s = float(best_s[0])
             grid = align(groups[best], np.arange(n_stages), pair.hop_s)
-        yield Found(grid, found_s, depth < 0)
+        yield Enumeration(grid, found_s, depth < 0)
     if not len(groups):
-        yield Found(None, below_s, True)
+        yield Enumeration(None, below_s, True)

@@ -43,7 +43,7 @@ from scipy.sparse.csgraph import connected_components, maximum_flow
 from scipy.spatial.distance import squareform
 
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds.budget import UNITS, Budget, Flags, least_units
+from dtfm_lab.planning.bounds.budget import UNITS, Flags, GroupBudget, least_units
 from dtfm_lab.planning.bounds.class_counts import cp_solver
 from dtfm_lab.planning.cost import PairCosts
 
@@ -52,7 +52,7 @@ CUTS_UP_TO = 40
 
 
 def segments_feasible(
-    budget: Budget, below_s: float, n_segments: int, effort: float, labels: IntArray | None
+    budget: GroupBudget, below_s: float, n_segments: int, effort: float, labels: IntArray | None
 ) -> Generator[None, None, bool]:
     """Whether so many segments with all hops below a level cannot be excluded; returned after some short steps.
 
@@ -109,7 +109,7 @@ class _Level:
     """Least number of pieces of pipelines that cover each component."""
 
     @classmethod
-    def of(cls, budget: Budget, below_s: float, eligible: dict[int, Flags]) -> _Level:
+    def of(cls, budget: GroupBudget, below_s: float, eligible: dict[int, Flags]) -> _Level:
         devices = np.flatnonzero(eligible[1])
         near = budget.pair.hop_s[np.ix_(devices, devices)] < below_s
         np.fill_diagonal(near, False)
@@ -119,7 +119,7 @@ class _Level:
         return cls(eligible, tuple(devices[at] for at in places), pieces)
 
 
-def _cut_feasible(budget: Budget, level: _Level, lengths: tuple[int, ...], effort: float) -> bool:
+def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], effort: float) -> bool:
     """False where segments of these lengths are proved infeasible."""
     from ortools.sat.python import cp_model
 
@@ -167,7 +167,7 @@ def clusters(pair: PairCosts, at_most: int) -> IntArray:
     return labels
 
 
-def clusters_feasible(budget: Budget, below_s: float, n_segments: int, labels: IntArray, effort: float) -> bool:
+def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labels: IntArray, effort: float) -> bool:
     """False where ``n_segments`` with all hops below a level are proved infeasible.
 
     Parameters

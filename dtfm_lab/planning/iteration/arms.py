@@ -36,7 +36,7 @@ APART = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class KernelPlan:
     """A plan of one shape as the kernels left it."""
 
     row: IntArray
@@ -96,8 +96,8 @@ class Arm:
     ) -> None:
         self.tables, self.shape, self.microbatch, self.checkpointing = tables, shape, microbatch, checkpointing
         self.freedom = freedom
-        self.best: Found | None = None
-        self.rows: list[tuple[bool, Found]] = []
+        self.best: KernelPlan | None = None
+        self.rows: list[tuple[bool, KernelPlan]] = []
         """Structured placements to begin with, those not used yet, and whether their groups are near each other."""
         self.underestimated = 1.0
         """How much longer its last plan took than was estimated; plans that would take as long are not simulated."""
@@ -134,9 +134,9 @@ class Arm:
         shares: IntArray | None = None,
         ahead: IntArray | None = None,
         exact: bool = False,
-    ) -> Found:
+    ) -> KernelPlan:
         """A plan, priced; with a factor of 0 its forwards ahead stay as given."""
-        begin = Found(
+        begin = KernelPlan(
             row,
             blocks,
             self.even_shares() if shares is None else shares,
@@ -148,7 +148,7 @@ class Arm:
 
     def annealed(
         self,
-        found: Found,
+        found: KernelPlan,
         hot: float,
         cold: float,
         n_moves: int,
@@ -156,7 +156,7 @@ class Arm:
         *,
         exact: bool,
         factor: float = 0.0,
-    ) -> Found:
+    ) -> KernelPlan:
         """The best plan that annealing from this one finds."""
         from dtfm_lab.planning.iteration.kernels.annealing import anneal
 
@@ -167,7 +167,7 @@ class Arm:
         value, lacks = anneal(self.tables, trial, now, best, self.freedom, *settings, random, flag())
         return _taken(best, float(value), float(lacks))
 
-    def seconds(self, found: Found) -> float:
+    def seconds(self, found: KernelPlan) -> float:
         """Seconds of an iteration, by the replay, whatever the objective."""
         objective = self.tables
         self.tables = objective._replace(objective=0)
@@ -177,7 +177,7 @@ class Arm:
         finally:
             self.tables = objective
 
-    def keep(self, found: Found) -> bool:
+    def keep(self, found: KernelPlan) -> bool:
         """Whether it is the arm's best, which it then becomes; a valid plan beats all others."""
         best = self.best
         if best is not None and (found.lacks > 0, found.price) >= (best.lacks > 0, best.price):
@@ -187,7 +187,7 @@ class Arm:
 
     def candidate(
         self,
-        found: Found,
+        found: KernelPlan,
         problem: IterationProblem,
         *,
         dollars: bool,
@@ -316,5 +316,5 @@ def _given_ahead(job: Job, n_stages: int) -> IntArray | None:
     return None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
 
 
-def _taken(state: State, value: float, lacks: float) -> Found:
-    return Found(state.row.copy(), state.blocks.copy(), state.shares.copy(), state.ahead.copy(), value, lacks)
+def _taken(state: State, value: float, lacks: float) -> KernelPlan:
+    return KernelPlan(state.row.copy(), state.blocks.copy(), state.shares.copy(), state.ahead.copy(), value, lacks)

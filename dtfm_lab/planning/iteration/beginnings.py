@@ -6,7 +6,7 @@ import numpy as np
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.iteration.arms import Arm, Arms, Found
+from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.fitting import Fitting, room_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
@@ -32,7 +32,7 @@ class Beginnings:
         """Most structured placements of a shape."""
         return self._starts.most_rows
 
-    def structured(self, arm: Arm, i: int, factor: float) -> tuple[str, Found] | None:
+    def structured(self, arm: Arm, i: int, factor: float) -> tuple[str, KernelPlan] | None:
         """The i-th structured placement of a shape, priced; None where it has fewer."""
         rows = self._starts.rows(*arm.shape)
         if i >= len(rows):
@@ -48,7 +48,7 @@ class Beginnings:
         arm.rows.append((name.endswith("groups"), found))
         return name, found
 
-    def of_annealing(self, arm: Arm, factor: float) -> tuple[Found, str, float]:
+    def of_annealing(self, arm: Arm, factor: float) -> tuple[KernelPlan, str, float]:
         """What an annealing begins with, its name, and the first temperature."""
         assert arm.best is not None
         u = self._rng.random()
@@ -65,7 +65,7 @@ class Beginnings:
             return arm.assessed(row, self._blocks(arm, row), factor), "chance", HOT
         return arm.best, "reheated", float(np.exp(self._rng.uniform(*np.log(REHEATED))))
 
-    def of_plan(self, plan: Plan | None) -> tuple[Arm, Found] | None:
+    def of_plan(self, plan: Plan | None) -> tuple[Arm, KernelPlan] | None:
         """The plan that a search starts with, in its shape's arm; None where the job does not allow that one."""
         if plan is None or plan.job.model is None or plan.job.microbatch is None:
             return None
@@ -88,14 +88,14 @@ class Beginnings:
         ahead = np.array(job.warmups, dtype=np.int64)
         return arm, arm.assessed(row, blocks, 0.0, shares=shares, ahead=ahead, exact=True)
 
-    def of_candidate(self, candidate: Candidate) -> tuple[Arm, Found] | None:
+    def of_candidate(self, candidate: Candidate) -> tuple[Arm, KernelPlan] | None:
         """Another search's plan, in its shape's arm; None where this one has none."""
         n_stages, n_replicas = candidate.grid.shape
         arm = self._arms.of(n_stages, n_replicas, candidate.microbatch, candidate.checkpointing)
         row = self._filled(candidate.grid)
         return None if arm is None else (arm, arm.assessed(row, candidate.blocks, 1.0, shares=candidate.shares))
 
-    def of_fitting(self, fitting: Fitting) -> tuple[Arm, Found] | None:
+    def of_fitting(self, fitting: Fitting) -> tuple[Arm, KernelPlan] | None:
         """The plan that fits memory."""
         if fitting.grid is None or fitting.blocks is None:
             return None
@@ -103,7 +103,7 @@ class Beginnings:
         arm = self._arms.of(n_stages, n_replicas, fitting.microbatch, fitting.problem.job.checkpoints)
         return None if arm is None else (arm, arm.assessed(self._filled(fitting.grid), fitting.blocks, 1.0))
 
-    def _reshaped(self, arm: Arm, factor: float) -> Found | None:
+    def _reshaped(self, arm: Arm, factor: float) -> KernelPlan | None:
         """A neighbouring shape's best plan, made to fit this shape by adding or dropping pipelines and stages."""
         neighbour = self._arms.neighbour_of(arm, self._rng)
         if neighbour is None or neighbour.best is None:

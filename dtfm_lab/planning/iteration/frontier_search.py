@@ -76,13 +76,13 @@ def stream_frontier(
         search(topology, one, planner, objective="iteration", seed=seed, steps=steps, seconds=seconds)
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS * len(jobs)
-    budget = _Budget(steps=steps, seconds=None if seconds is None else seconds / len(jobs), searches=searches)
+    budget = _Allowance(steps=steps, seconds=None if seconds is None else seconds / len(jobs), searches=searches)
     how = {"planner": planner, "seed": seed, "queueing": queueing}
     return _frontiers(topology, job, jobs, budget, how)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Budget:
+class _Allowance:
     steps: int | None
     seconds: float | None
     """Of one batch."""
@@ -98,7 +98,7 @@ class _Budget:
 
 
 def _frontiers(
-    topology: Topology, job: Job, jobs: list[Job], budget: _Budget, how: dict[str, Any]
+    topology: Topology, job: Job, jobs: list[Job], budget: _Allowance, how: dict[str, Any]
 ) -> Iterator[Frontier]:
     began = time.perf_counter()
     done: list[Plan] = []

@@ -9,7 +9,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job.system import MEMORY_ONLY, chosen
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.iteration.arms import Arm, Found
+from dtfm_lab.planning.iteration.arms import Arm, KernelPlan
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim
@@ -27,7 +27,7 @@ class Judge(Protocol):
     replays: bool
     """Whether it is the replay itself, so that what it polished is judged."""
 
-    def __call__(self, arm: Arm, found: Found) -> Found: ...
+    def __call__(self, arm: Arm, found: KernelPlan) -> KernelPlan: ...
 
 
 def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
@@ -43,7 +43,7 @@ def judge_for(problem: IterationProblem, aim: Aim) -> Judge:
 class _Replay:
     polishes = replays = True
 
-    def __call__(self, arm: Arm, found: Found) -> Found:
+    def __call__(self, arm: Arm, found: KernelPlan) -> KernelPlan:
         exact = arm.assessed(found.row, found.blocks, 0.0, shares=found.shares, ahead=found.ahead, exact=True)
         return replace(exact, judged=True)
 
@@ -54,7 +54,7 @@ class _Simulator:
     def __init__(self, problem: IterationProblem, aim: Aim, *, polishes: bool) -> None:
         self._problem, self._aim, self.polishes = problem, aim, polishes
 
-    def __call__(self, arm: Arm, found: Found) -> Found:
+    def __call__(self, arm: Arm, found: KernelPlan) -> KernelPlan:
         candidate = arm.candidate(found, self._problem, dollars=False, evaluations=0)
         try:
             plan = plan_of(self._problem, candidate)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.iteration.arms import Arm, Arms, Found
+from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan
 from dtfm_lab.planning.iteration.beginnings import Beginnings
 from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.fitting import Fitting, fitting_plan
@@ -90,7 +90,7 @@ class _Search:
         self.judges = {part.job.checkpoints: judge_for(part, aim) for part in parts}
         self.evaluations = 0
         self.operator = ""
-        self.best: tuple[Arm, Found] | None = None
+        self.best: tuple[Arm, KernelPlan] | None = None
         self.waited = False
         self.given = [found for found in (self.beginnings.of_plan(start), self.beginnings.of_fitting(fitting)) if found]
         self.opened = None if problem.job.schedule in REPLAYED_SCHEDULES else _without_schedule(problem, unused, aim)

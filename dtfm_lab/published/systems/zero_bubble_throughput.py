@@ -36,7 +36,7 @@ ASSUMED = (
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _PlannedRow:
     """A published row, its plan, and its simulated seconds as a line in one over the efficiency."""
 
     line: dict[str, str]
@@ -45,7 +45,7 @@ class _Measured:
     fixed_s: float
 
     @classmethod
-    def of(cls, line: dict[str, str]) -> "_Measured":
+    def of(cls, line: dict[str, str]) -> "_PlannedRow":
         return cls(line, *_simulated(line["model"], line["schedule"], int(line["microbatches"])))
 
     @property
@@ -76,10 +76,10 @@ class _Measured:
         )
 
 
-def _measured() -> dict[str, list[_Measured]]:
-    by_model: dict[str, list[_Measured]] = {}
+def _measured() -> dict[str, list[_PlannedRow]]:
+    by_model: dict[str, list[_PlannedRow]] = {}
     for line in numbers("zero_bubble_table5.csv"):
-        by_model.setdefault(line["model"], []).append(_Measured.of(line))
+        by_model.setdefault(line["model"], []).append(_PlannedRow.of(line))
     return by_model
 
 

@@ -34,7 +34,7 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class _Host:
+class _ProbedHost:
     name: str
     region: str
     address: str
@@ -52,7 +52,7 @@ class ProbeListener:
         """Authenticated hosts with their first message, and a line of text for each rejected connection."""
         self._listener = Listener(address, port, self.token, self._arrive, self._reject)
         self.address, self.port = address, self._listener.address[1]
-        self._hosts: list[_Host] = []
+        self._hosts: list[_ProbedHost] = []
 
     def __enter__(self) -> Self:
         return self
@@ -161,7 +161,7 @@ class ProbeListener:
                 f"that they use"
             )
 
-    def _checked_host(self, channel: Channel, hello: dict[str, Any]) -> _Host:
+    def _checked_host(self, channel: Channel, hello: dict[str, Any]) -> _ProbedHost:
         """The host with this first message. Raises ConnectionLost if it is refused, after sending the reason."""
         name, region = str(hello.get("name") or ""), str(hello.get("region") or "")
         port = hello.get("port")
@@ -180,7 +180,7 @@ class ProbeListener:
         if problem:
             channel.send(refused=problem)
             raise ConnectionLost(problem)
-        return _Host(name, region, str(hello.get("address") or channel.peer), int(port or 0), channel)
+        return _ProbedHost(name, region, str(hello.get("address") or channel.peer), int(port or 0), channel)
 
     def _timed(self, a: int, b: int, seconds: float) -> tuple[tuple[int, int], dict[str, Any]]:
         """(timing host, answering host) and the times. If one cannot reach the other, the other one times."""
@@ -200,14 +200,14 @@ class ProbeListener:
             problems.append(f"{one.name} does not reach {other.name} at {where}: {answer['unreachable']}")
         raise RunError("; ".join(problems))
 
-    def _ask(self, host: _Host, within_s: float, **order: Any) -> dict[str, Any]:
+    def _ask(self, host: _ProbedHost, within_s: float, **order: Any) -> dict[str, Any]:
         self._send(host, **order)
         try:
             return host.channel.receive(within_s)
         except ConnectionLost as error:
             raise RunError(f"host {host.name} {error}, asked for its {order['order']}") from None
 
-    def _send(self, host: _Host, **order: Any) -> None:
+    def _send(self, host: _ProbedHost, **order: Any) -> None:
         try:
             host.channel.send(**order)
         except ConnectionLost as error:

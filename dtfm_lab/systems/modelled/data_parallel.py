@@ -16,7 +16,7 @@ from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Replicated(GridStrategy):
+class _WholeModel(GridStrategy):
     """The whole model on every device."""
 
     cite: ClassVar[str] = "Li et al., VLDB 2020"
@@ -77,7 +77,7 @@ class _Replicated(GridStrategy):
 
 @strategies.register("ddp")
 @dataclass(frozen=True, kw_only=True)
-class DDP(_Replicated):
+class DDP(_WholeModel):
     """PyTorch's DistributedDataParallel: the whole model on every device, gradients averaged beside the backward."""
 
     name: ClassVar[str] = "ddp"
@@ -86,7 +86,7 @@ class DDP(_Replicated):
 
 @strategies.register("ddp-compressed")
 @dataclass(frozen=True, kw_only=True)
-class CompressedDDP(_Replicated):
+class CompressedDDP(_WholeModel):
     """PyTorch's DistributedDataParallel with a hook that rounds gradients before they are sent."""
 
     name: ClassVar[str] = "ddp-compressed"

@@ -9,7 +9,7 @@ import traitlets
 
 from dtfm_lab.domain.units import IntArray, format_s
 from dtfm_lab.figures.palette import BLUE, LINE_GREY
-from dtfm_lab.planning.teaching import Individual, TeachingFrame
+from dtfm_lab.planning.teaching import TaughtIndividual, TeachingFrame
 from dtfm_lab.widgets.views.view import Figure, View
 
 NOBODY = -1
@@ -43,7 +43,7 @@ class PopulationView(View):
         super().__init__(**traits)
         self._take = take
         self.frames: list[TeachingFrame] = []
-        self.individuals: dict[int, Individual] = {}
+        self.individuals: dict[int, TaughtIndividual] = {}
         """All that were shown, and their parents, by number."""
         self.on_msg(self._on_message)
 
@@ -56,7 +56,7 @@ class PopulationView(View):
 
     def extend(self, frames: Sequence[TeachingFrame]) -> None:
         """Add frames, with the individuals that have not been sent yet."""
-        new: dict[int, Individual] = {}
+        new: dict[int, TaughtIndividual] = {}
         for frame in frames:
             for one in (frame.best, *frame.individuals):
                 for each in (*one.parents, one):
@@ -69,7 +69,7 @@ class PopulationView(View):
             self._send_frames(frames, list(new.values()))
 
     @property
-    def shown(self) -> Individual | None:
+    def shown(self) -> TaughtIndividual | None:
         """The chosen individual, or else the cheapest of the shown generation."""
         if self.chosen in self.individuals:
             return self.individuals[self.chosen]
@@ -108,7 +108,7 @@ class PopulationView(View):
             f"median {format_s(frame.median_s)} of {len(frame.individuals)} placements"
         )
 
-    def _send_frames(self, frames: Sequence[TeachingFrame], people: Sequence[Individual]) -> None:
+    def _send_frames(self, frames: Sequence[TeachingFrame], people: Sequence[TaughtIndividual]) -> None:
         n = len(self.cells["at"])
         stages = np.full((len(people), n), IDLE, dtype="<i2")
         for row, one in zip(stages, people, strict=True):
@@ -146,7 +146,7 @@ def _frame_words(frame: TeachingFrame) -> dict[str, Any]:
     }
 
 
-def _person_words(one: Individual) -> dict[str, Any]:
+def _person_words(one: TaughtIndividual) -> dict[str, Any]:
     return {
         "number": one.number,
         "cost_s": one.cost_s,
