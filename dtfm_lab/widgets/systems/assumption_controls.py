@@ -90,7 +90,7 @@ class ChangedAssumptions:
 
     def __init__(self) -> None:
         self._changes: dict[str, dict[str, Any]] = {}
-        """{system: {field: value}}"""
+        """Values that differ from the model's own: by system, then by field."""
 
     def keep(self, strategy: Strategy) -> None:
         """Keep what differs from the system's defaults."""
