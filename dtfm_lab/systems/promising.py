@@ -1,7 +1,7 @@
-"""Of the many plans that a system considers, those that a closed form of its pipelines says are fastest.
+"""The many plans that a system considers, those first that a closed form of its pipelines says are fastest.
 
-A closed form takes a fraction of a millisecond where simulating thousands of micro-batches takes half a second, so a
-strategy ranks all its candidates by it and leaves the prediction of the few best to the simulator.
+A closed form takes a fraction of a millisecond where simulating thousands of micro-batches takes half a second. It is
+no bound: what is not simulated is left out by one (``Strategy.least_s``), once a good plan was tried early.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory, usable_bytes
 from dtfm_lab.simulation.tensor_parallel import hop_gather_s, tensor_parallel_s
-
-MOST = 4
-"""Most plans of a strategy that are simulated where a closed form ranks them first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +123,10 @@ class Candidate:
         return seconds + self.job.activation_bytes / topology.bandwidth_bytes_per_s[sender, receiver]
 
 
-def promising(candidates: Iterable[Candidate], efficiency: GivenEfficiency, most: int = MOST) -> Iterator[Plan]:
-    """The plans of the candidates that fit, at most so many, those first that are fastest by the closed form.
+def promising(
+    candidates: Iterable[Candidate], efficiency: GivenEfficiency, most: int | None = None
+) -> Iterator[Candidate]:
+    """The candidates that fit, those first that are fastest by the closed form; all, or so many.
 
     Where none fits, the one that lacks least, which tells why. Raises PlanError where the model and the batch allow
     none of their shapes.
@@ -147,9 +146,9 @@ def promising(candidates: Iterable[Candidate], efficiency: GivenEfficiency, most
         if made == most:
             return
         if candidate.fits:
-            yield candidate.plan
+            yield candidate
             made += 1
     if not known:
         raise PlanError("the model and the batch allow none of its shapes; wanted more blocks, or a larger batch")
     if not made:
-        yield min((candidate for _, _, candidate in known), key=lambda one: one.lacking_bytes).plan
+        yield min((candidate for _, _, candidate in known), key=lambda one: one.lacking_bytes)

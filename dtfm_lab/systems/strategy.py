@@ -19,6 +19,7 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 from dtfm_lab.systems.assumption import Assumption
 from dtfm_lab.systems.bound import least_iteration_s
 from dtfm_lab.systems.branch import Branch, priced
+from dtfm_lab.systems.promising import Candidate, promising
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +141,7 @@ class Strategy(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class GridStrategy(Strategy):
-    """A system whose plans are grids of ranks in the order of the network, as its user's flags say."""
+    """A system whose plans are grids of devices, without a search, as its user's flags say."""
 
     @abstractmethod
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
@@ -150,6 +151,23 @@ class GridStrategy(Strategy):
         """All of them."""
         for one in self.branches(topology, job, budget):
             yield from [one] if isinstance(one, Plan) else map(priced, one.plans())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedStrategy(GridStrategy):
+    """A system whose planner goes through many shapes on many sets of devices."""
+
+    most: ClassVar[int | None] = None
+    """Most plans that are simulated, the first by a closed form; all where None."""
+
+    @abstractmethod
+    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Candidate]:
+        """All that it looks at, for the work of a job, those that do not fit among them."""
+
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
+        """Those of the candidates that fit, the fastest by a closed form first."""
+        for one in promising(self.candidates(topology, job, budget), budget.efficiency, self.most):
+            yield Branch(one.topology, one.job, one.grid, ways=({},))
 
 
 def _in_words(name: str, value: object) -> str:

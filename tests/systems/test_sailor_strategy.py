@@ -64,5 +64,5 @@ def test_published_shapes_are_among_those_that_are_looked_at(record):
     np.fill_diagonal(links, np.inf)
     topology = Topology(tuple(devices), np.zeros((n, n)), links)
     job = JOB.with_fields(microbatch=record.microbatch, global_batch=record.global_batch)
-    looked_at = Sailor()._candidates(topology, Sailor().trained(work_of(job)), 0.4)
+    looked_at = Sailor().candidates(topology, work_of(job), Budget(efficiency=0.4))
     assert (record.n_stages, record.n_replicas) in {one.grid.shape for one in looked_at}

@@ -13,10 +13,11 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.checkpoints import TRIED
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
-from dtfm_lab.systems.promising import Candidate, promising
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.promising import Candidate
+from dtfm_lab.systems.strategy import Budget, RankedStrategy, strategies
 
 ISLANDS = ("regions", "devices")
 PRECISIONS = ("fp32", "fp16", "int8")
@@ -24,7 +25,7 @@ PRECISIONS = ("fp32", "fp16", "int8")
 
 @strategies.register("diloco")
 @dataclass(frozen=True, kw_only=True)
-class DiLoCo(Strategy):
+class DiLoCo(RankedStrategy):
     """DiLoCo: workers step alone and average what changed every H iterations.
 
     A worker is a pipeline whose devices lie on one island, or a single device that holds the whole model; an island
@@ -90,14 +91,14 @@ class DiLoCo(Strategy):
             **(in_fp32 if self.precision == "fp32" else compressed),
         )
 
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Workers of every length, the fastest by the closed form. Raises PlanError where there is one worker only."""
-        found = list(self._candidates(topology, job))
-        if not found:
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
+        """Workers of every length, the fastest by a closed form first. Raises PlanError where there are no two."""
+        if next(self.candidates(topology, job, budget), None) is None:
             raise PlanError(f"{topology.name} has no two workers for a batch of {job.global_batch}; wanted two or more")
-        yield from promising(found, budget.efficiency)
+        yield from super().branches(topology, job, budget)
 
-    def _candidates(self, topology: Topology, job: Job) -> Iterator[Candidate]:
+    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Candidate]:
+        """Pipelines of every length within the islands, without and with recomputation."""
         heads, trained = job.modelled().n_heads, self.trained(job)
         sizes = sizes_of(self.microbatches, job, MICROBATCHES) or (job.microbatch,)
         for degree in topology.group_sizes:

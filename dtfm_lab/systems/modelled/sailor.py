@@ -9,15 +9,14 @@ import numpy as np
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job
 from dtfm_lab.domain.job.system import CHECKPOINTINGS, TRANSPORTS
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
 from dtfm_lab.systems.checkpoints import TRIED
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
-from dtfm_lab.systems.promising import Candidate, promising
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.promising import Candidate
+from dtfm_lab.systems.strategy import Budget, RankedStrategy, strategies
 
 WIDTH = 8
 """Chains of pools that are kept after each stage."""
@@ -27,14 +26,14 @@ MOST_STAGES = 16
 
 @strategies.register("sailor")
 @dataclass(frozen=True, kw_only=True)
-class Sailor(Strategy):
+class Sailor(RankedStrategy):
     """Sailor: which devices of which kind and region take part, and in which shape.
 
     Its planner goes through numbers of stages and replicas and gives each stage devices stage by stage, keeping what is
-    best by its own closed form, whose best plans are simulated here. A stage's replicas lie in one region; next stages
-    may lie elsewhere. A stage's replicas are of one kind, or in each stage of any (``mixes_kinds``). The
-    paper's planner also chooses the tensor parallelism of every stage. A plan here has one degree for all, because a
-    plan's devices are the groups of one size that ``Topology.grouped`` makes, and a job has one ``tensor_parallel``.
+    best by its own closed form; here the plan of every shape may be simulated. A stage's replicas lie in one region;
+    next stages may lie elsewhere. They are of one kind, or in each stage of any (``mixes_kinds``). The paper's planner
+    also chooses the tensor parallelism of every stage. A plan here has one degree for all, because a plan's devices are
+    the groups of one size that ``Topology.grouped`` makes, and a job has one ``tensor_parallel``.
     The chains of pools are those of a beam search.
     """
 
@@ -96,12 +95,9 @@ class Sailor(Strategy):
             checkpointing=self.checkpointing,
         )
 
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """The best subsets and shapes by its closed form."""
-        yield from promising(self._candidates(topology, self.trained(job), budget.efficiency), budget.efficiency)
-
-    def _candidates(self, topology: Topology, job: Job, efficiency: GivenEfficiency) -> Iterator[Candidate]:
-        heads = job.modelled().n_heads
+    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Candidate]:
+        """Every shape on the chain of pools that its closed form likes best."""
+        job, efficiency, heads = self.trained(job), budget.efficiency, job.modelled().n_heads
         for degree in topology.group_sizes:
             if heads % degree:
                 continue

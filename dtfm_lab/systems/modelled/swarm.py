@@ -18,18 +18,16 @@ from dtfm_lab.systems import common_assumptions as common
 from dtfm_lab.systems.assumption import Assumption
 from dtfm_lab.systems.checkpoints import TRIED
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
-from dtfm_lab.systems.promising import Candidate, promising
+from dtfm_lab.systems.promising import Candidate
 from dtfm_lab.systems.stochastic import simulate_stochastic
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.strategy import Budget, RankedStrategy, strategies
 
 ROUTINGS = ("throughput", "random")
-MOST = 2
-"""Most plans that are simulated, each in a good part of a second where there are many micro-batches."""
 
 
 @strategies.register("swarm")
 @dataclass(frozen=True, kw_only=True)
-class Swarm(Strategy):
+class Swarm(RankedStrategy):
     """SWARM: equal stages, each served by many devices, and every micro-batch routed to one of the next stage's.
 
     Its seconds are those of ``simulate_stochastic``, as no schedule knows the routes beforehand: ``lab.simulate``
@@ -47,6 +45,8 @@ class Swarm(Strategy):
     title: ClassVar[str] = "SWARM"
     cite: ClassVar[str] = "Ryabinin et al., ICML 2023"
     url: ClassVar[str] = "https://arxiv.org/abs/2301.11913"
+    most: ClassVar[int] = 12
+    """Each takes a good part of a second where there are many micro-batches, and no bound says which need not be."""
     mathematics: ClassVar[str] = "activations and gradients are rounded on their way, to 8 and 16 bits by default"
 
     routing: Annotated[
@@ -109,10 +109,6 @@ class Swarm(Strategy):
             checkpointing=self.checkpointing,
         )
 
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Every number of stages, the fastest by the closed form."""
-        yield from promising(self._candidates(topology, self.trained(job), budget), budget.efficiency, MOST)
-
     def trace(self, plan: Plan, budget: Budget) -> Trace:
         """One iteration, micro-batches routed as they come."""
         return simulate_stochastic(
@@ -125,7 +121,9 @@ class Swarm(Strategy):
             queueing=budget.queueing,
         )
 
-    def _candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Candidate]:
+    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Candidate]:
+        """Every number of stages, on all devices and without the slowest."""
+        job = self.trained(job)
         speed = np.array([peak_of(device, job.dtype) for device in topology.devices])
         drawn = np.random.default_rng(budget.seed).permutation(len(topology))
         by_speed = drawn[np.argsort(-speed[drawn], kind="stable")]
