@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any
 
 import dtfm_lab as lab
@@ -11,8 +12,9 @@ from dtfm_lab.course import missions
 READERS = ("ada", "barbara")
 
 
+@cache
 def worked_answer(name: str, reader: str = READERS[0]) -> Any:
-    """What the worked answer of a mission comes to, for a reader."""
+    """What the worked answer of a mission comes to, for a reader; computed once."""
     before = os.environ.get("DTFM_LAB_READER")
     os.environ["DTFM_LAB_READER"] = reader
     try:

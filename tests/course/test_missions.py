@@ -21,10 +21,13 @@ def test_a_mission_says_what_to_do_and_helps_in_steps(mission: Mission):
     assert len(mission.task.split()) > 10
     assert "answer = " in mission.answer
     if mission.give:
-        tasks = {mission.task_of(f"reader {number}") for number in range(6)}
-        given = {str(mission.given(f"reader {number}")) for number in range(6)}
-        assert len(tasks | given) > 2, "readers are given the same"
-        assert str(mission.given(READERS[0])) == str(mission.given(READERS[0]))
+        first, seen = str(mission.given(READERS[0])), set()
+        for reader in (*READERS, *(f"reader {number}" for number in range(4))):
+            seen |= {mission.task_of(reader), str(mission.given(reader))}
+            if len(seen) > 2:
+                break
+        assert len(seen) > 2, "readers are given the same"
+        assert first in seen
 
 
 def test_progress_keeps_tries_hints_and_what_was_won():
