@@ -1,4 +1,4 @@
-"""Parts of the story by hand that the whole of it does not tell: stopping, choices, what does not fit."""
+"""Parts of the story by hand that the whole of it does not tell: stopping, choices, what a run refuses."""
 
 import re
 
@@ -75,17 +75,3 @@ def test_a_person_tries_schedules_and_choices_and_sees_where_the_time_goes(page,
     eventually(page, "the_lab.comparison is not None", True)
     eventually(page, "the_lab.measured.context.synchronisation", "ring")
     lab.look("ring-and-int8-compared")
-
-
-def test_a_schedule_that_lacks_memory_is_told_above_the_chart(page, open_notebook, eventually):
-    lab = opened(page, open_notebook, eventually, "worldwide", "memory")
-    schedule = lab.pane("Schedule")
-    line = schedule.get_by_role("alert")
-    expect(line).to_have_count(0)  # the lab begins with a schedule that fits
-    schedule.locator(".dtfm-schedule-menu select").select_option("gpipe")
-    expect(line).to_contain_text("would need")
-    lab.look("lacking")
-    lab.more(schedule).get_by_label("Recompute activations").check()
-    expect(line).to_have_count(0)
-    lab.close_menu()
-    lab.look("fits")
