@@ -56,6 +56,13 @@ def test_data_parallelism_takes_as_many_devices_as_the_batch_can_be_shared_out_t
     assert sum(alone.job.microbatch_counts) == n_sequences
 
 
+@pytest.fixture
+def only_data_parallelism(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in BASELINES if name != "data parallel only"]:
+        monkeypatch.delitem(BASELINES, name)
+
+
+@pytest.mark.usefixtures("only_data_parallelism")
 def test_a_batch_for_one_device_alone_is_a_reason() -> None:
     *_, last = baseline_runs(small_plan(2, 1, global_batch=1), iterations=1)
     assert last.measured is None
@@ -64,12 +71,13 @@ def test_a_batch_for_one_device_alone_is_a_reason() -> None:
     assert np.isnan(row["measured_s"])
 
 
+@pytest.mark.usefixtures("only_data_parallelism")
 def test_a_model_that_no_device_could_hold_whole_is_shown_beside_its_measurement() -> None:
     plan = small_plan(4, 1, global_batch=4)
     limit_bytes = lab.memory(plan, "1f1b").peak_bytes.max() * 1.5
     devices = tuple(replace(device, memory_bytes=limit_bytes) for device in plan.topology.devices)
     weak = lab.evaluate(replace(plan.topology, devices=devices), plan.job, rank_map=plan.rank_map)
-    first, *_, last = baseline_runs(weak, "1f1b", iterations=1)
+    first, last = baseline_runs(weak, "1f1b", iterations=1)
     assert first.lacks == ""
     assert "do not fit" in last.lacks
     assert last.measured is not None

@@ -1,6 +1,7 @@
-"""What workers compute equals one process, whatever schedule, way of averaging, compression or recomputation.
+"""What workers compute equals one process, whatever shape, tied embedding, compression or recomputation.
 
-The workers are threads with messages in memory; ``test_real_choices`` runs some as processes.
+The workers are threads with messages in memory; ``test_real_choices`` runs some as processes. Schedules and ways to
+average train what one process trains in ``test_group_training``, every pair, and in ``test_equality``, for longer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 from run_helpers import small_plan
-from training_alone import parameters_of, train_alone, train_locally
+from training_alone import train_alone, train_locally
 from workers_as_threads import Trained, train
 
 import dtfm_lab as lab
@@ -42,12 +43,6 @@ def assert_equals_one_process(trained: Trained, *, tied: bool = False, dtype: st
             np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
 
 
-@pytest.mark.parametrize("synchronisation", AVERAGES)
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_every_schedule_and_way_to_average_trains_what_one_process_trains(schedule, synchronisation):
-    assert_equals_one_process(train(small_plan(2, 4, synchronisation=synchronisation), schedule, STEPS))
-
-
 @pytest.mark.parametrize(("n_stages", "n_replicas"), [(4, 1), (1, 2), (1, 1), (4, 2)])
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
 def test_every_shape_trains_what_one_process_trains(n_stages, n_replicas, schedule):
@@ -70,46 +65,13 @@ def test_a_tied_embedding_within_one_stage_is_counted_once_by_split_backwards(re
     assert_equals_one_process(train(plan, "zb-h1", STEPS), tied=True)
 
 
-def test_replicas_that_do_not_divide_the_parameters_and_rings_of_three():
-    for synchronisation in AVERAGES:
-        plan = small_plan(2, 3, synchronisation=synchronisation, global_batch=12)
-        losses, _ = train_alone(plan.job, STEPS)
-        trained = train(plan, "1f1b", STEPS)
-        assert trained.losses == pytest.approx(losses, abs=1e-9)
-        assert trained.replicas_are_equal()
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "interleaved-1f1b"])
-@pytest.mark.parametrize("synchronisation", AVERAGES)
+@pytest.mark.parametrize(
+    ("schedule", "synchronisation"),
+    [*(("1f1b", name) for name in AVERAGES), ("zb-h1", "ring"), ("interleaved-1f1b", "hierarchical")],
+)
 def test_tied_embeddings_stay_equal_at_both_ends(schedule, synchronisation):
     plan = small_plan(2, 4, tied=True, synchronisation=synchronisation)
     assert_equals_one_process(train(plan, schedule, STEPS), tied=True)
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_single_precision_trains_what_one_process_trains(schedule):
-    assert_equals_one_process(train(small_plan(dtype="fp32"), schedule, STEPS), dtype="fp32")
-
-
-@pytest.mark.parametrize("synchronisation", AVERAGES)
-def test_local_updates_equal_models_that_step_alone_and_are_averaged(synchronisation):
-    plan = small_plan(2, 4, synchronisation=synchronisation, synchronise_every=2)
-    losses, models = train_locally(plan.job, 4)
-    trained = train(plan, "1f1b", 4)
-    assert trained.losses == pytest.approx(losses, abs=1e-9)
-    assert trained.replicas_are_equal(), "right after they have averaged"
-    found = trained.parameters()
-    for name, wanted in parameters_of(models).items():
-        np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
-
-    losses, models = train_locally(plan.job, 3)
-    trained = train(plan, "zb-h1", 3)
-    assert trained.losses == pytest.approx(losses, abs=1e-9)
-    assert not trained.replicas_are_equal(), "each has gone on alone"
-    for replica, model in enumerate(models):
-        found = trained.parameters(replica)
-        for name, wanted in parameters_of([model]).items():
-            np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
 
 
 @pytest.mark.parametrize("synchronisation", ["sharded", "sharded-at-once", "central"])
@@ -122,9 +84,14 @@ def test_local_updates_keep_both_ends_of_a_tied_embedding_equal(synchronisation)
         assert np.array_equal(found["5.logits.weight"], found["0.token.weight"])
 
 
-@pytest.mark.parametrize("how", ["fp16", "int8"])
-@pytest.mark.parametrize("synchronisation", AVERAGES)
-@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize(
+    ("synchronisation", "how", "every"),
+    [
+        (name, how, 1 + (number + shift) % 2)
+        for number, name in enumerate(AVERAGES)
+        for shift, how in enumerate(("fp16", "int8"))
+    ],
+)
 def test_compression_changes_the_loss_a_little_and_leaves_replicas_equal(how, synchronisation, every):
     fields = {"synchronisation": synchronisation, "synchronise_every": every}
     plain = uncompressed(every)
@@ -141,17 +108,13 @@ def uncompressed(every: int) -> list[float]:
     return train(small_plan(2, 4, synchronise_every=every), "1f1b", every + 1).losses
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "interleaved-1f1b"])
-@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
-def test_recomputation_changes_no_bit(schedule, dtype):
-    kept, repeated = (train(small_plan(dtype=dtype, recompute=which), schedule, STEPS) for which in (False, True))
-    assert kept.losses == repeated.losses
-    found = repeated.parameters()
-    assert all(np.array_equal(array, found[name]) for name, array in kept.parameters().items())
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "interleaved-1f1b"])
-@pytest.mark.parametrize("how", ["block", "stage"])
+@pytest.mark.parametrize(
+    ("schedule", "how"),
+    [
+        *((name, "stage") for name in ("1f1b", "zb-h1", "interleaved-1f1b")),
+        *((name, "block") for name in ("1f1b", "interleaved-1f1b")),
+    ],
+)
 def test_checkpoints_change_no_bit(schedule, how):
     kept, repeated = (train(small_plan(dtype="fp32", checkpointing=which), schedule, STEPS) for which in ("none", how))
     assert kept.losses == repeated.losses
@@ -164,11 +127,10 @@ def test_flushes_train_what_one_process_trains(every):
     assert_equals_one_process(train(small_plan(3, 2, flush_every=every), "gpipe", STEPS))
 
 
-BOTH = [*((name, "hierarchical") for name in SCHEDULES), *(("1f1b", name) for name in AVERAGES)]
-
-
-@pytest.mark.parametrize(("schedule", "synchronisation"), BOTH)
-@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize(
+    ("schedule", "synchronisation", "every"),
+    [*((name, "hierarchical", 1) for name in SCHEDULES), *(("1f1b", name, 2) for name in AVERAGES)],
+)
 def test_workers_do_what_the_simulator_plays(schedule, synchronisation, every):
     fields = {"synchronisation": synchronisation, "synchronise_every": every, "compression": "int8"}
     plan = small_plan(2, 4, tied=every == 1, **fields)

@@ -1,27 +1,25 @@
-"""Twenty steps of every schedule and way to average equal twenty steps of one process.
+"""Twenty steps of every schedule and of every way to average equal twenty steps of one process.
 
-The grid's workers are threads with messages in memory; some of it runs as processes. ``test_computing`` looks at what
-each choice computes in three steps; here errors have time to grow, and replicas are looked at after every step.
+The workers are threads with messages in memory; ``test_real_choices`` runs some as processes. ``test_computing`` looks
+at what each choice computes in three steps; here errors have time to grow, and replicas are looked at after every step.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import workers_as_threads
-from run_helpers import left_behind, small_plan
+from run_helpers import small_plan
 from training_alone import parameters_of, train_alone, train_locally
 from workers_as_threads import train
 
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
@@ -86,12 +84,10 @@ def replicas_are_equal_after(kept: Kept) -> list[bool]:
 
 
 GRID = [
-    *((schedule, synchronisation, "fp64") for schedule in SCHEDULES for synchronisation in AVERAGES),
-    *(
-        (schedule, synchronisation, "fp32")
-        for schedule, synchronisation in zip(SCHEDULES, cycle(AVERAGES), strict=False)
-    ),
+    *((*pair, "fp64") for pair in zip(cycle(SCHEDULES), AVERAGES, strict=False)),
+    *((*pair, "fp32") for pair in zip(SCHEDULES, reversed(AVERAGES), strict=False)),
 ]
+"""Every pair of them trains in ``test_group_training``, for fewer steps."""
 
 
 @pytest.mark.parametrize(("schedule", "synchronisation", "dtype"), GRID)
@@ -118,28 +114,3 @@ def test_local_steps_equal_one_process_and_replicas_are_equal_right_after_averag
     assert trained.losses == pytest.approx(losses, abs=1e-9)
     assert_close(trained.parameters(), parameters)
     assert replicas_are_equal_after(kept) == [(i + 1) % every == 0 for i in range(STEPS)]
-
-
-PROCESSES = {
-    "zb-h1": {"synchronisation": "ring"},
-    "interleaved-1f1b": {"synchronisation": "hierarchical", "dtype": "fp32"},
-    "adaptive-1f1b": {"synchronisation": "central", "synchronise_every": 5},
-}
-
-
-@pytest.mark.parametrize("schedule", PROCESSES)
-def test_processes_do_so_too(schedule: str, tmp_path: Path) -> None:
-    fields = PROCESSES[schedule]
-    plan = small_plan(2, 3, model=MODEL, global_batch=12, **({"dtype": "fp64"} | fields))
-    if "synchronise_every" in fields:
-        losses, models = train_locally(plan.job, STEPS)
-        parameters = parameters_of(models)
-    else:
-        losses, parameters = train_alone(plan.job, STEPS)
-    run = start(plan, schedule, iterations=STEPS, parameters_folder=tmp_path)
-    assert run.wait().context.losses == pytest.approx(losses, abs=LOSS_TOLERANCE[plan.job.dtype])
-    assert left_behind(run.pid) == []
-    if plan.job.dtype == "fp64":
-        assert_close({n: a for file in tmp_path.glob("stage-*.npz") for n, a in np.load(file).items()}, parameters)
-    for position in range(2):
-        assert len({run.parameter_digests[position, replica] for replica in range(3)}) == 1, "replicas differ"

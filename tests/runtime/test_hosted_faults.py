@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 from host_helpers import Hosts, free_port
 from run_helpers import small_plan
+from workers_as_threads import train
 
-import dtfm_lab as lab
 from dtfm_lab.runtime.multihost.export import export, spec_for
 from dtfm_lab.runtime.multihost.hosts import Host
 
@@ -43,7 +43,7 @@ def test_a_killed_host_comes_back_and_a_stopped_one_goes_on(tmp_path):
         assert [host.left_behind() for host in run] == [[], [], []]
     finally:
         run.end()
-    assert run.losses() == list(lab.run(plan, "1f1b", iterations=n_iterations).context.losses)
+    assert run.losses() == train(plan, "1f1b", n_iterations).losses
 
 
 @pytest.mark.parametrize("killed", ["", "a", "ab"], ids=["the coordinator alone", "the first host", "all hosts"])
@@ -71,7 +71,7 @@ def test_a_run_whose_coordinator_was_killed_goes_on_from_the_newest_checkpoint(t
         run.end()
     again = [event["iteration"] for event in run.first.events() if event["event"] == "iteration"]
     assert again.count(0) == 1, "it did not begin at the beginning again"
-    assert run.losses() == list(lab.run(plan, "1f1b", iterations=n_iterations).context.losses)
+    assert run.losses() == train(plan, "1f1b", n_iterations).losses
 
 
 def ip(*words: str) -> None:
@@ -122,4 +122,4 @@ def test_a_link_that_is_down_costs_nothing_or_an_iteration_again(tmp_path, two_n
         assert run.count("recovered") == run.count("lost")
     finally:
         run.end()
-    assert run.losses() == list(lab.run(plan, iterations=n_iterations).context.losses)
+    assert run.losses() == train(plan, plan.job.schedule_name, n_iterations).losses

@@ -10,12 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_helpers import left_behind, small_plan
+from workers_as_threads import train
 
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run import Run
-from dtfm_lab.runtime.coordinator.recovery import find_recovery
+from dtfm_lab.runtime.coordinator.recovery import describe_stages, find_recovery
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.training_state import TrainingState
 from dtfm_lab.simulation import build
@@ -42,19 +43,21 @@ def after_iteration(number: int, act: Callable[[Run], None]) -> Callable[[Run, E
     return disturb
 
 
-def assert_as_undisturbed(run: Run, undisturbed: Run) -> None:
-    assert run.losses == undisturbed.losses
-    assert run.parameter_digests == undisturbed.parameter_digests
+def assert_as_undisturbed(run: Run) -> None:
+    """By the same training as threads, which processes equal bit for bit: ``test_real_choices``."""
+    undisturbed = train(run.spec.plan, run.spec.schedule, run.spec.iterations)
+    assert list(run.losses) == undisturbed.losses
+    assert run.parameter_digests == undisturbed.digests()
     trace = run.trace()
     assert trace.n_iterations == len(run.losses)
-    assert len(trace) == len(undisturbed.trace())
+    assert len(trace) == len(undisturbed.spans)
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "interleaved-1f1b", "zb-h1"])
 def test_a_killed_worker_is_replaced_and_no_loss_or_parameter_differs(schedule: str) -> None:
     plan = small_plan(schedule=schedule)
     run = run_with(plan, after_iteration(2, lambda run: run.kill("device-2")))
-    assert_as_undisturbed(run, run_with(plan))
+    assert_as_undisturbed(run)
     (fault,) = run.trace().context.faults
     assert (fault.device, fault.how, fault.state_from) == ("device-2", "was killed by SIGKILL", "device-3")
     assert 3 <= fault.iteration < 30
@@ -67,7 +70,7 @@ def test_whatever_travels_between_replicas(fields: dict[str, object]) -> None:
     plan = small_plan(n_replicas=3, global_batch=12, **fields)
     run = run_with(plan, after_iteration(1, lambda run: (run.kill("device-0"), run.kill("device-4"))))
     assert {fault.device for fault in run.faults} == {"device-0", "device-4"}
-    assert_as_undisturbed(run, run_with(plan))
+    assert_as_undisturbed(run)
 
 
 def test_a_stage_whose_last_replica_is_lost_ends_the_run_in_one_line() -> None:
@@ -86,7 +89,7 @@ def test_where_no_replica_has_the_state_all_go_back_to_the_checkpoint(tmp_path, 
     plan = small_plan(**fields)
     kill = after_iteration(6, lambda run: run.kill("device-1"))
     run = run_with(plan, kill, checkpoint_folder=tmp_path, checkpoint_every=4)
-    assert_as_undisturbed(run, run_with(plan))
+    assert_as_undisturbed(run)
     (fault,) = run.faults
     assert fault.iteration >= 4
     assert fault.iteration % 4 == 0
@@ -112,7 +115,9 @@ def test_one_that_stands_still_is_replaced_and_takes_its_place_back_when_it_move
 
     run = run_with(plan, disturb, iterations=150)
     assert [fault.how for fault in run.faults] == ["stood still", "came back"]
-    assert_as_undisturbed(run, run_with(plan, iterations=150))
+    undisturbed = run_with(plan, iterations=150)
+    assert run.losses == undisturbed.losses
+    assert run.parameter_digests == undisturbed.parameter_digests
 
 
 def test_a_worker_lost_before_training_costs_only_time() -> None:
@@ -126,7 +131,7 @@ def test_a_worker_lost_before_training_costs_only_time() -> None:
 
     run = run_with(plan, disturb)
     assert [fault.state_from for fault in run.faults] == ["the beginning"]
-    assert_as_undisturbed(run, run_with(plan))
+    assert_as_undisturbed(run)
 
 
 def test_a_slowed_device_computes_as_much_slower_and_trains_the_same() -> None:
@@ -136,13 +141,21 @@ def test_a_slowed_device_computes_as_much_slower_and_trains_the_same() -> None:
     forwards = frame[(frame.device == "device-2") & (frame.kind == "F")].assign(s=lambda f: f.end_s - f.start_s)
     before_s, after_s = (forwards[rows].s.median() for rows in (forwards.iteration < 3, forwards.iteration > 6))
     assert 2.5 < after_s / before_s < 30, "eight times, by the processor's clock"
-    assert run.losses == run_with(plan, iterations=12).losses
+    assert_as_undisturbed(run)
 
 
 def spec_of(n_replicas: int, **fields: object) -> RunSpec:
     plan = small_plan(n_stages=2, n_replicas=n_replicas, global_batch=2 * n_replicas, **fields)
     built = build(plan, "gpipe")
     return RunSpec(plan=plan, schedule=built.name, orders=built.orders, iterations=9, clock="virtual")
+
+
+def test_a_worker_of_several_stages_is_named_with_all_of_them() -> None:
+    plan = small_plan(n_stages=2, n_replicas=1)
+    built = build(plan, "interleaved-1f1b")
+    spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, iterations=9, clock="virtual")
+    assert [describe_stages(spec, rank) for rank in range(2)] == ["stages 0, 2", "stages 1, 3"]
+    assert [describe_stages(spec_of(1), rank) for rank in range(2)] == ["stage 0", "stage 1"]
 
 
 @given(n_replicas=st.integers(1, 4), done=st.integers(1, 9), data=st.data())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from workers_as_threads import train
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import override
-from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.stages import build_stages
 
@@ -96,13 +94,6 @@ def test_local_steps_equal_the_reference(sizes):
     for replica, wanted in enumerate(replicas):
         assert_equal(trained.parameters(replica), wanted)
     assert not np.allclose(replicas[0]["0.position"], replicas[1]["0.position"], atol=1e-6), "between two averages"
-
-
-def test_processes_equal_the_reference(tmp_path: Path) -> None:
-    losses, (parameters, *_) = reference((6,))
-    run = start(plan_of(2, 3), "1f1b", iterations=STEPS, parameters_folder=tmp_path)
-    assert run.wait().context.losses == pytest.approx(losses, abs=1e-9)
-    assert_equal({n: a for stage in range(2) for n, a in np.load(tmp_path / f"stage-{stage}.npz").items()}, parameters)
 
 
 def test_single_precision_is_near_the_reference():

@@ -13,8 +13,10 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra, ScheduleError, UnknownName
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.client.launch import prepare, start
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
+from dtfm_lab.runtime.protocol.run_options import RunOptions
+from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 
 def test_an_unknown_clock() -> None:
@@ -88,8 +90,10 @@ def test_an_option_out_of_range(option: str, value: object, says: str) -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    run = start(even_plan(2, 1, global_batch=4), clock="paced", iterations=np.int32(1), time_scale=np.float32(2))
-    assert run.wait().context.time_scale == 2.0
+    options = RunOptions(clock="paced", iterations=np.int32(1), time_scale=np.float32(2))
+    spec = prepare(even_plan(2, 1, global_batch=4), None, options)
+    assert (spec.iterations, spec.time_scale) == (1, 2.0)
+    assert RunSpec.from_line(spec.to_line()).to_line() == spec.to_line()
 
 
 def test_a_schedule_that_waits_for_itself() -> None:

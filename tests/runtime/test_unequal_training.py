@@ -51,12 +51,11 @@ def assert_equal(trained: Trained, losses: list[float], parameters: dict[str, np
         np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
 
 
-@pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize(
-    ("schedule", "synchronisation"),
+    ("schedule", "synchronisation", "tied"),
     [
-        *zip(cycle(SCHEDULES), AVERAGES, strict=False),
-        *((schedule, "sharded") for schedule in SCHEDULES),
+        *((*pair, False) for pair in zip(cycle(SCHEDULES), AVERAGES, strict=False)),
+        *((schedule, "sharded", True) for schedule in SCHEDULES),
     ],
 )
 def test_unequal_pipelines_train_what_one_process_trains(schedule, synchronisation, tied):
@@ -119,13 +118,12 @@ def test_processes_do_so_too_and_evaluate_on_all_that_is_held_out(tmp_path: Path
     assert len(lab.compare(predicted, run.trace()).rows) == len(run.trace())
 
 
-@pytest.mark.parametrize("every", [1, 2])
-def test_a_lost_worker_of_unequal_pipelines_changes_no_loss(every: int, tmp_path: Path) -> None:
-    plan = plan_of((3, 1), synchronise_every=every)
+def test_a_lost_worker_of_unequal_pipelines_changes_no_loss(tmp_path: Path) -> None:
+    plan = plan_of((3, 1), synchronise_every=2)
     kill = after_iteration(3, lambda run: run.kill("device-1"))
-    run = run_with(plan, kill, iterations=12, checkpoint_folder=tmp_path, checkpoint_every=2)
+    run = run_with(plan, kill, checkpoint_folder=tmp_path, checkpoint_every=2)
     assert run.faults
-    assert_as_undisturbed(run, run_with(plan, iterations=12))
+    assert_as_undisturbed(run)
 
 
 def test_network_cards_baselines_and_parts_of_unequal_pipelines_run() -> None:

@@ -5,6 +5,7 @@ Their messages stay in memory, or cross process groups of torch.distributed as t
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -117,10 +118,22 @@ class Trained:
             for name, p in module.named_parameters()
         }
 
+    def digests(self) -> dict[tuple[int, int], str]:
+        """By position and replica, what ``Run.parameter_digests`` has of a run as processes."""
+        return {worker: _digest(math) for worker, math in self.maths.items()}
+
     def replicas_are_equal(self) -> bool:
         """Bit for bit."""
         firsts = {position: math.state.parameters for (position, r), math in self.maths.items() if r == 0}
         return all(torch.equal(math.state.parameters, firsts[position]) for (position, _), math in self.maths.items())
+
+
+def _digest(math: DeviceMath) -> str:
+    digest = hashlib.sha256()
+    for module in math.modules.values():
+        for p in module.parameters():
+            digest.update(p.detach().numpy().tobytes())
+    return digest.hexdigest()
 
 
 class DrawnClock(VirtualClock):
