@@ -14,12 +14,9 @@ from dtfm_lab.domain.network import HARDWARE, Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, format_s
-from dtfm_lab.planning.explain.iteration_worth import replanned
-from dtfm_lab.planning.explain.nearby_plans import best_of, opened, placed, value, with_device
-from dtfm_lab.planning.search import search
+from dtfm_lab.planning.explain.iteration_worth import replanned, replanning_limits
+from dtfm_lab.planning.explain.nearby_plans import best_of, placed, value, with_device
 
-STEPS = 4
-"""Steps of each search, where the caller gives neither steps nor seconds."""
 NAME = "one more"
 """Name of the device that is added."""
 LONGER = 3
@@ -158,28 +155,22 @@ def stream_additions(
     for gpu in wanted:
         if gpu not in priced:
             raise unknown("GPU with a price", gpu, priced)
-    if plan.iteration_s is None:
-        raise PlanError(f"plan of {plan.job.name} was not simulated; wanted one with iteration_s")
     if plan.objective == "communication":
         plan = plan.changed(objective="iteration", iteration_s=plan.iteration_s)
-    if steps is None and seconds is None:
-        steps = STEPS
-    limits = {"seed": seed, "steps": steps, "seconds": seconds}
-    search(plan.topology, opened(plan), planner, objective=plan.objective, seed=seed, steps=steps, seconds=seconds)
-    return _additions(plan, wanted, planner, limits)
+    return _additions(plan, wanted, replanning_limits(plan, planner, seed=seed, steps=steps, seconds=seconds))
 
 
-def _additions(plan: Plan, wanted: list[str], planner: str, limits: dict[str, Any]) -> Iterator[Addition]:
-    thorough = {what: LONGER * limit if what != "seed" and limit else limit for what, limit in limits.items()}
-    best = replanned(plan.topology, plan, plan, planner=planner, **thorough)
+def _additions(plan: Plan, wanted: list[str], limits: dict[str, Any]) -> Iterator[Addition]:
+    thorough = limits | {what: LONGER * limits[what] for what in ("steps", "seconds") if limits[what]}
+    best = replanned(plan.topology, plan, plan, **thorough)
     assert best is not None, "no worse than the plan"
     fastest = max(wanted, key=lambda gpu: HARDWARE[gpu].peak_flop_per_s)
-    beside = _where(best, fastest, planner, limits)
+    beside = _where(best, fastest, limits)
     where = best.topology.devices[beside].region or best.topology.names[beside]
     for number, gpu in enumerate(wanted, start=1):
         topology = with_one_more(best.topology, gpu, beside)
         start = _nearest(best, topology)
-        found = replanned(topology, best, start, planner=planner, **limits)
+        found = replanned(topology, best, start, **limits)
         assert found is not None, "no worse than the plan with the device idle"
         row = Addition(
             gpu=gpu,
@@ -196,7 +187,7 @@ def _additions(plan: Plan, wanted: list[str], planner: str, limits: dict[str, An
         yield row
 
 
-def _where(plan: Plan, gpu: str, planner: str, limits: dict[str, Any]) -> int:
+def _where(plan: Plan, gpu: str, limits: dict[str, Any]) -> int:
     """The device beside which a GPU helps most, of one in each region: that of the best links to those that serve."""
     topology = plan.topology
     serving = plan.placement.devices.ravel()
@@ -207,7 +198,7 @@ def _where(plan: Plan, gpu: str, planner: str, limits: dict[str, Any]) -> int:
     tried = {}
     for d in nearest[:MOST_PLACES]:
         larger = with_one_more(topology, gpu, d)
-        found = replanned(larger, plan, _nearest(plan, larger), planner=planner, **limits)
+        found = replanned(larger, plan, _nearest(plan, larger), **limits)
         assert found is not None, "no worse than the plan with the device idle"
         tried[d] = found
     return min(tried, key=lambda d: (value(tried[d]), nearest.index(d)))

@@ -32,11 +32,9 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import pair_costs, total_costs
 from dtfm_lab.planning.evaluate import evaluate, reshaped
 from dtfm_lab.planning.explain.exchange_costs import SwapCosts, local_optimum
-from dtfm_lab.planning.explain.iteration_worth import EXTRA_COLUMNS, IterationWorth, stream_iteration_worth
+from dtfm_lab.planning.explain.iteration_worth import EXTRA_COLUMNS, STEPS, IterationWorth, stream_iteration_worth
 from dtfm_lab.planning.search import search
 
-STEPS = 4
-"""Generations of each search, where the caller gives neither steps nor seconds."""
 log = logging.getLogger(__name__)
 NEGLIGIBLE = 1e-6
 """Share of the cost below which a worth counts as zero."""

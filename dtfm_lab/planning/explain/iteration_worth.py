@@ -99,13 +99,8 @@ def stream_iteration_worth(
 
     Raises PlanError for limits out of range, before the first row.
     """
-    if steps is None and seconds is None:
-        steps = STEPS
-    if plan.iteration_s is None:
-        raise PlanError(f"plan of {plan.job.name} was not simulated; wanted one with iteration_s")
-    how = _Replanning(planner, {"seed": seed, "steps": steps, "seconds": seconds})
-    search(plan.topology, opened(plan), planner, objective=plan.objective, seed=seed, steps=steps, seconds=seconds)
-    return (replace(row, note=_shape_note(plan, row)) for row in _worths(plan, how))
+    limits = replanning_limits(plan, planner, seed=seed, steps=steps, seconds=seconds)
+    return (replace(row, note=_shape_note(plan, row)) for row in _worths(plan, limits))
 
 
 def _shape_note(plan: Plan, row: IterationWorth) -> str:
@@ -120,14 +115,20 @@ def _shape_note(plan: Plan, row: IterationWorth) -> str:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Replanning:
-    planner: str
-    limits: dict[str, Any]
+def replanning_limits(
+    plan: Plan, planner: str, *, seed: int, steps: int | None, seconds: float | None
+) -> dict[str, Any]:
+    """Planner and limits of each search near a plan, as keywords of ``replanned``; 4 steps without either.
 
-    def improved(self, topology: Topology, like: Plan, start: Plan | None) -> Plan | None:
-        """The best plan found on a network, no worse than the start; None where none fits."""
-        return replanned(topology, like, start, planner=self.planner, **self.limits)
+    Raises PlanError for a plan that was not simulated and for limits out of range, UnknownName for a planner.
+    """
+    if plan.iteration_s is None:
+        raise PlanError(f"plan of {plan.job.name} was not simulated; wanted one with iteration_s")
+    if steps is None and seconds is None:
+        steps = STEPS
+    limits: dict[str, Any] = {"planner": planner, "seed": seed, "steps": steps, "seconds": seconds}
+    search(plan.topology, opened(plan), objective=plan.objective, **limits)
+    return limits
 
 
 def replanned(
@@ -173,8 +174,8 @@ def freed(plan: Plan, planner: str = "evolutionary", **options: Any) -> Plan | N
     return replanned(plan.topology, everything, plan, planner=planner, **options)
 
 
-def _worths(plan: Plan, how: _Replanning) -> Iterator[IterationWorth]:
-    best = how.improved(plan.topology, plan, plan)
+def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[IterationWorth]:
+    best = replanned(plan.topology, plan, plan, **limits)
     assert best is not None, "no worse than the plan"
     topology, grid = best.topology, best.placement.devices
     alike = IterationProblem.of(topology, opened(best), best.queueing, efficiency=best.efficiency).alike
@@ -201,7 +202,7 @@ def _worths(plan: Plan, how: _Replanning) -> Iterator[IterationWorth]:
             serving, without = with_device(best, device), best
         else:
             rest = topology.subset([d for d in range(len(topology)) if d != device])
-            serving, without = best, how.improved(rest, best, without_device(best, device))
+            serving, without = best, replanned(rest, best, without_device(best, device), **limits)
         row = IterationWorth(device=name, role=role, serving=serving, without=without)
         if not twins:
             first.setdefault(int(alike[device]), row)
