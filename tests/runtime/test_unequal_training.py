@@ -129,7 +129,8 @@ def test_a_lost_worker_of_unequal_pipelines_changes_no_loss(tmp_path: Path) -> N
 def test_network_cards_baselines_and_parts_of_unequal_pipelines_run() -> None:
     plan = plan_of((3, 1), schedule="adaptive-1f1b", warmups=(2, 1))
     rows = list(baseline_runs(plan, iterations=1, queueing="cards"))
-    assert [row.plan.job.microbatch_counts for row in rows] == [(3, 1), (3, 1), (3, 1), (1, 1, 1, 1)]
+    counts = [row.plan.job.microbatch_counts for row in rows]  # in the order of what was measured
+    assert sorted(counts) == [(1, 1, 1, 1), (3, 1), (3, 1), (3, 1)]
     for row in rows:
         assert row.reason == ""
         assert row.measured.context.losses == pytest.approx(rows[0].measured.context.losses, abs=1e-9)
