@@ -25,8 +25,8 @@ class Branch:
     job: Job
     grid: IntArray
     """(stages, replicas) devices."""
-    ways: Sequence[Mapping[str, Any]]
-    """Fields of the job, changed."""
+    ways: Sequence[Mapping[str, Any]] = ({},)
+    """Fields of the job, changed; none, once, where it is trained as it is."""
     least_s: float = 0.0
     """Seconds that no plan of it goes below."""
 

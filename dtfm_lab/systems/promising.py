@@ -14,29 +14,16 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, Job, device_gradient_bytes, repeated_flop
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory, usable_bytes
 from dtfm_lab.simulation.tensor_parallel import hop_gather_s, tensor_parallel_s
+from dtfm_lab.systems.branch import Branch
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
-    """A job of a given shape on some devices."""
-
-    topology: Topology
-    """Grouped where the job has tensor parallelism."""
-    job: Job
-    grid: IntArray
-    """(stages, replicas) devices."""
-
-    @property
-    def plan(self) -> Plan:
-        """The plan, pipelines kept as given."""
-        return evaluate(self.topology, self.job, rank_map=Placement(self.grid).rank_map(len(self.topology)))
+class Candidate(Branch):
+    """A job of a given shape on some devices, trained in one way."""
 
     @property
     def fits(self) -> bool:

@@ -166,8 +166,7 @@ class RankedStrategy(GridStrategy):
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
         """Those of the candidates that fit, the fastest by a closed form first."""
-        for one in promising(self.candidates(topology, job, budget), budget.efficiency, self.most):
-            yield Branch(one.topology, one.job, one.grid, ways=({},))
+        yield from promising(self.candidates(topology, job, budget), budget.efficiency, self.most)
 
 
 def _in_words(name: str, value: object) -> str:

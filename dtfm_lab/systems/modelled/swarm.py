@@ -135,7 +135,7 @@ class Swarm(RankedStrategy):
                     if job.global_batch % microbatch or job.global_batch // microbatch < grid.shape[1]:
                         continue
                     shape = {"n_stages": n_stages, "n_replicas": grid.shape[1], "microbatch": microbatch}
-                    yield Routed(topology, job.with_fields(**shape), grid, budget.queueing)
+                    yield Routed(topology, job.with_fields(**shape), grid, queueing=budget.queueing)
 
 
 @dataclass(frozen=True, eq=False)
