@@ -15,7 +15,7 @@ from dtfm_lab.domain.job.job import JobOptions
 from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
 
 T = TypeVar("T")
-
+W = TypeVar("W", bound=w.DOMWidget)
 
 LABELS = {
     "global_batch": "Batch",
@@ -103,6 +103,55 @@ def labelled(kind: Callable[..., T], label: str, width: str, label_width: str, *
     return kind(*value, description=label, style=style, layout=layout, **options)
 
 
+def classed(widget: W, *css_classes: str) -> W:
+    """Return the widget with these CSS classes."""
+    for name in css_classes:
+        widget.add_class(name)
+    return widget
+
+
+def pane(style: Path, children: Sequence[w.Widget], *css_classes: str) -> w.VBox:
+    """Return a pane's widgets below each other, with the styles of a file."""
+    return classed(w.VBox([stylesheet(style), *children]), "dtfm-pane", *css_classes)
+
+
+def toolbar(*children: w.Widget) -> w.HBox:
+    """Return the row at the top of a pane."""
+    return classed(w.HBox(children), "dtfm-toolbar")
+
+
+def menu(label: str, width: str, label_width: str, options: Sequence[Any], tooltip: str, **given: Any) -> w.Dropdown:
+    """Return a menu of values, or of (how it reads, value), with a label in front of it; widths are CSS lengths."""
+    return labelled(w.Dropdown, label, width, label_width, options=options, tooltip=tooltip, **given)
+
+
+def segments(options: Sequence[Any], tooltips: Sequence[str], width: str = "auto", **given: Any) -> w.ToggleButtons:
+    """Return buttons side by side of which one is chosen, each of this width."""
+    return w.ToggleButtons(options=options, tooltips=tooltips, style={"button_width": width}, **given)
+
+
+def checkbox(text: str, value: bool = False, tooltip: str = "", width: str = "auto") -> w.Checkbox:
+    return w.Checkbox(value, description=text, tooltip=tooltip or None, indent=False, layout=w.Layout(width=width))
+
+
+def toggle(text: str, tooltip: str = "") -> w.ToggleButton:
+    return w.ToggleButton(description=text, tooltip=tooltip or None, layout=w.Layout(width="auto"))
+
+
+def seed_control(
+    tooltip: str, *, label: str = "Seed", widths: tuple[str, str] = ("110px", "38px"), value: int = 0
+) -> w.BoundedIntText:
+    """Return the control of the number that a search's chance starts from."""
+    return labelled(w.BoundedIntText, label, *widths, value, min=0, max=2**31, tooltip=tooltip)
+
+
+def seconds_control(
+    label: str, widths: tuple[str, str], value: float, tooltip: str, *, least: float = 0.1, most: float = 3600.0
+) -> w.BoundedFloatText:
+    """Return the control of how many seconds a search may take."""
+    return labelled(w.BoundedFloatText, label, *widths, value, min=least, max=most, step=1, tooltip=tooltip)
+
+
 def icon_button(icon: str, tooltip: str) -> w.Button:
     return w.Button(icon=icon, tooltip=tooltip, layout=w.Layout(width="40px", flex="none"))
 
@@ -112,14 +161,10 @@ def more_menu(children: Sequence[w.Widget], label: str = "More", tooltip: str = 
 
     The page closes it at Escape and at a click elsewhere, see the view ``top_bar``.
     """
-    toggle = w.ToggleButton(description=label, tooltip=tooltip, layout=w.Layout(width="auto"))
-    toggle.add_class("dtfm-more-button")
-    popover = w.VBox(list(children), layout=w.Layout(display="none"))
-    popover.add_class("dtfm-popover")
-    toggle.observe(lambda change: show(popover, change["new"]), "value")
-    menu = w.HBox([toggle, popover])
-    menu.add_class("dtfm-more")
-    return menu
+    opener = toggle(label, tooltip)
+    popover = classed(w.VBox(list(children), layout=w.Layout(display="none")), "dtfm-popover")
+    opener.observe(lambda change: show(popover, change["new"]), "value")
+    return classed(w.HBox([classed(opener, "dtfm-more-button"), popover]), "dtfm-more")
 
 
 def disable(control: w.DOMWidget, why: str) -> None:

@@ -20,7 +20,7 @@ from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.planning.grouped_network import network_of
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
-from dtfm_lab.widgets.controls import button, mark
+from dtfm_lab.widgets.controls import button, classed, mark
 from dtfm_lab.widgets.course.course_panel import CoursePanel
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
@@ -107,8 +107,7 @@ class Lab(w.VBox):
             self.lab_state.observe(lambda _: self._changed(), RESULT_TRAITS)
             for panel in self.panels.values():
                 panel.observe_edits(self._changed)
-        halves = w.HBox([self.network_pane.view, self.panes.view])
-        halves.add_class("dtfm-panes")
+        halves = classed(w.HBox([self.network_pane.view, self.panes.view]), "dtfm-panes")
         self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
         parts = [w.HTML(f"<style>{markup.CSS}</style>", layout=w.Layout(display="none"))]
         parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door, self.tour.view]

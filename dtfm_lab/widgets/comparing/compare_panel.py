@@ -17,7 +17,7 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.findings import Findings, Tile, hidden, sentences_html, tiles_html
 from dtfm_lab.widgets.comparing.refitting import Refitting
-from dtfm_lab.widgets.controls import more_menu, stylesheet
+from dtfm_lab.widgets.controls import classed, more_menu, pane, toolbar
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
@@ -50,8 +50,7 @@ class ComparePanel(Panel):
         self._findings: Findings | None = None
         self._devices_of: dict[str, tuple[str, ...]] = {}
         self.tiles, self.told = w.HTML(), w.HTML()
-        self.residuals = ResidualsView(self._choose, height=0)
-        self.residuals.add_class("dtfm-fill")
+        self.residuals = classed(ResidualsView(self._choose, height=0), "dtfm-fill")
         self.refitting = Refitting(lab_state, plan_again)
         self.refit = self.refitting.button
         self.as_figure = AsFigure(self._residuals_figure, lab_state, self._report_error)
@@ -105,22 +104,9 @@ class ComparePanel(Panel):
             ]
         )
         self.refitting.note.add_class("dtfm-grow")
-        toolbar = w.HBox(
-            [
-                *self._guessing,
-                self.refit,
-                self.refitting.use,
-                self.refitting.again,
-                self.refitting.note,
-                self.error,
-                more,
-            ]
-        )
-        toolbar.add_class("dtfm-toolbar")
-        view = w.VBox([stylesheet(Path(__file__).with_name("compare.css")), toolbar, self.tiles, self.residuals])
-        for name in ("dtfm-pane", "dtfm-compare"):
-            view.add_class(name)
-        return view
+        refitting = [self.refit, self.refitting.use, self.refitting.again, self.refitting.note]
+        row = toolbar(*self._guessing, *refitting, self.error, more)
+        return pane(Path(__file__).with_name("compare.css"), [row, self.tiles, self.residuals], "dtfm-compare")
 
     def _show(self) -> None:
         comparison = self._lab_state.comparison

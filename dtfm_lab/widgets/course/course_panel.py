@@ -15,6 +15,7 @@ from dtfm_lab.course.progress import Progress, current_reader
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.widgets.controls import classed
 from dtfm_lab.widgets.course.markdown import inline, to_html
 from dtfm_lab.widgets.course.on_screen import (
     Systems,
@@ -52,8 +53,7 @@ class CoursePanel(Panel):
         self.checking = ""
         """The mission that is being checked; empty while none is."""
         self.board = CourseView()
-        self.view = w.VBox([self.board])
-        self.view.add_class("dtfm-pane")
+        self.view = classed(w.VBox([self.board]), "dtfm-pane")
         self.board.on_msg(self._received)
         self.board.observe(lambda _: self._show_detail(), "chosen")
         lab_state.observe(lambda _: self._look(), "shown_panes")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import ipywidgets as w
 
-from dtfm_lab.widgets.controls import icon_button
+from dtfm_lab.widgets.controls import classed, icon_button, segments
 from dtfm_lab.widgets.groups.group_texts import STEPS
 from dtfm_lab.widgets.tasks import begin
 
@@ -20,13 +20,15 @@ class Stepper:
     def __init__(self, letter: str, report_error: Callable[[str], None]) -> None:
         self._report_error, self._why_not = report_error, ""
         self._plays = 0
-        self.step = w.ToggleButtons(
-            options=[(f"({each})", each) for each in STEPS],
-            value=letter,
-            style={"button_width": "34px"},
-            tooltips=[f"Step ({each}) of the paper: {word}" for each, word in STEPS.items()],
+        self.step = classed(
+            segments(
+                [(f"({each})", each) for each in STEPS],
+                [f"Step ({each}) of the paper: {word}" for each, word in STEPS.items()],
+                "34px",
+                value=letter,
+            ),
+            "dtfm-segmented",
         )
-        self.step.add_class("dtfm-segmented")
         self.back = icon_button("chevron-left", "The step before")
         self.next = icon_button("chevron-right", "The step after")
         self.play = icon_button("play", PLAY)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from dtfm_lab import figures
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Explanation, explain
-from dtfm_lab.widgets.controls import more_menu, show, stylesheet
+from dtfm_lab.widgets.controls import classed, more_menu, pane, segments, show, toolbar
 from dtfm_lab.widgets.groups.group_stepper import Stepper
 from dtfm_lab.widgets.groups.group_texts import STEPS, Subject, describe_step, why
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
@@ -51,23 +51,23 @@ class GroupsPanel(Panel):
         self._is_following = Guard()
         self._wanted_edge = NO_EDGE
         """A saved hop that is selected as soon as the plan has it."""
-        self.groups = GroupsView(height=0, hint=NO_PLAN, can_move=True)
-        self.groups.add_class("dtfm-fill")
-        self.mode = w.ToggleButtons(
-            options=list(MODES.items()),
-            style={"button_width": "66px"},
-            tooltips=[
-                "A column a group, in path order",
-                "The paper's five steps from a network to a plan",
-                "Seconds between any two groups",
-            ],
+        self.groups = classed(GroupsView(height=0, hint=NO_PLAN, can_move=True), "dtfm-fill")
+        self.mode = classed(
+            segments(
+                list(MODES.items()),
+                [
+                    "A column a group, in path order",
+                    "The paper's five steps from a network to a plan",
+                    "Seconds between any two groups",
+                ],
+                "66px",
+            ),
+            "dtfm-segmented",
         )
-        self.mode.add_class("dtfm-segmented")
         self.stepper = Stepper(self.groups.step, self._report_error)
         self.step = self.stepper.step
         self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
-        self.line = w.HTML()
-        self.line.add_class("dtfm-groups-line")
+        self.line = classed(w.HTML(), "dtfm-groups-line")
         self.why = w.HTML()
         self.what = w.Dropdown(
             options=list(FIGURES.items()), layout=w.Layout(width="165px"), tooltip="What is drawn as a figure"
@@ -78,13 +78,8 @@ class GroupsPanel(Panel):
         more = more_menu(
             [self.hand.view, w.HBox([self.what, self.as_figure.button]), self.as_figure.output],
         )
-        toolbar = w.HBox(
-            [self.mode, self.stepper.view, spacer, self.hand.undo, self.hand.redo, self.why_menu, more],
-        )
-        toolbar.add_class("dtfm-toolbar")
-        self.view = w.VBox([toolbar, stylesheet(Path(__file__).with_suffix(".css")), self.line, self.groups])
-        self.view.add_class("dtfm-pane")
-        self.view.add_class("dtfm-groups-panel")
+        row = toolbar(self.mode, self.stepper.view, spacer, self.hand.undo, self.hand.redo, self.why_menu, more)
+        self.view = pane(Path(__file__).with_suffix(".css"), [row, self.line, self.groups], "dtfm-groups-panel")
         w.link((self.step, "value"), (self.groups, "step"))
         w.link((self.mode, "value"), (self.groups, "mode"))
         self.step.observe(lambda _: self._describe(), "value")

@@ -12,7 +12,7 @@ import numpy as np
 from dtfm_lab.domain.errors import LabError, TopologyError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import to_gbps, to_ms
-from dtfm_lab.widgets.controls import labelled, more_menu
+from dtfm_lab.widgets.controls import checkbox, classed, labelled, more_menu, segments, toolbar
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.network.drawing import Document, Drawing
 from dtfm_lab.widgets.network.links import Change, Pair, change_inside, change_pair, set_links
@@ -34,22 +34,16 @@ class MatrixEditor:
         self._drawing = drawing
         self._is_showing = Guard()
         self.canvas = MatrixView(drawing, height=height)
-        self.shows = w.ToggleButtons(
-            options=[("Latency", LATENCY), ("Bandwidth", BANDWIDTH)],
-            tooltips=["Milliseconds, one way (key L)", "Gbit/s (key B)"],
-            style=w.ToggleButtonsStyle(button_width="94px"),
+        self.shows = segments(
+            [("Latency", LATENCY), ("Bandwidth", BANDWIDTH)],
+            ["Milliseconds, one way (key L)", "Gbit/s (key B)"],
+            "94px",
             layout=w.Layout(width="auto", flex="none"),
         )
         self.what = w.HTML(layout=w.Layout(flex="1 1 0", min_width="0", overflow="hidden"))
         self.latency_ms = self._field("ms", "Latency one way, in milliseconds", "84px", "20px")
         self.bandwidth_gbps = self._field("Gbit/s", "Bandwidth in Gbit/s", "112px", "42px")
-        self.both_ways = w.Checkbox(
-            True,
-            description="both ways",
-            indent=False,
-            layout=w.Layout(width="auto"),
-            tooltip="The way back becomes the same",
-        )
+        self.both_ways = checkbox("both ways", True, "The way back becomes the same")
         self.scope = w.RadioButtons(
             options=[("only the selected links", LINKS), ("every link between their regions", REGIONS)],
             layout=w.Layout(width="auto"),
@@ -57,11 +51,9 @@ class MatrixEditor:
         self.result = w.HTML(layout=w.Layout(flex="none"))
         self._fields = [self.latency_ms, self.bandwidth_gbps, self.both_ways, self.scope]
         options = more_menu([self.both_ways, self.scope], tooltip="What a typed number applies to")
-        row = w.HBox([self.shows, self.latency_ms, self.bandwidth_gbps, options])
-        row.add_class("dtfm-toolbar")
+        row = toolbar(self.shows, self.latency_ms, self.bandwidth_gbps, options)
         told = w.HBox([self.what, self.result], layout=w.Layout(height="26px", padding="0 0 0 4px"))
-        self.view = w.VBox([row, told, self.canvas])
-        self.view.add_class("dtfm-matrix-editor")
+        self.view = classed(w.VBox([row, told, self.canvas]), "dtfm-matrix-editor")
         if not height:
             self.view.add_class("dtfm-fill")
         w.link((self.shows, "value"), (self.canvas, "shows"))

@@ -14,6 +14,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import classed, menu, segments
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.network.document_checks import is_document
 from dtfm_lab.widgets.network.document_conversion import document_of, empty_document, gpus_of, times_lost, topology_of
@@ -58,28 +59,27 @@ class NetworkPanel(Panel):
         self.open, self.save = self.files.open, self.files.save
         self.editor.take_files = self.files.take
         self.editor.on_swap = lambda a, b: self.on_swap(a, b)
-        self.shown = w.ToggleButtons(
-            options=[(label, view) for view, label in VIEWS.items()],
-            tooltips=["Drawn by hand", "Regions in their cities", "Every directed link; for large networks"],
-            style={"button_width": "76px"},
+        self.shown = segments(
+            [(label, view) for view, label in VIEWS.items()],
+            ["Drawn by hand", "Regions in their cities", "Every directed link; for large networks"],
+            "76px",
             layout=w.Layout(width="auto"),
         )
-        self.fill = w.Dropdown(
-            options=[
+        self.fill = menu(
+            "Regions without a line",
+            "380px",
+            "140px",
+            [
                 ("all alike, as “any other pair”", "default"),
                 ("by distance of known cities", BY_DISTANCE),
                 ("by distance, else as drawn", AS_DRAWN),
             ],
-            description="Regions without a line",
-            tooltip="Latency and bandwidth between two regions that have no line of their own in the drawing",
-            style={"description_width": "140px"},
-            layout=w.Layout(width="380px"),
+            "Latency and bandwidth between two regions that have no line of their own in the drawing",
         )
         self.figure = AsFigure(self.make_figure, lab_state, lambda line: lab_state.report_error("network", line))
         self.note = w.HTML()
         self._views = w.VBox([self.editor])
-        self.picture = self._views
-        self.picture.add_class("dtfm-picture")
+        self.picture = classed(self._views, "dtfm-picture")
         self.menu: list[w.Widget] = [self.fill, self.note, self.figure.button, self.figure.output]
         """What is needed less often."""
         self.view = w.VBox([self.picture])

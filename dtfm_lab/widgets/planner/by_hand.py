@@ -9,7 +9,7 @@ import ipywidgets as w
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
-from dtfm_lab.widgets.controls import button, disable, labelled, more_menu, spacer
+from dtfm_lab.widgets.controls import button, classed, disable, menu, more_menu, seed_control, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.hand_game import BEGINNINGS, HandGame
 from dtfm_lab.widgets.planner.short_searches import Reference, refer
@@ -39,25 +39,22 @@ class ByHandPanel:
         self.bests: dict[tuple[str, int, int], Best] = {}
         """By the network's fingerprint and the shape."""
         self._is_shown = False
-        self.board = ArrangeView(self.swap, hint=NO_NETWORK)
-        self.board.add_class("dtfm-fill")
+        self.board = classed(ArrangeView(self.swap, hint=NO_NETWORK), "dtfm-fill")
         self.anew = button("Deal anew", "", "Begin again", "auto")
         self.undo = button("Undo", "", "Take back the last exchange", "auto")
         self.hint = button("Show its next move", "", "The best single exchange", "auto")
         self.take = button("Take it over", "", "Make it the lab's plan; until then the plan at hand is kept", "auto")
-        self.beginning = labelled(
-            w.Dropdown,
+        self.beginning = menu(
             "Begin",
             "230px",
             "45px",
-            options=[("by chance", BEGINNINGS[0]), ("dealt evenly", BEGINNINGS[1])],
-            tooltip="How the devices stand at first",
+            [("by chance", BEGINNINGS[0]), ("dealt evenly", BEGINNINGS[1])],
+            "How the devices stand at first",
         )
-        self.seed = labelled(w.BoundedIntText, "Chance", "130px", "55px", 0, min=0, max=2**31, tooltip="Seed")
+        self.seed = seed_control("Seed", label="Chance", widths=("130px", "55px"))
         more = more_menu([self.beginning, self.seed], tooltip="How a game begins")
         self.bar: list[w.Widget] = [spacer(), more]
-        foot = w.HBox([self.undo, self.hint, spacer(), self.anew, self.take])
-        foot.add_class("dtfm-hand-foot")
+        foot = classed(w.HBox([self.undo, self.hint, spacer(), self.anew, self.take]), "dtfm-hand-foot")
         self.view = w.VBox([self.board, foot])
         self.anew.on_click(lambda _: self._deal_another())
         self.undo.on_click(lambda _: self._undo())

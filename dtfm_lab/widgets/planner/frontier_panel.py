@@ -11,7 +11,7 @@ from dtfm_lab import figures, lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.planning import Frontier
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled, more_menu, spacer
+from dtfm_lab.widgets.controls import button, classed, labelled, more_menu, seconds_control, seed_control, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import SavedControls
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
@@ -34,16 +34,8 @@ class FrontierPanel(SavedControls):
         self.search: Stream[Frontier] | None = None
         """The search that runs; None while none does."""
         self.frontier: Frontier | None = None
-        self.seconds = labelled(
-            w.BoundedFloatText,
-            "Seconds",
-            "150px",
-            "60px",
-            15.0,
-            min=1.0,
-            max=3600,
-            step=1,
-            tooltip="Seconds of all searches together",
+        self.seconds = seconds_control(
+            "Seconds", ("150px", "60px"), 15.0, "Seconds of all searches together", least=1.0
         )
         self.searches = labelled(
             w.BoundedIntText,
@@ -55,7 +47,7 @@ class FrontierPanel(SavedControls):
             max=200,
             tooltip="The fastest, the cheapest, and those under limits of dollars an hour",
         )
-        self.seed = labelled(w.BoundedIntText, "Seed", "110px", "38px", 0, min=0, max=2**31, tooltip="Of the searches")
+        self.seed = seed_control("Of the searches")
         self.start = button(
             "Find it",
             "",
@@ -64,8 +56,7 @@ class FrontierPanel(SavedControls):
             style="primary",
         )
         self.stop = button("Stop", "", "End after the search at hand and keep what is found", "auto", disabled=True)
-        self.chart = FrontierView(self._choose, height=0)
-        self.chart.add_class("dtfm-fill")
+        self.chart = classed(FrontierView(self._choose, height=0), "dtfm-fill")
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
         self._controls = {
             "seconds": self.seconds,

@@ -12,7 +12,7 @@ from dtfm_lab.domain.options import options_of
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files import job_names, override
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.controls import control_for, labelled, restore_values, values_of
+from dtfm_lab.widgets.controls import control_for, menu, restore_values, values_of
 from dtfm_lab.widgets.lab_state import Guard, LabState
 
 OPEN_SHAPE: tuple[int, ...] = ()
@@ -28,33 +28,26 @@ class JobControls:
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self._lab_state, self._base = lab_state, job
         names = list(dict.fromkeys([*([job.name] if job else []), *job_names()]))
-        self.job = labelled(
-            w.Dropdown,
+        self.job = menu(
             "Job",
             "185px",
             "38px",
-            options=names,
+            names,
+            "What is trained: its model, precision and batch",
             value=job.name if job else "small",
-            tooltip="What is trained: its model, precision and batch",
         )
-        self.shape = labelled(w.Dropdown, "Shape", "265px", "48px", tooltip="Pipeline stages x data-parallel replicas")
+        self.shape = menu("Shape", "265px", "48px", (), "Pipeline stages x data-parallel replicas")
         options = {option.name: option for option in options_of(Job)}
         self.batch = control_for(options["global_batch"])
-        self.microbatch = labelled(
-            w.Dropdown,
-            "Micro-batch",
-            "230px",
-            "82px",
-            options=[(CHOOSES, OPEN_MICROBATCH)],
-            tooltip="Sequences per pipeline step",
+        self.microbatch = menu(
+            "Micro-batch", "230px", "82px", [(CHOOSES, OPEN_MICROBATCH)], "Sequences per pipeline step"
         )
-        self.schedule = labelled(
-            w.Dropdown,
+        self.schedule = menu(
             "Schedule",
             "225px",
             "68px",
-            options=[(CHOOSES, OPEN_SCHEDULE), *((name, name) for name in schedules)],
-            tooltip="In which order devices pass micro-batches on; a search for the communication cost leaves it open",
+            [(CHOOSES, OPEN_SCHEDULE), *((name, name) for name in schedules)],
+            "In which order devices pass micro-batches on; a search for the communication cost leaves it open",
         )
         rows = [self.job, self.shape, self.batch], [self.microbatch, self.schedule]
         self.view = w.VBox([w.HBox(row) for row in rows])

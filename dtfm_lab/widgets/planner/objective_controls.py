@@ -6,7 +6,7 @@ from typing import Any
 import ipywidgets as w
 
 from dtfm_lab.planning import default_objective, objectives
-from dtfm_lab.widgets.controls import labelled, show
+from dtfm_lab.widgets.controls import labelled, menu, show
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.measures import MEASURES, ObjectiveWords, measure_of
 from dtfm_lab.widgets.panel import SavedControls
@@ -26,13 +26,12 @@ class ObjectiveControls(SavedControls):
         self._changed: Callable[[], None] = lambda: None
         self._default = ""
         self._is_offering = Guard()
-        self.objective = labelled(
-            w.Dropdown,
+        self.objective = menu(
             "Plan for",
             "258px",
             "64px",
-            options=[(measure.choice, name) for name, measure in MEASURES.items()],
-            tooltip="What the search makes least: seconds of the simulated iteration, dollars for tokens, or the "
+            [(measure.choice, name) for name, measure in MEASURES.items()],
+            "What the search makes least: seconds of the simulated iteration, dollars for tokens, or the "
             "communication cost of the paper",
         )
         self.more = w.ToggleButton(False, description="more", tooltip="Limits of the plan", layout=_width("64px"))

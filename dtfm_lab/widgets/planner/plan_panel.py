@@ -20,7 +20,19 @@ from dtfm_lab.lab.memory_warnings import held_memory
 from dtfm_lab.planning import PlanStep, planners, simulated, why_they_differ
 from dtfm_lab.simulation.memory_advice import advice
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, show, spacer, stylesheet, values_of
+from dtfm_lab.widgets.controls import (
+    button,
+    classed,
+    menu,
+    more_menu,
+    pane,
+    restore_values,
+    segments,
+    show,
+    spacer,
+    toolbar,
+    values_of,
+)
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.panel import Panel
@@ -71,39 +83,34 @@ class PlanPanel(Panel):
         self.job, self.shape = self.job_controls.job, self.job_controls.shape
         self.batch, self.microbatch = self.job_controls.batch, self.job_controls.microbatch
         self.schedule = self.job_controls.schedule
-        self.mode = w.ToggleButtons(
-            options=list(MODES),
-            tooltips=[
-                "A slow search from chance, a generation at a time",
-                "The planner that makes the lab's plans",
-                "Several planners side by side",
-                "Seconds against dollars: many plans",
-                "Beat the planner: arrange the devices yourself",
-            ],
-            style={"button_width": "auto"},
+        self.mode = classed(
+            segments(
+                MODES,
+                [
+                    "A slow search from chance, a generation at a time",
+                    "The planner that makes the lab's plans",
+                    "Several planners side by side",
+                    "Seconds against dollars: many plans",
+                    "Beat the planner: arrange the devices yourself",
+                ],
+            ),
+            "dtfm-modes",
         )
-        self.mode.add_class("dtfm-modes")
         self.objective_controls = ObjectiveControls(lab_state, self._show_objective)
         self.objective = self.objective_controls.objective
-        self.planner = labelled(
-            w.Dropdown,
+        self.planner = menu(
             "Planner",
             "172px",
             "55px",
-            options=list(planners),
+            list(planners),
+            "Who searches: ours, the paper's, chance, or the one that proves",
             value="evolutionary",
-            tooltip="Who searches: ours, the paper's, chance, or the one that proves",
         )
         self.controls = SearchControls(self._update_buttons, "Hold the search", "End the search and keep the best")
         self.seed, self.speed = self.controls.seed, self.controls.speed
         self.pause, self.stop = self.controls.pause, self.controls.stop
-        self.budget = labelled(
-            w.Dropdown,
-            "Budget",
-            "152px",
-            "50px",
-            options=list(BUDGETS),
-            tooltip="When the search ends, unless its best is proven before",
+        self.budget = menu(
+            "Budget", "152px", "50px", list(BUDGETS), "When the search ends, unless its best is proven before"
         )
         self.seconds = w.BoundedFloatText(
             3.0, min=0.1, max=3600, step=1, tooltip="Seconds of search", layout=w.Layout(width="70px")
@@ -113,8 +120,7 @@ class PlanPanel(Panel):
         )
         self.plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
         self.step = button("Step", "", "Go on for one generation, then hold", "auto")
-        self.curve = ConvergenceView(height=0)
-        self.curve.add_class("dtfm-fill")
+        self.curve = classed(ConvergenceView(height=0), "dtfm-fill")
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
         self.note, self.alarm, self.details = w.HTML(), w.HTML(), w.HTML()
         self.note.add_class("dtfm-plan-note")
@@ -146,8 +152,7 @@ class PlanPanel(Panel):
         self._bars = {mode: w.HBox(children) for mode, children in bars.items()}
         for bar in self._bars.values():
             bar.add_class("dtfm-mode-bar")
-        toolbar = w.HBox([self.mode, *self._bars.values()])
-        toolbar.add_class("dtfm-toolbar")
+        row = toolbar(self.mode, *self._bars.values())
         self._mains = {
             TEACHING: self.teaching.view,
             REAL: w.VBox([self.curve, self.alarm, self.note]),
@@ -158,8 +163,7 @@ class PlanPanel(Panel):
         for main in self._mains.values():
             main.add_class("dtfm-fill")
             main.add_class("dtfm-mode-main")
-        self.view = w.VBox([stylesheet(Path(__file__).with_suffix(".css")), toolbar, *self._mains.values()])
-        self.view.add_class("dtfm-pane")
+        self.view = pane(Path(__file__).with_suffix(".css"), [row, *self._mains.values()])
         self.mode.observe(lambda _: self._show_mode(), "value")
         self.budget.observe(lambda _: self._show_budget(), "value")
         self.plan.on_click(lambda _: self.redo())

@@ -13,7 +13,16 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.planning import PlanStep, planners, simulated
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, show, spacer, values_of
+from dtfm_lab.widgets.controls import (
+    button,
+    classed,
+    more_menu,
+    restore_values,
+    seconds_control,
+    show,
+    spacer,
+    values_of,
+)
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.background_search import BackgroundSearch
@@ -49,22 +58,19 @@ class RacePanel:
         )
         self.seed, self.speed = self.controls.seed, self.controls.speed
         self.pause, self.stop = self.controls.pause, self.controls.stop
-        self.seconds = labelled(
-            w.BoundedFloatText,
+        self.seconds = seconds_control(
             "Seconds each",
-            "150px",
-            "75px",
+            ("150px", "75px"),
             3.0,
-            min=0.1,
-            max=3600,
-            step=1,
-            tooltip="Seconds that each planner may compute; waiting for the others does not count",
+            "Seconds that each planner may compute; waiting for the others does not count",
         )
         self.start = button("Race", "", "Start all of them", "auto", style="primary")
-        self.curve = ConvergenceView(
-            title="Race", height=0, against="seconds", clock="seconds of processor time of each planner"
+        self.curve = classed(
+            ConvergenceView(
+                title="Race", height=0, against="seconds", clock="seconds of processor time of each planner"
+            ),
+            "dtfm-fill",
         )
-        self.curve.add_class("dtfm-fill")
         self.standings = Standings(self._take)
         self._measure = self.standings.measure
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)

@@ -16,7 +16,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Cancellation
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import restore_values, values_of
+from dtfm_lab.widgets.controls import checkbox, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, improved, replanned
@@ -54,13 +54,7 @@ class LiveReplanning(Panel):
         self.last: Replanned | None = None
         self.took_s = 0.0
         """Seconds from the last edit to the first plan that followed it."""
-        self.switch = w.Checkbox(
-            live,
-            description="Live",
-            indent=False,
-            tooltip="Every edit is followed by a short search from the current plan",
-            layout=w.Layout(width="170px"),
-        )
+        self.switch = checkbox("Live", live, "Every edit is followed by a short search from the current plan", "170px")
         self.line = w.HTML(layout=w.Layout(min_width="0", flex="1 1 300px"))
         self.view = w.HBox([self.switch, self.line])
         self.switch.observe(lambda _: self._switch(), "value")

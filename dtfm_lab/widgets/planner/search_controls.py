@@ -9,7 +9,7 @@ import ipywidgets as w
 import numpy as np
 
 from dtfm_lab.planning import PlanStep
-from dtfm_lab.widgets.controls import button, labelled
+from dtfm_lab.widgets.controls import button, labelled, seed_control
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.background_search import SPEEDS, BackgroundSearch, Pace
 from dtfm_lab.widgets.tasks import FRAME_S
@@ -31,16 +31,7 @@ class SearchControls:
         self._changed = changed
         self.search: BackgroundSearch | None = None
         """The search that runs; None while none does."""
-        self.seed = labelled(
-            w.BoundedIntText,
-            "Seed",
-            "110px",
-            "38px",
-            0,
-            min=0,
-            max=2**31,
-            tooltip="Equal seeds and generations give equal plans",
-        )
+        self.seed = seed_control("Equal seeds and generations give equal plans")
         self.speed = labelled(
             w.SelectionSlider,
             "Speed",

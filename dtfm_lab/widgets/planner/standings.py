@@ -8,7 +8,7 @@ import ipywidgets as w
 
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.step import PROVEN
-from dtfm_lab.widgets.controls import button
+from dtfm_lab.widgets.controls import button, classed
 from dtfm_lab.widgets.measures import MEASURES, TIMES, ObjectiveWords, percent
 
 SHOWN_S = 0.5
@@ -29,8 +29,7 @@ class Standings:
         self.takes: dict[str, w.Button] = {}
         """The button of each planner that takes over its plan."""
         self._rows: dict[str, w.HTML] = {}
-        self.view = w.VBox([])
-        self.view.add_class("dtfm-race-table")
+        self.view = classed(w.VBox([]), "dtfm-race-table")
 
     def begin(self, names: Sequence[str]) -> None:
         """Start new rows, in the order of the curves' colours."""

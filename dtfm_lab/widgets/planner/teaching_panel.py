@@ -21,7 +21,7 @@ from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
 from dtfm_lab.planning.teaching_operators import places_of
 from dtfm_lab.planning.teaching_progress import visible_falls
-from dtfm_lab.widgets.controls import labelled
+from dtfm_lab.widgets.controls import classed, menu, seed_control
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import SavedControls
 from dtfm_lab.widgets.planner.search_controls import SHOWN_S
@@ -56,19 +56,15 @@ class TeachingPanel(SavedControls):
         self._task: TeachingTask | None = None
         self._is_shown = False
         self._shown_at = 0.0
-        self.view = PopulationView(self._take, hint=NO_NETWORK)
-        self.view.add_class("dtfm-fill")
-        self.seed = labelled(
-            w.BoundedIntText, "Chance", "130px", "55px", SEED, min=0, max=2**31, tooltip="Seed of its random numbers"
-        )
-        self.pace = labelled(
-            w.Dropdown,
+        self.view = classed(PopulationView(self._take, hint=NO_NETWORK), "dtfm-fill")
+        self.seed = seed_control("Seed of its random numbers", label="Chance", widths=("130px", "55px"), value=SEED)
+        self.pace = menu(
             "A generation",
             "230px",
             "90px",
-            options=list(PACES),
+            list(PACES),
+            "How long each generation stays on the screen; it costs no time of search",
             value=list(PACES)[1],
-            tooltip="How long each generation stays on the screen; it costs no time of search",
         )
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
         self.more: list[w.Widget] = [self.pace, self.seed, self.figure.button]

@@ -8,7 +8,7 @@ import ipywidgets as w
 from dtfm_lab.compare import Comparison
 from dtfm_lab.runtime.client.mystery import Secret
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, show
+from dtfm_lab.widgets.controls import button, classed, show
 from dtfm_lab.widgets.lab_state import LabState
 
 ASKS = "What is slow? Select a device or a link on the network, or a row of the residuals"
@@ -25,8 +25,7 @@ class MysteryControls:
         self.name = button("It is this one", "", ASKS, "auto")
         self.reveal = button("Reveal", "", "Give up, and be told", "auto")
         self.line = w.HTML(layout=w.Layout(min_width="0", flex="1 1 0"))
-        self.view = w.HBox([self.name, self.reveal, self.line])
-        self.view.add_class("dtfm-mystery")
+        self.view = classed(w.HBox([self.name, self.reveal, self.line]), "dtfm-mystery")
         self.name.on_click(lambda _: self._guess())
         self.reveal.on_click(lambda _: self._give_up())
         lab_state.observe(lambda _: self._follow(), ["selected", "selected_link", "is_mystery"])

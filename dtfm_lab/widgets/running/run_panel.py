@@ -27,7 +27,17 @@ from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled, more_menu, restore_values, show, stylesheet, values_of
+from dtfm_lab.widgets.controls import (
+    button,
+    classed,
+    labelled,
+    more_menu,
+    pane,
+    restore_values,
+    show,
+    toolbar,
+    values_of,
+)
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.panel import Panel
@@ -80,8 +90,7 @@ class RunPanel(Panel):
         self.mystery = button("Mystery", "", MYSTERY, "auto")
         self.guessing = MysteryControls(lab_state, self._say)
         self.happenings = Happenings()
-        self.happened = w.HTML(layout=w.Layout(min_width="0"))
-        self.happened.add_class("dtfm-happened")
+        self.happened = classed(w.HTML(layout=w.Layout(min_width="0")), "dtfm-happened")
         self.progress = RunProgress()
         self.explain, self.status = w.HTML(), w.HTML()
         self.losses = LossView(title="Loss", height=0)
@@ -136,23 +145,13 @@ class RunPanel(Panel):
     def _laid_out(self) -> w.VBox:
         figure = w.HBox([self.as_figure.button, self.written])
         more = more_menu([self.explain, self.status, self.options.view, figure, self.as_figure.output])
-        grow = w.Box()
-        grow.add_class("dtfm-grow")
-        toolbar = w.HBox(
-            [self.start, self.stop, self.iterations, self.clock, grow, self.mystery, self.faults.devices, more]
-        )
-        toolbar.add_class("dtfm-toolbar")
-        chart = w.Box([self._schedule.chart])
-        chart.add_class("dtfm-run-chart")
+        grow = classed(w.Box(), "dtfm-grow")
+        row = toolbar(self.start, self.stop, self.iterations, self.clock, grow, self.mystery, self.faults.devices, more)
+        chart = classed(w.Box([self._schedule.chart]), "dtfm-run-chart")
         heading = w.HTML("<h3>What happened</h3>")
-        told = w.VBox([w.HBox([heading, self.progress.view]), self.happened, self.guessing.view])
-        told.add_class("dtfm-told")
-        below = w.Box([self.losses, told])
-        below.add_class("dtfm-run-below")
-        view = w.VBox([stylesheet(Path(__file__).with_name("run.css")), toolbar, chart, below])
-        for name in ("dtfm-pane", "dtfm-run"):
-            view.add_class(name)
-        return view
+        told = classed(w.VBox([w.HBox([heading, self.progress.view]), self.happened, self.guessing.view]), "dtfm-told")
+        below = classed(w.Box([self.losses, told]), "dtfm-run-below")
+        return pane(Path(__file__).with_name("run.css"), [row, chart, below], "dtfm-run")
 
     def _begin(self, mystery: np.random.Generator | None = None) -> None:
         """Start a run; with ``mystery`` one that has a secret."""

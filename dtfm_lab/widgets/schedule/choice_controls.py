@@ -9,7 +9,7 @@ from traitlets import TraitError
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, control_for, labelled, show, tried_options
+from dtfm_lab.widgets.controls import button, control_for, menu, show, tried_options
 from dtfm_lab.widgets.lab_state import Guard, LabState, is_plan_of
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
@@ -18,13 +18,8 @@ WIDTHS = {"synchronisation": "290px", "synchronise_every": "165px", "compression
 
 def queueing_control(width: str, label_width: str) -> w.Dropdown:
     """Return the menu of which messages share one link."""
-    return labelled(
-        w.Dropdown,
-        "Messages",
-        width,
-        label_width,
-        options=list(QUEUES.items()),
-        tooltip="Who waits: messages of a pair of devices, or of a card",
+    return menu(
+        "Messages", width, label_width, list(QUEUES.items()), "Who waits: messages of a pair of devices, or of a card"
     )
 
 

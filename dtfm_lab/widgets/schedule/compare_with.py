@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import ipywidgets as w
 from traitlets import TraitError
 
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.simulation import schedules, simulate
-from dtfm_lab.widgets.controls import button, labelled
+from dtfm_lab.widgets.controls import button, menu
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 
 MEASURED = "measured"
@@ -35,13 +34,8 @@ class CompareWith:
         self._changed = changed
         self._pins: dict[str, ChartedPrediction] = {}
         self._current: ChartedPrediction | None = None
-        self.control = labelled(
-            w.Dropdown,
-            "Compare with",
-            "330px",
-            "105px",
-            options=[("measured bars", MEASURED)],
-            tooltip="What the lower halves of the rows show",
+        self.control = menu(
+            "Compare with", "330px", "105px", [("measured bars", MEASURED)], "What the lower halves of the rows show"
         )
         self.pin = button(
             "Pin", "thumb-tack", "Keep this prediction, to compare another one with it", "80px", disabled=True

@@ -17,7 +17,7 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.chrome import save_chrome_trace
 from dtfm_lab.simulation.memory import MemoryReport
-from dtfm_lab.widgets.controls import button, labelled
+from dtfm_lab.widgets.controls import button, checkbox, classed, menu
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.schedule.compare_with import SecondPrediction
 from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
@@ -40,20 +40,16 @@ class ScheduleChart:
         self._lab_state = lab_state
         self._shown: ChartedPrediction | None = None
         self._is_following = Guard()
-        self.view = PredictionChart(title="One iteration", empty_words=words)
-        self.view.add_class("dtfm-fill")
-        self.rows_by = labelled(
-            w.Dropdown,
+        self.view = classed(PredictionChart(title="One iteration", empty_words=words), "dtfm-fill")
+        self.rows_by = menu(
             "Rows",
             "175px",
             "45px",
-            options=[(f"by {name}", name) for name in ROWS_BY],
-            tooltip="In which order the devices' rows are drawn",
+            [(f"by {name}", name) for name in ROWS_BY],
+            "In which order the devices' rows are drawn",
         )
-        self.network = w.Checkbox(
-            True, description="Messages below computations", indent=False, layout=w.Layout(width="auto")
-        )
-        self.drift = w.Checkbox(False, description="Strip of differences", indent=False, layout=w.Layout(width="auto"))
+        self.network = checkbox("Messages below computations", True)
+        self.drift = checkbox("Strip of differences")
         traitlets.link((self.drift, "value"), (self.view, "show_drift"))
         self.strip = MemoryStrip(lab_state, self.view)
         for control in (self.rows_by, self.network):
@@ -202,13 +198,12 @@ class MemoryStrip:
     def __init__(self, lab_state: LabState, chart: GanttView) -> None:
         self._lab_state, self._chart = lab_state, chart
         self._shown: tuple[ChartedPrediction | None, ChartedPrediction | None] = (None, None)
-        self.control = labelled(
-            w.Dropdown,
+        self.control = menu(
             "Memory of",
             "255px",
             "75px",
-            options=[("none", NONE), ("selected or fullest", FULLEST)],
-            tooltip="Whose memory over time is drawn below the rows",
+            [("none", NONE), ("selected or fullest", FULLEST)],
+            "Whose memory over time is drawn below the rows",
         )
         self.control.observe(lambda _: self._draw(), "value")
         lab_state.observe(lambda _: self._draw(), "selected")

@@ -19,7 +19,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, more_menu, stylesheet
+from dtfm_lab.widgets.controls import button, classed, more_menu, pane, toggle, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
@@ -58,16 +58,13 @@ class SchedulePanel(Panel):
         self._automatic = lab_state.schedule
         """The schedule that the panel has chosen itself; while ``lab_state`` names another, a person has chosen it."""
         self._is_choosing, self._is_setting = Guard(), Guard()
-        self.schedule = w.Dropdown(
-            options=list(schedules), value=lab_state.schedule, layout=w.Layout(width="150px"), tooltip="Schedule"
+        self.schedule = classed(
+            w.Dropdown(
+                options=list(schedules), value=lab_state.schedule, layout=w.Layout(width="150px"), tooltip="Schedule"
+            ),
+            "dtfm-schedule-menu",
         )
-        self.schedule.add_class("dtfm-schedule-menu")
-        self.critical = w.ToggleButton(
-            False,
-            description="Critical path",
-            tooltip="What the iteration's length is made of",
-            layout=w.Layout(width="auto"),
-        )
+        self.critical = toggle("Critical path", "What the iteration's length is made of")
         self.simulate = button("Predict again", "bar-chart", "Predict one iteration", "130px")
         self.choices = ChoiceControls(lab_state)
         self.comparing = SchedulesTable(lab_state)
@@ -93,10 +90,9 @@ class SchedulePanel(Panel):
         self._begin()
 
     def _laid_out(self) -> w.VBox:
-        said = w.HBox([self.title, self.memory])
-        said.add_class("dtfm-schedule-said")
-        messages = w.ToggleButton(False, description="Arrows of messages", layout=w.Layout(width="auto"))
-        overview = w.ToggleButton(False, description="Overview strip", layout=w.Layout(width="auto"))
+        said = classed(w.HBox([self.title, self.memory]), "dtfm-schedule-said")
+        messages = toggle("Arrows of messages")
+        overview = toggle("Overview strip")
         traitlets.link((messages, "value"), (self.chart, "show_messages"))
         traitlets.link((overview, "value"), (self.chart, "overview"))
         rarer = [
@@ -108,14 +104,9 @@ class SchedulePanel(Panel):
         ]
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
         more = more_menu([*rows, self.comparing.table], tooltip="Choices, comparisons, strips and files")
-        toolbar = w.HBox([said, self.schedule, self.critical, more])
-        toolbar.add_class("dtfm-toolbar")
-        view = w.VBox(
-            [stylesheet(Path(__file__).with_name("schedule.css")), toolbar, self.chart, self.as_figure.output]
-        )
-        view.add_class("dtfm-pane")
-        view.add_class("dtfm-schedule")
-        return view
+        row = toolbar(said, self.schedule, self.critical, more)
+        style = Path(__file__).with_name("schedule.css")
+        return pane(style, [row, self.chart, self.as_figure.output], "dtfm-schedule")
 
     def _say_title(self) -> None:
         units = self.chart.units

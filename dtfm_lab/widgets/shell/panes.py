@@ -12,7 +12,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.network import find_place
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, mark, more_menu, show, spacer
+from dtfm_lab.widgets.controls import button, classed, mark, more_menu, show, spacer, toggle
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.links import with_link
 from dtfm_lab.widgets.network.network_panel import VIEWS, NetworkPanel
@@ -37,27 +37,17 @@ class Panes:
         self._second = ""
         """Name of the pane that is shown below while the half is split."""
         self.tabs = TabsView(label="Results", numbered=True, value=lab_state.pane)
-        self._stale = w.HTML(layout=w.Layout(min_width="0", flex="1 1 0"))
-        self._stale.add_class("dtfm-stale-note")
+        self._stale = classed(w.HTML(layout=w.Layout(min_width="0", flex="1 1 0")), "dtfm-stale-note")
         self.redo = button("Again", "", "Make it anew from what is drawn and chosen now", "auto")
-        self.split = w.ToggleButton(
-            description="Split", tooltip="Two results, one above the other", layout=w.Layout(width="auto")
-        )
-        self.swap = w.ToggleButton(
-            description="Swap",
-            tooltip="The network at the right, the results at the left",
-            layout=w.Layout(width="auto"),
-        )
-        head = w.HBox([self.tabs, self._stale, self.redo, self.split, self.swap])
-        head.add_class("dtfm-head")
+        self.split = toggle("Split", "Two results, one above the other")
+        self.swap = toggle("Swap", "The network at the right, the results at the left")
+        head = classed(w.HBox([self.tabs, self._stale, self.redo, self.split, self.swap]), "dtfm-head")
         self._boxes = {step.name: w.VBox([step.panel.view]) for step in steps}
         for name, box in self._boxes.items():
             box.add_class("dtfm-out")
             box.add_class(f"dtfm-out-{name}")
-        outs = w.VBox(list(self._boxes.values()))
-        outs.add_class("dtfm-outs")
-        self.view = w.VBox([head, outs])
-        self.view.add_class("dtfm-effect")
+        outs = classed(w.VBox(list(self._boxes.values())), "dtfm-outs")
+        self.view = classed(w.VBox([head, outs]), "dtfm-effect")
         self.redo.on_click(lambda _: self._steps[lab_state.pane].panel.redo())
         self.split.observe(lambda _: self._show(), "value")
         self.tabs.observe(lambda change: lab_state.set_trait("pane", change["new"]), "value")
@@ -122,10 +112,8 @@ class NetworkPane:
         tabs = [{"name": name, "title": VIEWS[name]} for name in ("map", "canvas", "matrix")]
         self.tabs = TabsView(label="Views of the network", tabs=tabs, value=panel.shown.value)
         self.inspector = Inspector(self._set_link, self._select)
-        head = w.HBox([self.tabs, spacer(), more_menu(panel.menu)])
-        head.add_class("dtfm-head")
-        self.view = w.VBox([head, panel.picture, player, self.inspector])
-        self.view.add_class("dtfm-cause")
+        head = classed(w.HBox([self.tabs, spacer(), more_menu(panel.menu)]), "dtfm-head")
+        self.view = classed(w.VBox([head, panel.picture, player, self.inspector]), "dtfm-cause")
         self.tabs.observe(lambda change: setattr(panel.shown, "value", change["new"]), "value")
         panel.shown.observe(lambda change: setattr(self.tabs, "value", change["new"]), "value")
         traits = [*RESULT_TRAITS, "selected", "selected_link", "selected_stage"]

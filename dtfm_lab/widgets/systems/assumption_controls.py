@@ -10,7 +10,7 @@ import ipywidgets as w
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.systems import Assumption, Strategy, strategies
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, control_for, value_of
+from dtfm_lab.widgets.controls import button, classed, control_for, value_of
 from dtfm_lab.widgets.lab_state import Guard
 
 LINKS = ("https://", "http://")
@@ -27,8 +27,7 @@ class AssumptionControls:
         self.problem = w.HTML()
         self.reset = button("As modelled", "undo", "Every assumption as its source has it", "auto")
         self.reset.on_click(lambda _: self._reset())
-        self.view = w.VBox()
-        self.view.add_class("dtfm-assumptions")
+        self.view = classed(w.VBox(), "dtfm-assumptions")
 
     def show(self, strategy: Strategy | None) -> None:
         """Show the assumptions of a system; None for none."""

@@ -19,14 +19,18 @@ from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
     button,
+    classed,
     disable,
-    labelled,
     mark,
     more_menu,
+    pane,
     restore_values,
+    seconds_control,
+    seed_control,
+    segments,
     show,
     spacer,
-    stylesheet,
+    toolbar,
     values_of,
 )
 from dtfm_lab.widgets.lab_state import LabState
@@ -82,35 +86,24 @@ class SystemsPanel(Panel):
         self._edited: list[Callable[[], None]] = []
         self.start = button("Ask every system", "", "Predict the best plan of each system", "auto", style="primary")
         self.stop = button("Stop", "", "End after the system at hand and keep those so far", "auto", disabled=True)
-        self.seconds = labelled(
-            w.BoundedFloatText,
-            "Seconds each",
-            "180px",
-            "98px",
-            2.0,
-            min=0.1,
-            max=600,
-            step=1,
-            tooltip="Of each system's search, where it has one",
+        self.seconds = seconds_control(
+            "Seconds each", ("180px", "98px"), 2.0, "Of each system's search, where it has one", most=600.0
         )
-        self.seed = labelled(w.BoundedIntText, "Seed", "110px", "38px", 0, min=0, max=2**31, tooltip="Of the searches")
+        self.seed = seed_control("Of the searches")
         self.bars = SystemsView(not_modelled=dict(NOT_MODELLED), empty_words=NOTHING_YET)
         self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
-        self.told = w.HTML()
-        self.told.add_class("dtfm-systems-told")
+        self.told = classed(w.HTML(), "dtfm-systems-told")
         self.take = button("Take this plan", "check", "Make it the lab's plan, with its job", "auto")
         self.back = button("Back to mine", "undo", "The network, job and plan from before", "auto")
-        self.part = w.ToggleButtons(
-            options=list(PARTS),
-            tooltips=[
+        self.part = segments(
+            PARTS,
+            [
                 "One iteration of it, above the lab's own",
                 "What makes it slower here: one thing taken away at a time, each simulated",
                 "What its model assumes, each with its source",
             ],
-            style={"button_width": "auto"},
         )
-        self.chart = TimelinesChart(empty_words="Nothing to show")
-        self.chart.add_class("dtfm-systems-chart")
+        self.chart = classed(TimelinesChart(empty_words="Nothing to show"), "dtfm-systems-chart")
         self.why = WhyText(self._report_error)
         self.assumptions = AssumptionControls(self._change)
         self._controls: dict[str, w.ValueWidget] = {"seconds": self.seconds, "seed": self.seed, "part": self.part}
@@ -129,18 +122,16 @@ class SystemsPanel(Panel):
 
     def _laid_out(self) -> tuple[w.VBox, w.VBox]:
         more = more_menu([self.seconds, self.seed, self.figure.button, self.figure.output])
-        toolbar = w.HBox([self.start, self.stop, spacer(), self.back, more])
-        toolbar.add_class("dtfm-toolbar")
-        head = w.HBox([self.part, spacer(), self.take])
-        head.add_class("dtfm-systems-head")
-        detail = w.VBox(
-            [self.told, head, self.chart, self.why.view, self.assumptions.view], layout=w.Layout(display="none")
+        row = toolbar(self.start, self.stop, spacer(), self.back, more)
+        head = classed(w.HBox([self.part, spacer(), self.take]), "dtfm-systems-head")
+        detail = classed(
+            w.VBox(
+                [self.told, head, self.chart, self.why.view, self.assumptions.view], layout=w.Layout(display="none")
+            ),
+            "dtfm-systems-detail",
         )
-        detail.add_class("dtfm-systems-detail")
-        view = w.VBox([stylesheet(Path(__file__).with_name("systems.css")), toolbar, self.bars, detail])
-        view.add_class("dtfm-pane")
-        view.add_class("dtfm-systems-pane")
-        return detail, view
+        style = Path(__file__).with_name("systems.css")
+        return detail, pane(style, [row, self.bars, detail], "dtfm-systems-pane")
 
     def settings(self) -> dict[str, Any]:
         return values_of(self._controls) | {"assumptions": self._changed.settings()}

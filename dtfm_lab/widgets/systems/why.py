@@ -10,6 +10,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.systems import Outcome
 from dtfm_lab.systems.why import MOST_CAUSES, Why, stream_why
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import classed
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 
 WAITS = "taking one thing away at a time"
@@ -24,8 +25,7 @@ class WhyText:
         """The explanation that is computed; None while none is."""
         self.known: dict[Outcome, Why] = {}
         """The explanations that are complete."""
-        self.view = w.HTML()
-        self.view.add_class("dtfm-systems-why")
+        self.view = classed(w.HTML(), "dtfm-systems-why")
 
     def explain(self, outcome: Outcome | None, faster: Outcome | None = None) -> None:
         """Explain an outcome against a ``faster`` one; None for nothing. What is computed of another ends."""

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.results.alternatives import pinned
-from dtfm_lab.widgets.controls import icon_button, labelled
+from dtfm_lab.widgets.controls import classed, icon_button, menu
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.answer_text import MEASURES, Measure
@@ -51,19 +51,16 @@ class Pins:
         self._pins: tuple[Pin, ...] = ()
         self._base: Answer | None = None
         self.rows: list[PinRow] = []
-        self.bars = labelled(
-            w.Dropdown,
+        self.bars = menu(
             "Bars",
             "230px",
             "34px",
-            options=[(measure.title, measure.name) for measure in MEASURES],
-            tooltip="What the bars of the table show",
+            [(measure.title, measure.name) for measure in MEASURES],
+            "What the bars of the table show",
         )
-        self.table = w.VBox()
-        self.table.add_class("dtfm-pins")
-        self.chips = w.HBox()
+        self.table = classed(w.VBox(), "dtfm-pins")
+        self.chips = classed(w.HBox(), "dtfm-pin-chips")
         """A row of one height: a button for each pin, with its seconds, and one that removes it."""
-        self.chips.add_class("dtfm-pin-chips")
         self._head = w.HTML()
         self.chips.children = [_no_pins()]
         self.bars.observe(lambda _: self._show(), "value")
@@ -146,9 +143,7 @@ class Pins:
 
     def _header(self) -> w.HBox:
         space = w.HTML(layout=w.Layout(width="286px", flex="none"))
-        head = w.HBox([space, self._head])
-        head.add_class("dtfm-pin")
-        head.add_class("dtfm-pin-head")
+        head = classed(w.HBox([space, self._head]), "dtfm-pin", "dtfm-pin-head")
         return head
 
     def _show(self) -> None:
@@ -185,14 +180,12 @@ class PinRow:
         self.name.observe(lambda change: None if self._is_showing else rename(change["new"]), "value")
         self.load.on_click(lambda _: load())
         self.remove.on_click(lambda _: remove())
-        self.view = w.HBox([self.name, self.load, self.remove, self.cells])
-        self.view.add_class("dtfm-pin")
+        self.view = classed(w.HBox([self.name, self.load, self.remove, self.cells]), "dtfm-pin")
         self.short_load = w.Button(layout=w.Layout(width="auto"))
         short_remove = w.Button(icon="times", tooltip="Remove this pin", layout=w.Layout(width="24px"))
         self.short_load.on_click(lambda _: load())
         short_remove.on_click(lambda _: remove())
-        self.chip = w.HBox([self.short_load, short_remove])
-        self.chip.add_class("dtfm-pin-chip")
+        self.chip = classed(w.HBox([self.short_load, short_remove]), "dtfm-pin-chip")
 
     def show(self, pin: Pin, cells: str) -> None:
         with self._is_showing:

@@ -8,7 +8,7 @@ import ipywidgets as w
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import Option
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.controls import control_for, label_of, labelled, mark
+from dtfm_lab.widgets.controls import control_for, label_of, labelled, mark, menu
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.schedule.choice_controls import queueing_control
 from dtfm_lab.widgets.views.sliders import SlidersView
@@ -57,13 +57,8 @@ class SettingControls:
         """The setting that the lab has; differences are shown from it."""
         self.bandwidth = _factor("Bandwidth", "Times the bandwidth of all links of the plan's network")
         self.latency = _factor("Latency", "Times the latency of all links of the plan's network")
-        self.schedule = labelled(
-            w.Dropdown,
-            "Schedule",
-            MENU_WIDTH,
-            LABEL_WIDTH,
-            options=list(schedules),
-            tooltip="In which order devices pass micro-batches on",
+        self.schedule = menu(
+            "Schedule", MENU_WIDTH, LABEL_WIDTH, list(schedules), "In which order devices pass micro-batches on"
         )
         self.queueing = queueing_control(MENU_WIDTH, LABEL_WIDTH)
         of_job = {name: _job_control(option) for name, option in job_options().items()}

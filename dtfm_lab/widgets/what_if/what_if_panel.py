@@ -16,7 +16,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Cancellation
 from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, icon_button, mark, more_menu, stylesheet, tried_options
+from dtfm_lab.widgets.controls import button, classed, icon_button, mark, more_menu, pane, toolbar, tried_options
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
@@ -83,22 +83,18 @@ class WhatIfPanel(Panel):
         self.back = icon_button("undo", "")
         self.progress = AnswerProgress()
         self.numbers, self.answer, self.curves, self.problem = w.HTML(), w.HTML(), w.HTML(), w.HTML()
-        self.chart = PredictionChart(empty_words=NO_PLAN)
-        self.chart.add_class("dtfm-fill")
+        self.chart = classed(PredictionChart(empty_words=NO_PLAN), "dtfm-fill")
         self.curve_figure = AsFigure(self._draw_factors, lab_state, self._report_error)
         self.pins_figure = AsFigure(self.pins.figure, lab_state, self._report_error)
         pins_table = [w.HBox([self.pins.bars, self.pins_figure.button]), self.pins.table, self.pins_figure.output]
         details = [self.answer, self.curves, self.curve_figure.button, self.curve_figure.output]
         every_number = more_menu(details, "Details", "Every number of the answer, and its curves")
         more = more_menu([self.controls.view, *pins_table], tooltip="Other settings, and the pins as a table")
-        toolbar = w.HBox([self.numbers, every_number, more])
-        toolbar.add_class("dtfm-toolbar")
-        told = w.HBox([self.pin, self.use, self.back, self.pins.chips, self.problem, self.progress.view])
-        told.add_class("dtfm-what-if-told")
-        style = stylesheet(Path(__file__).with_name("what_if.css"))
-        self.view = w.VBox([style, self.controls.sliders.view, toolbar, told, self.chart])
-        self.view.add_class("dtfm-pane")
-        self.view.add_class("dtfm-what-if")
+        row = toolbar(self.numbers, every_number, more)
+        answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.progress.view]
+        told = classed(w.HBox(answered), "dtfm-what-if-told")
+        children = [self.controls.sliders.view, row, told, self.chart]
+        self.view = pane(Path(__file__).with_name("what_if.css"), children, "dtfm-what-if")
         self.pin.on_click(lambda _: self._pin())
         self.use.on_click(lambda _: self._use())
         self.back.on_click(lambda _: self._back())
