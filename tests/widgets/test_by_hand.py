@@ -106,7 +106,7 @@ async def test_the_network_shows_the_arrangement_and_the_plan_follows_only_when_
     hand = panel.by_hand
     one, other = hand.game.topology.names[0], hand.game.topology.names[1]
     before = dict(lab_state.shown_stages)
-    hand.board._on_message(hand.board, {"kind": "swap", "devices": [one, other]}, [])
+    hand.board.received({"kind": "swap", "devices": [one, other]}, [])
     assert lab_state.shown_stages[one] == before[other]
     assert "after 1 move" in lab_state.search_note
     await until(lambda: hand.game.planner_s > 0)

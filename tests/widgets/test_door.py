@@ -90,6 +90,6 @@ def test_a_choice_closes_it_and_is_told(message, buffers, told):
         lambda: heard.append(("tour",)),
     )
     opened.is_open = True
-    opened._on_message(opened, message, buffers)
+    opened.received(message, buffers)
     assert heard == [told]
     assert not opened.is_open

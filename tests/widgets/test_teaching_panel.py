@@ -90,7 +90,7 @@ async def test_the_plan_at_hand_is_kept_until_an_individual_is_taken_over():
     await until(lambda: view.is_over)
     assert lab_state.plan is None
     one = view.frames[3].individuals[7]
-    view._on_message(view, {"kind": "take", "number": one.number}, [])
+    view.received({"kind": "take", "number": one.number}, [])
     await until(lambda: lab_state.plan is not None)
     assert np.array_equal(lab_state.plan.placement.devices, one.grid)
     assert lab_state.plan.cost.total_s == pytest.approx(one.cost_s)
@@ -131,7 +131,7 @@ async def test_a_page_that_opens_late_is_sent_every_frame_and_individual():
     await until(lambda: view.is_over)
     sent: list[tuple] = []
     view.send = lambda content, buffers=None: sent.append((content, buffers))
-    view._on_message(view, {"kind": "hello"}, [])
+    view.received({"kind": "hello"}, [])
     (reset, _), (content, buffers) = sent
     assert reset == {"kind": "reset"}
     assert len(content["frames"]) == len(view.frames)

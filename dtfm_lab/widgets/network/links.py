@@ -292,12 +292,8 @@ def with_link(document: Document, ends: tuple[str, str], gbps: float, ms: float)
             return document | {"regions": [one | numbers if one["name"] == here else one for one in regions]}
     if here and there and here != there:
         between = document["between"]
-        known = [line for line in between if _regions(line) == {here, there}]
+        known = [line for line in between if set(ends_of(line)) == {here, there}]
         changed = [line | numbers if line in known else line for line in between]
         return document | {"between": changed if known else [*changed, {"regions": [here, there], **numbers}]}
     line = {"source": ends[0], "target": ends[1], **numbers}
     return document | {"links": [*links, line]}
-
-
-def _regions(line: Mapping[str, Any]) -> set[str]:
-    return set(line["regions"]) if "regions" in line else {line["from"], line["to"]}

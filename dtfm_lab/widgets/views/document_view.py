@@ -1,6 +1,6 @@
 """What the canvas, the map and the matrix have in common: they show one drawing and change it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -64,7 +64,6 @@ class DocumentView(View):
         """The plan whose stages the still picture shows."""
         super().__init__(**traits, **{name: getattr(self.drawing, name) for name in SHARED})
         self._links: list[traitlets.link] = []
-        self.on_msg(self._on_message)
         self.follow()
 
     def network_figure(
@@ -98,7 +97,7 @@ class DocumentView(View):
             link.unlink()
         self._links = []
 
-    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") in ("undo", "redo"):
             getattr(self.drawing, content["kind"])()
         elif content.get("kind") == "gesture":

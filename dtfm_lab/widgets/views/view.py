@@ -1,6 +1,6 @@
 """The base class of the lab's views: a built page, and a still picture for readers without widgets."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,6 +26,13 @@ class View(anywidget.AnyWidget):
             if (styles := page.with_suffix(".css")).exists():
                 cls._css = styles
         super().__init_subclass__(**options)
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.on_msg(lambda _, content, buffers: self.received(content, buffers))
+
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+        """Do what a message of the page says; its ``kind`` says which one."""
 
     def figure(self) -> Figure | None:
         """Return what the view shows now as a plotly figure, or None where it shows nothing."""

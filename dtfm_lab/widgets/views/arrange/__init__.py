@@ -1,6 +1,6 @@
 """A placement to be arranged by hand: a row a stage, a column a pipeline; two clicks exchange two devices."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import traitlets
@@ -27,14 +27,13 @@ class ArrangeView(View):
     def __init__(self, swap: Callable[[str, str], None] | None = None, **traits: Any) -> None:
         super().__init__(**traits)
         self._swap = swap
-        self.on_msg(self._on_message)
 
     def alt_text(self) -> str:
         if not self.state:
             return "Arranged by hand: nothing yet"
         return f"Arranged by hand: {format_s(self.state['now_s'])} after {self.state['moves']} moves"
 
-    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         match content:
             case {"kind": "swap", "devices": [str(one), str(other)]} if self._swap is not None:
                 self._swap(one, other)

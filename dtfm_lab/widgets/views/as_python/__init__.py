@@ -1,7 +1,7 @@
 """The button that copies the lab as Python, and the box that shows the code."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import traitlets
@@ -28,7 +28,6 @@ class AsPythonView(View):
     def __init__(self, make: Callable[[], list[str]] = list, **traits: Any) -> None:
         super().__init__(**traits)
         self._make = make
-        self.on_msg(self._on_message)
 
     def press(self) -> None:
         """Write the code anew."""
@@ -45,7 +44,7 @@ class AsPythonView(View):
         finally:
             self.busy = False
 
-    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "make":
             self.press()
 

@@ -1,8 +1,9 @@
 """The live curves of one search or several: best cost so far, median of the population, lower bound."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import traitlets
@@ -54,7 +55,6 @@ class ConvergenceView(View):
         self.points: dict[str, np.ndarray] = {}
         """(n, 5) rows by name of a series: those that differ visibly, and the newest."""
         self._sending = False
-        self.on_msg(self._on_message)
 
     def show_measure(self, objective: str) -> None:
         """Write values as those of this objective from now on."""
@@ -154,7 +154,7 @@ class ConvergenceView(View):
         if not self._sending:
             self._send_rows([])
 
-    def _on_message(self, _widget: object, content: dict[str, object], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "hello":
             self.send({"kind": "reset"})
             self._send_rows([(name, 0, rows) for name, rows in self.points.items()])

@@ -1,7 +1,7 @@
 """The devices of a run: what each does now, and a button with a menu to kill, pause or slow one."""
 
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import traitlets
@@ -41,7 +41,6 @@ class DevicesView(View):
         self._act = act
         self.states: dict[str, State] = {}
         """By device: condition, said, does, waits_for, iteration, busy and may, as in ``DeviceActivity``."""
-        self.on_msg(self._on_message)
 
     def show(self, states: Mapping[str, State]) -> None:
         """Set the states of devices; only those that changed are sent."""
@@ -110,7 +109,7 @@ class DevicesView(View):
     def _send_all(self) -> None:
         self.send({"kind": "states", "all": True, "states": self.states})
 
-    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         match content:
             case {"kind": "hello"}:
                 self._send_all()

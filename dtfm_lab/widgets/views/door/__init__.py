@@ -78,7 +78,6 @@ class Door(View):
         super().__init__(**traits)
         self._chosen, self._take_files, self._tour = chosen, take_files, tour
         self._remember = remember
-        self.on_msg(self._on_message)
         self.observe(lambda change: self._fill() if change["new"] else self._closed(), "is_open")
 
     def offer(self) -> None:
@@ -113,7 +112,7 @@ class Door(View):
         except OSError:  # a folder that cannot be written to: the browser remembers
             return
 
-    def _on_message(self, _widget: object, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         kind = content.get("kind")
         if kind in ("choose", "files", "tour"):
             self.is_open = False

@@ -62,13 +62,13 @@ class TopologyEditor(DocumentView):
         if not self._is_splitting:
             self.document = {**self.outline, "links": self.links}
 
-    def _on_message(self, widget: object, content: dict[str, Any], buffers: Any) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "files":
             self.take_files(list(zip(content["names"], map(bytes, buffers), strict=True)))
         elif content.get("kind") == "swap":
             self.on_swap(content["a"], content["b"])
         else:
-            super()._on_message(widget, content, buffers)
+            super().received(content, buffers)
 
     def _open_files(self, files: Sequence[NamedBytes]) -> None:
         try:

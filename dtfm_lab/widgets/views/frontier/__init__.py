@@ -1,6 +1,6 @@
 """Seconds against dollars: a point for each plan of a frontier, and what no plan can beat; a click chooses one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import traitlets
@@ -31,7 +31,6 @@ class FrontierView(View):
         super().__init__(**traits)
         self._choose = choose
         self._frontier: Frontier | None = None
-        self.on_msg(self._on_message)
 
     def show(self, frontier: Frontier | None) -> None:
         """Draw another frontier; None for none."""
@@ -45,7 +44,7 @@ class FrontierView(View):
     def alt_text(self) -> str:
         return f"{self.title}: {'no plans yet' if self._frontier is None else self._frontier.sentence}"
 
-    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         match content:
             case {"kind": "choose", "point": int(point)} if self._choose is not None and 0 <= point < len(self.points):
                 self._choose(point)

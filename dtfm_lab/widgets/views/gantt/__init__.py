@@ -140,7 +140,6 @@ class GanttView(View):
         self._measured: list[Bars] = []
         self._second: Bars | None = None
         self._upper = self._ghost = NO_BARS
-        self.on_msg(self._on_message)
 
     @property
     def predicted(self) -> Bars:
@@ -387,6 +386,6 @@ class GanttView(View):
         marks = zip(ends_s, texts[-len(ends_s) :], (self._second is None, self._second is not None), strict=False)
         self.ends = [{"at": at, "text": text, "dashed": dashed} for at, text, dashed in marks]
 
-    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "hello" and len(self.lower.start):
             self._send_lower(self.lower, reset=True)

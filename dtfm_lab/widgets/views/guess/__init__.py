@@ -1,6 +1,7 @@
 """A question that asks for a guess before it shows the answer."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import traitlets
@@ -46,7 +47,6 @@ class GuessView(View):
                 self._show(kept, kept)
         except LabError as error:
             self.problem = f"guesses are not kept: {error}"
-        self.on_msg(self._received)
 
     def guess(self, value: float) -> None:
         """Guess, as the page does. The answer comes when it is computed, at once where no event loop runs."""
@@ -92,7 +92,7 @@ class GuessView(View):
             except LabError:
                 self.score = ""
 
-    def _received(self, _: Any, content: dict[str, Any], __: Any) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         value = content.get("value")
         if content.get("kind") == "guess" and isinstance(value, (int, float)) and abs(value) < 1e300:
             self.guess(float(value))

@@ -24,9 +24,8 @@ class Inspector(View):
     ) -> None:
         self._on_link, self._on_select = on_link, on_select
         super().__init__()
-        self.on_msg(lambda _widget, content, _buffers: self._act(content))
 
-    def _act(self, content: dict[str, Any]) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "link":
             self._on_link(content["ends"], float(content["gbps"]), float(content["ms"]), str(content["phase"]))
         elif content.get("kind") == "select":

@@ -36,7 +36,6 @@ class LossView(View):
         super().__init__(**traits)
         self.training: list[float] = []
         self.held_out: list[tuple[float, float]] = []
-        self.on_msg(self._on_message)
 
     def reset(self, first: int = 0, total: int = 0) -> None:
         """Remove all losses and prepare for ``total`` iterations after the ``first`` ones."""
@@ -103,6 +102,6 @@ class LossView(View):
             message["held_out"] = [[at, loss] for at, loss in self.held_out if np.isfinite(loss)]
         self.send(message, buffers=[np.asarray(self.training[since:], dtype="<f8").tobytes()])
 
-    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "hello":
             self._send_since(0, held_out=True)

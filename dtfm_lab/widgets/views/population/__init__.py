@@ -45,7 +45,6 @@ class PopulationView(View):
         self.frames: list[TeachingFrame] = []
         self.individuals: dict[int, TaughtIndividual] = {}
         """All that were shown, and their parents, by number."""
-        self.on_msg(self._on_message)
 
     def begin(self, cells: dict[str, Any]) -> None:
         """Show nothing yet, in pictures of these cells."""
@@ -122,7 +121,7 @@ class PopulationView(View):
             buffers=[stages.tobytes()],
         )
 
-    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         match content:
             case {"kind": "hello"}:
                 self.send({"kind": "reset"})

@@ -1,6 +1,6 @@
 """Measured less predicted, row by row: a table to sort, suspects first, with bars left and right of zero."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import traitlets
@@ -39,7 +39,6 @@ class ResidualsView(View):
     def __init__(self, choose: Callable[[str], None] | None = None, **traits: Any) -> None:
         super().__init__(**traits)
         self._choose = choose
-        self.on_msg(self._on_message)
 
     @property
     def shown(self) -> dict[str, Any] | None:
@@ -86,7 +85,7 @@ class ResidualsView(View):
         first = table["rows"][0]
         return f"{self.title}, {table['name']}: {first['label']} {format_error(first['error_s'], first['predicted_s'])}"
 
-    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         match content:
             case {"kind": "choose", "id": str(chosen)} if self._choose is not None:
                 self._choose(chosen)

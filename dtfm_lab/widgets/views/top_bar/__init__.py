@@ -1,6 +1,6 @@
 """The bar over the lab: network and job, live numbers, the one next action, and the headline below them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import traitlets
@@ -37,9 +37,8 @@ class TopBar(View):
     def __init__(self, on_press: Callable[[str], None], **traits: Any) -> None:
         self._on_press = on_press
         super().__init__(**traits)
-        self.on_msg(lambda _widget, content, _buffers: self._press(content))
 
-    def _press(self, content: dict[str, Any]) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "press":
             self._on_press(str(content.get("name", "")))
 

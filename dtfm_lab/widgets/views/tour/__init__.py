@@ -1,6 +1,6 @@
 """The card of a tour: it points at one thing after another in the lab, and never covers what it points at."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import traitlets
@@ -24,11 +24,10 @@ class TourView(View):
     def __init__(self, press: Callable[[str], None] = lambda _: None, **traits: Any) -> None:
         super().__init__(**traits)
         self._press = press
-        self.on_msg(self._on_message)
 
     def alt_text(self) -> str:
         return f"tour, step {self.at + 1} of {self.count}: {self.step['title']}" if self.step else "no tour"
 
-    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") in ("act", "next", "back", "leave"):
             self._press(content["kind"])
