@@ -194,7 +194,7 @@ async def test_a_slider_s_whole_gesture_is_one_step_back() -> None:
     inspector, before = the_lab.network_pane.inspector, the_lab.topology
     ends = [before.names[0], before.names[20]]
     for phase, gbps in (("begin", 1.0), ("move", 0.5), ("move", 0.25), ("end", 0.25)):
-        inspector._act({"kind": "link", "ends": ends, "gbps": gbps, "ms": 50.0, "phase": phase})
+        inspector.received({"kind": "link", "ends": ends, "gbps": gbps, "ms": 50.0, "phase": phase}, [])
     assert the_lab.topology.fingerprint != before.fingerprint
-    the_lab.bar.view._press({"kind": "press", "name": "undo"})
+    the_lab.bar.view.received({"kind": "press", "name": "undo"}, [])
     assert the_lab.topology.fingerprint == before.fingerprint
