@@ -6,7 +6,7 @@ import pytest
 from dtfm_lab import lab
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.systems import Budget, outcome_of
-from dtfm_lab.systems.modelled.dt_fm import DTFM, DTFMRandom, random_ranks
+from dtfm_lab.systems.modelled.dt_fm import DTFM, LEAST_GENERATIONS, DTFMRandom, random_ranks
 
 NETWORKS = ["worldwide", "universities", "lecture-hall"]
 BUDGET = Budget(steps=20)
@@ -27,6 +27,16 @@ def test_the_scheduler_is_never_slower_than_the_random_placement_of_median_secon
     found = outcome_of(DTFM(planner="evolutionary", **shape_of(network)), topology, job, BUDGET)
     drawn = outcome_of(DTFMRandom(**shape_of(network)), topology, job, BUDGET)
     assert found.iteration_s <= drawn.iteration_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("network", ["universities", "lecture-hall"])
+def test_a_short_time_cuts_no_search_off(network):
+    topology, job = lab.load_topology(network), lab.load_job("gpt2-small")
+    short, whole = (
+        [plan.cost.total_s for plan in DTFM(microbatches="given").plans(topology, job, budget)]
+        for budget in (Budget(seconds=1e-3), Budget(steps=LEAST_GENERATIONS))
+    )
+    assert short == whole
 
 
 def test_random_placements_are_those_of_its_scripts():
