@@ -108,7 +108,8 @@ def dtype_of_model(name_or_path: str | os.PathLike[str], *, folder: str | os.Pat
 def _name_of(name_or_path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
     """The name of a preset, in whatever case it was given; else what was given."""
     name = os.fspath(name_or_path)
-    return name if Path(folder, name).exists() else in_any_case(name, MODELS)
+    # os.path.exists says no to a name too long for a file; Path.exists raises OSError for it
+    return name if os.path.exists(Path(folder, name)) else in_any_case(name, MODELS)
 
 
 def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:

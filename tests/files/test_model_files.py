@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError, JobError, LabError, UnknownName
@@ -224,6 +224,7 @@ def test_any_text_for_a_config_is_a_model_or_an_error(tmp_path_factory, text):
 
 
 @given(st.text(max_size=300))
+@example("x" * 300)  # too long for the name of a file
 @settings(max_examples=60, deadline=None)
 def test_any_name_that_is_no_preset_is_an_error(name):
     with pytest.raises(LabError):
