@@ -14,7 +14,7 @@ lab: $(VENV)/.lab
 	$(BIN)/dtfm-lab lab -- $(ARGS)
 
 app: $(VENV)/.lab
-	$(BIN)/dtfm-lab app $(ARGS)
+	$(BIN)/dtfm-lab lab --app $(ARGS)
 
 # The pages, lessons and reference as a site that loads nothing from a network. A warning fails.
 docs: $(VENV)/.docs
@@ -115,7 +115,7 @@ teaching: $(VENV)/.lab
 # Slides of every lesson, in the folder slides.
 slides: $(VENV)/.lab
 	mkdir -p slides
-	for lesson in notebooks/*.ipynb; do $(BIN)/dtfm-lab slides $$lesson -o slides/$$(basename $$lesson .ipynb).slides.html; done
+	for lesson in notebooks/*.ipynb; do $(BIN)/dtfm-lab export --slides $$lesson -o slides/$$(basename $$lesson .ipynb).slides.html; done
 
 # The built widgets are committed, so that neither a clone nor a wheel needs Node.
 js:

@@ -1,4 +1,4 @@
-"""A class on one server: scripted visitors of ``dtfm-lab app``, each with a page of their own in headless Chromium.
+"""A class on one server: scripted visitors of ``dtfm-lab lab --app``, each with a page in headless Chromium.
 
 They arrive within some minutes, look at the lab until the last has come, press a button now and then, and leave: a
 third by closing the page, a third for another page, and a third as a laptop does whose lid is closed, without a word to

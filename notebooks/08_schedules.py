@@ -307,9 +307,10 @@ with tempfile.TemporaryDirectory() as folder:
     print(as_csv.read_text().splitlines()[3])
 
 # %% [markdown]
-# From the shell: `dtfm-lab schedule zb-h1 --stages 4 --microbatches 8`,
+# From the shell: `dtfm-lab show --schedule zb-h1 --stages 4 --microbatches 8`,
 # `dtfm-lab simulate plan.json --schedule own.txt --chrome trace.json` (a trace opens in
-# [Perfetto](https://ui.perfetto.dev)), `dtfm-lab sweep plan.json --vary schedule=gpipe,1f1b --vary bandwidth=0.5,1,2`.
+# [Perfetto](https://ui.perfetto.dev)), `dtfm-lab simulate --sweep plan.json --vary schedule=gpipe,1f1b
+# --vary bandwidth=0.5,1,2`.
 #
 # **To think about.** (a) Derive $T$ and the bubble from the pictures of section 2. (b) Write a schedule of two devices
 # and two micro-batches that deadlocks otherwise than the one above. (c) Which of sections 2 to 5 change if devices are

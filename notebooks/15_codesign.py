@@ -158,7 +158,7 @@ lab.figures.crossings(crossed)
 
 # %% [markdown]
 # More on both questions, with two axes at once and larger networks: [docs/codesign.md](../docs/codesign.md). From the
-# shell: `dtfm-lab codesign lecture-hall --job tiny`, `dtfm-lab crossings lecture-hall --job tiny`.
+# shell: `dtfm-lab plan --codesign lecture-hall --job tiny`, `dtfm-lab strategies --crossings lecture-hall --job tiny`.
 #
 # ## Missions
 

@@ -43,8 +43,8 @@ import dtfm_lab as lab
 # ## 1. Describe it
 #
 # Six devices or more. `ping` tells a round trip: half of it is a [latency](../docs/glossary.md#the-nouns). `iperf3 -c
-# HOST` tells a bandwidth, `-R` the other direction. Between hosts of your own, `dtfm-lab probe --listen` and `--join`
-# measure both. Where you cannot measure, take what the provider says, and say so in the description.
+# HOST` tells a bandwidth, `-R` the other direction. Between hosts of your own, `dtfm-lab doctor --probe --listen`
+# and `--join` measure both. Where you cannot measure, take what the provider says, and say so in the description.
 
 # %%
 home, office, friend = ["desk", "sofa", "attic"], ["ann", "bo", "cy"], ["dee", "eli"]

@@ -51,7 +51,9 @@ def main() -> None:
                 continue
             plain.pip("install", archive, cwd=folder)
             print(f"{archive.name} in an empty environment: {plain.python(PLAN, folder).strip()}")
-            print(plain.run([plain.binaries / "dtfm-lab", "notebooks", folder / archive.suffix[1:]], folder).strip())
+            print(
+                plain.run([plain.binaries / "dtfm-lab", "lab", "--copy", folder / archive.suffix[1:]], folder).strip()
+            )
             if archive is wheel:
                 for extra in project["optional-dependencies"]:
                     plain.pip("install", "--dry-run", f"{archive}[{extra}]", cwd=folder)

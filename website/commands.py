@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dtfm_lab.cli import cli
+from dtfm_lab.cli.subjects import MOVED
 from website.notebooks import fenced
 
 
@@ -15,8 +16,9 @@ def page() -> str:
         "As `dtfm-lab COMMAND --help` says it. What people do with them: [the command line](../docs/command-line.md).",
     ]
     top = click.Context(cli, info_name="dtfm-lab")
-    for name in sorted(cli.list_commands(top)):
-        command = cli.get_command(top, name)
+    subjects = {new: old for old, new in MOVED.items() if new != "compare"}
+    for name in sorted([*cli.list_commands(top), *subjects]):
+        command = cli.get_command(top, subjects.get(name, name))
         assert command is not None
         context = click.Context(command, info_name=name, parent=top)
         usage = " ".join(["dtfm-lab", name, *command.collect_usage_pieces(context)])

@@ -14,9 +14,9 @@ EXAMPLES = {"topology": ROOT / "topologies" / "campus.yaml"}
 INTRODUCTION = """# File formats
 
 Files are versioned, and later versions read what earlier ones wrote. Their schemas are made from what reads them;
-`dtfm-lab schema topology` prints one. An editor with a YAML language server completes and checks a file that begins
-with `# yaml-language-server: $schema=topology.schema.json`, once `dtfm-lab schema topology -o topology.schema.json` has
-written that file beside it.
+`dtfm-lab show --schema topology` prints one. An editor with a YAML language server completes and checks a file that
+begins with `# yaml-language-server: $schema=topology.schema.json`, once
+`dtfm-lab show --schema topology -o topology.schema.json` has written that file beside it.
 Networks may also be CSV, GraphML and npz ([networks, jobs and files](../docs/networks-and-jobs.md)).
 """
 

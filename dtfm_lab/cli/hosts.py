@@ -65,7 +65,7 @@ def export(
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
-    """Write all that hosts of your own need to run PLAN: torchrun lines, rank map, tc scripts."""
+    """Write all that hosts of your own need to run PLAN. That is torchrun lines, a rank map and tc scripts."""
     if hosts_path is not None and per_host is not None:
         raise click.UsageError("--hosts says which host runs what; wanted it without --per-host")
     spec = spec_for(files.load_plan(plan_file), as_schedule(schedule), **options)
@@ -121,9 +121,9 @@ def probe(
 ) -> None:
     """Measure latency and bandwidth between your own hosts.
 
-    One of --listen, --join and --local. Every host runs dtfm-lab probe --join HOST:PORT and is told the token by
-    DTFM_PROBE_TOKEN, --token-file or a prompt; one machine (it may be one of them) runs dtfm-lab probe --listen
-    ADDRESS:PORT --hosts N -o network.yaml.
+    One of --listen, --join and --local. Every host runs dtfm-lab doctor --probe --join HOST:PORT and is told the token
+    by DTFM_PROBE_TOKEN, --token-file or a prompt; one machine (it may be one of them) runs dtfm-lab doctor --probe
+    --listen ADDRESS:PORT --hosts N -o network.yaml.
     """
     if sum(chosen is not None for chosen in (listen, joined, n_local)) != 1:
         raise click.UsageError("wanted one of --listen, --join and --local")
@@ -145,7 +145,7 @@ def probe(
         given = "" if token else f"DTFM_PROBE_TOKEN={listener.token} "
         known = address_for_others(address)
         where = f"[{known}]:{listener.port}" if ":" in known else f"{known}:{listener.port}"
-        _print_now(f"waiting for {n_hosts} hosts; on each: {given}dtfm-lab probe --join {where} --name NAME")
+        _print_now(f"waiting for {n_hosts} hosts; on each: {given}dtfm-lab doctor --probe --join {where} --name NAME")
         network = listener.probe(
             n_hosts, wait_s=as_host["wait_s"], seconds=seconds, name=name or "probed", report=_print_now
         )

@@ -67,7 +67,7 @@ def reproduce(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Predict what others measured, and lay each published number beside our prediction.
+    """Lay each number that others published beside our prediction.
 
     All sources, or some by name, or the rows of your own file; or rows that you have measured and we have not seen.
     """

@@ -19,7 +19,7 @@ from dtfm_lab.domain.errors import MissingExtra
 @cli.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Say what this machine can do, and what is missing for the rest."""
+    """Say what this machine can do, and what the rest needs."""
     facts = doctor_facts()
     if as_json:
         return print_json(facts)
@@ -30,7 +30,7 @@ def doctor(as_json: bool) -> None:
 @cli.command("lab")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def open_lab(arguments: tuple[str, ...]) -> None:
-    """Open JupyterLab on the first lesson; ARGUMENTS go to JupyterLab (after a --)."""
+    """Open JupyterLab on the first lesson. ARGUMENTS go to JupyterLab (after a --)."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise MissingExtra("the lab needs jupyterlab, which is not installed: pip install 'dtfm_lab[lab]'")
     where = where_to_open(Path.cwd(), checkout=Path(__file__).parents[2])

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import click
 
 from dtfm_lab import files, lab
+from dtfm_lab.cli.subjects import Commands
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
 from dtfm_lab.domain.network import Topology
@@ -24,7 +25,7 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="dtfm_lab", prog_name="dtfm-lab")
 def cli() -> None:
     """Plan, predict, run and compare decentralised training of foundation models."""

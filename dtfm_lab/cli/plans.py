@@ -69,7 +69,7 @@ def topologies(as_json: bool) -> None:
 def plan(
     topology: Topology, job: Job, budget: dict[str, Any], start: Plan | None, output: str | None, as_json: bool
 ) -> None:
-    """Place a job on TOPOLOGY (a name or a file); 2 seconds of search unless told, and a quarter of that again for what
+    """Place a job on TOPOLOGY, a name or a file. It takes 2 seconds unless told, and a quarter of that again for what
     would be if all were open that the job names (Ctrl-C leaves it out)."""
     best: planning.PlanStep | None = None
     stopped = False
@@ -114,7 +114,7 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
 @click.argument("what")
 @json_option
 def show(what: str, as_json: bool) -> None:
-    """Show WHAT: a plan file, a trace file, or a topology by name or file."""
+    """Show WHAT: a plan, a trace, or a topology by name or file."""
     path = Path(what)
     may_be_plan = path.suffix.lower() in (".json", ".yaml", ".yml") and path.is_file()
     data = files.read_mapping(path) if may_be_plan and what not in files.topology_names() else {}
@@ -135,8 +135,8 @@ def show(what: str, as_json: bool) -> None:
 @click.option("--against", type=click.Path(), help="A plan of least communication cost: why the seconds differ.")
 @json_option
 def explain(plan_file: str, device: str | None, against: str | None, as_json: bool) -> None:
-    """Say what binds PLAN: its iteration, if it is for seconds or dollars, or its communication cost, with what any
-    exchange of two devices would cost."""
+    """Say what binds PLAN. That is of its iteration, if it is for seconds or dollars, or of its
+    communication cost, with what any exchange of two devices would cost."""
     explanation = lab.explain(plan_file)
     differ = None if against is None else lab.why_they_differ(explanation.plan, against)
     if as_json:
@@ -157,6 +157,11 @@ def explain(plan_file: str, device: str | None, against: str | None, as_json: bo
 @json_option
 def diff(before: str, after: str, as_json: bool) -> None:
     """Say what moved from the plan BEFORE to the plan AFTER, and what it cost."""
+    report_difference(before, after, as_json)
+
+
+def report_difference(before: str, after: str, as_json: bool) -> None:
+    """Print what changed between the plans of two files."""
     difference = lab.diff(before, after)
     if as_json:
         return print_json(difference.summary())

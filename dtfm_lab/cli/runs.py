@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +23,7 @@ from dtfm_lab.cli.options import (
     plan_argument,
     schedule_option,
 )
+from dtfm_lab.cli.plans import report_difference
 from dtfm_lab.cli.progress import row_progress, run_progress
 from dtfm_lab.cli.terminal import err, out, print_json, print_table
 from dtfm_lab.cli.traces import report_comparison, report_trace
@@ -123,7 +125,7 @@ def run(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Train under PLAN for real: one torch worker per stage and replica, links as slow as drawn."""
+    """Train under PLAN for real. Each stage and replica is a torch worker, links are as slow as drawn."""
     disturbances = [Disturbance.read(text) for text in faults]
     whole = files.load_plan(plan_file)
     if (lacking := lab.advice(whole, schedule)) and not as_json:
@@ -191,7 +193,12 @@ def baselines(
 @file_option("-o", "--output", help="Write the refitted network to this file.")
 @json_option
 def compare(predicted: str, measured: str, plan_file: str | None, output: str | None, as_json: bool) -> None:
-    """Lay a PREDICTED trace beside a MEASURED one: who is to blame for the error, and since when."""
+    """Lay a PREDICTED trace beside a MEASURED one, or two plans. Of traces it says who is to blame for the error, and
+    since when; of plans what moved from the first to the second, and what that cost."""
+    if "dtfm_plan" in files.read_mapping(Path(predicted)):
+        if plan_file is not None or output is not None:
+            raise click.UsageError("--refit and -o are for traces; wanted two plans without them")
+        return report_difference(predicted, measured, as_json)
     if output is not None and plan_file is None:
         raise click.UsageError("-o writes the refitted network; wanted --refit PLAN with it")
     comparison = lab.compare(files.load_trace(predicted), files.load_trace(measured))

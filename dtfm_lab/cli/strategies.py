@@ -115,11 +115,11 @@ def strategies_command(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """What each training system would do with TOPOLOGY (a name or a file): its best plan, the seconds of an iteration
-    by the link model, and what most of them go to.
+    """Say what each training system would do with TOPOLOGY. That is its best plan, the seconds of an iteration by the
+    link model, and what most of them go to.
 
-    `dtfm-lab systems` lists what each is assumed to do, and where that is from. How the job is cut, averaged and sent
-    is each system's own.
+    `dtfm-lab strategies --list` lists what each is assumed to do, and where that is from. How the job is cut, averaged
+    and sent is each system's own.
     """
     if output is not None:
         ending_of(output, (*ENDINGS, *PICTURES))

@@ -255,7 +255,7 @@ FORMATS: dict[str, Format] = {
     "schedule": Format(
         title="A schedule as text: who computes what, in order.",
         endings=(".txt",),
-        written_by="people, `lab.save_schedule`, `dtfm-lab schedule -o`",
+        written_by="people, `lab.save_schedule`, `dtfm-lab show --schedule -o`",
         build=_schedule,
     ),
     "trace": Format(

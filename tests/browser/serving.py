@@ -84,7 +84,7 @@ class Jupyter:
 def jupyter_server(root: Path, *, forks: bool = False) -> Iterator[Jupyter]:
     """JupyterLab with a home of its own in this folder, so that nobody's settings or extensions matter.
 
-    With ``forks`` its kernels are forks of one process that has loaded the lab, as those of ``dtfm-lab app`` are.
+    With ``forks`` its kernels are forks of one process that has loaded the lab, as those of ``dtfm-lab lab --app`` are.
     """
     folder, config = root / "notebooks", root / "config"
     folder.mkdir()
@@ -115,8 +115,8 @@ def jupyter_server(root: Path, *, forks: bool = False) -> Iterator[Jupyter]:
 
 @contextmanager
 def app_server(root: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen]]:
-    """``dtfm-lab app`` in this folder: the address to open, and the process."""
-    command = [sys.executable, "-c", "from dtfm_lab.cli import main; main()", "app", "--no-browser"]
+    """``dtfm-lab lab --app`` in this folder: the address to open, and the process."""
+    command = [sys.executable, "-c", "from dtfm_lab.cli import main; main()", "lab", "--app", "--no-browser"]
     command += [f"--port={free_port()}", *arguments]
     log = root / "app.log"
     with log.open("w") as output:
@@ -133,7 +133,7 @@ def app_server(root: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Po
 
 
 def kernels_of(server: psutil.Process) -> list[psutil.Process]:
-    """The visitors' kernels of ``dtfm-lab app``: forks of its kernel server, or children of the page's server."""
+    """The visitors' kernels of ``dtfm-lab lab --app``: forks of its kernel server, or children of the page's server."""
     children = {child: child.children() for child in server.children()}
     forking = [child for child in children if any("kernel_server" in word for word in child.cmdline())]
     return [kernel for one in forking for kernel in children[one]] + [one for one in children if one not in forking]

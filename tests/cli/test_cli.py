@@ -10,12 +10,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from rich.console import Console
 
 import dtfm_lab as lab
 from dtfm_lab import cli
 from dtfm_lab.cli import plans
+from dtfm_lab.cli.subjects import MOVED
 from dtfm_lab.cli.terminal import print_json
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import planners
@@ -148,23 +150,23 @@ def test_diff_tells_what_moved(shell: Shell) -> None:
     stages = plan.stages
     stages[0][0], stages[3][0] = stages[3][0], stages[0][0]
     lab.save_plan(lab.evaluate(plan.topology, plan.job, stages=stages), "b.json")
-    status, out, err = shell("diff", "a.json", "b.json", "--json")
+    status, out, err = shell("compare", "a.json", "b.json", "--json")
     difference = json.loads(out)
     assert (status, err) == (0, "")
     assert sorted(difference["changes"]["moved"]) == sorted([stages[0][0], stages[3][0]])
-    status, out, _ = shell("diff", "a.json", "b.json")
+    status, out, _ = shell("compare", "a.json", "b.json")
     assert (status, "2 devices changed stage" in out) == (0, True)
-    assert shell("diff", "a.json", "none.json")[0] == 2
+    assert shell("compare", "a.json", "none.json")[0] == 2
 
 
 def test_worth_names_the_device_that_ruins_every_plan(shell: Shell) -> None:
     shape = ("--stages", "2", "--replicas", "2", "--objective", "communication", "--steps", "3")
     shell("plan", "raspberry-pi", *shape, "-o", "plan.json")
-    status, out, err = shell("worth", "plan.json", "--steps", "1", "--json")
+    status, out, err = shell("explain", "--worth", "plan.json", "--steps", "1", "--json")
     devices = json.loads(out)["devices"]
     assert (status, err) == (0, "")
     assert (devices[-1]["device"], devices[-1]["stage"], devices[-1]["verdict"]) == ("raspberry", None, "harms")
-    status, out, _ = shell("worth", "plan.json", "--steps", "1")
+    status, out, _ = shell("explain", "--worth", "plan.json", "--steps", "1")
     assert (status, "2 stages x 2 replicas" in out) == (0, True)
 
 
@@ -417,7 +419,7 @@ def test_out_of_memory_is_said_first(shell: Shell) -> None:
 
 def test_sweep_tells_every_combination(shell: Shell, plan_file: str) -> None:
     vary = ("--vary", "schedule=gpipe,1f1b", "--vary", "microbatch=1,3", "--vary", "recompute=true")
-    status, out, err = shell("sweep", plan_file, *vary, "--csv", "rows.csv", "--json")
+    status, out, err = shell("simulate", "--sweep", plan_file, *vary, "--csv", "rows.csv", "--json")
     told = json.loads(out)
     assert (status, err) == (0, "")
     assert told["settings"] == ["schedule", "microbatch", "recompute"]
@@ -426,12 +428,15 @@ def test_sweep_tells_every_combination(shell: Shell, plan_file: str) -> None:
     assert told["points"][1]["iteration_s"] is None
     lines = Path("rows.csv").read_text().splitlines()
     assert (len(lines), lines[0].split(",")[:4]) == (5, ["schedule", "microbatch", "recompute", "iteration_s"])
-    out = shell("sweep", plan_file, *vary)[1]
+    out = shell("simulate", "--sweep", plan_file, *vary)[1]
     assert format_s(told["points"][0]["iteration_s"]) in out
     assert "2 points cannot be, such as schedule gpipe, microbatch 3, recompute True: job tiny: global batch" in out
-    both = shell("sweep", plan_file, "--vary", "recompute=yes,no", "--vary", "microbatch=1", "--json")[1]
+    both = shell("simulate", "--sweep", plan_file, "--vary", "recompute=yes,no", "--vary", "microbatch=1", "--json")[1]
     assert [point["recompute"] for point in json.loads(both)["points"]] == [True, False]
-    assert "1 point cannot be: microbatch 3: job tiny" in shell("sweep", plan_file, "--vary", "microbatch=3")[1]
+    assert (
+        "1 point cannot be: microbatch 3: job tiny"
+        in shell("simulate", "--sweep", plan_file, "--vary", "microbatch=3")[1]
+    )
 
 
 def test_every_field_that_keeps_the_placement_is_an_option(shell: Shell, plan_file: str) -> None:
@@ -447,7 +452,7 @@ def test_every_field_that_keeps_the_placement_is_an_option(shell: Shell, plan_fi
 def test_what_goes_to_a_pipe_is_folded_nowhere(shell: Shell, plan_file: str) -> None:
     every = [f"{setting}={value}" for setting, value in (("schedule", "interleaved-1f1b"), ("queueing", "pairs"))]
     every += ["synchronisation=sharded-at-once", "gradient_compression=int8", "codec_bytes_per_s=1e9"]
-    out = shell("sweep", plan_file, *(word for setting in every for word in ("--vary", setting)))[1]
+    out = shell("simulate", "--sweep", plan_file, *(word for setting in every for word in ("--vary", setting)))[1]
     heading, row = out.splitlines()
     assert "synchronisation  gradient compression  codec bytes per s" in heading
     assert {"interleaved-1f1b", "sharded-at-once"} <= set(row.split())
@@ -461,16 +466,16 @@ def test_an_interrupted_sweep_keeps_its_rows(shell: Shell, plan_file: str, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(simulation_sweeps, "sweeps", interrupted)
-    status, out, err = shell("sweep", plan_file, "--vary", "bandwidth=1,2,4", "--json")
+    status, out, err = shell("simulate", "--sweep", plan_file, "--vary", "bandwidth=1,2,4", "--json")
     assert (status, len(json.loads(out)["points"]), err) == (0, 1, "stopped; 1 of 3 points are told\n")
 
 
 def test_sensitivity_is_told_in_sentences(shell: Shell, plan_file: str) -> None:
-    status, out, err = shell("sensitivity", plan_file, "--what", "bandwidth", "--factor", "2", "--json")
+    status, out, err = shell("explain", "--sensitivity", plan_file, "--what", "bandwidth", "--factor", "2", "--json")
     gains = json.loads(out)["gains"]
     assert (status, err) == (0, "")
     assert [gain["change_s"] for gain in gains] == sorted(gain["change_s"] for gain in gains)
-    out = shell("sensitivity", plan_file, "--what", "bandwidth", "--factor", "2")[1]
+    out = shell("explain", "--sensitivity", plan_file, "--what", "bandwidth", "--factor", "2")[1]
     assert out.splitlines()[0] == gains[0]["sentence"]
     assert gains[0]["sentence"].startswith("100 % more bandwidth on ")
     idle = sum(gain["sentence"].endswith("no change") for gain in gains)
@@ -480,27 +485,33 @@ def test_sensitivity_is_told_in_sentences(shell: Shell, plan_file: str) -> None:
 
 def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str) -> None:
     sizes = ("--stages", "4", "--microbatches", "4")
-    status, out, err = shell("schedule", "zb-h1", *sizes, "-o", "own.csv", "--json")
+    status, out, err = shell("show", "--schedule", "zb-h1", *sizes, "-o", "own.csv", "--json")
     told, built = json.loads(out), lab.build_schedule("zb-h1", 4, 4)
     assert (status, err, told["orders"]) == (0, "", list(built.orders))
-    assert shell("schedule", "own.csv")[1] == shell("schedule", "zb-h1", *sizes)[1]
+    assert shell("show", "--schedule", "own.csv")[1] == shell("show", "--schedule", "zb-h1", *sizes)[1]
     told = json.loads(shell("simulate", plan_file, "--schedule", "own.csv", "--json")[1])
     assert (told["schedule"], told["iteration_s"]) == ("own", lab.simulate(plan_file, "zb-h1").iteration_s)
-    deep = json.loads(shell("schedule", "adaptive-1f1b", *sizes, "--warmups", "3,3,2,0", "--json")[1])
+    deep = json.loads(shell("show", "--schedule", "adaptive-1f1b", *sizes, "--warmups", "3,3,2,0", "--json")[1])
     assert deep["peak_activations"] == [4, 4, 3, 1]
-    assert f"device 3, at most 1 held: {built.orders[3].split()[0]} " in shell("schedule", "1f1b", *sizes)[1]
+    assert f"device 3, at most 1 held: {built.orders[3].split()[0]} " in shell("show", "--schedule", "1f1b", *sizes)[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["sweep", "plan.json"], "a sweep of nothing; wanted values for one or more of schedule, "),
-        (["sweep", "plan.json", "--vary", "schedule"], "--vary is 'schedule'; wanted such as schedule=gpipe,1f1b"),
-        (["sweep", "plan.json", "--vary", "latency=1", "--vary", "latency=2"], "wanted a setting once"),
-        (["sweep", "plan.json", "--vary", "speed=1"], "no setting of a sweep named 'speed'"),
-        (["sweep", "plan.json", "--vary", "schedule="], "schedule of a sweep has no values"),
-        (["sweep", "plan.json", "--vary", "bandwidth=fast"], "is 'fast'; wanted a number above 0"),
-        (["sweep", "plan.json", "--vary", "bandwidth=1", "--csv", "no/rows.csv"], "no is no folder to write to"),
+        (["simulate", "--sweep", "plan.json"], "a sweep of nothing; wanted values for one or more of schedule, "),
+        (
+            ["simulate", "--sweep", "plan.json", "--vary", "schedule"],
+            "--vary is 'schedule'; wanted such as schedule=gpipe,1f1b",
+        ),
+        (["simulate", "--sweep", "plan.json", "--vary", "latency=1", "--vary", "latency=2"], "wanted a setting once"),
+        (["simulate", "--sweep", "plan.json", "--vary", "speed=1"], "no setting of a sweep named 'speed'"),
+        (["simulate", "--sweep", "plan.json", "--vary", "schedule="], "schedule of a sweep has no values"),
+        (["simulate", "--sweep", "plan.json", "--vary", "bandwidth=fast"], "is 'fast'; wanted a number above 0"),
+        (
+            ["simulate", "--sweep", "plan.json", "--vary", "bandwidth=1", "--csv", "no/rows.csv"],
+            "no is no folder to write to",
+        ),
         (["simulate", "plan.json", "--schedule", "none.csv"], "none.csv: no such file"),
         (["simulate", "plan.json", "--queueing", "pears"], "no queueing named 'pears'"),
         (["simulate", "plan.json", "--efficiency", "2"], "efficiency is 2.0; wanted more than 0 and at most 1"),
@@ -508,16 +519,34 @@ def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str)
         (["simulate", "plan.json", "--microbatch", "3"], "leave 1 over"),
         (["simulate", "plan.json", "--chrome", "no/trace.json"], "no is no folder to write to"),
         (["simulate", "plan.json", "--like", "t.json", "--recompute"], "wanted it without recompute"),
-        (["sensitivity", "plan.json", "--factor", "1"], "factor of the sensitivity is 1.0; wanted more than 1"),
-        (["sensitivity", "plan.json", "--what", "colour"], "no sensitivity named 'colour'"),
-        (["schedule", "gpip", "--stages", "2", "--microbatches", "2"], "did you mean 'gpipe'?"),
-        (["schedule", "gpipe"], "wanted --stages and --microbatches"),
-        (["schedule", "plan.json"], "no pipeline schedule named 'plan.json'"),
-        (["schedule", "own.txt", "--stages", "2"], "own.txt is a file, which has its sizes; wanted it without such"),
-        (["schedule", "gpipe", "--stages", "2", "--microbatches", "2", "--warmups", "1,0"], "no --warmups to choose"),
-        (["sweep", "plan.json", "--vary", "efficiency=0.5,high"], "efficiency of a sweep is 'high'; wanted more than"),
-        (["schedule", "gpipe", "--stages", "2", "--microbatches", "0"], "n_microbatches is 0; wanted a whole number"),
-        (["schedule", "adaptive-1f1b", "--stages", "2", "--microbatches", "2", "--warmups", "a,b"], "is 'a'; wanted"),
+        (
+            ["explain", "--sensitivity", "plan.json", "--factor", "1"],
+            "factor of the sensitivity is 1.0; wanted more than 1",
+        ),
+        (["explain", "--sensitivity", "plan.json", "--what", "colour"], "no sensitivity named 'colour'"),
+        (["show", "--schedule", "gpip", "--stages", "2", "--microbatches", "2"], "did you mean 'gpipe'?"),
+        (["show", "--schedule", "gpipe"], "wanted --stages and --microbatches"),
+        (["show", "--schedule", "plan.json"], "no pipeline schedule named 'plan.json'"),
+        (
+            ["show", "--schedule", "own.txt", "--stages", "2"],
+            "own.txt is a file, which has its sizes; wanted it without such",
+        ),
+        (
+            ["show", "--schedule", "gpipe", "--stages", "2", "--microbatches", "2", "--warmups", "1,0"],
+            "no --warmups to choose",
+        ),
+        (
+            ["simulate", "--sweep", "plan.json", "--vary", "efficiency=0.5,high"],
+            "efficiency of a sweep is 'high'; wanted more than",
+        ),
+        (
+            ["show", "--schedule", "gpipe", "--stages", "2", "--microbatches", "0"],
+            "n_microbatches is 0; wanted a whole number",
+        ),
+        (
+            ["show", "--schedule", "adaptive-1f1b", "--stages", "2", "--microbatches", "2", "--warmups", "a,b"],
+            "is 'a'; wanted",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -541,3 +570,41 @@ def test_the_planner_chooses_what_is_left_to_it(shell: Shell) -> None:
     status, _, err = shell("plan", "shared-cards", "--job", "llama-2-7b", "--tensor-parallel", "some")
     assert status == 2
     assert err.strip() == "dtfm-lab: Invalid value for '--tensor-parallel': 'some' is not a valid integer."
+
+
+def test_the_help_fits_a_terminal_of_24_lines_and_cuts_no_sentence(shell: Shell, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = shell("--help")[1].splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line.endswith("...") and "COMMAND" not in line] == []
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_an_old_command_works_and_says_in_one_line_what_to_use(old: str, shell: Shell) -> None:
+    status, out, err = shell(old, "--help")
+    told = f"dtfm-lab {old} goes with the next release; use dtfm-lab {MOVED[old]}\n"
+    assert (status, err) == (0, told)
+    assert old not in cli.cli.list_commands(click.Context(cli.cli))
+    if old != "diff":
+        status, same, err = shell(*MOVED[old].split(), "--help")
+        assert (status, err) == (0, "")
+        assert same.split("\n\n")[1:] == out.split("\n\n")[1:]
+        assert f"dtfm-lab {MOVED[old]} [" in same.splitlines()[0]
+
+
+def test_an_old_command_prints_one_json_object_and_its_warning_beside_it(shell: Shell) -> None:
+    _, out, err = shell("systems", "megatron", "--json")
+    assert (json.loads(out)["systems"][0]["name"], len(err.splitlines())) == ("megatron", 1)
+    assert shell("strategies", "megatron", "--list", "--json") == (0, out, "")
+
+
+def test_what_follows_two_dashes_chooses_no_subject() -> None:
+    top = click.Context(cli.cli)
+    assert cli.cli.resolve_command(top, ["lab", "--", "--app"])[2] == ["--", "--app"]
+    assert cli.cli.resolve_command(top, ["lab", "--app", "--", "--app"])[2] == ["--", "--app"]
+
+
+def test_two_plans_are_compared_without_what_is_of_traces(shell: Shell, plan_file: str) -> None:
+    status, _, err = shell("compare", plan_file, plan_file, "--refit", plan_file)
+    assert (status, err) == (2, "dtfm-lab: --refit and -o are for traces; wanted two plans without them\n")

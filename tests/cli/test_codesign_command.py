@@ -1,4 +1,4 @@
-"""dtfm-lab codesign: a table, JSON, files, and refusals in one line."""
+"""dtfm-lab plan --codesign: a table, JSON, files, and refusals in one line."""
 
 import json
 
@@ -8,7 +8,7 @@ from click.testing import CliRunner
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
 
-SMALL = ("codesign", "lecture-hall", "--job", "tiny", "--steps", "1")
+SMALL = ("plan", "--codesign", "lecture-hall", "--job", "tiny", "--steps", "1")
 
 
 def invoked(*arguments):

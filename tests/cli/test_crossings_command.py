@@ -1,4 +1,4 @@
-"""dtfm-lab crossings: a table, JSON, files, and refusals in one line."""
+"""dtfm-lab strategies --crossings: a table, JSON, files, and refusals in one line."""
 
 import json
 
@@ -8,7 +8,7 @@ from click.testing import CliRunner
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
 
-SMALL = ("crossings", "lecture-hall", "--job", "tiny", "--assume", "megatron.transport=overlapped")
+SMALL = ("strategies", "--crossings", "lecture-hall", "--job", "tiny", "--assume", "megatron.transport=overlapped")
 
 
 def invoked(*arguments):

@@ -1,4 +1,4 @@
-"""``dtfm-lab probe`` and ``dtfm-lab export``: what they deliver, and one line for what a user gets wrong."""
+"""``dtfm-lab doctor --probe`` and ``dtfm-lab export``: what they deliver, and one line for what a user gets wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_probe_of_this_machine_writes_a_network_and_tells_its_progress_on_stde
         return replace(lab.Topology.from_matrices(one, one), message_bytes=[1, 2], message_s=np.ones((2, 2, 2)))
 
     monkeypatch.setattr(hosts, "probe_locally", probed)
-    status, out, err = shell("probe", "--local", "2", "--seconds", "0.2", "-o", "network.yaml", "--json")
+    status, out, err = shell("doctor", "--probe", "--local", "2", "--seconds", "0.2", "-o", "network.yaml", "--json")
     assert (status, err) == (0, "2 hosts in 0.2 s\n")
     assert "measured" in json.loads(out)
     assert lab.load_topology("network.yaml").message_s is not None
@@ -53,9 +53,11 @@ def test_listener_and_hosts_meet_and_the_token_may_come_from_the_environment(she
     other.start()
     third = threading.Thread(target=join, args=("127.0.0.1", port), kwargs=options | {"name": "barbara"}, daemon=True)
     third.start()
-    status, _, err = shell("probe", "--listen", str(port), "--hosts", "2", "--seconds", "0.2", "-o", "network.json")
+    status, _, err = shell(
+        "doctor", "--probe", "--listen", str(port), "--hosts", "2", "--seconds", "0.2", "-o", "network.json"
+    )
     assert status == 0, err
-    assert f"dtfm-lab probe --join 127.0.0.1:{port} --name NAME" in err
+    assert f"dtfm-lab doctor --probe --join 127.0.0.1:{port} --name NAME" in err
     assert "known to both" not in err
     assert lab.load_topology("network.json").names == ("ada", "barbara")
 
@@ -64,7 +66,7 @@ def test_listener_and_hosts_meet_and_the_token_may_come_from_the_environment(she
 def test_a_listener_at_every_address_tells_others_one_that_they_can_join(shell, anywhere):
     """Nobody can join 0.0.0.0: it is every address of the machine that says it."""
     listen = f"[{anywhere}]:0" if ":" in anywhere else f"{anywhere}:0"
-    status, _, err = shell("probe", "--listen", listen, "--hosts", "2", "--wait", "0.2")
+    status, _, err = shell("doctor", "--probe", "--listen", listen, "--hosts", "2", "--wait", "0.2")
     [joined] = re.findall(r"--join (\S+):\d+", err)
     assert joined.strip("[]") not in ("0.0.0.0", "::", "")
     assert status == 1
@@ -91,7 +93,7 @@ def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch)
     threading.Thread(target=hold, daemon=True).start()
     options = {"token": "t", "name": "ada"}
     threading.Thread(target=join, args=("127.0.0.1", listener.port), kwargs=options, daemon=True).start()
-    status, out, err = shell("probe", "--join", f"127.0.0.1:{listener.port}", "--token", "t")
+    status, out, err = shell("doctor", "--probe", "--join", f"127.0.0.1:{listener.port}", "--token", "t")
     assert (status, out) == (0, "")
     assert f"joined as {socket.gethostname()}" in err
 
@@ -112,14 +114,14 @@ def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch)
 )
 def test_mistakes_of_a_probe_are_one_line(shell, monkeypatch, arguments, complaint):
     monkeypatch.delenv("DTFM_PROBE_TOKEN", raising=False)
-    status, out, err = shell("probe", *arguments)
+    status, out, err = shell("doctor", "--probe", *arguments)
     assert (status, out) == (2, "")
     assert complaint in err
     assert len(err.strip().splitlines()) == 1
 
 
 def test_hosts_that_do_not_come_are_a_failure_and_not_a_mistake(shell):
-    status, _, err = shell("probe", "--listen", "0", "--hosts", "2", "--wait", "0.2")
+    status, _, err = shell("doctor", "--probe", "--listen", "0", "--hosts", "2", "--wait", "0.2")
     assert status == 1
     assert "0 of 2 hosts came within 0.2 s: nobody" in err.splitlines()[-1]
 

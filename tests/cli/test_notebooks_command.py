@@ -1,4 +1,4 @@
-"""``dtfm-lab notebooks``: the lessons and their pages in a folder of the reader's, whose work is not overwritten."""
+"""``dtfm-lab lab --copy``: the lessons and their pages in a folder of the reader's, whose work is not overwritten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LESSONS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")
 
 
 def test_all_lessons_are_copied_and_their_links_lead_somewhere(shell: Shell) -> None:
-    status, said, err = shell("notebooks", "lessons")
+    status, said, err = shell("lab", "--copy", "lessons")
     assert (status, err) == (0, "")
     assert f"{len(LESSONS)} lessons are in lessons; open the first with: cd lessons && dtfm-lab lab" in said
     assert sorted(path.name for path in Path("lessons").glob("*.ipynb")) == LESSONS
@@ -27,20 +27,20 @@ def test_all_lessons_are_copied_and_their_links_lead_somewhere(shell: Shell) -> 
 
 
 def test_what_a_reader_worked_in_is_overwritten_only_when_asked(shell: Shell) -> None:
-    assert shell("notebooks", "lessons", "--json")[0] == 0
+    assert shell("lab", "--copy", "lessons", "--json")[0] == 0
     Path("lessons/00_tour.ipynb").write_text("mine")
-    status, _, err = shell("notebooks", "lessons")
+    status, _, err = shell("lab", "--copy", "lessons")
     assert status == 2
     assert "00_tour.ipynb is there already; wanted another folder, or --force" in err
     assert Path("lessons/00_tour.ipynb").read_text() == "mine"
-    status, said, _ = shell("notebooks", "lessons", "--force", "--json")
+    status, said, _ = shell("lab", "--copy", "lessons", "--force", "--json")
     assert (status, json.loads(said)["lessons"]) == (0, LESSONS)
     assert Path("lessons/00_tour.ipynb").read_text() != "mine"
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(shell: Shell) -> None:
     Path("taken").write_text("a file")
-    status, _, err = shell("notebooks", "taken")
+    status, _, err = shell("lab", "--copy", "taken")
     assert status == 2
     assert err.startswith("dtfm-lab: taken: cannot be written: ")
     assert len(err.splitlines()) == 1
@@ -48,7 +48,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(shell: Shell) -> None:
 
 def test_the_lab_opens_on_the_lessons_of_the_folder_that_it_is_called_in(shell: Shell) -> None:
     assert machine.where_to_open(Path.cwd(), checkout=Path("nowhere")) == []
-    shell("notebooks", ".")
+    shell("lab", "--copy", ".")
     assert machine.where_to_open(Path.cwd(), checkout=ROOT) == ["--LabApp.default_url=/lab/tree/00_tour.ipynb"]
     Path("00_tour.ipynb").unlink()
     [root, url] = machine.where_to_open(Path.cwd(), checkout=ROOT)

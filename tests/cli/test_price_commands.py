@@ -57,17 +57,17 @@ def test_a_plan_for_seconds_is_explained_by_seconds(shell, plan_file):
 
 
 def test_worths_of_a_plan_for_seconds_are_of_its_iteration(shell, plan_file):
-    status, out, err = shell("worth", plan_file, "--steps", "1", "--json")
+    status, out, err = shell("explain", "--worth", plan_file, "--steps", "1", "--json")
     assert status == 0, err
     assert json.loads(out)["seconds"] == "of an iteration"
-    status, out, _ = shell("worth", plan_file, "--steps", "1")
+    status, out, _ = shell("explain", "--worth", plan_file, "--steps", "1")
     assert "planned anew" in out
 
 
 def test_additions_are_a_table_or_json(shell, plan_file):
-    status, out, err = shell("additions", plan_file, "--gpu", "H100", "--steps", "1", "--json")
+    status, out, err = shell("explain", "--additions", plan_file, "--gpu", "H100", "--steps", "1", "--json")
     assert status == 0, err
     [row] = json.loads(out)["additions"]
     assert row["gpu"] == "H100"
-    status, out, _ = shell("additions", plan_file, "--gpu", "T4", "--steps", "1")
+    status, out, _ = shell("explain", "--additions", plan_file, "--gpu", "T4", "--steps", "1")
     assert "T4" in out

@@ -111,15 +111,17 @@ def test_tab_completes_systems_and_assumptions():
 
 
 def test_help_and_the_list_name_every_system():
-    helped, listed = invoked("strategies", "--help").stdout, invoked("systems").stdout
+    helped, listed = invoked("strategies", "--help").stdout, invoked("strategies", "--list").stdout
     for name, kind in lab.systems.strategies.items():
         assert name in helped
         assert all(one.source in listed for one in kind().assumptions)
 
 
 def test_the_list_is_json_too():
-    told = json.loads(invoked("systems", "megatron", "--json").stdout)
+    told = json.loads(invoked("strategies", "--list", "megatron", "--json").stdout)
     (megatron,) = told["systems"]
     assert set(megatron) == {"name", "title", "cite", "url", "mathematics", "assumptions"}
     assert set(megatron["assumptions"][0]) == {"name", "value", "help", "source", "choices"}
-    assert set(json.loads(invoked("systems", "--json").stdout)["not_modelled"]) == set(lab.systems.NOT_MODELLED)
+    assert set(json.loads(invoked("strategies", "--list", "--json").stdout)["not_modelled"]) == set(
+        lab.systems.NOT_MODELLED
+    )

@@ -83,7 +83,7 @@ def own_network(network: Topology) -> None:
     minutes=20,
     hints=(
         "`lab.Topology.from_matrices(latency_ms, bandwidth_gbps, names=..., regions=..., gpu=...)`, or a YAML file.",
-        "`ping` tells a latency (half of the round trip), `iperf3` a bandwidth; `dtfm-lab probe` measures both.",
+        "`ping` tells a latency (half of the round trip), `iperf3` a bandwidth, `dtfm-lab doctor --probe` both.",
         "`dataclasses.replace(network, description=...)` says where the numbers are from.",
     ),
     answer=worked("answer = network"),

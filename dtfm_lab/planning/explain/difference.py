@@ -193,7 +193,7 @@ class Difference:
         return "\n".join([self._devices_text(), *self._network_text(), *cost])
 
     def summary(self) -> dict[str, Any]:
-        """The difference in plain types, as ``dtfm-lab diff --json`` prints it."""
+        """The difference in plain types, as ``dtfm-lab compare --json`` prints it."""
         return {
             "text": self.text,
             "objective": self.objective,
