@@ -135,7 +135,7 @@ def show(what: str, as_json: bool) -> None:
 @click.option("--against", type=click.Path(), help="A plan of least communication cost: why the seconds differ.")
 @json_option
 def explain(plan_file: str, device: str | None, against: str | None, as_json: bool) -> None:
-    """Say what binds PLAN. That is of its iteration, if it is for seconds or dollars, or of its
+    """Say what binds PLAN. A plan for seconds or dollars is bound by what its iteration waits for, another by its
     communication cost, with what any exchange of two devices would cost."""
     explanation = lab.explain(plan_file)
     differ = None if against is None else lab.why_they_differ(explanation.plan, against)

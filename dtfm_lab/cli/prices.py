@@ -52,7 +52,7 @@ def frontier(
     price: float | None,
     as_json: bool,
 ) -> None:
-    """Lay seconds against dollars on TOPOLOGY. The plans are those that no other is both as fast and as cheap as."""
+    """Lay seconds against dollars on TOPOLOGY. No other plan is both as fast and as cheap as one of these."""
     if plan_at is not None and price is None:
         raise click.UsageError("--plan-at writes the plan for a price; wanted --price with it")
     wanted = None if batches is None else _whole_numbers(batches)
