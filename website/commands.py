@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dtfm_lab.cli import cli
-from dtfm_lab.cli.subjects import MOVED
+from dtfm_lab.cli.subjects import SUBJECTS
 from website.notebooks import fenced
 
 
@@ -16,9 +16,8 @@ def page() -> str:
         "As `dtfm-lab COMMAND --help` says it. What people do with them: [the command line](../docs/command-line.md).",
     ]
     top = click.Context(cli, info_name="dtfm-lab")
-    subjects = {new: old for old, new in MOVED.items() if new != "compare"}
-    for name in sorted([*cli.list_commands(top), *subjects]):
-        command = cli.get_command(top, subjects.get(name, name))
+    for name in sorted([*cli.list_commands(top), *SUBJECTS]):
+        command = cli.get_command(top, SUBJECTS.get(name, name))
         assert command is not None
         context = click.Context(command, info_name=name, parent=top)
         usage = " ".join(["dtfm-lab", name, *command.collect_usage_pieces(context)])

@@ -1,6 +1,7 @@
 """Commands about networks and plans: list, plan, evaluate, show, explain, compare two, and what devices are worth."""
 
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -116,15 +117,15 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
 def show(what: str, as_json: bool) -> None:
     """Show WHAT: a plan, a trace, or a topology by name or file."""
     path = Path(what)
-    may_be_plan = path.suffix.lower() in (".json", ".yaml", ".yml") and path.is_file()
+    may_be_plan = path.suffix.lower() in (".json", ".yaml", ".yml") and os.path.isfile(what)
     data = files.read_mapping(path) if may_be_plan and what not in files.topology_names() else {}
     if "dtfm_plan" in data:
-        shown = files.load_plan(path)
+        shown = files.plan_from_mapping(data, where=path.name)
         report_plan(shown, None, as_json)
         if not as_json:
             out.print(lab.explain(shown).text)
     elif "dtfm_trace" in data:
-        report_trace(files.load_trace(path), None, as_json)
+        report_trace(files.trace_from_mapping(data, where=path.name), None, as_json)
     else:
         report_topology(lab.load_topology(what), as_json)
 
@@ -160,8 +161,8 @@ def diff(before: str, after: str, as_json: bool) -> None:
     report_difference(before, after, as_json)
 
 
-def report_difference(before: str, after: str, as_json: bool) -> None:
-    """Print what changed between the plans of two files."""
+def report_difference(before: str | Plan, after: str, as_json: bool) -> None:
+    """Print what changed from one plan to another, each a plan or its file."""
     difference = lab.diff(before, after)
     if as_json:
         return print_json(difference.summary())

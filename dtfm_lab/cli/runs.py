@@ -195,13 +195,14 @@ def baselines(
 def compare(predicted: str, measured: str, plan_file: str | None, output: str | None, as_json: bool) -> None:
     """Lay a PREDICTED trace beside a MEASURED one, or two plans. Of traces it says who is to blame for the error, and
     since when; of plans what moved from the first to the second, and what that cost."""
-    if "dtfm_plan" in files.read_mapping(Path(predicted)):
+    first, where = files.read_mapping(Path(predicted)), Path(predicted).name
+    if "dtfm_plan" in first:
         if plan_file is not None or output is not None:
             raise click.UsageError("--refit and -o are for traces; wanted two plans without them")
-        return report_difference(predicted, measured, as_json)
+        return report_difference(files.plan_from_mapping(first, where=where), measured, as_json)
     if output is not None and plan_file is None:
         raise click.UsageError("-o writes the refitted network; wanted --refit PLAN with it")
-    comparison = lab.compare(files.load_trace(predicted), files.load_trace(measured))
+    comparison = lab.compare(files.trace_from_mapping(first, where=where), files.load_trace(measured))
     refitted = None if plan_file is None else lab.refit(comparison, plan_file)
     if refitted is not None and output is not None:
         files.save_topology(refitted.topology, output)

@@ -1,5 +1,6 @@
 """The commands about training systems: what each would do with a network, and what its model assumes."""
 
+import os
 import re
 import sys
 from collections import defaultdict
@@ -39,7 +40,6 @@ from dtfm_lab.systems.outcomes_markdown import pairs, times
 
 PICTURES = (".svg", ".pdf", ".png")
 """Endings of files that get the figure."""
-LONGEST_PATH = 256
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -228,7 +228,7 @@ def _save_plans(found: Outcomes, folder: Path) -> None:
 def _text_of(flags: str) -> str:
     """The text itself, or that of the file of this name."""
     try:
-        if len(flags) < LONGEST_PATH and Path(flags).is_file():
+        if os.path.isfile(flags):
             return Path(flags).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{flags}: cannot be read: {error}") from None

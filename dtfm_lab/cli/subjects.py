@@ -24,6 +24,8 @@ MOVED = {
     "write": "run --write",
 }
 """Old name of a command -> what to use instead. The old names go with the next release."""
+SUBJECTS = {new: old for old, new in MOVED.items() if " " in new}
+"""A command with its option -> the old name of the command that the option chooses."""
 
 
 class Commands(click.Group):
@@ -39,18 +41,15 @@ class Commands(click.Group):
         if name in MOVED and not ctx.resilient_parsing:  # as it is while a shell completes a line
             click.echo(f"dtfm-lab {name} goes with the next release; use dtfm-lab {MOVED[name]}", err=True)
         own = rest[: rest.index("--")] if "--" in rest else rest
-        for old, new in MOVED.items():
-            moved_to, _, option = new.partition(" ")
-            if moved_to == name and option in own:
+        for option in own:
+            if (new := f"{name} {option}") in SUBJECTS:
                 rest.remove(option)
-                return new, self.commands[old], rest
+                return new, self.commands[SUBJECTS[new]], rest
         return name, command, rest
 
     def offer_subjects(self) -> None:
         """Give each command the options that choose its subjects, once all commands are there."""
-        for old, new in MOVED.items():
-            moved_to, _, option = new.partition(" ")
-            if option:
-                about = f"{self.commands[old].get_short_help_str(1000)} See dtfm-lab {new} --help."
-                subject = click.Option([option], is_flag=True, expose_value=False, help=about)
-                self.commands[moved_to].params.append(subject)
+        for new, old in SUBJECTS.items():
+            name, option = new.split()
+            about = f"{self.commands[old].get_short_help_str(1000)} See dtfm-lab {new} --help."
+            self.commands[name].params.append(click.Option([option], is_flag=True, expose_value=False, help=about))

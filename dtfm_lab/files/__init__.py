@@ -9,7 +9,7 @@ from dtfm_lab.files.sweep_rows import SweepRows
 from dtfm_lab.files.topologies import load_topology, save_topology, topology_names, topology_suffixes
 from dtfm_lab.files.topology_reading import topology_from_mapping
 from dtfm_lab.files.topology_yaml import topology_to_mapping
-from dtfm_lab.files.traces import load_trace, save_trace
+from dtfm_lab.files.traces import load_trace, save_trace, trace_from_mapping
 
 __all__ = [
     "SweepRows",
@@ -32,4 +32,5 @@ __all__ = [
     "topology_names",
     "topology_suffixes",
     "topology_to_mapping",
+    "trace_from_mapping",
 ]

@@ -11,9 +11,17 @@ from dtfm_lab.domain.errors import JobError, UnknownName
 from dtfm_lab.domain.job import JOBS, MODELS, Job, JobChanges, ModelSpec
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import options_of, refuse_unknown
-from dtfm_lab.domain.registry import in_any_case, unknown
+from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.models import dtype_of_model, load_model, model_from_section, model_to_section
-from dtfm_lab.files.reading import Section, located, parse, read_mapping, require_version, write_yaml
+from dtfm_lab.files.reading import (
+    Section,
+    located,
+    name_or_file,
+    parse,
+    read_mapping,
+    require_version,
+    write_yaml,
+)
 from dtfm_lab.files.topologies import topology_names
 
 BYTE_FIELDS = {option.name: option.field for option in options_of(Job) if option.name != option.field}
@@ -47,9 +55,7 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise JobError(f"job is {shortened(name_or_path)}; wanted a Job, a name or a path")
-    path = Path(name_or_path)
-    name = os.fspath(name_or_path)
-    name = name if path.exists() else in_any_case(name, JOBS)
+    path, name = Path(name_or_path), name_or_file(name_or_path, JOBS)
     if name in JOBS:
         job = JOBS[name]
     elif path.suffix in (".yaml", ".yml", ".json") or os.path.exists(os.fspath(name_or_path)):

@@ -14,9 +14,9 @@ from pydantic import Field, create_model
 from dtfm_lab.domain.errors import FileError, UnknownName
 from dtfm_lab.domain.job import MODELS, Layer, LayerKind, ModelSpec, estimated_held, gpt, llama
 from dtfm_lab.domain.job.model.completion import NUMBERS_OF_CHOICES
-from dtfm_lab.domain.registry import Registry, in_any_case, unknown
+from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.files.hugging_face import dtype_from_config, model_from_config
-from dtfm_lab.files.reading import Section, located, parse, read_mapping
+from dtfm_lab.files.reading import Section, located, name_or_file, parse, read_mapping
 
 CONFIG_NAME = "config.json"
 
@@ -88,7 +88,7 @@ def load_model(
 
     Raises FileError, JobError or UnknownName; a mistake in a config.json names the file and the key.
     """
-    name = _name_of(name_or_path, folder)
+    name = name_or_file(name_or_path, MODELS, folder)
     model = MODELS[name] if name in MODELS else _from_path(name, Path(folder, name))
     return model if seq_len is None else model.with_seq_len(seq_len)
 
@@ -98,18 +98,11 @@ def dtype_of_model(name_or_path: str | os.PathLike[str], *, folder: str | os.Pat
 
     Raises FileError for a dtype in which no job computes.
     """
-    name = _name_of(name_or_path, folder)
+    name = name_or_file(name_or_path, MODELS, folder)
     if name in MODELS:
         return None
     path = _config_path(name, Path(folder, name))
     return dtype_from_config(read_mapping(path), where=str(path))
-
-
-def _name_of(name_or_path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
-    """The name of a preset, in whatever case it was given; else what was given."""
-    name = os.fspath(name_or_path)
-    # os.path.exists says no to a name too long for a file; Path.exists raises OSError for it
-    return name if os.path.exists(Path(folder, name)) else in_any_case(name, MODELS)
 
 
 def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:

@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -50,9 +50,13 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
 def load_trace(path: str | os.PathLike[str]) -> Trace:
     """The trace of a file. Raises FileError, in one line, if the file holds none."""
     path = Path(path)
-    data = read_mapping(path)
-    require_version(data, "dtfm_trace", path.name)
-    file = parse(TraceFile, data, path.name)
+    return trace_from_mapping(read_mapping(path), where=path.name)
+
+
+def trace_from_mapping(data: dict[str, Any], *, where: str) -> Trace:
+    """The trace in what a file holds; ``where`` names it in errors. Raises FileError, in one line, if it holds none."""
+    require_version(data, "dtfm_trace", where)
+    file = parse(TraceFile, data, where)
     try:
         arrays = {
             name: np.array(column, dtype=float if name.endswith("_s") else np.int64)
@@ -61,7 +65,7 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
         }
         return Trace(file.context, file.actions, **arrays)
     except (LabError, OverflowError) as error:
-        raise FileError(f"{path.name}: {error}") from None
+        raise FileError(f"{where}: {error}") from None
 
 
 def losses(trace: Trace) -> pd.DataFrame:

@@ -242,7 +242,7 @@ def as_plan_or_network(given: Plan | Topology | str | os.PathLike[str]) -> Plan 
     path = Path(given)
     if os.fspath(given) in files.topology_names() or path.suffix.lower() != ".json":
         return files.load_topology(given)
-    is_network = path.is_file() and "dtfm_plan" not in files.read_mapping(path)
+    is_network = os.path.isfile(path) and "dtfm_plan" not in files.read_mapping(path)
     return files.load_topology(given) if is_network else as_plan(given)
 
 

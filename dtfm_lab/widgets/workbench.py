@@ -168,13 +168,7 @@ class Lab(w.VBox):
             "job": [self.plan_panel.job_controls.view],
             "more": [*kept, self.workspace.view, self.as_python, larger],
         }
-        boxes = []
-        for name, children in menus.items():
-            box = w.VBox(children)
-            box.add_class("dtfm-menu")
-            box.add_class(f"dtfm-menu-{name}")
-            boxes.append(box)
-        return boxes
+        return [classed(w.VBox(children), "dtfm-menu", f"dtfm-menu-{name}") for name, children in menus.items()]
 
     def _play_first(self, change: dict[str, Any]) -> None:
         """Play the first predicted iteration on the network, once."""

@@ -152,11 +152,11 @@ def test_a_format_that_is_not_there_is_refused_with_the_nearest() -> None:
 
 
 def test_the_command_prints_writes_and_lists(shell) -> None:
-    status, printed, _ = shell("schema", "job")
+    status, printed, _ = shell("show", "--schema", "job")
     assert (status, json.loads(printed)) == (0, schema("job"))
-    status, printed, said = shell("schema", "topology", "-o", "topology.schema.json")
+    status, printed, said = shell("show", "--schema", "topology", "-o", "topology.schema.json")
     assert (status, printed, said) == (0, "", "wrote topology.schema.json\n")
     assert content(Path("topology.schema.json")) == schema("topology")
-    status, printed, _ = shell("schema", "--json")
+    status, printed, _ = shell("show", "--schema", "--json")
     assert [row["format"] for row in json.loads(printed)["formats"]] == list(FORMATS)
-    assert shell("schema", "topolgy")[0] == 2
+    assert shell("show", "--schema", "topolgy")[0] == 2

@@ -2,8 +2,9 @@
 
 A run holds a ticket: a numbered file that it locks. Whoever has fewer locked tickets before its own than runs may go at
 once, goes. The system frees the locks of a process that ends in any way, so that nobody waits for the dead. There is no
-queue unless the environment variable DTFM_LAB_RUNS_AT_ONCE holds a number, as ``lab --app`` and a server for a class
-set it. Processes that share a machine share the folder: DTFM_LAB_RUN_QUEUE, or one in the folder for temporary files.
+queue unless the environment variable DTFM_LAB_RUNS_AT_ONCE holds a number, as ``dtfm-lab lab --app`` and a server for a
+class set it. Processes that share a machine share the folder: DTFM_LAB_RUN_QUEUE, or one in the folder for temporary
+files.
 """
 
 from __future__ import annotations

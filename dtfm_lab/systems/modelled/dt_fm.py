@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -158,12 +159,14 @@ class DTFM(GPipeOfDTFM):
     def _placed(self, topology: Topology, job: Job, budget: Budget, share_s: float) -> Plan:
         """The scheduler's placement after the budget's steps; without these after its share of the seconds, though not
         before ``LEAST_GENERATIONS``: no search is cut off because its user may choose among many shapes."""
-        if budget.steps or self.planner != "dtfm":
-            how = {"steps": budget.steps} if budget.steps else {"seconds": share_s}
-            return plan(topology, job, self.planner, seed=budget.seed, **how)
-        found = plan(topology, job, self.planner, seed=budget.seed, steps=LEAST_GENERATIONS)
+        placed = partial(plan, topology, job, self.planner, seed=budget.seed)
+        if budget.steps:
+            return placed(steps=budget.steps)
+        if self.planner != "dtfm":
+            return placed(seconds=share_s)
+        found = placed(steps=LEAST_GENERATIONS)
         left_s = share_s - found.seconds
-        return plan(topology, job, self.planner, seed=budget.seed, seconds=left_s, start=found) if left_s > 0 else found
+        return placed(seconds=left_s, start=found) if left_s > 0 else found
 
     def _members(self, topology: Topology) -> list[list[int]]:
         """Devices that take part: all, and of those that are left when some are, the sets that equal shares suit most:

@@ -161,8 +161,7 @@ class PlanPanel(Panel):
             BY_HAND: self.by_hand.view,
         }
         for main in self._mains.values():
-            main.add_class("dtfm-fill")
-            main.add_class("dtfm-mode-main")
+            classed(main, "dtfm-fill", "dtfm-mode-main")
         self.view = pane(Path(__file__).with_suffix(".css"), [row, *self._mains.values()])
         self.mode.observe(lambda _: self._show_mode(), "value")
         self.budget.observe(lambda _: self._show_budget(), "value")

@@ -44,8 +44,7 @@ class Panes:
         head = classed(w.HBox([self.tabs, self._stale, self.redo, self.split, self.swap]), "dtfm-head")
         self._boxes = {step.name: w.VBox([step.panel.view]) for step in steps}
         for name, box in self._boxes.items():
-            box.add_class("dtfm-out")
-            box.add_class(f"dtfm-out-{name}")
+            classed(box, "dtfm-out", f"dtfm-out-{name}")
         outs = classed(w.VBox(list(self._boxes.values())), "dtfm-outs")
         self.view = classed(w.VBox([head, outs]), "dtfm-effect")
         self.redo.on_click(lambda _: self._steps[lab_state.pane].panel.redo())

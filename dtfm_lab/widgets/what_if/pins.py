@@ -143,8 +143,7 @@ class Pins:
 
     def _header(self) -> w.HBox:
         space = w.HTML(layout=w.Layout(width="286px", flex="none"))
-        head = classed(w.HBox([space, self._head]), "dtfm-pin", "dtfm-pin-head")
-        return head
+        return classed(w.HBox([space, self._head]), "dtfm-pin", "dtfm-pin-head")
 
     def _show(self) -> None:
         by_name, measured = {measure.name: measure for measure in MEASURES}, self.measure
