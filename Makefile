@@ -25,9 +25,8 @@ docs: $(VENV)/.docs
 # second run has a defect.
 AGAIN := --last-failed --last-failed-no-failures none
 
-# A third of the tests' time is waiting, for clocks, processes and browsers: three processes keep two cores busy. One that
-# has done its share takes over from the others; a process has each server and browser once, and keeps what tests of a
-# file share, as it gets whole stretches of neighbours.
+# Two processes; one that has done its half takes over from the other. A process has each server and browser once, and
+# keeps what tests of a file share, as it gets whole stretches of neighbours.
 PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
 SUITE := --nbmake tests notebooks
 
@@ -35,7 +34,7 @@ test: $(VENV)/.dev
 	$(MAKE) --jobs=2 lint suite
 
 suite: $(VENV)/.dev
-	$(PYTEST) -n 3 --dist worksteal $(SUITE) $(ARGS) \
+	$(PYTEST) -n 2 --dist worksteal $(SUITE) $(ARGS) \
 	|| $(PYTEST) $(AGAIN) $(SUITE) $(ARGS)
 
 check: $(VENV)/.dev

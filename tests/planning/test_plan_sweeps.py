@@ -164,7 +164,7 @@ def test_a_misspelt_network_or_plan_is_named() -> None:
 
 def test_the_command_line_plans_prints_and_summarises(shell: Callable[..., tuple[int, str, str]]) -> None:
     vary = ["--vary", "planner=random,evolutionary", "--vary", "shape=4x2", "--vary", "objective=communication"]
-    arguments = ["sweep", "lecture-hall", "--job", "tiny", *vary, "--repeats", "2", "--steps", "2"]
+    arguments = ["simulate", "--sweep", "lecture-hall", "--job", "tiny", *vary, "--repeats", "2", "--steps", "2"]
     status, out, _ = shell(*arguments)
     assert status == 0
     assert "interval of 95 % confidence" in out
