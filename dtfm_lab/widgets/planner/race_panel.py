@@ -60,7 +60,7 @@ class RacePanel:
         self.pause, self.stop = self.controls.pause, self.controls.stop
         self.seconds = seconds_control(
             "Seconds each",
-            ("150px", "75px"),
+            ("180px", "98px"),
             3.0,
             "Seconds that each planner may compute; waiting for the others does not count",
         )
