@@ -168,8 +168,6 @@ def _as_planned(job: Job, planned: Job) -> Job:
     """The job with what it leaves open as in a planned one: shape and micro-batch, and what was chosen for these."""
     left = {what: getattr(planned, what) for what in ("tensor_parallel", "sharding") if getattr(job, what) is None}
     job = job.with_fields(**left) if left else job
-    if job.shaped:
-        return job
     shape = ("n_stages", "n_replicas", "microbatch")
     taken = {name: getattr(planned, name) for name in shape if getattr(job, name) is None}
     same = all(getattr(planned, name) == taken.get(name, getattr(job, name)) for name in shape)
@@ -178,7 +176,7 @@ def _as_planned(job: Job, planned: Job) -> Job:
         taken |= {name: getattr(planned, name) for name in chosen if getattr(job, name) is None}
         if job.checkpointing is None and not job.recompute:
             taken |= {"recompute": planned.recompute, "checkpointing": planned.checkpointing}
-    return job.with_fields(**taken)
+    return job.with_fields(**taken) if taken else job
 
 
 def _filled(placed: list[list[str | None]], free: list[str], topology: Topology, pair: PairCosts) -> list[list[int]]:

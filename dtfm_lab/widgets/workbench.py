@@ -18,7 +18,7 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.planning.grouped_network import network_of
-from dtfm_lab.widgets import markup
+from dtfm_lab.widgets import markup, staleness
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
 from dtfm_lab.widgets.controls import button, classed, mark
 from dtfm_lab.widgets.course.course_panel import CoursePanel
@@ -26,6 +26,7 @@ from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
 from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.planner.edit_history import EditHistory
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.planner.rising_bound import BackgroundBound
@@ -90,10 +91,7 @@ class Lab(w.VBox):
         self.panels |= {step.saved_name: step.panel for step in self.steps}
         self.workspace = Workspace(self.lab_state, self.panels)
         self.as_python = AsPythonView(self._cells)
-        drawing = self.network_panel.drawing
-        self.bar = StatusBar(
-            self.lab_state, self.replanning, self._press, self._can_refit, lambda: drawing.is_in_gesture
-        )
+        self.bar = StatusBar(self.lab_state, self.replanning, self._press, self._can_refit)
         self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
         self.panes = Panes(self.lab_state, self.steps, lambda: self.replanning.switch.value)
         self.legend, self.glossary = Legend(), Glossary()
@@ -124,7 +122,9 @@ class Lab(w.VBox):
         lab_state = self.lab_state
         self.network_panel = NetworkPanel(lab_state, network)
         self.plan_panel = PlanPanel(lab_state, job)
-        self.replanning = LiveReplanning(lab_state, self.plan_panel.objective_controls.options, live=live)
+        drawing = self.network_panel.drawing
+        history = EditHistory(lab_state, in_gesture=lambda: drawing.is_in_gesture)
+        self.replanning = LiveReplanning(lab_state, self.plan_panel.objective_controls.options, history, live=live)
         self.rising_bound = BackgroundBound(lab_state, self.plan_panel.objective_controls.options)
         self.groups_panel = GroupsPanel(lab_state)
         self.network_panel.on_swap = lambda a, b: self.groups_panel.hand.exchange(a, b)
@@ -141,19 +141,19 @@ class Lab(w.VBox):
     def _steps(self) -> list[LabStep]:
         """Return the panes in order. The lab needs no more than an entry here to show, save and restore a new one."""
         return [
-            LabStep("plan", self.plan_panel, "Search", steps.plan_result, steps.plan_staleness, "Plan again"),
-            LabStep("groups", self.groups_panel, "Groups", steps.groups_result, steps.plan_staleness),
+            LabStep("plan", self.plan_panel, "Search", steps.plan_result, staleness.plan_staleness, "Plan again"),
+            LabStep("groups", self.groups_panel, "Groups", steps.groups_result, staleness.plan_staleness),
             LabStep(
                 "schedule",
                 self.schedule_panel,
                 "Schedule",
                 steps.schedule_result,
-                steps.prediction_staleness,
+                staleness.prediction_staleness,
                 "Predict again",
             ),
-            LabStep("what-if", self.what_if_panel, "What if", staleness=steps.plan_staleness),
-            LabStep("run", self.run_panel, "Run", steps.run_result, steps.run_staleness, "Run again"),
-            LabStep("compare", self.compare_panel, "Compare", steps.compare_result, steps.comparison_staleness),
+            LabStep("what-if", self.what_if_panel, "What if", staleness=staleness.plan_staleness),
+            LabStep("run", self.run_panel, "Run", steps.run_result, staleness.run_staleness, "Run again"),
+            LabStep("compare", self.compare_panel, "Compare", steps.compare_result, staleness.comparison_staleness),
             LabStep("systems", self.systems_panel, "Systems", self.systems_panel.result, self.systems_panel.staleness),
             LabStep("course", self.course_panel, "Course", self.course_panel.result),
         ]

@@ -134,7 +134,7 @@ def test_an_edit_is_followed_by_a_plan_for_the_same_objective():
     found = replanned(plan, slower, lab.load_job("gpt3-xl"), Cancellation())
     assert found.plan.objective == "iteration"
     assert found.plan.iteration_s is not None
-    assert "network itself" in found.words or "stays at" in found.words
+    assert found.words.endswith((" now.", "The plan stays: no better one was found.", "The plan stays."))
     again = replanned(found.plan, slower, found.plan.job, Cancellation())
     assert again.plan.stages == found.plan.stages
     assert "the iteration stays at" in again.words

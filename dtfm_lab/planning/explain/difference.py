@@ -60,7 +60,7 @@ class Difference:
     @cached_property
     def carried_plan(self) -> Plan | None:
         """The earlier plan on the later network, simulated; None where it does not fit or one of its devices is gone,
-        and where the network is the same."""
+        and where the network is the same. Of plans that only the link model prices, see ``carried``."""
         there = self.after.topology
         gone = {name for group in self.before.stages for name in group} - set(there.names)
         if gone or not self._network_changed:
@@ -116,6 +116,12 @@ class Difference:
         """Pipelines of the later plan that the earlier one does not have in either direction."""
         known = {tuple(line) for pipeline in self.before.pipelines for line in (pipeline, pipeline[::-1])}
         return [pipeline for pipeline in self.after.pipelines if tuple(pipeline) not in known]
+
+    @property
+    def choices(self) -> dict[str, tuple[object, object]]:
+        """What the plans' jobs choose differently beside the placement, {what: (before, after)}, such as schedules."""
+        was, now = _chosen(self.before), _chosen(self.after)
+        return {what: (was[what], now[what]) for what in was if was[what] != now[what]}
 
     @property
     def changed_links(self) -> int:
@@ -274,14 +280,13 @@ class Difference:
             lines = [f"A billion tokens cost ${dollars[1]:,.2f} where they cost ${dollars[0]:,.2f}.", *lines]
         if kept is not None and kept.iteration_s is not None:
             lines.append(f"The earlier plan, kept as it was, would take {format_s(kept.iteration_s)} by now.")
-        was, now = (_chosen(plan) for plan in (before, after))
-        if changed := [f"{what} {was[what]} to {now[what]}" for what in was if was[what] != now[what]]:
+        if changed := [f"{what} {was} to {now}" for what, (was, now) in self.choices.items()]:
             lines.append(f"The plan also changed: {', '.join(changed)}.")
         return lines
 
     @property
     def _network_changed(self) -> bool:
-        return self.before.topology.names != self.after.topology.names or self.changed_links > 0
+        return self.before.topology.fingerprint != self.after.topology.fingerprint
 
     def __repr__(self) -> str:
         return f"<Difference of {self.before!r} and {self.after!r}>"
@@ -301,12 +306,16 @@ def _stage_of(plan: Plan) -> dict[str, int]:
 
 
 def _chosen(plan: Plan) -> dict[str, object]:
-    job = plan.job
+    job, counts = plan.job, plan.job.microbatch_counts
     return {
         "blocks": plan.blocks_per_stage,
+        "shares": "equal" if len(set(counts)) == 1 else counts,
         "micro-batches of": job.microbatch,
         "schedule": job.schedule_name,
+        "forwards ahead": job.warmups,
         "checkpointing": job.checkpoints,
+        "tensor parallelism of": job.tensor_parallel,
+        "sharding": job.sharding,
     }
 
 

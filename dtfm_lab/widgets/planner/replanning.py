@@ -19,6 +19,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import checkbox, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.planner.edit_history import EditHistory
 from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, improved, replanned
 from dtfm_lab.widgets.tasks import begin, drop, has_event_loop
 
@@ -41,10 +42,19 @@ class LiveReplanning(Panel):
 
     The search begins with the old placement, see ``planning.adapt_plan``. An edit during a search ends it, and only
     the newest network is planned for. ``options`` returns what a first plan is searched for: objective and limits.
+    What an edit did is told from the plan before it, also where it is one of a drag; ``history`` knows that plan.
     """
 
-    def __init__(self, lab_state: LabState, options: Callable[[], dict[str, Any]] = dict, *, live: bool = True) -> None:
+    def __init__(
+        self,
+        lab_state: LabState,
+        options: Callable[[], dict[str, Any]] = dict,
+        history: EditHistory | None = None,
+        *,
+        live: bool = True,
+    ) -> None:
         self._lab_state, self._options = lab_state, options
+        self.history = history or EditHistory(lab_state)
         self._task: asyncio.Task[None] | None = None
         self._cancelled, self._woken = Cancellation(), asyncio.Event()
         """Both are set by what makes a search out of date: one is asked by its thread, one is waited for in a rest."""
@@ -153,7 +163,7 @@ class LiveReplanning(Panel):
     def _first_or_next(self, request: Request, cancelled: Cancellation) -> Replanned | None:
         if request.plan is None:
             return first_plan(request.topology, request.job, cancelled, self._options())
-        return replanned(request.plan, request.topology, request.job, cancelled)
+        return replanned(request.plan, request.topology, request.job, cancelled, self.history.before)
 
     async def _look_further(self, found: Replanned, job: Job) -> None:
         """Search longer for the same network, as long as nothing is edited and nothing else needs the processor."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
@@ -16,19 +17,19 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab.memory_warnings import held_memory
 from dtfm_lab.planning import (
     Cancellation,
-    Difference,
     PlanStep,
     adapt_plan,
     default_objective,
-    diff,
     objectives,
     search,
     simulated,
 )
 from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.nearest import nearest
 from dtfm_lab.planning.step import PROVEN
+from dtfm_lab.widgets.planner.change import SAME, Change
+from dtfm_lab.widgets.planner.edit_history import BeforeEdit
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
-from dtfm_lab.widgets.planner.plan_words import describe_change
 from dtfm_lab.widgets.tasks import shared_interpreter
 
 BUDGETS_S = (0.015, 0.25, 2.5)
@@ -39,21 +40,26 @@ PATIENCE_S = 1.0
 """Most seconds that a plan is waited for while the search's code is loaded; to compile it takes longer."""
 COMPILING_S = 300.0
 """The same of the last search after an edit, which waits for the compiler, too."""
-WORTH_MOVING = 5e-4
-"""Share of the cost that a new placement must save."""
+BETTER = 5e-4
+"""Share of its value that a longer search must save on a first plan, which nobody has looked at for long."""
 REFERENCE_S = 1.0
 """Seconds of the search whose result others are measured by."""
 
 
 class Replanned(NamedTuple):
-    """The plan that a short search has found, and what it changed."""
+    """The plan that a short search has found, and what became of the one before the edit."""
 
     plan: Plan
-    difference: Difference | None = None
+    change: Change | None = None
     """None for a first plan."""
-    words: str = ""
-    held: float | None = None
-    """What the old placement is worth on the new network, by the plan's objective; None where it cannot be told."""
+
+    @property
+    def words(self) -> str:
+        """What the edit did, in a sentence or two; empty for a first plan."""
+        if self.change is None:
+            return ""
+        effect = self.change.effect
+        return f"{effect[:1].upper()}{effect[1:]}. {self.change.sentence}" if effect else self.change.sentence
 
 
 def first_plan(topology: Topology, job: Job, cancelled: Cancellation, options: dict[str, Any]) -> Replanned | None:
@@ -76,13 +82,13 @@ def improved(found: Replanned, job: Job, cancelled: Cancellation, seconds: float
     if best is None:
         return None
     value = objectives[plan.objective].value
+    change = found.change
     after = simulated(_oriented(plan, best).plan)
-    if value(after) >= value(plan) * (1 - WORTH_MOVING):
+    if value(after) >= value(plan) * (1 - (BETTER if change is None else SAME)):
         return found._replace(plan=_with_bounds_of(plan, after))
-    if found.difference is None:
+    if change is None:
         return Replanned(after)
-    difference = diff(found.difference.before, after)
-    return Replanned(after, difference, describe_change(difference), found.held)
+    return _told(nearest(after, change.before.plan), change.before, job)
 
 
 def _with_bounds_of(plan: Plan, other: Plan) -> Plan:
@@ -127,33 +133,57 @@ def _searched(
     return best
 
 
-def replanned(plan: Plan, topology: Topology, job: Job, cancelled: Cancellation) -> Replanned | None:
+def replanned(
+    plan: Plan, topology: Topology, job: Job, cancelled: Cancellation, before: BeforeEdit | None = None
+) -> Replanned | None:
     """Return the best plan of a short search from ``plan``, by its objective; None where it is cancelled.
 
-    The old placement is kept, with the planner that found it, where the best saves too little, and where the edit
-    changes no cost, as a new name of a region does: then nothing is searched, so that a placement made by hand stays.
+    ``before`` is what was shown before the edit, by default ``plan``; ``plan`` may be an answer to an earlier part of
+    the same drag. A placement is kept where the best saves too little: the one before the edit first, then that of
+    ``plan``, with the planner that found it. Where the edit changes no cost, as a new name of a region does, nothing is
+    searched, so that a placement made by hand stays. Of what is found, as many devices as can stay where they were.
 
     Raises PlanError where the job does not fit the network.
     """
-    start = adapt_plan(plan, topology, job)
-    if _costs_alike(plan, start):
-        return _kept(plan, start, plan)
-    value = objectives[plan.objective].value
-    if plan.objective != COMMUNICATION:
-        start = simulated(start)
-    options: dict[str, Any] = {
-        "objective": plan.objective,
-        "queueing": plan.queueing,
-        "start": start,
-        "improve_bound": False,
-    }
-    best = _searched(topology, job, cancelled, BUDGETS_S[0], seed=plan.seed or 0, **options)
+    before = before or BeforeEdit(plan.topology, job, plan, plan.iteration_s)
+    start = _on(plan, topology, job)
+    if start is not None and _costs_alike(plan, start):
+        return _told(_kept(plan, start, plan), before, job)
+    options: dict[str, Any] = {"objective": plan.objective, "queueing": plan.queueing, "improve_bound": False}
+    best = _searched(topology, job, cancelled, BUDGETS_S[0], seed=plan.seed or 0, start=start, **options)
     if best is None:
         return None
+    value = objectives[plan.objective].value
     after = _oriented(plan, best).plan
-    if _is_known(plan, start) and value(after) > value(start) * (1 - WORTH_MOVING):
-        return _kept(plan, start, after)
-    return _replanned(plan, start, after)
+    starts = [(plan, start)] if before.plan is plan else [(before.plan, _on(before.plan, topology, job)), (plan, start)]
+    known = [(made, one) for made, one in starts if one is not None and _is_known(made, one)]
+    least = min([value(after), *(value(one) for _, one in known)])
+    for made, one in known:
+        if least > value(one) * (1 - SAME):
+            return _told(_kept(made, one, after), before, job)
+    return _told(nearest(after, before.plan), before, job)
+
+
+def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
+    """Return a plan on another network, for another job.
+
+    None where it needs more devices than there are and the job leaves its shape open. Raises PlanError where it does
+    not.
+    """
+    try:
+        start = adapt_plan(plan, topology, job)
+    except LabError:
+        if job.shaped:
+            raise
+        return None
+    return start if plan.objective == COMMUNICATION else simulated(start)
+
+
+def _told(plan: Plan, before: BeforeEdit, job: Job) -> Replanned:
+    """Return the plan with what it changed, computed here and now, as this may be a thread of its own."""
+    change = Change(before, simulated(plan), job)
+    change.sentence  # noqa: B018 (it is kept)
+    return Replanned(change.after, change)
 
 
 def _is_known(plan: Plan, start: Plan) -> bool:
@@ -166,7 +196,7 @@ def _is_known(plan: Plan, start: Plan) -> bool:
     return report is None or report.fits
 
 
-def _kept(plan: Plan, start: Plan, bounded: Plan) -> Replanned:
+def _kept(plan: Plan, start: Plan, bounded: Plan) -> Plan:
     """Return the placement of ``plan`` on the new network, still with the planner and seed that found it.
 
     ``bounded`` has the lower bounds of the new network.
@@ -178,14 +208,7 @@ def _kept(plan: Plan, start: Plan, bounded: Plan) -> Replanned:
     if bound_s is not None and iteration_s is not None:
         made["iteration_lower_bound_s"] = min(bound_s, iteration_s)
     least_s = min(bounded.lower_bound_s, start.cost.total_s)
-    return _replanned(plan, start, replace(start, lower_bound_s=least_s, **made))
-
-
-def _replanned(before: Plan, start: Plan, after: Plan) -> Replanned:
-    difference = diff(before, after)
-    known = after.objective == COMMUNICATION or start.iteration_s is not None
-    held = objectives[after.objective].value(start) if known else None
-    return Replanned(after, difference, describe_change(difference, start), held)
+    return replace(start, lower_bound_s=least_s, **made)
 
 
 def _costs_alike(plan: Plan, start: Plan) -> bool:

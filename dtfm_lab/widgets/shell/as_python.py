@@ -18,7 +18,7 @@ from dtfm_lab.widgets.shell.python_expressions import (
     plan_code,
     topology_code,
 )
-from dtfm_lab.widgets.shell.steps import trace_staleness
+from dtfm_lab.widgets.staleness import trace_staleness
 from dtfm_lab.widgets.what_if.pins import Pin
 from dtfm_lab.widgets.what_if.setting import FACTORS, WhatIfSetting
 

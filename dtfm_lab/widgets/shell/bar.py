@@ -12,18 +12,19 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.measures import format_dollars, format_times
+from dtfm_lab.widgets.planner.change import is_same
+from dtfm_lab.widgets.planner.edit_history import BeforeEdit
 from dtfm_lab.widgets.planner.job_controls import shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.shell.headline import PANE_NOTES, headline, reason_of
-from dtfm_lab.widgets.shell.history import BeforeEdit, EditHistory
-from dtfm_lab.widgets.shell.steps import prediction_staleness, run_staleness
+from dtfm_lab.widgets.staleness import prediction_staleness, run_staleness, shown_s
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.top_bar import TopBar
 
 REST_S = 0.3
 """Seconds that a plan stands before it is analysed, so that a drag is not slowed."""
-SAME = 5e-3
-"""Share of a number below which it is not shown as changed."""
+PROVED = 5e-4
+"""Gap below which a communication cost is told as proved."""
 THOUSAND, MILLION = 1e3, 1e6
 
 
@@ -44,10 +45,9 @@ class StatusBar:
         replanning: LiveReplanning,
         on_press: Callable[[str], None],
         can_refit: Callable[[], bool],
-        in_gesture: Callable[[], bool],
     ) -> None:
         self._lab_state, self._replanning, self._can_refit = lab_state, replanning, can_refit
-        self.history = EditHistory(lab_state, in_gesture=in_gesture)
+        self.history = replanning.history
         lab_state.observe(lambda change: self._take_plan(change["new"]), "plan")
         self._reason: tuple[Plan | None, str, str] = (None, "", "")
         """The plan and the schedule that were analysed last, and what binds them."""
@@ -147,7 +147,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     if plan is None:
         return []
     numbers = [_plan_number(plan, before), _iteration_number(state, plan, before)]
-    seconds = _predicted_s(state, plan)
+    seconds = shown_s(state)
     if seconds and plan.job.model is not None:
         numbers.append(_number("Throughput", f"{format_count(plan.job.tokens / seconds)} tokens/s", word="throughput"))
     dollars = plan.price_per_billion_tokens
@@ -180,11 +180,11 @@ def gap_words(plan: Plan) -> str:
     if not plan.lower_bound_s > 0:
         return "no bound yet" if plan.cost.total_s > 0 else "nothing to send"
     times = plan.cost.total_s / plan.lower_bound_s
-    return "proved the best" if plan.gap < SAME / 10 else f"at most {format_times(times)} × the best"
+    return "proved the best" if plan.gap < PROVED else f"at most {format_times(times)} × the best"
 
 
 def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
-    seconds = _predicted_s(state, plan)
+    seconds = shown_s(state)
     if seconds is None:
         return _number("Iteration, predicted", "–", note="the job has no model" if plan.job.model is None else "")
     context = None if state.predicted is None else state.predicted.context
@@ -221,14 +221,8 @@ def _measured_number(state: LabState) -> dict[str, Any]:
     return _number("Measured", format_s(state.measured.iteration_s), note=note, bad=bad, word="error")
 
 
-def _predicted_s(state: LabState, plan: Plan) -> float | None:
-    """Return the predicted seconds; those of the plan while its prediction is still being made."""
-    stale = state.predicted is None or prediction_staleness(state)
-    return plan.iteration_s if stale or state.predicted is None else state.predicted.iteration_s
-
-
 def _was(was: float | None, now: float) -> str:
-    return "" if was is None or abs(was - now) <= SAME * now else format_s(was)
+    return "" if was is None or is_same(was, now) else format_s(was)
 
 
 def format_count(number: float) -> str:

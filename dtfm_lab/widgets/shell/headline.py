@@ -13,18 +13,16 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, format_s, to_gbps, to_ms
-from dtfm_lab.planning import objectives
+from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.measures import measure_of
-from dtfm_lab.widgets.planner.plan_words import describe_moves
+from dtfm_lab.widgets.planner.change import effect
+from dtfm_lab.widgets.planner.edit_history import BeforeEdit
+from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
-from dtfm_lab.widgets.shell.history import BeforeEdit
+from dtfm_lab.widgets.staleness import shown_s
 
 EMPTY = ("Nothing is drawn yet.", "Double-click the canvas to add a device, or open a network.")
-SAME = 5e-3
-"""Share of the seconds below which a plan stays what it was."""
 PANE_NOTES = {
     "plan": "search_note",
     "schedule": "prediction_note",
@@ -101,27 +99,20 @@ def _split(note: str) -> Headline:
 
 
 def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: Replanned | None) -> tuple[str, str]:
-    now_s = plan.iteration_s if state.predicted is None else state.predicted.iteration_s
-    was_s = before.iteration_s
-    if now_s is None or was_s is None:
-        now_s, was_s = plan.cost.total_s, before.plan.cost.total_s
-    unchanged = abs(now_s - was_s) <= SAME * was_s
-    effect = f"stays {format_s(now_s)}" if unchanged else f"{format_s(was_s)} → {format_s(now_s)}"
-    return f"{edit}: {effect}.", _why(plan, found, unchanged=unchanged)
-
-
-def _why(plan: Plan, found: Replanned | None, *, unchanged: bool) -> str:
-    """Return who moved and what the old placement would take; of a plan that stays, that it does."""
-    if found is None or found.plan is not plan or found.difference is None:
-        return ""
-    moves = describe_moves(found.difference)
-    if moves == "no device moved":
-        return "Nothing of the plan needs it." if unchanged else "No better placement: the plan stays."
-    worth = objectives[plan.objective].value(plan)
-    held = ""
-    if found.held is not None and found.held > worth * (1 + SAME):
-        held = f" Without replanning: {measure_of(plan.objective).words(found.held)}."
-    return f"{moves[:1].upper()}{moves[1:]}.{held}"
+    """What the edit did, in the numbers that the bar shows; the rest only where nothing else was chosen meanwhile."""
+    change = None if found is None or found.plan is not plan else found.change
+    if change is None or change.before is not before:
+        change = None
+    if plan.objective == COMMUNICATION or plan.iteration_s is None:
+        seconds = effect(before.plan.cost.total_s, plan.cost.total_s, COMMUNICATION)
+    elif plan.objective == "iteration":
+        seconds = effect(before.iteration_s, shown_s(state), plan.objective)
+    else:
+        seconds = effect(change.was, change.now, plan.objective) if change is not None else ""
+    lead = f"{edit}: {seconds}." if seconds else f"{edit}."
+    chosen = plan.job.with_fields(**state.choices) if state.choices else plan.job
+    as_planned = plan.job.model is None or (chosen == plan.job and state.schedule == plan.job.schedule_name)
+    return lead, "" if change is None else change.sentence if as_planned else change.moved
 
 
 def reason_of(plan: Plan, schedule: str | None = None) -> str:

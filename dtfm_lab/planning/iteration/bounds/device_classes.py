@@ -44,7 +44,7 @@ class DeviceClasses:
             exact = (problem.latency_s, problem.topology.bandwidth_bytes_per_s) if tolerance == 0 else (message_s,)
             if problem.topology.message_s is not None and tolerance == 0:
                 exact = (*exact, *np.moveaxis(np.nan_to_num(problem.topology.message_s, nan=-1.0), 2, 0))
-            of_device = _grouped(kinds, exact, tolerance, most)
+            of_device = grouped(kinds, exact, tolerance, most)
             if of_device is not None:
                 return cls(problem, of_device)
         rank = np.argsort(np.argsort(problem.flop_per_s, kind="stable"), kind="stable")
@@ -100,7 +100,7 @@ class DeviceClasses:
         return most
 
 
-def _grouped(kinds: FloatArray, matrices: tuple[FloatArray, ...], tolerance: float, most: int) -> IntArray | None:
+def grouped(kinds: FloatArray, matrices: tuple[FloatArray, ...], tolerance: float, most: int) -> IntArray | None:
     """(N,) classes, each of devices like its first one; None where they are more than ``most``."""
     n = len(kinds)
     of_device = np.full(n, -1, dtype=np.int64)

@@ -9,6 +9,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.staleness import shown_s
 
 ONE_EDIT_S = 1.2
 """Seconds within which the edits of a drag count as one."""
@@ -16,7 +17,7 @@ ONE_EDIT_S = 1.2
 
 @dataclass(frozen=True)
 class BeforeEdit:
-    """The network, the job and the plan before an edit, and what the plan was predicted to take in seconds."""
+    """The network, the job and the plan before an edit, and the seconds of an iteration that were shown."""
 
     topology: Topology
     job: Job | None
@@ -62,6 +63,4 @@ class EditHistory:
         state = self._lab_state
         if state.plan is None or state.topology is None or state.plan_is_stale:
             return
-        predicted = state.predicted
-        seconds = state.plan.iteration_s if predicted is None else predicted.iteration_s
-        self._settled = BeforeEdit(state.topology, state.job, state.plan, seconds)
+        self._settled = BeforeEdit(state.topology, state.job, state.plan, shown_s(state))

@@ -1,0 +1,123 @@
+"""What an edit did to the plan, computed once: both plans, each on the network before and after, and what moved.
+
+Every sentence about an edit reads it, so that no two of them disagree. It contains no widget.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning import Difference, objectives
+from dtfm_lab.widgets.measures import measure_of
+from dtfm_lab.widgets.planner.edit_history import BeforeEdit
+from dtfm_lab.widgets.planner.moves import describe_moves
+from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
+
+SAME = 5e-3
+"""Share of a value below which it counts as the same: no device moves for less, and no number is told as changed."""
+
+
+def is_same(was: float, now: float) -> bool:
+    """Whether a value is what it was, as far as a screen tells."""
+    return abs(now - was) <= SAME * was
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """From the plan that was shown before an edit to the one that followed it."""
+
+    before: BeforeEdit
+    after: Plan
+    job: Job
+    """What was asked for after the edit, with what it leaves open."""
+
+    @cached_property
+    def difference(self) -> Difference:
+        return Difference(self.before.plan, self.after)
+
+    @cached_property
+    def was(self) -> float | None:
+        """What the plan before was worth on its own network, by the objective of the later one; None where unknown."""
+        return self._value(self.before.plan)
+
+    @cached_property
+    def now(self) -> float | None:
+        """What the plan is worth."""
+        return self._value(self.after)
+
+    @cached_property
+    def held(self) -> float | None:
+        """What the plan before is worth on the later network. None where it does not fit there, where the job was
+        edited, too, and where the network is the same."""
+        return self._carried(self.difference)
+
+    @cached_property
+    def earlier(self) -> float | None:
+        """What the later plan is worth on the network before, None in the same cases: what a search finds by luck is
+        not the edit's doing."""
+        return self._carried(Difference(self.after, self.before.plan))
+
+    @cached_property
+    def moves(self) -> str:
+        """Who moved, and what else of the plan changed; empty where the plan is the one before."""
+        return describe_moves(self.difference)
+
+    @cached_property
+    def no_longer_fits(self) -> bool:
+        """Whether all devices of the plan before are there and have no room for it."""
+        placed = {name for group in self.before.plan.stages for name in group}
+        return self._is_of_network and self.held is None and placed <= set(self.after.topology.names)
+
+    @property
+    def moved(self) -> str:
+        """``moves`` as a sentence, or that the plan stays."""
+        return f"{self.moves}." if self.moves else "The plan stays."
+
+    @cached_property
+    def sentence(self) -> str:
+        """Whether the plan stays, or what it became and what the one before would come to."""
+        was, now, held = self.was, self.now, self.held
+        if not self.moves:
+            stays = was is None or now is None or is_same(was, now)
+            return self.moved if stays else "The plan stays: no better one was found."
+        words = measure_of(self.after.objective).words
+        if held is None or now is None or is_same(now, held):
+            kept = "The old plan no longer fits" if self.no_longer_fits else ""
+        else:
+            kept = f"The old plan would come to {words(held)} now"
+        if self.earlier is not None and was is not None and self.earlier < was * (1 - SAME):
+            found = f"A better plan was found: before the edit it would come to {words(self.earlier)}, too"
+            return ". ".join(filter(None, (found, kept, self.moved)))
+        return f"{self.moved} {kept}." if kept else self.moved
+
+    @property
+    def effect(self) -> str:
+        """Return ``1.2 s → 1.3 s``, or ``stays 1.2 s``; empty where a value is unknown."""
+        return effect(self.was, self.now, self.after.objective)
+
+    def _value(self, plan: Plan) -> float | None:
+        if self.after.objective == COMMUNICATION:
+            return plan.cost.total_s
+        known = plan.iteration_s is not None
+        return objectives[self.after.objective].value(plan) if known else None
+
+    @property
+    def _is_of_network(self) -> bool:
+        """Whether the network was edited and the job was not."""
+        return self.job == self.before.job and self.after.topology.fingerprint != self.before.topology.fingerprint
+
+    def _carried(self, difference: Difference) -> float | None:
+        if not self._is_of_network:
+            return None
+        if self.after.objective == COMMUNICATION:
+            return None if difference.carried is None else difference.carried.total_s
+        return None if difference.carried_plan is None else self._value(difference.carried_plan)
+
+
+def effect(was: float | None, now: float | None, objective: str) -> str:
+    """Return ``1.2 s → 1.3 s``, or ``stays 1.2 s``, in the units of an objective; empty where a value is unknown."""
+    if was is None or now is None:
+        return ""
+    words = measure_of(objective).words
+    return f"stays {words(now)}" if is_same(was, now) else f"{words(was)} → {words(now)}"
