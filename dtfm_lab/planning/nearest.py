@@ -16,7 +16,7 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import simulated
-from dtfm_lab.planning.iteration.bounds.device_classes import grouped
+from dtfm_lab.planning.iteration.bounds.device_classes import grouped, link_matrices
 from dtfm_lab.planning.objectives import objectives
 
 STAGE, REPLICA = 2.0, 1.0
@@ -75,9 +75,6 @@ def _classes(topology: Topology) -> IntArray:
     kinds = [replace(device, name="any", position=None) for device in topology.devices]
     known = list(dict.fromkeys(kinds))
     kind = np.array([[known.index(one)] for one in kinds], dtype=float)
-    links = [topology.latency_s, topology.bandwidth_bytes_per_s]
-    if topology.message_s is not None:
-        links += list(np.moveaxis(np.nan_to_num(topology.message_s, nan=-1.0), 2, 0))
-    of_device = grouped(kind, tuple(links), 0.0, len(kinds))
+    of_device = grouped(kind, link_matrices(topology), 0.0, len(kinds))
     assert of_device is not None, "there are at most as many classes as devices"
     return of_device

@@ -60,7 +60,7 @@ class Difference:
     @cached_property
     def carried_plan(self) -> Plan | None:
         """The earlier plan on the later network, simulated; None where it does not fit or one of its devices is gone,
-        and where the network is the same. Of plans that only the link model prices, see ``carried``."""
+        and where the network is the same. For the communication cost see ``carried``."""
         there = self.after.topology
         gone = {name for group in self.before.stages for name in group} - set(there.names)
         if gone or not self._network_changed:

@@ -97,9 +97,7 @@ class Change:
         return effect(self.was, self.now, self.after.objective)
 
     def _value(self, plan: Plan) -> float | None:
-        if self.after.objective == COMMUNICATION:
-            return plan.cost.total_s
-        known = plan.iteration_s is not None
+        known = self.after.objective == COMMUNICATION or plan.iteration_s is not None
         return objectives[self.after.objective].value(plan) if known else None
 
     @property

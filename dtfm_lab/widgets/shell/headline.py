@@ -16,7 +16,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.change import effect
+from dtfm_lab.widgets.planner.change import Change, effect
 from dtfm_lab.widgets.planner.edit_history import BeforeEdit
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
@@ -99,20 +99,31 @@ def _split(note: str) -> Headline:
 
 
 def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: Replanned | None) -> tuple[str, str]:
-    """What the edit did, in the numbers that the bar shows; the rest only where nothing else was chosen meanwhile."""
-    change = None if found is None or found.plan is not plan else found.change
-    if change is None or change.before is not before:
-        change = None
+    """What the edit did, in the numbers that the bar shows, and what became of the plan.
+
+    Where a reader has chosen another schedule than the plan's, the bar shows the seconds of that one. What the old plan
+    would come to is known for the plan's own schedule only, and is left out.
+    """
+    change = _change_since(before, plan, found)
     if plan.objective == COMMUNICATION or plan.iteration_s is None:
         seconds = effect(before.plan.cost.total_s, plan.cost.total_s, COMMUNICATION)
     elif plan.objective == "iteration":
         seconds = effect(before.iteration_s, shown_s(state), plan.objective)
     else:
-        seconds = effect(change.was, change.now, plan.objective) if change is not None else ""
+        seconds = "" if change is None else change.effect
     lead = f"{edit}: {seconds}." if seconds else f"{edit}."
-    chosen = plan.job.with_fields(**state.choices) if state.choices else plan.job
-    as_planned = plan.job.model is None or (chosen == plan.job and state.schedule == plan.job.schedule_name)
-    return lead, "" if change is None else change.sentence if as_planned else change.moved
+    if change is None:
+        return lead, ""
+    as_chosen = all(getattr(plan.job, name) == value for name, value in state.choices.items())
+    as_planned = plan.job.model is None or (as_chosen and state.schedule == plan.job.schedule_name)
+    return lead, change.sentence if as_planned else change.moved
+
+
+def _change_since(before: BeforeEdit, plan: Plan, found: Replanned | None) -> Change | None:
+    """What was computed of this edit and this plan; None where another search, or a hand, has made the plan since."""
+    if found is None or found.plan is not plan or found.change is None or found.change.before is not before:
+        return None
+    return found.change
 
 
 def reason_of(plan: Plan, schedule: str | None = None) -> str:

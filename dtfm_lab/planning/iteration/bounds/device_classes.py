@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.problem import IterationProblem
 
@@ -41,10 +42,9 @@ class DeviceClasses:
         message_s = problem.latency_s + problem.links.moving_s(everyone[:, None], everyone[None, :], TYPICAL_BYTES)
         kinds = np.stack([problem.flop_per_s, problem.memory_bytes, problem.price_per_hour, *problem.reached], axis=1)
         for tolerance in TOLERANCES:
-            exact = (problem.latency_s, problem.topology.bandwidth_bytes_per_s) if tolerance == 0 else (message_s,)
-            if problem.topology.message_s is not None and tolerance == 0:
-                exact = (*exact, *np.moveaxis(np.nan_to_num(problem.topology.message_s, nan=-1.0), 2, 0))
-            of_device = grouped(kinds, exact, tolerance, most)
+            of_device = grouped(
+                kinds, link_matrices(problem.topology) if tolerance == 0 else (message_s,), tolerance, most
+            )
             if of_device is not None:
                 return cls(problem, of_device)
         rank = np.argsort(np.argsort(problem.flop_per_s, kind="stable"), kind="stable")
@@ -98,6 +98,14 @@ class DeviceClasses:
         most = np.full(len(self.count), -np.inf)
         np.maximum.at(most, self.of_device, of_devices)
         return most
+
+
+def link_matrices(topology: Topology) -> tuple[FloatArray, ...]:
+    """The (N, N) matrices that say what a link is: latency, bandwidth, the seconds of each measured message size."""
+    links = (topology.latency_s, topology.bandwidth_bytes_per_s)
+    if topology.message_s is None:
+        return links
+    return (*links, *np.moveaxis(np.nan_to_num(topology.message_s, nan=-1.0), 2, 0))
 
 
 def grouped(kinds: FloatArray, matrices: tuple[FloatArray, ...], tolerance: float, most: int) -> IntArray | None:
