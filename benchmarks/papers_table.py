@@ -44,7 +44,7 @@ def seconds(table: lab.published.PapersTable) -> pd.DataFrame:
 
 def fall(layers: int, batch: int) -> None:
     """One waterfall."""
-    found = lab.papers_waterfall(layers, batch)
+    found = lab.published.papers_waterfall(layers, batch)
     frame = found.to_frame()
     shown = pd.DataFrame(
         {
@@ -61,7 +61,9 @@ def fall(layers: int, batch: int) -> None:
 def main() -> None:
     """Print all of it."""
     quick = {"layers": (24,), "batches": (1024,)} if "--quick" in sys.argv else {}
-    table = lab.papers_table(**quick, progress=lambda so_far: print(f"\r{len(so_far)}", end="", file=sys.stderr))
+    table = lab.published.papers_table(
+        **quick, progress=lambda so_far: print(f"\r{len(so_far)}", end="", file=sys.stderr)
+    )
     print(f"\n{table.sentence}\n\n{markdown(ratios(table))}\n\n{markdown(seconds(table))}")
     fall(24, 1024)
     fall(40, 4096)

@@ -35,6 +35,7 @@ import pandas as pd
 import plotly.express as px
 
 import dtfm_lab as lab
+from dtfm_lab.domain.network import HARDWARE
 
 # %% [markdown]
 # ## 1. Your numbers
@@ -48,9 +49,9 @@ hall_gpus, hall_gpu, hall_gbps, hall_ms = 16, "A100", 100, 0.05
 cities_gpu, gpus_in_a_city = "RTX 4090", 4
 batch = 1024  # sequences of 2048 tokens in an iteration
 
-hall_price, cities_price = (lab.HARDWARE[gpu].price_per_hour for gpu in (hall_gpu, cities_gpu))  # dollars an hour
+hall_price, cities_price = (HARDWARE[gpu].price_per_hour for gpu in (hall_gpu, cities_gpu))  # dollars an hour
 for gpu in (hall_gpu, cities_gpu):
-    known = lab.HARDWARE[gpu]
+    known = HARDWARE[gpu]
     flops, dollars = known.peak["fp16"] / 1e12, known.price_per_hour
     print(f"{gpu:9} {flops:4.0f} TFLOP/s, {dollars} dollars an hour: {known.price_source}")
 

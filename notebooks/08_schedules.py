@@ -48,7 +48,7 @@ import dtfm_lab as lab
 # goes to the next stage, a backward's to the stage before. So does the time, once it is played on a network.
 
 # %%
-for order in lab.build_schedule("1f1b", n_stages=4, n_microbatches=6).orders:
+for order in lab.schedules["1f1b"](n_stages=4, n_microbatches=6).orders:
     print(order)
 
 # %% [markdown]
@@ -194,9 +194,9 @@ pd.DataFrame(rows, columns=["hop_s", "gpipe_s", "1f1b_s", "adaptive_s", "held_by
 # Is eleven reachable, then, by a schedule that takes no strict turns? The last mission asks how close you come.
 
 # %%
-doubled = lab.build_schedule("adaptive-1f1b", 8, 64, warmups=[14, 12, 10, 8, 6, 4, 2, 0])
+doubled = lab.schedules["adaptive-1f1b"](8, 64, warmups=[14, 12, 10, 8, 6, 4, 2, 0])
 print(f"{lab.simulate(pipeline(8, 64, 0.6), doubled, profile=textbook(8)).iteration_s:.1f} s with doubled warm-ups")
-one_less = lab.build_schedule("adaptive-1f1b", 8, 64, warmups=[13, 12, 10, 8, 6, 4, 2, 0])
+one_less = lab.schedules["adaptive-1f1b"](8, 64, warmups=[13, 12, 10, 8, 6, 4, 2, 0])
 print(f"{lab.simulate(pipeline(8, 64, 0.6), one_less, profile=textbook(8)).iteration_s:.1f} s with one forward less")
 
 # %% [markdown]
@@ -302,8 +302,8 @@ except lab.LabError as error:
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
-    print(lab.save_schedule(lab.build_schedule("1f1b", 2, 3), Path(folder) / "own.txt").read_text())
-    as_csv = lab.save_schedule(lab.build_schedule("zb-h1", 4, 8), Path(folder) / "own.csv")
+    print(lab.save(lab.schedules["1f1b"](2, 3), Path(folder) / "own.txt").read_text())
+    as_csv = lab.save(lab.schedules["zb-h1"](4, 8), Path(folder) / "own.csv")
     print(as_csv.read_text().splitlines()[3])
 
 # %% [markdown]

@@ -35,6 +35,7 @@ from dataclasses import replace
 import pandas as pd
 
 import dtfm_lab as lab
+from dtfm_lab.domain.network import HARDWARE
 
 EVEN = "even"
 
@@ -79,7 +80,7 @@ print(f"a single micro-batch for the Pi: {least.iteration_s:,.0f} s")
 # %% [markdown]
 # **Why.** Gradients are averaged when all have theirs, so an iteration is as long as its slowest member. The Pi's 12
 # GFLOP/s against a V100's 125 TFLOP/s are a factor of ten thousand, and even one micro-batch is too many. (Peaks are
-# those of `lab.HARDWARE`, at 40 % efficiency for all.) Is it the chip, then? Give it a better one.
+# those of `HARDWARE`, at 40 % efficiency for all.) Is it the chip, then? Give it a better one.
 
 
 # %%
@@ -89,7 +90,7 @@ def with_peak(flop_per_s):
     return replace(network, devices=(*network.devices[:-1], better))
 
 
-h100 = lab.HARDWARE["H100"].peak["fp16"]
+h100 = HARDWARE["H100"].peak["fp16"]
 lab.guess(
     "unequal-h100-on-a-home-line",
     f"On the same home connection of 50 Mbit/s stands an H100 ({h100 / 1e12:.0f} TFLOP/s, eight times a V100). The "
@@ -143,7 +144,7 @@ def shared_out(dtype):
 
 
 shares, fp16 = shared_out("fp16")
-peaks = {device.name: lab.HARDWARE[device.gpu].peak["fp16"] / 1e12 for device in four.devices}
+peaks = {device.name: HARDWARE[device.gpu].peak["fp16"] / 1e12 for device in four.devices}
 table = pd.DataFrame({"TFLOP/s in fp16": peaks, "micro-batches": shares})
 table["by speed alone"] = 128 * table["TFLOP/s in fp16"] / table["TFLOP/s in fp16"].sum()
 print(f"{fp16.iteration_s:.2f} s an iteration; with equal shares {data_parallel(four).iteration_s:.2f} s")
@@ -168,7 +169,7 @@ lab.guess(
 
 # %%
 in_bf16, bf16 = shared_out("bf16")
-peaks_of = {device.name: lab.HARDWARE[device.gpu].peak for device in four.devices}
+peaks_of = {device.name: HARDWARE[device.gpu].peak for device in four.devices}
 peak_bf16 = {name: peak.get("bf16", peak["fp32"]) / 1e12 for name, peak in peaks_of.items()}
 print(f"{bf16.iteration_s:.2f} s an iteration; with equal shares {data_parallel(four, dtype='bf16').iteration_s:.2f} s")
 pd.DataFrame({"fp16": shares, "bf16": in_bf16, "TFLOP/s in bf16": peak_bf16})

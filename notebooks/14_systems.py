@@ -165,16 +165,16 @@ seconds.assign(final_loss=losses.iloc[-1], time_to_loss_s=iterations_to_loss * s
 # ## 6. Did others find the same?
 #
 # DT-FM's authors measured their scheduler against chance and against Megatron-LM, on five networks. Here is one of the
-# 45 settings; `lab.papers_table()` lays out all, in some minutes.
+# 45 settings; `lab.published.papers_table()` lays out all, in some minutes.
 
 # %%
-paper = lab.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,))
+paper = lab.published.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,))
 paper.to_frame()[["system", "iteration_s", "published_s", "ratio"]].round(2)
 
 # %% [markdown]
 # `ratio` is predicted over published. They divide by Megatron-LM at random ranks; which of nine assumptions leads how
 # far from a well placed Megatron-LM to theirs is laid out in [the paper's table](../docs/papers-table.md), and drawn by
-# `lab.figures.waterfall(lab.papers_waterfall())`.
+# `lab.figures.waterfall(lab.published.papers_waterfall())`.
 #
 # How systems are compared, what each model leaves out, and how to add one of your own:
 # [docs/strategies.md](../docs/strategies.md). From the shell: `dtfm-lab strategies worldwide --job gpt3-xl -o

@@ -70,7 +70,7 @@ network = dataclasses.replace(
 lab.figures.link_matrix(network)
 
 # %% [markdown]
-# `lab.save_topology(network, "mine.yaml")` keeps it. First of all, without the lab: which of the links will matter?
+# `lab.save(network, "mine.yaml")` keeps it. First of all, without the lab: which of the links will matter?
 # Which devices would you put into one [data-parallel group](../docs/glossary.md#training-in-parallel), and which would
 # you leave out?
 

@@ -40,7 +40,10 @@ ALSO = {
     "codesign.md": [(r"\(0.01, 10.0, 4\)", "(0.1, 10.0, 2)"), (r'"fsdp"\]\)', '"fsdp"], values=AXES)')],
     "objectives.md": [(r"seconds=20", "steps=1, searches=2"), (r"256, 512, 1024\]", "256], steps=1, searches=2")],
     "papers-table.md": [
-        (r"lab.papers_table\(\)", 'lab.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,))')
+        (
+            r"lab.published.papers_table\(\)",
+            'lab.published.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,))',
+        )
     ],
     "published.md": [
         (r"reproduce\(\)", 'reproduce("sailor")'),
@@ -68,7 +71,7 @@ BEFORE = {
         plan, other = (lab.plan("lecture-hall", "tiny", steps=1, seed=seed) for seed in (0, 1))
         import numpy as np
         cluster = lab.Topology.from_matrices(np.full((8, 8), 0.1), np.full((8, 8), 100.0), gpu=["A100"] * 8)
-        lab.save_topology(cluster, "cluster.yaml")
+        lab.save(cluster, "cluster.yaml")
         __import__("pathlib").Path("mine.csv").write_text(CSV)
     """,
     "real-run.md": 'plan = lab.plan("lecture-hall", "tiny", steps=5)',

@@ -59,6 +59,7 @@ def python(site: Path, tmp_path: Path) -> Python:
 def test_the_api_knows_a_plug_in_by_its_names(python: Python) -> None:
     ran = python("""
 import dtfm_lab as lab
+from dtfm_lab.simulation.schedules import build_named
 assert "ring-of-eight" in lab.topology_names()
 assert "file-order" in lab.planners and "by-latency" in lab.schedules
 plan = lab.plan("ring-of-eight", "mlp-small", planner="file-order")
@@ -67,8 +68,8 @@ trace = lab.simulate(plan, "by-latency")
 assert trace.iteration_s == lab.simulate(plan, "1f1b").iteration_s
 assert lab.memory(plan, "by-latency").fits
 assert len(lab.sweep(plan, schedule=["gpipe", "by-latency"], workers=2)) == 2
-assert len(lab.load_topology(lab.save_topology(plan.topology, "eight.ring"))) == 8
-assert lab.load_plan(lab.save_plan(plan, "plan.json")).job == plan.job
+assert len(lab.load_topology(lab.save(plan.topology, "eight.ring"))) == 8
+assert lab.load_plan(lab.save(plan, "plan.json")).job == plan.job
 open("job.yaml", "w").write(
     "dtfm_job: 1\\nmodel: {family: mlp, n_layers: 4, width: 8}\\n"
     "n_stages: 2\\nn_replicas: 1\\nglobal_batch: 4\\nmicrobatch: 1\\n"
@@ -79,7 +80,7 @@ assert found["one-pipeline"].job.n_stages == 8
 assert "one-pipeline" in lab.systems.strategies and found["one-pipeline"].iteration_s > 0
 print(repr(lab.planners))
 try:
-    lab.build_schedule("by-latency", 2, 2)
+    build_named("by-latency", 2, 2, {})
 except lab.LabError as error:
     print(error)
 """)

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 
 import dtfm_lab as lab
+from dtfm_lab.domain.network import HARDWARE
 from dtfm_lab.domain.units import TERA, GiB, to_gbps, to_ms
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
@@ -14,7 +15,7 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 
 def gpus_page() -> str:
     """A row for each kind of GPU."""
-    known = [dtype for dtype in DTYPES if any(dtype in each.peak for each in lab.HARDWARE.values())]
+    known = [dtype for dtype in DTYPES if any(dtype in each.peak for each in HARDWARE.values())]
     head = ["GPU", *(f"{dtype}, TFLOP/s" for dtype in known), "memory, GiB", "of it, GB/s", "$ an hour", "source"]
     rows = [
         [
@@ -25,10 +26,11 @@ def gpus_page() -> str:
             f"{each.price_per_hour:g}" if each.price_per_hour else "",
             f"{each.source}; price: {each.price_source}" if each.price_source else each.source,
         ]
-        for name, each in lab.HARDWARE.items()
+        for name, each in HARDWARE.items()
     ]
     about = (
-        "What the lab knows of a GPU by its name: `gpu: A100` in a network's file, `lab.HARDWARE` in Python. Peaks are "
+        "What the lab knows of a GPU by its name: `gpu: A100` in a network's file, `HARDWARE` of "
+        "`dtfm_lab.domain.network` in Python. Peaks are "
         "dense; a device's own numbers in a file come before these. Prices are used only where they are asked for."
     )
     return f"# GPUs\n\n{about}\n\n{_table(head, rows)}\n"

@@ -33,8 +33,8 @@ def measure(setting: Setting) -> Iterator[Figure]:
     for clock in CLOCKS:
         traces[clock] = trace = lab.run(plan, "1f1b", clock=clock, iterations=iterations, runs_on=setting.runs_on)
         stem = setting.folder / f"eight-devices-{clock}"
-        lab.save_trace(trace, stem.with_suffix(".json"))
-        lab.save_chrome_trace(trace, stem.with_suffix(".chrome.json"))
+        lab.save(trace, stem.with_suffix(".json"))
+        lab.save(trace, stem.with_suffix(".chrome.json"))
         lab.figures.gantt(trace).write_html(stem.with_suffix(".html"), include_plotlyjs="cdn")
         error = lab.compare(lab.simulate(plan, "1f1b", like=trace), trace).iteration_error
         ran = trace.context

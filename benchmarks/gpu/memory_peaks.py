@@ -91,7 +91,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
 
 def compared(plan: Plan, case: Case, device: str) -> tuple[float, float]:
     """Predicted and measured bytes of the device's peak; on a CPU, of its activations."""
-    schedule = lab.build_schedule(case.schedule, case.n_stages, MICROBATCHES)
+    schedule = lab.schedules[case.schedule](case.n_stages, MICROBATCHES)
     report = lab.memory(plan, case.schedule)
     if device == "cpu":
         with SavedBytes() as saved:

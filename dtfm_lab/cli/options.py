@@ -16,6 +16,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import FrontierSettings, PlanOptions, SearchBudget, SimulationOptions
+from dtfm_lab.lab.plans import default_job
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sweeps import OF_THE_JOB
@@ -165,7 +166,7 @@ def _job_options(fields: Iterable[Option]) -> Decorator:
 
 def _default_job(network: Topology) -> Job:
     """The network's default job, its shape and micro-batch left open but where message sizes are given for a shape."""
-    job = lab.default_job(network)
+    job = default_job(network)
     return job if job.given_gradient_bytes is not None else job.freed("n_stages", "n_replicas", "microbatch")
 
 

@@ -26,7 +26,7 @@ from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
 from dtfm_lab.lab.memory_warnings import memory_summary
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.plan_sweeps import PLANNING_SETTINGS
-from dtfm_lab.simulation.schedules import choices_of, peak_activations
+from dtfm_lab.simulation.schedules import build_named, choices_of, peak_activations
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT, Gain
 from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint
 
@@ -198,7 +198,12 @@ def schedule(
         if warmups is not None and "warmups" not in choices:
             raise click.UsageError(f"schedule {name} has no --warmups to choose; wanted adaptive-1f1b")
         depths: Any = None if warmups is None else [_value(depth) for depth in warmups.split(",")]
-        built = lab.build_schedule(name, n_stages, n_microbatches, stages_per_device=stages_per_device, warmups=depths)
+        built = build_named(
+            name,
+            n_stages,
+            n_microbatches,
+            {"stages_per_device": lambda: stages_per_device, "warmups": lambda: depths},
+        )
     if output is not None:
         save_schedule(built, output)
     held = peak_activations(built)

@@ -5,6 +5,8 @@ from dtfm_lab.files.jobs import job_names, load_job, override, save_job
 from dtfm_lab.files.models import load_model, model_names
 from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, save_plan
 from dtfm_lab.files.reading import read_mapping
+from dtfm_lab.files.saving import save
+from dtfm_lab.files.schedules import load_schedule, save_schedule
 from dtfm_lab.files.sweep_rows import SweepRows
 from dtfm_lab.files.topologies import load_topology, save_topology, topology_names, topology_suffixes
 from dtfm_lab.files.topology_reading import topology_from_mapping
@@ -17,6 +19,7 @@ __all__ = [
     "load_job",
     "load_model",
     "load_plan",
+    "load_schedule",
     "load_topology",
     "load_trace",
     "model_names",
@@ -24,8 +27,10 @@ __all__ = [
     "plan_from_mapping",
     "plan_to_mapping",
     "read_mapping",
+    "save",
     "save_job",
     "save_plan",
+    "save_schedule",
     "save_topology",
     "save_trace",
     "topology_from_mapping",

@@ -1,20 +1,28 @@
-"""The functions that notebooks, widgets and the command line call, from loading a network to comparing traces."""
+"""Every public name, listed here once: ``dtfm_lab`` offers the same, and ``Lab`` and ``figures`` where they are used.
 
+Notebooks call these functions as ``dtfm_lab``; widgets and the command line call them as ``dtfm_lab.lab``.
+"""
+
+from dtfm_lab import published, systems
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.files import load_plan, load_schedule, load_trace, save, topology_names
 from dtfm_lab.lab import missions
-from dtfm_lab.lab.arguments import AnySchedule
 from dtfm_lab.lab.codesign import codesign, search_codesign
 from dtfm_lab.lab.crossings import crossings, search_crossings
-from dtfm_lab.lab.frontiers import frontier, search_frontier
-from dtfm_lab.lab.ledgers import calibrate, papers_table, papers_waterfall, reproduce
+from dtfm_lab.lab.guessing import guess
+from dtfm_lab.lab.ledgers import calibrate, reproduce
 from dtfm_lab.lab.plans import (
-    SMALL_NETWORK,
     additions,
     bound_bindings,
-    default_job,
     diff,
     evaluate,
     explain,
-    fitted,
+    frontier,
     load_job,
     load_topology,
     plan,
@@ -23,49 +31,59 @@ from dtfm_lab.lab.plans import (
     with_job,
     worth,
 )
-from dtfm_lab.lab.predictions import advice, build_schedule, memory, sensitivity, simulate, sweep, sweep_summary
+from dtfm_lab.lab.predictions import advice, memory, sensitivity, simulate, sweep, sweep_summary
 from dtfm_lab.lab.runs import baselines, compare, refit, run, start, warm_up, write
-from dtfm_lab.lab.strategies import search_strategies, strategies
+from dtfm_lab.lab.strategies import strategies
+from dtfm_lab.planning import planners
+from dtfm_lab.simulation.schedules import schedules
 
 __all__ = [
-    "SMALL_NETWORK",
-    "AnySchedule",
+    "Device",
+    "Job",
+    "LabError",
+    "Plan",
+    "Schedule",
+    "Topology",
+    "Trace",
     "additions",
     "advice",
     "baselines",
     "bound_bindings",
-    "build_schedule",
     "calibrate",
     "codesign",
     "compare",
     "crossings",
-    "default_job",
     "diff",
     "evaluate",
     "explain",
-    "fitted",
     "frontier",
+    "guess",
     "load_job",
+    "load_plan",
+    "load_schedule",
     "load_topology",
+    "load_trace",
     "memory",
     "missions",
-    "papers_table",
-    "papers_waterfall",
     "plan",
+    "planners",
+    "published",
     "refit",
     "reproduce",
     "run",
+    "save",
+    "schedules",
     "search",
     "search_codesign",
     "search_crossings",
-    "search_frontier",
-    "search_strategies",
     "sensitivity",
     "simulate",
     "start",
     "strategies",
     "sweep",
     "sweep_summary",
+    "systems",
+    "topology_names",
     "warm_up",
     "why_they_differ",
     "with_job",

@@ -127,17 +127,11 @@ class FrontierSettings(SearchBudget):
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierOptions(FrontierSettings):
-    """Keywords of ``frontier`` and ``search_frontier``."""
+    """Keywords of ``frontier``."""
 
     batches: Annotated[
         Sequence[int] | None, Option(help="Global batches that have a frontier each; the job's own by default.")
     ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProgressOfFrontier(FrontierOptions):
-    """Keywords of ``frontier``."""
-
     progress: Annotated[Progress | None, Option(help="Called with every frontier as it comes.")] = None
 
 

@@ -13,6 +13,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import (
     AdditionOptions,
+    FrontierOptions,
     Progress,
     SearchOptions,
     WorthOptions,
@@ -24,7 +25,7 @@ from dtfm_lab.lab.arguments import (
     table_of,
 )
 from dtfm_lab.lab.memory_warnings import warned
-from dtfm_lab.planning import Difference, Explanation, PlanStep
+from dtfm_lab.planning import Difference, Explanation, Frontier, PlanStep
 from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
 SMALL_NETWORK = 16
@@ -81,6 +82,21 @@ def search(topology: Topology | str, job: Job | str | None = None, **options: An
     """The steps of ``plan`` as they come: each has best_s, bound_s, evaluations and ``plan``."""
     network, job = nouns(topology, job)
     return planning.search(network, job, **_with_objective(job, options))
+
+
+@of_network(FrontierOptions)
+def frontier(
+    topology: Topology | str, job: Job | str | None = None, *, progress: Progress | None = None, **options: Any
+) -> Frontier:
+    """The plans that no other is both as fast and as cheap as: ``.to_frame()``, ``.plans``, ``.at(20)`` by price.
+
+    Found by 12 searches (``searches``) in 20 s together (``seconds``; longer where so many do not fit into it): for the
+    fastest iteration, for the fewest dollars a billion tokens, and for the fastest under limits of price. With
+    ``steps`` of every search the same seed gives the same frontier. ``batches=[512, 1024]`` has one for each global
+    batch. ``progress`` is called with the frontier after every search; Ctrl-C keeps the best so far. Devices without a
+    price count as free.
+    """
+    return newest_of(planning.stream_frontier(*nouns(topology, job), **options), progress)
 
 
 def evaluate(

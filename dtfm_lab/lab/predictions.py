@@ -1,7 +1,7 @@
 """Predictions: schedules, simulated iterations, memory, sensitivity and sweeps."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
 
@@ -33,31 +33,7 @@ from dtfm_lab.simulation import sensitivity as what_would_help
 from dtfm_lab.simulation import sweeps as what_if
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.memory import memory as memory_of
-from dtfm_lab.simulation.schedules import build_named
 from dtfm_lab.simulation.sweep_summary import sweep_summary as summary_of
-
-
-def build_schedule(
-    schedule: str,
-    n_stages: int,
-    n_microbatches: int,
-    *,
-    stages_per_device: int = 2,
-    warmups: Sequence[int] | None = None,
-    flush_every: int | None = None,
-) -> Schedule:
-    """A schedule by name and sizes, its order of passes under ``.orders``.
-
-    ``n_stages`` counts the devices of a pipeline; ``stages_per_device`` serves interleaved-1f1b, ``warmups`` (forwards
-    before a device takes turns, one each) adaptive-1f1b, ``flush_every`` (micro-batches) gpipe.
-    """
-    choices: dict[str, Callable[[], object]] = {
-        "stages_per_device": lambda: stages_per_device,
-        "warmups": lambda: warmups,
-    }
-    if flush_every is not None:
-        choices["flush_every"] = lambda: flush_every
-    return build_named(schedule, n_stages, n_microbatches, choices)
 
 
 @of_schedule(SimulationOptions)

@@ -1,6 +1,5 @@
 """What each training system would do with a network and a job."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -8,34 +7,27 @@ from typing import Annotated, Any
 from dtfm_lab import systems as models
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.options import Option, part_of
+from dtfm_lab.domain.options import Option
 from dtfm_lab.lab.arguments import Progress, newest_of, of_network
 from dtfm_lab.lab.executors import AnyExecutor, closed, opened
 from dtfm_lab.lab.plans import nouns
-from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.systems import Budget, Outcomes
 from dtfm_lab.systems.choosing import Asked
 
 
 @dataclass(frozen=True, kw_only=True)
 class StrategyOptions(Budget):
-    """Keywords of ``search_strategies``."""
+    """Keywords of ``strategies``."""
 
     systems: Annotated[
         Asked,
         Option(help="Systems by name, or with assumptions of one's own; all by default."),
     ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProgressOfStrategies(StrategyOptions):
-    """Keywords of ``strategies``."""
-
     progress: Annotated[Progress | None, Option(help="Called with the outcomes so far after every system.")] = None
     executor: Annotated[AnyExecutor | None, Option(help="Chooses on its workers, as in ``sweep``.")] = None
 
 
-@of_network(ProgressOfStrategies)
+@of_network(StrategyOptions)
 def strategies(
     topology: Topology | str,
     job: Job | str | None = None,
@@ -52,24 +44,11 @@ def strategies(
     ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems so far.
     """
     with opened(executor) as pool:
-        found = _stream(topology, job, pool, **options)
+        systems = options.pop("systems", None)
+        found = models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool)
         with closed(found):
             outcomes = newest_of(found, progress)
     if not outcomes.stopped:
         with suppress(KeyboardInterrupt):
             _ = outcomes.win  # what shows the outcomes tells it, and must not wait for it
     return outcomes
-
-
-@of_network(StrategyOptions)
-def search_strategies(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Iterator[Outcomes]:
-    """The outcomes of ``strategies`` as they come, all so far after each system."""
-    return _stream(topology, job, None, **options)
-
-
-def _stream(
-    topology: Topology | str, job: Job | str | None, executor: Executor | None, **options: Any
-) -> Iterator[Outcomes]:
-    given = StrategyOptions(**options)
-    budget = part_of(Budget, given)
-    return models.stream_outcomes(*nouns(topology, job), given.systems, budget, executor)

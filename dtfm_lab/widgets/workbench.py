@@ -17,6 +17,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
+from dtfm_lab.lab.plans import default_job
 from dtfm_lab.planning.grouped_network import network_of
 from dtfm_lab.widgets import markup, staleness
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
@@ -78,7 +79,7 @@ class Lab(w.VBox):
         if isinstance(job, str):
             job = lab.load_job(job)
         elif job is None and network is not None:
-            job = lab.default_job(network)
+            job = default_job(network)
         gpus = network
         if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
             network, job = network_of(network, job)
@@ -183,7 +184,7 @@ class Lab(w.VBox):
     def draw_network(self, topology: Topology | None, job: Job | None = None) -> None:
         """Draw a network, or a blank canvas for None, with a job; without one, with the job that fits it."""
         if topology is not None:
-            self.plan_panel.job_controls.take(job or lab.default_job(topology))
+            self.plan_panel.job_controls.take(job or default_job(topology))
         self.network_panel.show(topology)
         self.bar.history.forget()
         self.network_pane.open_best_view()

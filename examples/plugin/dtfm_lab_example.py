@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from dtfm_lab import Job, Plan, Schedule, Topology, build_schedule, evaluate
+from dtfm_lab import Job, Plan, Schedule, Topology, evaluate, schedules
 from dtfm_lab.domain.job import Layer, LayerKind, ModelSpec
 from dtfm_lab.files.reading import read_text, write_text
 from dtfm_lab.planning import Generation
@@ -21,7 +21,7 @@ def file_order(problem, rng):
 def by_latency(n_stages: int, n_microbatches: int, *, plan: Plan) -> Schedule:
     """GPipe where a message takes longer than a tenth of a second on its way, else 1F1B."""
     slow = plan.topology.latency_s.max() > 0.1
-    built = build_schedule("gpipe" if slow else "1f1b", n_stages, n_microbatches)
+    built = schedules["gpipe" if slow else "1f1b"](n_stages, n_microbatches)
     return Schedule("by-latency", n_microbatches, built.programs)
 
 

@@ -30,6 +30,7 @@ import pandas as pd
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import MODELS
+from dtfm_lab.domain.network import HARDWARE
 
 # %% [markdown]
 # ## What is here
@@ -56,10 +57,10 @@ roofline = pd.DataFrame(
         "ridge, FLOP/byte": row.peak["bf16"] / row.memory_bytes_per_s,
         "8 tokens, TFLOP/s at most": min(row.peak["bf16"], 8 * row.memory_bytes_per_s) / 1e12,
     }
-    for row in lab.HARDWARE.values()
+    for row in HARDWARE.values()
     if "bf16" in row.peak
 )
-roofline.insert(0, "GPU", [name for name, row in lab.HARDWARE.items() if "bf16" in row.peak])
+roofline.insert(0, "GPU", [name for name, row in HARDWARE.items() if "bf16" in row.peak])
 roofline.round(1)
 
 # %% [markdown]

@@ -149,7 +149,7 @@ def test_diff_tells_what_moved(shell: Shell) -> None:
     plan = lab.load_plan("a.json")
     stages = plan.stages
     stages[0][0], stages[3][0] = stages[3][0], stages[0][0]
-    lab.save_plan(lab.evaluate(plan.topology, plan.job, stages=stages), "b.json")
+    lab.save(lab.evaluate(plan.topology, plan.job, stages=stages), "b.json")
     status, out, err = shell("compare", "a.json", "b.json", "--json")
     difference = json.loads(out)
     assert (status, err) == (0, "")
@@ -486,7 +486,7 @@ def test_sensitivity_is_told_in_sentences(shell: Shell, plan_file: str) -> None:
 def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str) -> None:
     sizes = ("--stages", "4", "--microbatches", "4")
     status, out, err = shell("show", "--schedule", "zb-h1", *sizes, "-o", "own.csv", "--json")
-    told, built = json.loads(out), lab.build_schedule("zb-h1", 4, 4)
+    told, built = json.loads(out), lab.schedules["zb-h1"](4, 4)
     assert (status, err, told["orders"]) == (0, "", list(built.orders))
     assert shell("show", "--schedule", "own.csv")[1] == shell("show", "--schedule", "zb-h1", *sizes)[1]
     told = json.loads(shell("simulate", plan_file, "--schedule", "own.csv", "--json")[1])

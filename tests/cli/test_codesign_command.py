@@ -25,7 +25,7 @@ def test_json_is_what_python_returns() -> None:
 
 def test_a_table_a_picture_and_a_plan_of_ones_own(tmp_path) -> None:
     plan, picture, table = tmp_path / "plan.json", tmp_path / "codesign.svg", tmp_path / "codesign.csv"
-    lab.save_plan(lab.plan("lecture-hall", "tiny", steps=1), plan)
+    lab.save(lab.plan("lecture-hall", "tiny", steps=1), plan)
     knobs = ("--knob", "batch", "--knob", "every")
     ran = invoked(*SMALL, *knobs, "--plan", plan, "-o", picture)
     assert ran.exit_code == 0, ran.output

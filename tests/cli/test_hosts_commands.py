@@ -23,7 +23,7 @@ Shell = Callable[..., tuple[int, str, str]]
 @pytest.fixture(scope="module")
 def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
     plan = lab.plan("lecture-hall", "tiny", steps=1)
-    return str(lab.save_plan(plan, tmp_path_factory.mktemp("plans") / "plan.json"))
+    return str(lab.save(plan, tmp_path_factory.mktemp("plans") / "plan.json"))
 
 
 def test_a_probe_of_this_machine_writes_a_network_and_tells_its_progress_on_stderr(shell, monkeypatch):

@@ -83,7 +83,7 @@ def test_mistakes_are_one_line(arguments, says):
 
 
 def test_a_job_without_a_model_is_refused(tmp_path):
-    path = lab.save_job(lab.Job.from_bytes(2, 2, 1e6, 1e6), tmp_path / "bytes.yaml")
+    path = lab.save(lab.Job.from_bytes(2, 2, 1e6, 1e6), tmp_path / "bytes.yaml")
     ran = invoked("strategies", "lecture-hall", "--job", path)
     assert isinstance(ran.exception, lab.LabError)
     assert "model" in str(ran.exception)

@@ -51,15 +51,15 @@ def test_what_adaptive_chooses_is_deep_enough():
 
 def test_two_fewer():
     assert_won_by_its_answer("two-fewer")
-    assert_not_won("two-fewer", lab.build_schedule("gpipe", 8, 64), because="holds 64")
-    assert_not_won("two-fewer", lab.build_schedule("1f1b", 8, 64), because="longer than GPipe")
+    assert_not_won("two-fewer", lab.schedules["gpipe"](8, 64), because="holds 64")
+    assert_not_won("two-fewer", lab.schedules["1f1b"](8, 64), because="longer than GPipe")
     doubled = [14, 12, 10, 8, 6, 4, 2, 0]
-    assert_not_won("two-fewer", lab.build_schedule("adaptive-1f1b", 8, 64, warmups=doubled), because="holds 15")
-    cut = lab.build_schedule("adaptive-1f1b", 8, 64, warmups=[min(each, 12) for each in doubled])
+    assert_not_won("two-fewer", lab.schedules["adaptive-1f1b"](8, 64, warmups=doubled), because="holds 15")
+    cut = lab.schedules["adaptive-1f1b"](8, 64, warmups=[min(each, 12) for each in doubled])
     assert_not_won("two-fewer", cut, because="longer than GPipe")
-    assert_not_won("two-fewer", lab.build_schedule("zb-h1", 8, 64), because="two halves")
-    assert_not_won("two-fewer", lab.build_schedule("1f1b", 4, 64), because="wanted 8 and 64")
-    assert_not_won("two-fewer", lab.build_schedule("interleaved-1f1b", 8, 64), because="a device holds")
+    assert_not_won("two-fewer", lab.schedules["zb-h1"](8, 64), because="two halves")
+    assert_not_won("two-fewer", lab.schedules["1f1b"](4, 64), because="wanted 8 and 64")
+    assert_not_won("two-fewer", lab.schedules["interleaved-1f1b"](8, 64), because="a device holds")
 
 
 @pytest.mark.parametrize(("n_devices", "n_microbatches", "hop_s"), [(8, 64, 0.6), (5, 40, 1.7), (3, 12, 0.0)])

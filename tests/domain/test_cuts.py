@@ -102,9 +102,9 @@ def test_a_cut_outlives_another_batch_and_no_other_shape_or_model():
 
 def test_a_cut_is_saved_and_loaded(tmp_path: Path):
     uneven = load_job("tiny", blocks_per_stage=np.array([1, 3, 3, 1]))
-    assert load_job(lab.save_job(uneven, tmp_path / "job.yaml")) == uneven
+    assert load_job(lab.save(uneven, tmp_path / "job.yaml")) == uneven
     plan = lab.evaluate(lab.load_topology("lecture-hall"), uneven, stages=np.arange(8).reshape(4, 2).tolist())
-    assert lab.load_plan(lab.save_plan(plan, tmp_path / "plan.json")).job == uneven
+    assert lab.load_plan(lab.save(plan, tmp_path / "plan.json")).job == uneven
 
 
 def test_advice_and_sweeps_take_a_job_with_a_cut():

@@ -101,7 +101,7 @@ def test_a_newer_version_is_refused_in_words(state: WorkspaceState, tmp_path: Pa
 
 def test_another_kind_of_file_is_refused(state: WorkspaceState, tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"no key 'dtfm_workspace'; wanted a workspace file \(it holds a plan\)"):
-        load_workspace(lab.save_plan(state.plan, tmp_path / "plan.json"))
+        load_workspace(lab.save(state.plan, tmp_path / "plan.json"))
 
 
 def test_what_is_damaged_is_one_line_that_says_where(state: WorkspaceState, tmp_path: Path) -> None:

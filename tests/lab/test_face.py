@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.options import options_of
+from dtfm_lab.lab.former_names import FORMER
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
 PLAN = lab.plan("lecture-hall", "tiny", steps=1)
@@ -79,6 +82,36 @@ def test_every_public_name_is_there_and_listed() -> None:
     assert set(lab.__all__) <= set(dir(lab))
     for name in lab.__all__:
         assert getattr(lab, name) is not None
+
+
+@pytest.mark.parametrize("name", sorted(FORMER.keys() - set(lab.__all__)))
+def test_a_name_that_went_says_what_to_use_instead(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"lab\.{name} went; use {re.escape(FORMER[name])}$"):
+        getattr(lab, name)
+
+
+def test_save_writes_by_the_kind_and_the_ending(tmp_path: Path) -> None:
+    trace = lab.simulate(PLAN)
+    kept = lab.save(PLAN, tmp_path / "plan.json"), lab.save(PLAN.job, tmp_path / "job.yaml")
+    assert (lab.load_plan(kept[0]).stages, lab.load_job(kept[1])) == (PLAN.stages, PLAN.job)
+    assert lab.load_topology(lab.save(PLAN.topology, tmp_path / "net.npz")).names == PLAN.topology.names
+    assert lab.load_trace(lab.save(trace, tmp_path / "trace.json")).iteration_s == trace.iteration_s
+    assert "traceEvents" in json.loads(lab.save(trace, tmp_path / "trace.chrome.json").read_text())
+    with pytest.raises(lab.LabError, match="the trace holds no losses"):
+        lab.save(trace, tmp_path / "losses.csv")
+
+
+@pytest.mark.parametrize(
+    ("thing", "name", "says"),
+    [
+        (PLAN, "plan.yaml", r"plan\.yaml: ends in \.yaml; wanted a plan as \.json"),
+        (PLAN.job, "job", r"job: ends in nothing; wanted a job as \.yaml or \.yml"),
+        (3, "three.json", r"three\.json: the thing to save is 3; wanted one of Topology, Schedule, Job, Plan, Trace"),
+    ],
+)
+def test_save_refuses_what_it_cannot_write(thing, name: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(lab.LabError, match=says):
+        lab.save(thing, tmp_path / name)
 
 
 def test_every_option_of_a_job_and_of_a_run_is_a_keyword() -> None:

@@ -80,9 +80,9 @@ def test_a_loaded_job_takes_overrides_of_any_field() -> None:
 def test_plans_and_traces_survive_their_files(tmp_path) -> None:
     plan = lab.plan("lecture-hall", "tiny", steps=3)
     trace = lab.simulate(plan)
-    again = lab.load_plan(lab.save_plan(plan, tmp_path / "plan.json"))
+    again = lab.load_plan(lab.save(plan, tmp_path / "plan.json"))
     assert again.summary() == plan.summary()
     assert lab.simulate(again).iteration_s == trace.iteration_s
-    same = lab.load_trace(lab.save_trace(trace, tmp_path / "trace.json"))
+    same = lab.load_trace(lab.save(trace, tmp_path / "trace.json"))
     assert same.to_frame().equals(trace.to_frame())
     assert lab.compare(trace, same).iteration_error == 0

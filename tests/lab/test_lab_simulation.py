@@ -15,10 +15,10 @@ PLAN = lab.plan("lecture-hall", "tiny", steps=2)
 def test_a_schedule_is_a_name_a_noun_or_a_file(tmp_path: Path) -> None:
     job = PLAN.job
     named = lab.simulate(PLAN, "zb-h1")
-    built = lab.build_schedule("zb-h1", job.n_stages, job.n_microbatches)
+    built = lab.schedules["zb-h1"](job.n_stages, job.n_microbatches)
     assert lab.simulate(PLAN, built).to_frame().equals(named.to_frame())
     for ending in ("txt", "csv"):
-        path = lab.save_schedule(built, tmp_path / f"mine.{ending}")
+        path = lab.save(built, tmp_path / f"mine.{ending}")
         assert lab.load_schedule(path).orders == built.orders
         for given in (path, str(path)):
             assert lab.simulate(PLAN, given).iteration_s == named.iteration_s
@@ -67,5 +67,5 @@ def test_advice_is_silent_where_all_fit() -> None:
 
 
 def test_a_chrome_trace_is_json(tmp_path: Path) -> None:
-    path = lab.save_chrome_trace(lab.simulate(PLAN), tmp_path / "trace.json")
+    path = lab.save(lab.simulate(PLAN), tmp_path / "trace.chrome.json")
     assert json.loads(path.read_text())["traceEvents"]

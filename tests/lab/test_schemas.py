@@ -74,7 +74,7 @@ def test_no_saved_kind_of_file_is_without_a_schema() -> None:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_every_job_that_is_saved_has_the_schema(name: str, tmp_path: Path) -> None:
-    assert mistakes("job", content(lab.save_job(lab.load_job(name), tmp_path / "job.yaml"))) == []
+    assert mistakes("job", content(lab.save(lab.load_job(name), tmp_path / "job.yaml"))) == []
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -87,14 +87,14 @@ def test_every_model_layer_by_layer_has_the_schema(name: str) -> None:
 def test_what_is_written_now_has_the_schema(tmp_path: Path) -> None:
     plan = lab.plan("lecture-hall", "tiny", steps=2)
     trace = lab.simulate(plan, "1f1b")
-    schedule = lab.build_schedule("zb-h1", 4, 8)
+    schedule = lab.schedules["zb-h1"](4, 8)
     state = WorkspaceState(topology=plan.topology, job=plan.job, plan=plan, predicted=trace)
     written = {
-        "plan": lab.save_plan(plan, tmp_path / "plan.json"),
-        "trace": lab.save_trace(trace, tmp_path / "trace.json"),
-        "topology": lab.save_topology(plan.topology, tmp_path / "network.yaml"),
-        "node-link": lab.save_topology(plan.topology, tmp_path / "network.nodelink.json"),
-        "schedule": lab.save_schedule(schedule, tmp_path / "own.txt"),
+        "plan": lab.save(plan, tmp_path / "plan.json"),
+        "trace": lab.save(trace, tmp_path / "trace.json"),
+        "topology": lab.save(plan.topology, tmp_path / "network.yaml"),
+        "node-link": lab.save(plan.topology, tmp_path / "network.nodelink.json"),
+        "schedule": lab.save(schedule, tmp_path / "own.txt"),
         "workspace": save_workspace(state, tmp_path / "workspace.json"),
     }
     assert {name: mistakes(name, content(path)) for name, path in written.items()} == {name: [] for name in written}

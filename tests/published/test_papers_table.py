@@ -14,7 +14,7 @@ SYSTEMS = ("dt-fm", "dt-fm-random", "megatron", "megatron-random")
 
 @pytest.fixture(scope="module")
 def table():
-    return lab.papers_table(layers=(24,), batches=(1024,), systems=SYSTEMS)
+    return lab.published.papers_table(layers=(24,), batches=(1024,), systems=SYSTEMS)
 
 
 def measured(system, setting):
@@ -106,14 +106,14 @@ def test_an_interrupted_table_keeps_its_entries():
     def stop(table):
         raise KeyboardInterrupt
 
-    table = lab.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,), progress=stop)
+    table = lab.published.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,), progress=stop)
     assert len(table) == 1
     assert "1 of 5 entries" in table.sentence
 
 
 @pytest.mark.slow
 def test_the_waterfall_leads_from_our_grid_to_the_measured_ratio():
-    found = lab.papers_waterfall()
+    found = lab.published.papers_waterfall()
     assert found.start == pytest.approx(1.12, abs=0.03)
     assert found.end == pytest.approx(3.95, abs=0.1)
     assert found.residue == pytest.approx(0.95, abs=0.03)
@@ -122,8 +122,8 @@ def test_the_waterfall_leads_from_our_grid_to_the_measured_ratio():
 
 def test_a_setting_that_the_paper_does_not_have_is_refused():
     with pytest.raises(lab.LabError, match="wanted 24, 32 or 40 layers"):
-        lab.papers_waterfall(12)
+        lab.published.papers_waterfall(12)
     with pytest.raises(lab.LabError, match="no system of the table named 'megatrn'"):
-        lab.papers_table(systems=("megatrn",))
+        lab.published.papers_table(systems=("megatrn",))
     with pytest.raises(lab.LabError, match="known: 1024, 2048, 4096"):
-        lab.papers_table(batches=(512,))
+        lab.published.papers_table(batches=(512,))

@@ -112,7 +112,7 @@ def test_from_the_shell(
         return baseline_table(rows)
 
     monkeypatch.setattr(story, "baselines", as_before)
-    path = str(lab.save_plan(small_plan(), tmp_path / "plan.json"))
+    path = str(lab.save(small_plan(), tmp_path / "plan.json"))
     arguments = ["dtfm-lab", "run", "--baselines", path, "--workers", "2x1", "--iterations", "2", "--json"]
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit) as left:

@@ -135,7 +135,7 @@ def test_versions_are_read_from_their_codes():
 
 def on_gpus(n_workers: int, clock: str = "virtual", model: object = "gpt2-small") -> RunSpec:
     plan = even_plan(n_workers, 1, dtype="fp32", model=model, global_batch=8, microbatch=1)
-    built = lab.build_schedule("gpipe", n_workers, plan.job.n_microbatches)
+    built = lab.schedules["gpipe"](n_workers, plan.job.n_microbatches)
     return RunSpec(plan=plan, schedule="gpipe", orders=built.orders, iterations=1, clock=clock, runs_on="cuda")
 
 

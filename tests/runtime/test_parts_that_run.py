@@ -52,7 +52,7 @@ def test_a_plan_for_more_devices_than_one_machine_carries_is_rehearsed() -> None
 
 
 def test_a_schedule_for_all_stages_is_refused_where_the_first_ones_run() -> None:
-    schedule = lab.build_schedule("1f1b", 4, 4)
+    schedule = lab.schedules["1f1b"](4, 4)
     with pytest.raises(LabError, match="schedule 1f1b is of 4 devices and 4 micro-batches; job tiny wants 2 and 4"):
         start(even_plan(4, 1, global_batch=8), schedule, workers=2)
 

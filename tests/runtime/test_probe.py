@@ -97,7 +97,7 @@ def test_delay_and_rate_of_a_known_network_are_found_in_both_directions(listener
 
 
 def test_processes_on_this_machine_make_a_network_that_can_be_saved_planned_and_simulated(tmp_path):
-    network = lab.load_topology(lab.save_topology(probe_locally(3, seconds=0.5), tmp_path / "network.yaml"))
+    network = lab.load_topology(lab.save(probe_locally(3, seconds=0.5), tmp_path / "network.yaml"))
     assert network.names == ("process-0", "process-1", "process-2")
     off = ~np.eye(3, dtype=bool)
     assert (network.latency_s[off] > 0).all()

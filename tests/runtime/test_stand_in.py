@@ -34,7 +34,7 @@ UNTRAINABLE = {
 
 
 def spec_of(plan: Plan, stand_in: ModelSpec | None, schedule: str = "1f1b") -> RunSpec:
-    built = lab.build_schedule(schedule, plan.job.n_stages, plan.job.n_microbatches)
+    built = lab.schedules[schedule](plan.job.n_stages, plan.job.n_microbatches)
     return RunSpec(plan=plan, schedule=schedule, orders=built.orders, iterations=1, clock="virtual", stand_in=stand_in)
 
 

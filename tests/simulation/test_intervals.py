@@ -76,7 +76,7 @@ def test_a_prediction_that_was_not_asked_for_its_interval_is_pickled_copied_and_
 
     first_s = predicted().interval(0.9)
     copies = pickle.loads(pickle.dumps(predicted())), copy.deepcopy(predicted())
-    loaded = lab.load_trace(lab.save_trace(predicted(), tmp_path / "trace.json"))
+    loaded = lab.load_trace(lab.save(predicted(), tmp_path / "trace.json"))
     for trace in (*copies, loaded):
         assert trace.interval(0.9) == first_s
         assert trace.context.swings == predicted().context.swings
@@ -108,7 +108,7 @@ def test_how_sure_links_are_is_kept_in_files_and_changes_no_plan(tmp_path):
     sure, unsure = plan_on(1).topology, plan_on(1, link_spread=0.25).topology
     assert sure.fingerprint == unsure.fingerprint
     for ending in ("yaml", "json", "npz"):
-        lab.save_topology(unsure, tmp_path / f"network.{ending}")
+        lab.save(unsure, tmp_path / f"network.{ending}")
         assert lab.load_topology(tmp_path / f"network.{ending}").link_spread == 0.25
     assert simulate(plan_on(1, link_spread=0.25)).iteration_s == simulate(plan_on(1)).iteration_s
 

@@ -152,7 +152,7 @@ def test_settings_keep_measured_message_times() -> None:
 
 def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leaves_the_drawing(tmp_path: Path) -> None:
     panel = panel_of("lecture-hall")
-    data = lab.save_topology(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
+    data = lab.save(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
     send(panel.editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(data)])
     assert (len(state_of_lab(panel).topology), panel.choose.value) == (32, None)
     for name, text, says in (
@@ -168,7 +168,7 @@ def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leav
 
 
 def test_two_matrices_are_dropped_together(tmp_path: Path) -> None:
-    lab.save_topology(lab.load_topology("lecture-hall"), tmp_path / "hall.latency_ms.csv")
+    lab.save(lab.load_topology("lecture-hall"), tmp_path / "hall.latency_ms.csv")
     names = ["hall.bandwidth_gbps.csv", "hall.latency_ms.csv"]
     panel = panel_of(None)
     panel.files.take([(name, (tmp_path / name).read_bytes()) for name in names])
@@ -176,7 +176,7 @@ def test_two_matrices_are_dropped_together(tmp_path: Path) -> None:
 
 
 def test_an_editor_alone_opens_what_is_dropped_on_it(tmp_path: Path) -> None:
-    data = lab.save_topology(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
+    data = lab.save(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
     editor = TopologyEditor()
     send(editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(data)])
     assert (len(editor.document["devices"]), editor.gpus[0]) == (32, "A10")

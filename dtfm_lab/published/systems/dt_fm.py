@@ -16,7 +16,7 @@ from dtfm_lab.simulation import simulate
 
 FIRST, LAST = (LAYERS[0], BATCHES[0]), (LAYERS[-1], BATCHES[-1])
 """Layers and batch of the settings that the paper's ratios are of. The other seven lie between them, and take minutes;
-``lab.papers_table`` has them."""
+``lab.published.papers_table`` has them."""
 STATED_AT = (
     (0, Setting(WORLDWIDE, *FIRST), 3.8),
     (0, Setting(WORLDWIDE, *LAST), 4.8),
@@ -47,7 +47,8 @@ ASSUMED = {
         Omission(
             "results/NeurIPS2022_submission.md, the other settings and grids of each network",
             158,
-            "they lie between the first setting and the last, and take minutes; `lab.papers_table()` has them all",
+            "they lie between the first setting and the last, and take minutes; `lab.published.papers_table()` has "
+            "them all",
         ),
         Omission(
             "the same file at the repository's head, DeepSpeed's ZeRO-3 and pipelines on the five networks",

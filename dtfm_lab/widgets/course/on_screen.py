@@ -76,7 +76,7 @@ def _schedule(state: LabState) -> Schedule | None:
     if job is None or job.n_stages is None:
         return None
     try:
-        return lab.build_schedule(state.schedule, job.n_stages, job.n_microbatches)
+        return lab.schedules[state.schedule](job.n_stages, job.n_microbatches)
     except LabError:
         return None
 

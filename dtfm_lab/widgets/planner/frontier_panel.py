@@ -7,7 +7,7 @@ from functools import partial
 import ipywidgets as w
 import plotly.graph_objects as go
 
-from dtfm_lab import figures, lab
+from dtfm_lab import figures, planning
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.planning import Frontier
 from dtfm_lab.widgets import markup
@@ -77,7 +77,7 @@ class FrontierPanel(SavedControls):
             return
         self._lab_state.message = ""
         try:
-            found = lab.search_frontier(
+            found = planning.stream_frontier(
                 topology,
                 job,
                 seconds=self.seconds.value,

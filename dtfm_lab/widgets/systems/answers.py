@@ -7,11 +7,10 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from dtfm_lab import lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.systems import Outcome, Outcomes, Strategy, work_of
+from dtfm_lab.systems import Budget, Outcome, Outcomes, Strategy, stream_outcomes, work_of
 from dtfm_lab.systems.bars import CHANGES, Bar, bars
 from dtfm_lab.widgets import markup
 
@@ -71,7 +70,7 @@ def answers(
 
     Each has its causes computed, so that to show them takes no time; for a thread.
     """
-    for newest in lab.search_strategies(question.topology, question.job, systems=systems, **options):
+    for newest in stream_outcomes(question.topology, question.job, systems, Budget(**options)):
         for one in newest:
             one.causes  # noqa: B018  computed here, and kept
         came = {one.strategy.name for one in newest}

@@ -17,6 +17,7 @@ from dtfm_lab import lab, planning
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, thumbnail_svg
 from dtfm_lab.files import topology_names, topology_suffixes
+from dtfm_lab.lab.plans import default_job
 from dtfm_lab.widgets.network.network_row import NamedBytes
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.view import View
@@ -145,7 +146,7 @@ def plan_of(name: str) -> Plan:
     """Return the plan that is kept of a network, priced but not simulated."""
     topology = lab.load_topology(name)
     stages = json.loads(PLANS.read_text("utf-8"))[name]
-    job = lab.default_job(topology).with_fields(n_stages=len(stages), n_replicas=len(stages[0]))
+    job = default_job(topology).with_fields(n_stages=len(stages), n_replicas=len(stages[0]))
     return planning.evaluate(topology, job, stages=stages)
 
 

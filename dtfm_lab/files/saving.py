@@ -1,0 +1,49 @@
+"""One function that writes any of the nouns: what it is and how the path ends decide the format."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.files.chrome import save_chrome_trace
+from dtfm_lab.files.jobs import save_job
+from dtfm_lab.files.plans import save_plan
+from dtfm_lab.files.schedules import save_schedule
+from dtfm_lab.files.topologies import save_topology
+from dtfm_lab.files.traces import save_losses, save_trace
+
+Writer = Callable[[Any, Path], Path]
+
+WRITERS: dict[type, dict[str, Writer]] = {
+    Topology: {"": save_topology},
+    Schedule: {"": save_schedule},
+    Job: {".yaml": save_job, ".yml": save_job},
+    Plan: {".json": save_plan},
+    Trace: {".chrome.json": save_chrome_trace, ".json": save_trace, ".csv": save_losses},
+}
+"""Writer of each noun by the ending of the path; the first that fits. Those of all endings refuse what they cannot."""
+
+
+def save(thing: Topology | Job | Plan | Schedule | Trace, path: str | os.PathLike[str]) -> Path:
+    """Write a network, a job, a plan, a schedule or a trace to a file, all or nothing; returns the path.
+
+    The ending decides the format: a network as .yaml, .json, .npz or .csv, a job as .yaml, a plan as .json, a schedule
+    as .txt or torch's .csv. A trace as .json, as .chrome.json for ui.perfetto.dev, or its losses as .csv. Raises
+    FileError for any other ending or thing.
+    """
+    path = Path(path)
+    writers = next((each for noun, each in WRITERS.items() if isinstance(thing, noun)), None)
+    if writers is None:
+        nouns = ", ".join(noun.__name__ for noun in WRITERS)
+        raise FileError(f"{path}: the thing to save is {shortened(thing)}; wanted one of {nouns}")
+    for ending, write in writers.items():
+        if path.name.lower().endswith(ending):
+            return write(thing, path)
+    kind = type(thing).__name__.lower()
+    raise FileError(f"{path}: ends in {path.suffix or 'nothing'}; wanted a {kind} as {' or '.join(writers)}")
