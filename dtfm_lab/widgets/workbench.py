@@ -34,15 +34,12 @@ from dtfm_lab.widgets.planner.rising_bound import BackgroundBound
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell import steps
-from dtfm_lab.widgets.shell.as_python import cells
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.shell.bar import StatusBar
 from dtfm_lab.widgets.shell.panes import NetworkPane, Panes
 from dtfm_lab.widgets.shell.steps import LabStep
-from dtfm_lab.widgets.shell.tour import Tour
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
-from dtfm_lab.widgets.views.as_python import AsPythonView
 from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.glossary import Glossary
 from dtfm_lab.widgets.views.legend import Legend
@@ -91,13 +88,11 @@ class Lab(w.VBox):
         self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
         self.panels |= {step.saved_name: step.panel for step in self.steps}
         self.workspace = Workspace(self.lab_state, self.panels)
-        self.as_python = AsPythonView(self._cells)
         self.bar = StatusBar(self.lab_state, self.replanning, self._press, self._can_refit)
         self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
         self.panes = Panes(self.lab_state, self.steps, lambda: self.replanning.switch.value)
         self.legend, self.glossary = Legend(), Glossary()
-        self.tour = Tour(self)
-        self.door = Door(self.open_network, self.network_panel.files.take, self.tour.start, remember=autosave)
+        self.door = Door(self.open_network, self.network_panel.files.take)
         self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks"])
         self.network_panel.drawing.observe(lambda _: self._show_undo(), "can_undo")
         self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
@@ -109,7 +104,7 @@ class Lab(w.VBox):
         halves = classed(w.HBox([self.network_pane.view, self.panes.view]), "dtfm-panes")
         self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
         parts = [w.HTML(f"<style>{markup.CSS}</style>", layout=w.Layout(display="none"))]
-        parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door, self.tour.view]
+        parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door]
         parts += [] if self.autosave is None else [self.autosave.view]
         super().__init__(parts)
         self.add_class("dtfm-lab")
@@ -167,7 +162,7 @@ class Lab(w.VBox):
         menus = {
             "network": [self._gallery_button(), self.network_panel.files.view],
             "job": [self.plan_panel.job_controls.view],
-            "more": [*kept, self.workspace.view, self.as_python, larger],
+            "more": [*kept, self.workspace.view, larger],
         }
         return [classed(w.VBox(children), "dtfm-menu", f"dtfm-menu-{name}") for name, children in menus.items()]
 
@@ -240,16 +235,6 @@ class Lab(w.VBox):
 
     def _show_undo(self) -> None:
         self.bar.view.can_undo = self.network_panel.drawing.can_undo
-
-    def _cells(self) -> list[str]:
-        what_if = self.what_if_panel
-        return cells(
-            self.lab_state,
-            what_if=what_if.setting,
-            pins=what_if.pins.pins,
-            run=self.run_panel.run_options,
-            systems=self.systems_panel.asked,
-        )
 
     def _write(self, path: Path) -> Callable[[], object]:
         return partial(save_workspace, state_of(self.lab_state, self.panels), path)

@@ -9,15 +9,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab import lab
 from dtfm_lab.files import topology_names
-from dtfm_lab.widgets.views import door
 from dtfm_lab.widgets.views import door as gallery
 from dtfm_lab.widgets.views.door import Door
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(door, "user_state_path", lambda _: tmp_path)
-    return tmp_path
 
 
 def test_pictures_are_of_plans_of_whole_networks():
@@ -53,24 +46,13 @@ def test_every_bundled_network_has_a_line():
     assert gallery.first_sentence("One place, v1.5 of it; more.") == "One place, v1.5 of it."
 
 
-def test_it_is_offered_until_it_was_closed_once():
+def test_it_is_offered_until_it_is_closed():
     first = Door()
     first.offer()
     assert first.offered
     first.is_open = True
     first.is_open = False
-    again = Door()
-    again.offer()
-    assert not again.offered
-
-
-def test_visitors_who_share_a_folder_are_remembered_by_their_browser_only():
-    visited = Door(remember=False)
-    visited.is_open = True
-    visited.is_open = False
-    next_one = Door(remember=False)
-    next_one.offer()
-    assert next_one.offered
+    assert not first.offered
 
 
 @pytest.mark.parametrize(
@@ -79,7 +61,6 @@ def test_visitors_who_share_a_folder_are_remembered_by_their_browser_only():
         ({"kind": "choose", "name": "worldwide"}, [], ("chosen", "worldwide")),
         ({"kind": "choose", "name": ""}, [], ("chosen", "")),
         ({"kind": "files", "names": ["a.yaml"]}, [memoryview(b"x")], ("files", [("a.yaml", b"x")])),
-        ({"kind": "tour"}, [], ("tour",)),
     ],
 )
 def test_a_choice_closes_it_and_is_told(message, buffers, told):
@@ -87,7 +68,6 @@ def test_a_choice_closes_it_and_is_told(message, buffers, told):
     opened = Door(
         lambda name: heard.append(("chosen", name)),
         lambda files: heard.append(("files", files)),
-        lambda: heard.append(("tour",)),
     )
     opened.is_open = True
     opened.received(message, buffers)

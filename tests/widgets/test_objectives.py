@@ -19,7 +19,6 @@ from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.plan_words import headline, tables
 from dtfm_lab.widgets.planner.short_searches import replanned
-from dtfm_lab.widgets.shell.as_python import cells
 
 
 def a_panel(job: str = "tiny", network: str = "lecture-hall", **given: object) -> tuple[LabState, PlanPanel]:
@@ -107,19 +106,6 @@ def test_a_plan_is_of_a_job_that_leaves_things_open_and_of_no_other():
     assert is_plan_of(plan.job, plan.job)
     assert not is_plan_of(plan.job, job.with_fields(global_batch=512))
     assert not is_plan_of(plan.job, job.with_fields(n_stages=1, n_replicas=1))
-
-
-def test_the_copied_code_gives_the_plan_of_the_search_or_its_placement():
-    plan = a_plan()
-    lab_state = LabState(topology=plan.topology, job=lab.load_job("gpt3-xl"), plan=plan, schedule=plan.job.schedule)
-    for search_s in (0.0, 30.0):
-        code = cells(lab_state, search_s=search_s)
-        names: dict[str, object] = {}
-        exec("\n".join(code[:2]), names)
-        again = names["plan"]
-        assert again.iteration_s == plan.iteration_s
-        assert again.stages == plan.stages
-        assert ("objective='iteration'" in code[1]) == (search_s > 0)
 
 
 def test_words_hold_for_every_plan():

@@ -22,7 +22,6 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import JobControls
-from dtfm_lab.widgets.shell.as_python import cells
 from dtfm_lab.widgets.systems.answers import rows_of
 from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
 from dtfm_lab.widgets.systems.taking import tasks_of
@@ -238,23 +237,6 @@ async def test_settings_are_restored_and_impossible_ones_ignored():
     assert other.seconds.value == 0.7
     assert other.settings()["assumptions"] == {}
     await until(lambda: panel.asking is None)
-
-
-@on_a_loop
-async def test_the_code_of_the_cell_asks_the_same():
-    panel = a_panel(names=("megatron",))
-    state = panel._lab_state
-    await asked(panel)
-    panel.bars.chosen = "megatron"
-    panel.assumptions.by_field["transport"].value = "overlapped"
-    await until(lambda: panel.asking is None)
-    panel.take.click()
-    code = cells(state, systems=panel.asked, search_s=0)
-    assert "lab.systems.variant('megatron', transport='overlapped')" in code[-1]
-    names: dict[str, object] = {}
-    exec("\n".join(code), names)
-    assert names["strategies"].best.iteration_s == panel.outcomes.best.iteration_s
-    assert names["plan"].rank_map == state.plan.rank_map
 
 
 def test_a_system_without_a_plan_says_why_and_one_that_changes_the_training_says_how():

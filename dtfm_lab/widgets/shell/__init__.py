@@ -1,1 +1,1 @@
-"""What surrounds the steps of the lab: their frames and states, files, autosave, and the lab as Python."""
+"""What surrounds the steps of the lab: their frames and states, files and autosave."""

@@ -35,7 +35,6 @@ from dtfm_lab.widgets.controls import (
 )
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
-from dtfm_lab.widgets.shell.as_python import AskedSystems
 from dtfm_lab.widgets.systems.answers import OURS, SystemsQuestion, answers, outcome_html, rows_of, single_gpus
 from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, ChangedAssumptions
 from dtfm_lab.widgets.systems.taking import Taking, tasks_of
@@ -164,14 +163,6 @@ class SystemsPanel(Panel):
         """Every system that has a model, the lab's own first, with the assumptions that were changed."""
         names = list(strategies if self._names is None else self._names)
         return [self._changed.strategy(name) for name in sorted(names, key=lambda name: name != OURS)]
-
-    @property
-    def asked(self) -> AskedSystems | None:
-        """The question that the outcomes answer; None where there are none."""
-        if self.question is None or self.outcomes is None or not len(self.outcomes):
-            return None
-        systems = [one.strategy for one in self.outcomes]
-        return AskedSystems(self.question.topology, self.question.job, systems, self._asked_with)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The door: what a visitor sees first, networks to open with a picture of each, and the way into the tour.
+"""The door: what a visitor sees first, networks to open with a picture of each.
 
 It shows four cards with pictures of real plans, and a line for each bundled network.
 """
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import traitlets
-from platformdirs import user_state_path
 
 from dtfm_lab import lab, planning
 from dtfm_lab.domain.plan import Plan
@@ -50,11 +49,6 @@ class Door(View):
         Called with the name of the network that is chosen, empty for a blank canvas; the door has closed itself.
     take_files
         Called with the names and contents of files that are dropped or uploaded; the door has closed itself.
-    tour
-        Called when the tour is asked for; the door has closed itself.
-    remember
-        Whether the user's own state folder keeps that the door was closed once. The visitor's browser keeps it in any
-        case.
     """
 
     cards = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -71,21 +65,16 @@ class Door(View):
         self,
         chosen: Callable[[str], None] = nothing,
         take_files: Callable[[Sequence[NamedBytes]], None] = nothing,
-        tour: Callable[[], None] = nothing,
-        *,
-        remember: bool = True,
         **traits: Any,
     ) -> None:
         super().__init__(**traits)
-        self._chosen, self._take_files, self._tour = chosen, take_files, tour
-        self._remember = remember
-        self.observe(lambda change: self._fill() if change["new"] else self._closed(), "is_open")
+        self._chosen, self._take_files = chosen, take_files
+        self.observe(lambda change: self._fill() if change["new"] else self.set_trait("offered", False), "is_open")
 
     def offer(self) -> None:
-        """Open it for somebody who has never closed one, here or in this browser."""
-        if not (self._remember and closed_path().exists()):
-            self._fill()
-            self.offered = True
+        """Open it for somebody who has never closed one in this browser, which remembers that."""
+        self._fill()
+        self.offered = True
 
     def alt_text(self) -> str:
         return "networks to open: " + ", ".join(card["title"] for card in self.cards)
@@ -103,31 +92,14 @@ class Door(View):
         self.cards = await asyncio.to_thread(cards)
         self.networks = await asyncio.to_thread(networks)
 
-    def _closed(self) -> None:
-        self.offered = False
-        if not self._remember:
-            return
-        try:
-            closed_path().parent.mkdir(parents=True, exist_ok=True)
-            closed_path().touch()
-        except OSError:  # a folder that cannot be written to: the browser remembers
-            return
-
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         kind = content.get("kind")
-        if kind in ("choose", "files", "tour"):
+        if kind in ("choose", "files"):
             self.is_open = False
         if kind == "choose":
             self._chosen(content["name"])
         elif kind == "files":
             self._take_files(list(zip(content["names"], map(bytes, buffers), strict=True)))
-        elif kind == "tour":
-            self._tour()
-
-
-def closed_path() -> Path:
-    """Return the file that is there once a door has been closed, in the user's own state folder."""
-    return user_state_path("dtfm_lab") / "door-closed"
 
 
 def cards() -> list[dict[str, str]]:

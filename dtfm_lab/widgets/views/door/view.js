@@ -1,4 +1,4 @@
-// The door: cards with pictures of real plans, every bundled network as a line, a file, and the way into the tour.
+// The door: cards with pictures of real plans, every bundled network as a line and a file.
 import { cleanUps, h, onTraits } from "shared/dom.js";
 import { dialog } from "shared/dialog.js";
 import { dropZone } from "shared/files.js";
@@ -14,13 +14,12 @@ function render({ model, el }) {
   const all = h("button", { type: "button", class: "dtfm-quiet", "aria-expanded": "false", onclick: () => showAll(list.hidden) });
   const file = h("input", { type: "file", multiple: true, hidden: true, accept: model.get("suffixes"), onchange: () => openFiles([...file.files]) });
   const pick = h("button", { type: "button", class: "dtfm-quiet dtfm-door-file", onclick: () => file.click() }, "or drop a file: YAML, JSON, CSV, GraphML");
-  const tour = h("button", { type: "button", class: "dtfm-primary", onclick: () => send({ kind: "tour" }) }, "Show me: 6 steps, 2 minutes");
   const box = dialog(el, { className: "dtfm-door", label: "Open a network", onClose: closed },
     h("header", {}, h("h2", {}, "Train one model on many machines far apart"),
       h("button", { type: "button", class: "dtfm-quiet", onclick: () => box.close() }, "Close")),
     h("p", {}, "Open a network. It is planned at once; then pull at a link and see what that does."),
     h("div", { class: "dtfm-door-body" }, gallery, list),
-    h("footer", {}, tour, all, h("span", { class: "dtfm-grow" }), pick, file),
+    h("footer", {}, all, h("span", { class: "dtfm-grow" }), pick, file),
     line);
   cleanUp.add(box.remove);
   dropZone(box.card, sendFiles, (text) => { line.textContent = text; }, cleanUp);
