@@ -25,7 +25,7 @@ from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.multihost.export import RunFolder, load_run_folder
 from dtfm_lab.runtime.multihost.joining import RunOver, join_run
 from dtfm_lab.runtime.multihost.rendezvous import Rendezvous
-from dtfm_lab.runtime.protocol import checkpoint_folders, wires
+from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.agent_notes import agent, note
 from dtfm_lab.runtime.protocol.connections import ConnectionLost, Refused
 from dtfm_lab.runtime.protocol.corpus import Corpus
@@ -171,7 +171,6 @@ def run_coordinator(folder: RunFolder) -> NoReturn:
                 one.finish(status, why)
 
     lead(commands, lambda: spec, starter, end)
-    wires.drain()
     os._exit(0 if record.status == "done" else 1)  # threads may wait for workers that will not connect
 
 

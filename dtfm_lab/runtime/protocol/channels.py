@@ -10,20 +10,24 @@ import json
 import math
 import secrets
 import socket
+import sys
 import time
 from typing import Any
 
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.runtime.protocol.wires import SILENT_S, lose_when_silent
 
 PROTOCOL = 3
 """Version of the handshake and of the probe's messages. Other versions are refused."""
-LONGEST_LINE = 2**20
+LONGEST_LINE = 2**16
 """Most bytes of one line of JSON."""
 LONGEST_REASON = 300
 """Most characters of a refusal that are shown."""
 HANDSHAKE_S = 5.0
 """Seconds within which each message of a handshake must arrive."""
+SILENT_S = 30.0
+"""Seconds without an acknowledgement after which the system ends a connection, whether used or idle."""
+N_PROBES = 3
+"""Unanswered probes after which an idle connection is lost."""
 
 
 class ConnectionLost(ConnectionError):
@@ -37,21 +41,27 @@ class Refused(ConnectionLost):
 class Channel:
     """Lines of JSON in both directions over one socket, each with a deadline."""
 
-    def __init__(self, connection: socket.socket, wire: socket.socket | None = None) -> None:
-        """``wire`` is the TCP connection behind ``connection``, where that is the local end of an encrypted one."""
+    def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
-        self._wire = wire = connection if wire is None else wire
         self.peer = self.own_address = ""
-        """The IP addresses of the other end and of this one, where the TCP connection is known."""
-        if wire.family in (socket.AF_INET, socket.AF_INET6):
-            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            lose_when_silent(wire)
-            self.peer = plain_address(str(wire.getpeername()[0]))
-            self.own_address = plain_address(str(wire.getsockname()[0]))
+        """The IP addresses of the other end and of this one, of a TCP connection."""
+        if connection.family in (socket.AF_INET, socket.AF_INET6):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.lose_when_silent()
+            self.peer = plain_address(str(connection.getpeername()[0]))
+            self.own_address = plain_address(str(connection.getsockname()[0]))
 
     def lose_when_silent(self, silent_s: float = SILENT_S) -> None:
-        """Let the system end the connection once the other end has acknowledged nothing for so long."""
-        lose_when_silent(self._wire, silent_s)
+        """Let the system end a TCP connection once the other end has acknowledged nothing for so long."""
+        if self.socket.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if sys.platform == "linux":
+            each_s = max(1, round(silent_s / (N_PROBES + 1)))
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, each_s)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, each_s)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, N_PROBES)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(silent_s * 1000))
 
     def send(self, **values: Any) -> None:
         """Send one line. Raises ConnectionLost."""
@@ -70,14 +80,14 @@ class Channel:
                 raise ConnectionLost(f"said nothing for {within_s:g} s" if not line else "sends too slowly")
             try:
                 self.socket.settimeout(left_s)
-                seen = self.socket.recv(1 << 16, socket.MSG_PEEK)  # what follows the line is for another reader
-                line += self.socket.recv(seen.find(b"\n") + 1 or len(seen)) if seen else b""
+                byte = self.socket.recv(1)  # one at a time: what follows the line is for another reader
             except TimeoutError:
                 continue
             except OSError as error:
                 raise ConnectionLost(reason(error)) from None
-            if not seen:
+            if not byte:
                 raise ConnectionLost("closed the connection")
+            line += byte
             if len(line) > LONGEST_LINE:
                 raise ConnectionLost("sent a line without end")
         return values_of(line)

@@ -3,7 +3,8 @@
 ``multiprocessing.connection.Listener`` authenticates within ``accept`` and without a deadline, so that one silent
 connection keeps all others out. Here one thread serves all that are not yet authenticated, however many they are, and
 drops the oldest of the address that has most of them. A genuine one that is dropped tries again until its deadline.
-With certificates, both ends must hold the run's key (TLS 1.3), and all that follows is encrypted.
+With certificates, both ends must hold the run's key (TLS 1.3), and all that follows is encrypted. One thread at a time
+uses an encrypted socket: TLS has one state for both directions.
 """
 
 import asyncio
@@ -18,10 +19,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.runtime.protocol import wires
 from dtfm_lab.runtime.protocol.certificates import Certificates
 from dtfm_lab.runtime.protocol.channels import (
     HANDSHAKE_S,
@@ -56,6 +56,8 @@ __all__ = [
     "respond",
 ]
 
+T = TypeVar("T")
+
 MOST_PENDING = 512
 """Most connections that may be authenticating at once; for a further one an old one is dropped."""
 GRACE_S = 0.5
@@ -66,6 +68,7 @@ RETRY_S = 0.2
 """Seconds between attempts to connect."""
 ACCEPT_RETRY_S = 0.05
 """Seconds to wait after a connection could not be accepted, such as with too many files open."""
+OTHER_RUN = "shows a certificate that is not this run's"
 DROPPED = "did not authenticate before {} others came"
 
 
@@ -106,7 +109,9 @@ class Listener:
         self._closed = False
         self._pending: dict[asyncio.Task[None], tuple[str, float]] = {}
         """The address of each connection that is authenticating, and since when; the oldest first."""
-        self._accepting = asyncio.run_coroutine_threadsafe(self._accept_all(), wires.loop())
+        self._loop = asyncio.SelectorEventLoop()
+        threading.Thread(target=self._serve, name="listener", daemon=True).start()
+        self._accepting = asyncio.run_coroutine_threadsafe(self._accept_all(), self._loop)
 
     def close(self) -> None:
         """Free the port. Connections that were handed over stay open."""
@@ -114,18 +119,25 @@ class Listener:
             self._closed = True
             self._accepting.cancel()
             with contextlib.suppress(TimeoutError):
-                wires.run(self._end(), HANDSHAKE_S)
+                asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(HANDSHAKE_S)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _serve(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
 
     async def _end(self) -> None:
-        for task in list(self._pending):
+        tasks = list(self._pending)
+        for task in tasks:
             task.cancel()
-        wires.loop().remove_reader(self._socket)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._loop.remove_reader(self._socket)
         self._socket.close()
 
     async def _accept_all(self) -> None:
         while not self._closed:
             try:
-                connection, end = await wires.loop().sock_accept(self._socket)
+                connection, end = await self._loop.sock_accept(self._socket)
             except OSError:
                 self._make_room(0.0)
                 await asyncio.sleep(ACCEPT_RETRY_S)
@@ -133,7 +145,15 @@ class Listener:
             while len(self._pending) >= MOST_PENDING and not self._make_room(GRACE_S):
                 await asyncio.sleep(ACCEPT_RETRY_S)
             address = plain_address(end[0]) if end else ""  # macOS names no end that has hung up already
-            task = wires.loop().create_task(self._admit(connection, address))
+            try:
+                if self._certificates is not None:
+                    connection = self._certificates.server.wrap_socket(
+                        connection, server_side=True, do_handshake_on_connect=False
+                    )
+            except OSError:  # it has hung up already
+                connection.close()
+                continue
+            task = self._loop.create_task(self._admit(connection, address))
             self._pending[task] = address, time.monotonic()
             task.add_done_callback(partial(self._forget, connection, address))
 
@@ -169,16 +189,42 @@ class Listener:
 
     async def _authenticated(self, connection: socket.socket) -> Channel:
         """The channel, once the other end has proved that it holds the secret. Raises OSError or TimeoutError."""
-        wire = wires.LoopConnection(connection, self._certificates, listens=True)
-        await asyncio.wait_for(wire.greet(), HANDSHAKE_S)
+        if isinstance(connection, ssl.SSLSocket):
+            await asyncio.wait_for(self._when_ready(connection, connection.do_handshake), HANDSHAKE_S)
+            assert self._certificates is not None
+            _require_pinned(connection, self._certificates)
         nonce = secrets.token_hex(16)
-        await asyncio.wait_for(wire.write(line_of(question_for(nonce))), HANDSHAKE_S)
-        answer = values_of(await asyncio.wait_for(_line(wire), HANDSHAKE_S))
+        _send_whole(connection, line_of(question_for(nonce)))
+        answer = values_of(await asyncio.wait_for(self._line(connection), HANDSHAKE_S))
         reply, refusal = judged(answer, self._secret, nonce)
-        await asyncio.wait_for(wire.write(line_of(reply)), HANDSHAKE_S)
+        _send_whole(connection, line_of(reply))
         if refusal:
             raise ConnectionLost(refusal)
-        return _channel(wire)
+        return Channel(connection)
+
+    async def _line(self, connection: socket.socket) -> bytes:
+        """One line, after which the other end waits for an answer."""
+        line = b""
+        while not line.endswith(b"\n"):
+            if not (chunk := await self._when_ready(connection, partial(connection.recv, LONGEST_ANSWER))):
+                raise ConnectionLost("closed the connection")
+            line += chunk
+            if len(line) > LONGEST_ANSWER or b"\n" in line[:-1]:
+                raise ConnectionLost("speaks another protocol")
+        return line
+
+    async def _when_ready(self, connection: socket.socket, work: Callable[[], T]) -> T:
+        """The result of ``work`` on a socket that does not block, tried again whenever there is something to read."""
+        while True:
+            try:
+                return work()
+            except (BlockingIOError, ssl.SSLWantReadError):
+                readable = asyncio.Event()
+                self._loop.add_reader(connection, readable.set)
+                try:
+                    await readable.wait()
+                finally:
+                    self._loop.remove_reader(connection)
 
     def _hand_over(self, channel: Channel) -> None:
         try:
@@ -190,23 +236,16 @@ class Listener:
             self._on_rejection(channel.peer, str(error))
 
 
-async def _line(wire: wires.LoopConnection) -> bytes:
-    """One line, after which the other end waits for an answer."""
-    line = b""
-    while not line.endswith(b"\n"):
-        if not (chunk := await wire.read(LONGEST_ANSWER)):
-            raise ConnectionLost("closed the connection")
-        line += chunk
-        if len(line) > LONGEST_ANSWER or b"\n" in line[:-1]:
-            raise ConnectionLost("speaks another protocol")
-    return line
+def _send_whole(connection: socket.socket, line: bytes) -> None:
+    """Send a short line on a socket that does not block: the system's buffer has room for it."""
+    if connection.send(line) != len(line):
+        raise ConnectionLost("takes nothing")
 
 
-def _channel(wire: wires.LoopConnection) -> Channel:
-    """On the loop: the channel of a wire whose handshake is over."""
-    if wire.tls is None:
-        return Channel(wire.socket)
-    return Channel(wires.Relay(wire).inner, wire.socket)
+def _require_pinned(connection: ssl.SSLSocket, certificates: Certificates) -> None:
+    """Raise Refused where the other end does not hold the key of this run's certificate."""
+    if connection.getpeercert(binary_form=True) != certificates.pinned:
+        raise Refused(OTHER_RUN)
 
 
 def _listening_socket(address: str, port: int) -> socket.socket:
@@ -246,8 +285,8 @@ def connect(
             left_s = max(deadline_s - time.monotonic(), 0.1)
             connection = socket.create_connection((address, port), min(within_s, left_s) if retry_s else within_s)
             return Channel(connection) if certificates is None else _encrypted(connection, certificates)
-        except wires.OtherRun as error:
-            raise Refused(str(error)) from None
+        except Refused:
+            raise
         except OSError as error:
             if time.monotonic() + RETRY_S > deadline_s:
                 tried = f"could not be reached for {retry_s:g} s: " if retry_s else ""
@@ -285,22 +324,16 @@ def authenticated(
 
 
 def _encrypted(connection: socket.socket, certificates: Certificates) -> Channel:
-    async def greeted() -> Channel:
-        wire = wires.LoopConnection(connection, certificates, listens=False)
-        await wire.greet()
-        return _channel(wire)
-
-    _ = certificates.client  # says here what is wrong with the files
+    context = certificates.client  # says here what is wrong with the files
     try:
-        return wires.run(greeted(), HANDSHAKE_S)
-    except ssl.SSLError as error:
-        connection.close()
-        if isinstance(error, wires.OtherRun):
-            raise
+        connection.settimeout(HANDSHAKE_S)
+        encrypted = context.wrap_socket(connection)
+        _require_pinned(encrypted, certificates)
+        return Channel(encrypted)
+    except ssl.SSLCertVerificationError as error:
+        raise Refused(f"{OTHER_RUN} ({error.verify_message})") from None
+    except ssl.SSLError:
         raise ConnectionLost("does not speak TLS with this run's certificate") from None
-    except OSError:
-        connection.close()
-        raise
 
 
 def receive_exactly(connection: socket.socket, into: memoryview) -> None:

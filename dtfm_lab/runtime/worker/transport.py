@@ -31,6 +31,8 @@ ACKNOWLEDGEMENT = b"\x06"
 KINDS = list(Kind)
 NONE = -(2**31)
 """Encodes a field of an action that is None."""
+SHORT = 1 << 14
+"""Bytes below which a content is copied behind its header, so that both leave at once."""
 NO_DELAY = Passage(0.0, 0.0, 0.0)
 """The stamp of a message that no emulated link delays."""
 
@@ -226,7 +228,8 @@ class Transport:
             self._changed.notify_all()
             for connection in self._connections:
                 with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)  # wakes the threads that block on it
+                    # wakes the threads that block on it; an encrypted socket's own method would forget its keys
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
             wires = list(self._wires)
         for wire in wires:
             wire.abort()
@@ -309,9 +312,7 @@ def _bytes_of(host: torch.Tensor) -> memoryview:
 
 def _send_both(connection: socket.socket, header: bytes, content: memoryview) -> None:
     """Send a short message in one packet."""
-    sent = connection.sendmsg([header, content])
-    if sent < len(header):
-        connection.sendall(header[sent:])
-        sent = len(header)
-    if rest := content[sent - len(header) :]:
-        connection.sendall(rest)
+    if len(content) < SHORT:
+        return connection.sendall(header + content)
+    connection.sendall(header)
+    connection.sendall(content)

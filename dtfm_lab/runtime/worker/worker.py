@@ -19,7 +19,6 @@ import torch
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span
-from dtfm_lab.runtime.protocol import wires
 from dtfm_lab.runtime.protocol.certificates import Certificates
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.message_stream import MessageConnection
@@ -87,7 +86,6 @@ def main(
         traceback.print_exc()
         report.event("error", message=f"{type(error).__name__}: {error}")
         status = 1
-    wires.drain()
     sys.stderr.flush()
     os._exit(status)
 
@@ -149,9 +147,7 @@ class Worker:
                         self._executor.slowdown = self._slowdown
                     continue
                 case "exit":
-                    status = on_exit(order)
-                    wires.drain()
-                    os._exit(status)
+                    os._exit(on_exit(order))
                 case "join":
                     with self._lock:
                         self._epoch = order["epoch"]
