@@ -1,21 +1,97 @@
 """JupyterLab in a headless Chromium: a person's gestures on one side, the kernel's answer on the other.
 
+All tests that follow each other share one Chromium, and in it one JupyterLab, which takes seconds to load. A test opens
+its notebook there; a notebook of single views keeps the kernel of the one before.
+
 Screenshots are for looking at: ``DTFM_SCREENSHOTS=folder pytest tests/browser`` keeps one of each test's end.
 """
 
 import os
-import shutil
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
-from serving import PATIENCE_MS, PATIENCE_S, VIEWPORT, Jupyter, ask, chromium, jupyter_server, watched_page
+from serving import PATIENCE_MS, PATIENCE_S, VIEWPORT, Jupyter, Watch, ask, chromium, jupyter_server
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
 pytest.importorskip("jupyterlab", reason="the browser tests need jupyterlab")
 pytest.importorskip("anywidget", reason="the browser tests need anywidget")
 sync_api.expect.set_options(timeout=PATIENCE_MS)
+
+KEEPS_BUSY = re.compile(r"\bLab(State)?\(")
+"""A lab, or its state with a panel, leaves searches and runs behind: its kernel serves no other test."""
+AS_LOADED = """() => {
+    localStorage.clear();
+    const shell = window.jupyterapp?.shell;
+    if (shell?.leftCollapsed) shell.expandLeft();
+}"""
+FAILED = pytest.StashKey[bool]()
+
+
+class SharedChromium:
+    """A Chromium with the page that tests share; both are opened when a test first asks."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._browser: sync_api.Browser | None = None
+        self._page: sync_api.Page | None = None
+        self.watch: Watch | None = None
+        self.keeps_kernel = False
+        """Whether the open notebook's kernel may serve another test."""
+
+    @property
+    def browser(self) -> "sync_api.Browser":
+        if self._browser is None:
+            playwright = self._open.enter_context(sync_api.sync_playwright())
+            try:
+                self._browser = chromium(playwright)
+            except sync_api.Error as error:
+                self.close()
+                why = error.message.splitlines()[0]
+                pytest.skip(f"no Chromium to test with (`playwright install chromium`): {why}")
+            self._open.callback(self._browser.close)
+        return self._browser
+
+    @property
+    def page(self) -> "sync_api.Page":
+        if self._page is None:
+            context = self.browser.new_context(viewport=VIEWPORT)
+            context.set_default_timeout(PATIENCE_MS)
+            self._page = context.new_page()
+            self.watch = Watch(self._page)
+        return self._page
+
+    def leave_page(self) -> None:
+        """Close the page: the next test opens another."""
+        if self._page is not None:
+            self._page.context.close()
+        self._page, self.keeps_kernel = None, False
+
+    def close(self) -> None:
+        self._open.close()
+        self._browser, self._page, self.keeps_kernel = None, None, False
+
+
+shared = SharedChromium()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None):
+    """While playwright lives, its event loop runs, and tests of other folders have their own."""
+    yield
+    if nextitem is None or nextitem.path.parent != item.path.parent:
+        shared.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -25,36 +101,26 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter]:
         yield jupyter
 
 
-@pytest.fixture(scope="module")  # while playwright lives, its event loop runs, and no other test may have one
-def browser() -> Iterator["sync_api.Browser"]:
-    with sync_api.sync_playwright() as playwright:
-        try:
-            browser = chromium(playwright)
-        except sync_api.Error as error:
-            pytest.skip(f"no Chromium to test with (`playwright install chromium`): {error.message.splitlines()[0]}")
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def context(browser: "sync_api.Browser") -> Iterator["sync_api.BrowserContext"]:
-    """What the pages of a file share: the scripts of JupyterLab, loaded once."""
-    context = browser.new_context(viewport=VIEWPORT)
-    yield context
-    context.close()
+@pytest.fixture
+def browser() -> "sync_api.Browser":
+    return shared.browser
 
 
 @pytest.fixture
-def page(
-    context: "sync_api.BrowserContext", jupyter: Jupyter, request: pytest.FixtureRequest
-) -> Iterator["sync_api.Page"]:
-    """A new page. Afterwards: nothing was asked of another machine, and no script failed."""
-    try:
-        with watched_page(context) as page:
-            yield page
-            screenshot(page, request.node.name)
-    finally:
-        jupyter.end_sessions()
+def page(request: pytest.FixtureRequest) -> Iterator["sync_api.Page"]:
+    """The page that tests share. Afterwards: nothing was asked of another machine, and no script failed."""
+    page = shared.page
+    yield page
+    screenshot(page, request.node.name)
+    if request.node.stash.get(FAILED, False):
+        shared.leave_page()
+        return
+    page.mouse.move(0, 0)
+    page.emulate_media(reduced_motion="no-preference")
+    page.set_viewport_size(VIEWPORT)
+    if page.url.startswith("http"):
+        page.evaluate(AS_LOADED)
+    shared.watch.check()
 
 
 def screenshot(page: "sync_api.Page", name: str) -> None:
@@ -63,17 +129,28 @@ def screenshot(page: "sync_api.Page", name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
+NUMBERS = count()
+
+
 @pytest.fixture
 def open_notebook(jupyter: Jupyter) -> Callable[..., None]:
-    """``open_notebook(page, cells)`` writes a notebook of these code cells, opens it and runs them all.
+    """``open_notebook(page, cells)`` opens a notebook of these code cells and runs them all.
 
-    In JupyterLab, or with ``ui="notebooks"`` in Notebook 7.
+    In the JupyterLab that the page shows already, if it does; with ``ui="notebooks"`` in Notebook 7.
     """
 
-    def open_notebook(
-        page: "sync_api.Page", cells: Sequence[str], name: str = "test.ipynb", ui: str = "lab/tree"
-    ) -> None:
-        jupyter.open(page, cells, name, ui)
+    def open_notebook(page: "sync_api.Page", cells: Sequence[str], ui: str = "lab/tree") -> None:
+        name = f"test-{next(NUMBERS)}.ipynb"  # of which no session and no layout is known from before
+        busy = any(KEEPS_BUSY.search(cell) for cell in cells)
+        shows_lab = "/lab" in page.url and page.evaluate("() => Boolean(window.jupyterapp)")
+        if not shows_lab or ui != "lab/tree":
+            jupyter.end_sessions()
+            jupyter.open(page, cells, name, ui)
+        elif shared.keeps_kernel and not busy:
+            jupyter.replace(page, cells)
+        else:
+            jupyter.open_beside(page, cells, name)
+        shared.keeps_kernel = not busy and ui == "lab/tree"
         jupyter.run_all(page)
 
     return open_notebook
@@ -105,10 +182,12 @@ def eventually(ask_kernel) -> Callable[..., None]:
 
 
 @pytest.fixture
-def set_theme(jupyter: Jupyter) -> Iterator[Callable[..., None]]:
+def set_theme() -> Iterator[Callable[..., None]]:
     """``set_theme(page, "dark")`` switches JupyterLab's theme as its menu does, for this test."""
+    pages = []
 
     def set_theme(page: "sync_api.Page", brightness: str) -> None:
+        pages.append(page)
         theme = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}[brightness]
         page.evaluate("(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
         is_light = str(brightness == "light").lower()
@@ -116,4 +195,5 @@ def set_theme(jupyter: Jupyter) -> Iterator[Callable[..., None]]:
         page.wait_for_timeout(600)  # the style sheet follows the attribute, and the canvases follow that
 
     yield set_theme
-    shutil.rmtree(jupyter.folder.parent / "config" / "lab" / "user-settings", ignore_errors=True)
+    if pages:
+        set_theme(pages[-1], "light")

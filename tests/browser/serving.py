@@ -46,6 +46,17 @@ with fork_kernels("lecture-hall"):
     main()
 """
 CURRENT_KERNEL = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel"
+READY = f"""() => {{
+    const panel = window.jupyterapp?.shell.currentWidget;
+    return panel?.context?.isReady && panel.sessionContext?.isReady
+        && {CURRENT_KERNEL}?.connectionStatus === "connected";
+}}"""
+"""Whether the open notebook has its cells and its kernel. A kernel that lives already is there before the cells, and to
+run all cells then is to run none."""
+CLOSE_ALL = "() => [...window.jupyterapp.shell.widgets('main')].forEach((widget) => widget.dispose())"
+OPEN = "(path) => window.jupyterapp.commands.execute('docmanager:open', { path, factory: 'Notebook' })"
+REPLACE = "(notebook) => window.jupyterapp.shell.currentWidget.context.model.fromJSON(notebook)"
+FORGET = "from ipywidgets import Widget; Widget.close_all()"
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,20 @@ class Jupyter:
         """Write a notebook of these code cells and open it; ``ui`` is "notebooks" for Notebook 7."""
         (self.folder / name).write_text(json.dumps(notebook(cells)))
         page.goto(f"{self.url}/{ui}/{name}?token={self.token}&reset")
-        page.wait_for_function(f"() => {CURRENT_KERNEL}?.connectionStatus === 'connected'", timeout=PATIENCE_MS)
+        page.wait_for_function(READY, timeout=PATIENCE_MS)
+
+    def open_beside(self, page: Page, cells: Sequence[str], name: str) -> None:
+        """The same in the JupyterLab that the page shows already, in the place of all that is open there."""
+        page.evaluate(CLOSE_ALL)
+        self.end_sessions()
+        (self.folder / name).write_text(json.dumps(notebook(cells)))
+        page.evaluate(OPEN, name)
+        page.wait_for_function(READY, timeout=PATIENCE_MS)
+
+    def replace(self, page: Page, cells: Sequence[str]) -> None:
+        """Other cells in the open notebook, whose kernel stays: its widgets are closed, its names are not."""
+        page.evaluate(REPLACE, notebook(cells))
+        ask(page, FORGET)
 
     def run_all(self, page: Page) -> None:
         page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
@@ -149,6 +173,7 @@ def close_door(root: Path) -> None:
 def own_environment(root: Path) -> dict[str, str]:
     return os.environ | {
         "HOME": str(root),
+        "XDG_STATE_HOME": str(root / ".local" / "state"),
         "JUPYTER_CONFIG_DIR": str(root / "config"),
         "JUPYTER_DATA_DIR": str(root / "data"),
         "JUPYTER_RUNTIME_DIR": str(root / "runtime"),
@@ -202,24 +227,33 @@ def fresh_page(browser: Browser, **options: object) -> Iterator[Page]:
 
 @contextmanager
 def watched_page(context: BrowserContext) -> Iterator[Page]:
-    """A new page of a context, for which scripts that earlier pages have loaded need not be compiled again.
-
-    Afterwards: nothing is left of what it stored, nothing was asked of another machine, and no script failed.
-    """
+    """A new page of a context. Afterwards: nothing was asked of another machine, and no script failed."""
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
-    outside, errors = [], []
-    page.on("request", lambda sent: outside.append(sent.url) if leaves_the_machine(sent.url) else None)
-    page.on("pageerror", lambda error: None if _is_notebook_7s(error) else errors.append(str(error)))
+    watch = Watch(page)
     try:
         yield page
     finally:
-        if page.url.startswith("http"):
-            page.evaluate("() => localStorage.clear()")
         page.close()
-        context.clear_cookies()
-    assert outside == [], f"asked of other machines: {outside}"
-    assert errors == [], f"failed on the page: {errors}"
+    watch.check()
+
+
+class Watch:
+    """What must not happen on a page: that it asks another machine, or that a script fails."""
+
+    def __init__(self, page: Page) -> None:
+        self._outside: list[str] = []
+        self._errors: list[str] = []
+        page.on("request", lambda sent: self._outside.append(sent.url) if leaves_the_machine(sent.url) else None)
+        page.on("pageerror", lambda error: None if _is_notebook_7s(error) else self._errors.append(str(error)))
+
+    def check(self) -> None:
+        """Fail if it has happened since the last check."""
+        outside, errors = list(self._outside), list(self._errors)
+        self._outside.clear()
+        self._errors.clear()
+        assert outside == [], f"asked of other machines: {outside}"
+        assert errors == [], f"failed on the page: {errors}"
 
 
 def _is_notebook_7s(error: Exception) -> bool:
