@@ -18,8 +18,8 @@
 #
 # **What would make this network compute-bound?**
 #
-# A network that is too slow for a job can be met from the other side: by a job that asks less of it. Here the batch,
-# the width, the sequence, the rounding and the averaging are turned until devices compute instead of waiting.
+# A network that is too slow for a job can be met from the other side: by a job that asks less of it. Here batches grow
+# and averages become rarer until devices compute instead of waiting.
 #
 # Afterwards you can
 #
@@ -84,49 +84,58 @@ pd.DataFrame(shares).T.rename_axis("batch").round(3)
 # ## 2. A plan instead of a formula
 #
 # The lab's own plan of the same job sends far less: it cuts the model, too. Its share of computing is simulated twice,
-# with messages and with free ones.
+# with messages and with free ones. Fill and drain of a pipeline count as computing here, because no network takes them
+# away.
 
 # %%
-found = lab.codesign(hall, "tiny", steps=2, target=0.7)
+plan = lab.plan(hall, "tiny", steps=2)
+free = hall.scaled(bandwidth=1e6, latency=0)  # messages take next to no time
+
+
+def computing(plan):
+    without = lab.evaluate(free, plan.job, rank_map=plan.rank_map)
+    return lab.simulate(without).iteration_s / lab.simulate(plan).iteration_s
+
 
 # %%
 lab.guess(
     "codesign-share",
     "Of the lab's plan for a batch of 16: how many per cent of the iteration would remain were every message free?",
-    lambda: 100 * found.base.computing,
+    lambda: 100 * computing(plan),
     unit="%",
     low=0,
     high=100,
 )
 
 # %%
-print(found.plan)
-print(*found.sentence.split("; "), sep="\n")
+print(plan)
+pd.Series({batch: computing(lab.with_job(plan, global_batch=batch)) for batch in (16, 32, 64, 128, 256)}).round(2)
 
 # %% [markdown]
-# Each knob was turned alone: doubled until the target was reached, then halved into it. Fill and drain of a pipeline
-# count as computing here, because no network takes them away.
-
-# %%
-lab.figures.codesign(found)
-
-# %% [markdown]
+# A row for each batch, and the share of its iteration that would remain. Devices, shape and schedule stay. A larger
+# batch never lowers the share of data parallelism over equal devices. For pipelines that is no law: as the fill of a
+# pipeline weighs less, hops that are longer than passes remain.
+#
 # ## 3. What does it do to the training?
 #
-# Only bandwidth is free of consequences. Everything else changes what is computed, and a faster iteration may be worth
-# less.
-
-# %%
-pd.Series(found.mathematics, name="what it changes of the training").to_frame()
-
-# %% [markdown]
+# Only more bandwidth is free of consequences. Everything else changes what is computed, and a faster iteration may be
+# worth less:
+#
+# | what is changed | what that changes of the training |
+# | --- | --- |
+# | the batch | fewer, larger steps a token |
+# | the model's width | it is another model |
+# | the sequence | other examples, and as many of them are a batch of more tokens |
+# | compression | messages are rounded |
+# | the iterations between two averages | replicas step alone between them, as in local SGD and DiLoCo |
+#
 # Beyond the *critical batch size* a larger batch brings hardly more than a smaller one ([McCandlish et al.
 # 2018](https://arxiv.org/abs/1812.06162)): tokens are wasted. So the batch that makes a network compute-bound is an
 # answer only below that. Rarer averages buy a smaller batch; [lesson 13](13_compression_and_local_updates.ipynb)
 # measures what they cost the loss.
 
 # %%
-swept = lab.sweep(found.plan, synchronise_every=[1, 4, 16, 64], global_batch=[16, 64, 256, 1024])
+swept = lab.sweep(plan, synchronise_every=[1, 4, 16, 64], global_batch=[16, 64, 256, 1024])
 (1 - swept.pivot(index="synchronise_every", columns="global_batch", values="bubble_share")).round(2)
 
 # %% [markdown]
@@ -157,8 +166,9 @@ print(*crossed.sentence.split("; "), sep="\n")
 lab.figures.crossings(crossed)
 
 # %% [markdown]
-# More on both questions, with two axes at once and larger networks: [docs/codesign.md](../docs/codesign.md). From the
-# shell: `dtfm-lab plan --codesign lecture-hall --job tiny`, `dtfm-lab strategies --crossings lecture-hall --job tiny`.
+# More on that, with larger networks:
+# [docs/strategies.md](../docs/strategies.md#at-which-bandwidth-does-which-system-win). From the shell:
+# `dtfm-lab strategies --crossings lecture-hall --job tiny`.
 #
 # ## Missions
 

@@ -22,7 +22,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "schedules",
         "systems",
         "strategies",
-        "codesign",
         "real-run",
         "gpu",
         "hosts",

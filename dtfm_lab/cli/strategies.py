@@ -1,5 +1,6 @@
-"""The commands about training systems: what each would do with a network, and what its model assumes."""
+"""The commands about training systems: what each would do with a network, where it is fastest, and what is assumed."""
 
+import json
 import os
 import re
 import sys
@@ -22,24 +23,27 @@ from dtfm_lab.cli.options import (
     json_option,
     work_options,
 )
-from dtfm_lab.cli.progress import row_progress
-from dtfm_lab.cli.terminal import out, print_json
+from dtfm_lab.cli.progress import growing_progress, row_progress
+from dtfm_lab.cli.terminal import err, out, print_json, print_table
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.files.reading import ending_of
-from dtfm_lab.systems import Outcomes, Strategy, from_flags, strategies, variant
+from dtfm_lab.files.reading import ending_of, write_text
+from dtfm_lab.systems import Crossings, Outcomes, Strategy, from_flags, strategies, variant
 from dtfm_lab.systems.bars import CHANGES, bars
 from dtfm_lab.systems.choosing import chosen
+from dtfm_lab.systems.crossings import compared_by_default
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcomes import ENDINGS
 from dtfm_lab.systems.outcomes_markdown import pairs, times
+from dtfm_lab.systems.variations import AXES, BETWEEN
 
 PICTURES = (".svg", ".pdf", ".png")
 """Endings of files that get the figure."""
+CROSSING_ENDINGS = (".html", *PICTURES, ".csv", ".json")
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -151,6 +155,120 @@ def strategies_command(
             out.print(Text(f"\n{explained.text}"))
     if found.stopped:
         sys.exit(130)
+
+
+@cli.command("crossings", cls=ListingSystems)
+@work_options
+@click.option("--over", type=click.Choice(AXES), default="bandwidth", show_default=True, help="What varies.")
+@click.option(
+    "--values", metavar="V,V...|LOW:HIGH:N", help="Its values: Gbit/s, ms, sequences, or times the devices' speed."
+)
+@click.option("--between", type=click.Choice(BETWEEN), help="Which links change. [hosts]")
+@click.option(
+    "--system",
+    "systems",
+    multiple=True,
+    shell_complete=system_names,
+    help="Compare this one, again for each, or all; all that need no search where not given.",
+)
+@click.option("--assume", "assumed", multiple=True, metavar="SYSTEM.NAME=VALUE", help="Compare it with this, too.")
+@click.option("--precision", type=float, help="Crossings are bracketed to this share of their value. [0.05]")
+@click.option("--mathematics", is_flag=True, help="Systems that change the training's mathematics may be the fastest.")
+@gathered(STRATEGIES, into="budget")
+@executor_option
+@file_option("-o", "--output", help=f"Write it to this file: {', '.join(CROSSING_ENDINGS)}.")
+@json_option
+def crossings_command(
+    topology: Topology,
+    job: Job,
+    over: str,
+    values: str | None,
+    between: str | None,
+    systems: tuple[str, ...],
+    assumed: tuple[str, ...],
+    precision: float | None,
+    mathematics: bool,
+    budget: dict[str, Any],
+    executor: str | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Say at which bandwidth, latency or batch which system is fastest on TOPOLOGY."""
+    if output is not None:
+        ending_of(output, CROSSING_ENDINGS)
+    asked: list[Any] | None = None
+    if systems or assumed:
+        names = list(strategies) if systems == ("all",) else list(systems)
+        asked = [*(names or compared_by_default(None)), *variants_of(assumed)]
+    given = {"between": between, "precision": precision}
+    options = {name: value for name, value in given.items() if value is not None} | budget
+    read = None if values is None else _values(values)
+    with growing_progress("crossings", lambda found: f"values  {found.latest}") as show:
+        found = lab.crossings(
+            topology,
+            job,
+            over=over,
+            values=read,
+            systems=asked,
+            mathematics=mathematics,
+            executor=executor,
+            progress=show,
+            **options,
+        )
+    if output is not None:
+        _write_crossings(found, output)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_crossings(found)
+    if not found.finished:
+        err.print("stopped; what was computed is kept")
+        sys.exit(130)
+
+
+def print_crossings(found: Crossings) -> None:
+    """A row for each value that was asked for, a column for each system, and the sentence."""
+    axis, frame = found.axis, found.to_frame()
+    rows = frame[~frame["refined"].astype(bool)]
+    table = rows.pivot_table(index=axis.name, columns="system", values="iteration_s", dropna=False)
+    table = table.reindex(columns=[one.label for one in found.systems])
+    table.columns = [f"{label}_s" for label in table.columns]
+    print_table(table.reset_index().rename(columns={axis.name: f"{axis.name} ({axis.unit})"}))
+    for _, row in rows[rows["reason"] != ""].drop_duplicates("system").iterrows():
+        where = f"{found.headings[row['system']]} has no plan at {axis.text(row[axis.name])}"
+        out.print(Text(f"{where}: {row['reason']}", style="red"))
+    for one in found.crossings:
+        between = f"{axis.text(one.low)} and {axis.text(one.high)}"
+        out.print(f"{found.name_of(one.before)} until {axis.text(one.value)} (between {between})")
+    out.print(f"{found.sentence}.")
+
+
+def _write_crossings(found: Crossings, output: str) -> None:
+    """Write the table, the plain values or the figure, as the file's name ends."""
+    match ending_of(output, CROSSING_ENDINGS):
+        case ".csv":
+            write_text(output, found.to_frame().to_csv(index=False))
+        case ".json":
+            write_text(output, json.dumps(found.to_dict(), indent=1))
+        case ending:
+            from dtfm_lab import figures  # plotly takes a while to load
+
+            figure = figures.crossings(found)
+            if ending == ".html":
+                write_text(output, figure.to_html())
+            else:
+                figures.save(figure, Path(output))
+
+
+def _values(text: str) -> list[float] | tuple[float, float, int]:
+    """The values of an option's text; a range as the tuple that ``lab.crossings`` takes. Raises UsageError."""
+    try:
+        if ":" in text:
+            low, high, n = text.split(":")
+            return float(low), float(high), int(n)
+        return [float(number) for number in text.split(",") if number.strip()]
+    except ValueError:
+        raise click.UsageError(f"--values is {text!r}; wanted numbers, such as 0.1,1,10 or 0.1:10:9") from None
 
 
 @cli.command("systems")

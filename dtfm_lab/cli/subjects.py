@@ -9,7 +9,6 @@ MOVED = {
     "additions": "explain --additions",
     "app": "lab --app",
     "baselines": "run --baselines",
-    "codesign": "plan --codesign",
     "crossings": "strategies --crossings",
     "diff": "compare",
     "notebooks": "lab --copy",

@@ -14,7 +14,6 @@ from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.matching import matching
 from dtfm_lab.figures.results.alternatives import baselines, pinned
 from dtfm_lab.figures.results.blame import blame, drift
-from dtfm_lab.figures.results.codesign import codesign
 from dtfm_lab.figures.results.comparison import comparison
 from dtfm_lab.figures.results.crossings import crossings
 from dtfm_lab.figures.results.ledger import ledger
@@ -37,7 +36,6 @@ __all__ = [
     "blame",
     "bubble",
     "coarse_graph",
-    "codesign",
     "comparison",
     "convergence",
     "cost_breakdown",

@@ -12,8 +12,7 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import load_plan, load_schedule, load_trace, save, topology_names
 from dtfm_lab.lab import missions
-from dtfm_lab.lab.codesign import codesign, search_codesign
-from dtfm_lab.lab.crossings import crossings, search_crossings
+from dtfm_lab.lab.crossings import crossings
 from dtfm_lab.lab.guessing import guess
 from dtfm_lab.lab.ledgers import calibrate, reproduce
 from dtfm_lab.lab.plans import (
@@ -50,7 +49,6 @@ __all__ = [
     "baselines",
     "bound_bindings",
     "calibrate",
-    "codesign",
     "compare",
     "crossings",
     "diff",
@@ -74,8 +72,6 @@ __all__ = [
     "save",
     "schedules",
     "search",
-    "search_codesign",
-    "search_crossings",
     "sensitivity",
     "simulate",
     "start",

@@ -5,7 +5,6 @@ type checker the keywords are the dataclass's own (PEP 612); the signature lists
 """
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +36,6 @@ T = TypeVar("T")
 AnySchedule = str | os.PathLike[str] | Schedule
 """A schedule by name, as the path of a file (.txt, or torch's .csv), or as a Schedule."""
 Progress = Callable[[Any], None]
-
-
-def deprecated(name: str, instead: str) -> None:
-    """Warn the caller of a function of the lab that it goes with the next release, and say what to use instead."""
-    words = f"lab.{name} goes with the next release; use {instead}"
-    warnings.warn(words, FutureWarning, stacklevel=4)  # past the function and its checked keywords
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,16 +240,15 @@ def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
     return schedule
 
 
-def newest_of(results: Iterator[T], progress: Progress | None, kept: Callable[[T], object] = lambda _: True) -> T:
-    """The last of results that grow; ``progress`` is called with each as it arrives. Ctrl-C gives the newest so far,
-    where it is one to be ``kept``."""
+def newest_of(results: Iterator[T], progress: Progress | None) -> T:
+    """The last of results that grow; ``progress`` is called with each as it arrives. Ctrl-C gives the newest so far."""
     newest: T | None = None
     try:
         for newest in results:
             if progress is not None:
                 progress(newest)
     except KeyboardInterrupt:
-        if newest is None or not kept(newest):
+        if newest is None:
             raise
     assert newest is not None, "a stream has one result at least"
     return newest

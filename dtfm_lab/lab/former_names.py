@@ -10,7 +10,7 @@ FORMER = {
     "advice": "lab.memory(plan)",
     "bound_bindings": "lab.explain(plan)",
     "build_schedule": "lab.schedules[name](...)",
-    "codesign": "lab.crossings(...)",
+    "codesign": "lab.crossings(...), or lab.explain(outcome).remains_s: what would remain were every message free",
     "diff": "lab.compare(before, after)",
     "papers_table": "lab.published.papers_table(...)",
     "papers_waterfall": "lab.published.papers_table(...)",

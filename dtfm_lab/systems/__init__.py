@@ -8,10 +8,7 @@ another (``towards``); ``waterfall`` leads from one model of a system to another
 from dtfm_lab.systems import modelled
 from dtfm_lab.systems.assumption import Assumption
 from dtfm_lab.systems.choosing import outcome_of
-from dtfm_lab.systems.codesign import CoDesign, Design
-from dtfm_lab.systems.codesign_search import stream_codesign
-from dtfm_lab.systems.crossing_search import stream_crossings
-from dtfm_lab.systems.crossings import Crossing, CrossingPoint, Crossings
+from dtfm_lab.systems.crossings import Crossing, CrossingPoint, Crossings, stream_crossings
 from dtfm_lab.systems.launch_flags import Launch, from_flags
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
@@ -24,11 +21,9 @@ __all__ = [
     "NOT_MODELLED",
     "Assumption",
     "Budget",
-    "CoDesign",
     "Crossing",
     "CrossingPoint",
     "Crossings",
-    "Design",
     "Launch",
     "Outcome",
     "Outcomes",
@@ -41,7 +36,6 @@ __all__ = [
     "modelled",
     "outcome_of",
     "strategies",
-    "stream_codesign",
     "stream_crossings",
     "stream_outcomes",
     "stream_waterfall",

@@ -206,7 +206,8 @@ def _without_inner(topology: Topology) -> Topology:
     return replace(topology, devices=tuple(free))
 
 
-def _free(topology: Topology) -> Topology:
+def with_free_messages(topology: Topology) -> Topology:
+    """The network on which no message takes any time."""
     return _without_inner(faster(topology, latency=True, bandwidth=True))
 
 
@@ -331,7 +332,7 @@ ABLATIONS: dict[str, tuple[str, str, Trials]] = {
     "cards": ("ideal", "shared cards", _cards),
     "latency": ("ideal", "latency", partial(_on, "links had no latency", partial(faster, latency=True))),
     "bandwidth": ("ideal", "bandwidth", partial(_on, "links had infinite bandwidth", partial(faster, bandwidth=True))),
-    "messages": ("ideal", "messages", partial(_on, "messages took no time", _free)),
+    "messages": ("ideal", "messages", partial(_on, "messages took no time", with_free_messages)),
     "compute": ("ideal", "computing", _compute),
     "alike": ("ideal", "slower devices", _alike),
     "inner": ("ideal", "sums of layers within a host", _inner),

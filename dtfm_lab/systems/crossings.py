@@ -1,13 +1,13 @@
-"""Which system is fastest where: the systems' seconds along one or two axes, and the values at which that turns."""
+"""Which system is fastest where: all choose anew at given values of one quantity, and between two at which the fastest
+differs the stretch is halved until the crossing is bracketed."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -16,7 +16,12 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import plain_rows
-from dtfm_lab.systems.strategy import Strategy
+from dtfm_lab.simulation.executors import Executor
+from dtfm_lab.simulation.memory import memory
+from dtfm_lab.systems.branch import priced
+from dtfm_lab.systems.choosing import Asked, chosen, outcome_of, outcomes_in_order
+from dtfm_lab.systems.outcome import Outcome
+from dtfm_lab.systems.strategy import Budget, Strategy, strategies
 from dtfm_lab.systems.variations import Variation
 
 ALIKE = 1e-6
@@ -25,27 +30,18 @@ ALIKE = 1e-6
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CrossingPoint:
-    """The systems at one value of each axis."""
+    """The systems at one value."""
 
-    values: tuple[float, ...]
+    value: float
     seconds: Mapping[str, float]
     """Of an iteration, by the systems' labels; a system without a plan here has none."""
     plans: Mapping[str, Plan] = field(default_factory=dict)
-    """The systems' plans, on the network and for the job at these values."""
+    """The systems' plans, on the network and for the job at this value."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why a system has no plan here."""
     refined: bool = False
     """Whether it was put between two values. There only the fastest of both choose anew; the others have the better of
     their plans of both."""
-
-    def ranked(self, among: Sequence[str]) -> list[str]:
-        """Labels of those systems that have a plan, the fastest first."""
-        return sorted((one for one in among if one in self.seconds), key=lambda one: self.seconds[one])
-
-    def margin(self, among: Sequence[str]) -> float | None:
-        """What the second takes more than the fastest, as a share of the fastest's seconds; None without a second."""
-        first, second = [*self.ranked(among), "", ""][:2]
-        return self.seconds[second] / self.seconds[first] - 1 if second else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,39 +62,25 @@ class Crossing:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Crossings:
-    """The systems' seconds along one axis, or over the grid of two, and which is fastest where."""
+    """The systems' seconds along one axis, and which is fastest where."""
 
     topology: Topology
     job: Job
-    axes: tuple[Variation, ...]
+    axis: Variation
     systems: tuple[Strategy, ...]
-    points: tuple[CrossingPoint, ...]
+    points: tuple[CrossingPoint, ...] = ()
     """In any order, kept in that of their values; those put between given values are marked ``refined``."""
     mathematics: bool = False
     """Whether systems that change the mathematics may be the fastest."""
-    done: int = 0
-    """Outcomes on the given values so far."""
-    total: int = 0
-    """Outcomes on the given values in all."""
     latest: str = ""
     """What was just computed, in words."""
     finished: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "points", tuple(sorted(self.points, key=lambda point: point.values)))
+        object.__setattr__(self, "points", tuple(sorted(self.points, key=lambda point: point.value)))
 
     def __repr__(self) -> str:
         return f"<Crossings of {self.job.name} on {self.topology.name}: {self.sentence}>"
-
-    @property
-    def over(self) -> tuple[str, ...]:
-        """Names of the axes."""
-        return tuple(axis.name for axis in self.axes)
-
-    @property
-    def own(self) -> tuple[float, ...]:
-        """The values of the network and the job as they are."""
-        return tuple(axis.own for axis in self.axes)
 
     @property
     def headings(self) -> dict[str, str]:
@@ -126,27 +108,14 @@ class Crossings:
 
     @cached_property
     def crossings(self) -> tuple[Crossing, ...]:
-        """Every value along one axis at which another system becomes the fastest, the least first; none of two axes."""
-        if len(self.axes) > 1:
-            return ()
+        """Every value at which another system becomes the fastest, the least first."""
         found = []
         for a, b in zip(self.points, self.points[1:], strict=False):
             before, after = self.fastest(a), self.fastest(b)
             if before != after:
-                low, high = a.values[0], b.values[0]
-                value = meeting(a, b, before, after)
-                found.append(Crossing(value=value, low=low, high=high, before=before, after=after))
+                value = _meeting(a, b, before, after)
+                found.append(Crossing(value=value, low=a.value, high=b.value, before=before, after=after))
         return tuple(found)
-
-    @property
-    def stretches(self) -> tuple[tuple[float, float, tuple[str, ...]], ...]:
-        """Along one axis: from, to, and the labels of the fastest between them."""
-        if len(self.axes) > 1 or not self.points:
-            return ()
-        ends = [self.points[0].values[0], *(one.value for one in self.crossings), self.points[-1].values[0]]
-        first = self.fastest(self.points[0])
-        names = [first, *(one.after for one in self.crossings)]
-        return tuple(zip(ends, ends[1:], names, strict=False))
 
     @property
     def headline(self) -> str:
@@ -155,7 +124,7 @@ class Crossings:
             return "nothing was compared yet"
         if not self.compared:
             return "all of these systems change the mathematics; wanted mathematics=True to compare their seconds"
-        text = self._along() if len(self.axes) == 1 else self._counted()
+        text = self._text()
         return text if self.finished else f"so far: {text}"
 
     @property
@@ -165,25 +134,16 @@ class Crossings:
             return self.headline
         return f"{self.headline}; not compared, as they change the mathematics: {self.name_of(self.apart)}"
 
-    def _along(self) -> str:
-        axis = self.axes[0]
-        if not axis.even:
-            return "; ".join(f"{axis.text(p.values[0])}: {self._said(self.fastest(p))}" for p in self.points)
-        whole = f"from {axis.text(self.points[0].values[0])} to {axis.text(self.points[-1].values[0])}"
+    def _text(self) -> str:
+        first, last, text = self.points[0], self.points[-1], self.axis.text
+        whole = f"from {text(first.value)} to {text(last.value)}"
         if not self.crossings:
-            return f"{self._said(self.fastest(self.points[0]))} at every {axis.noun} {whole} by the link model"
-        parts = [f"Below {axis.text(self.crossings[0].value)} {self._said(self.crossings[0].before)}"]
+            return f"{self._said(self.fastest(first))} at every {self.axis.noun} {whole} by the link model"
+        parts = [f"Below {text(self.crossings[0].value)} {self._said(self.crossings[0].before)}"]
         for here, then in zip(self.crossings, self.crossings[1:], strict=False):
-            parts.append(f"from there to {axis.text(then.value)} {self.name_of(here.after)}")
+            parts.append(f"from there to {text(then.value)} {self.name_of(here.after)}")
         parts.append(f"above it {self.name_of(self.crossings[-1].after)}")
         return f"{', '.join(parts)}, by the link model, {whole}"
-
-    def _counted(self) -> str:
-        wins = Counter(self.fastest(point) for point in self.points).most_common()
-        nouns = " and ".join(axis.noun for axis in self.axes)
-        words = [self._said(one) if i == 0 else self.name_of(one) for i, (one, _) in enumerate(wins)]
-        counts = ", ".join(f"{word} at {n}" for word, (_, n) in zip(words, wins, strict=True))
-        return f"{counts} of {len(self.points)} combinations of {nouns}, by the link model"
 
     def name_of(self, labels: Sequence[str]) -> str:
         """Headings of the fastest, in words."""
@@ -194,42 +154,37 @@ class Crossings:
         alike = "are fastest, alike" if len(labels) > 1 else "is fastest"
         return f"{self.name_of(labels)} {alike}" if labels else "no system has a plan"
 
-    def plan(self, system: str, *values: float) -> Plan:
-        """The plan that a system chose at a given value of each axis, such as ``plan("megatron", 1.0)``.
+    def plan(self, system: str, value: float) -> Plan:
+        """The plan that a system chose at a given value, such as ``plan("megatron", 1.0)``.
 
         Raises LabError where it has none there.
         """
-        for point in self.points:
-            if not point.refined and all(math.isclose(a, b) for a, b in zip(point.values, values, strict=True)):
+        given = [point for point in self.points if not point.refined]
+        for point in given:
+            if math.isclose(point.value, value):
                 if system in point.plans:
                     return point.plans[system]
                 raise LabError(f"{system} has no plan there: {point.reasons.get(system, 'it was not asked')}")
-        given = ", ".join(
-            " and ".join(axis.text(value) for axis, value in zip(self.axes, point.values, strict=True))
-            for point in self.points
-            if not point.refined
-        )
-        raise LabError(f"no plans were made for {values}; wanted one of: {given}")
+        known = ", ".join(self.axis.text(point.value) for point in given)
+        raise LabError(f"no plans were made for {value:g}; wanted one of: {known}")
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a point and system: the axes' values, system, iteration_s, shape, fastest, times over the fastest.
+        """One row a point and system: the axis' value, system, iteration_s, fastest, times over the fastest, shape.
 
-        ``margin`` is what the second fastest takes more; ``refined`` points lie between given values. A system without
-        a plan has a reason.
+        ``refined`` points lie between given values. A system without a plan has a reason.
         """
         rows = []
         for point in self.points:
-            best, margin = self.fastest(point), point.margin(self.compared)
+            best = self.fastest(point)
             for one in self.systems:
                 seconds, plan = point.seconds.get(one.label), point.plans.get(one.label)
                 rows.append(
                     {
-                        **dict(zip(self.over, point.values, strict=True)),
+                        self.axis.name: point.value,
                         "system": one.label,
                         "iteration_s": seconds,
                         "fastest": one.label in best,
                         "times": None if seconds is None or not best else seconds / point.seconds[best[0]],
-                        "margin": margin if one.label in best else None,
                         "n_stages": None if plan is None else plan.job.n_stages,
                         "n_replicas": None if plan is None else plan.job.n_replicas,
                         "microbatch": None if plan is None else plan.job.microbatch,
@@ -245,9 +200,9 @@ class Crossings:
         return {
             "topology": self.topology.name,
             "job": self.job.name,
-            "over": list(self.over),
-            "units": [axis.unit for axis in self.axes],
-            "own": list(self.own),
+            "over": [self.axis.name],
+            "units": [self.axis.unit],
+            "own": [self.axis.own],
             "sentence": self.sentence,
             "crossings": [vars(one) for one in self.crossings],
             "compared": list(self.compared),
@@ -258,9 +213,134 @@ class Crossings:
         }
 
 
-def meeting(a: CrossingPoint, b: CrossingPoint, before: Sequence[str], after: Sequence[str]) -> float:
+def stream_crossings(
+    found: Crossings, values: Sequence[float], budget: Budget, *, precision: float, executor: Executor | None = None
+) -> Iterator[Crossings]:
+    """The comparison so far, after every value and then after every halving of a crossing.
+
+    At a given value every system chooses among all of its plans, as in ``outcome_of``. The ends come first, then the
+    values between, so that one that is stopped spans the axis. A system that searches may choose, at every value, any
+    plan that it found at another: without that, one lucky search would look like a crossing. Between two values at
+    which the fastest differs, the stretch is halved until its ends are no more than ``precision`` apart: there the
+    fastest of both ends choose anew, and the others among their plans of both. An executor's workers make the choices
+    at given values; halvings follow each other, and are made here.
+    """
+    order = list(_spread_out(values))
+    tasks = [(one, *found.axis.at(found.topology, found.job, at), budget) for at in order for one in found.systems]
+    outcomes = outcomes_in_order(tasks, executor)
+    for at in order:
+        point = _point(at, [next(outcomes) for _ in found.systems])
+        found = replace(found, points=(*found.points, point), latest=found.axis.text(at))
+        yield found
+    for one in found.systems:
+        if one.searches:
+            shared = tuple(_with_plans_of_others(found, one, point, budget) for point in found.points)
+            found = replace(found, points=shared)
+    stretches = [(a, b, (a, b)) for a, b in zip(found.points, found.points[1:], strict=False)]
+    while stretches:
+        a, b, given = stretches.pop()
+        middle = found.axis.middle(a.value, b.value)
+        if found.fastest(a) == found.fastest(b) or b.value <= a.value * (1 + precision) or middle is None:
+            continue
+        try:
+            point = _between(found, middle, given, {*found.fastest(a), *found.fastest(b)}, budget)
+        except LabError:  # the job cannot be at this value: a batch that is no whole number of micro-batches
+            continue
+        stretches += [(a, point, given), (point, b, given)]
+        latest = f"between {found.axis.text(a.value)} and {found.axis.text(b.value)}"
+        found = replace(found, points=(*found.points, point), latest=latest)
+        yield found
+    yield replace(found, latest="", finished=True)
+
+
+def compared_by_default(systems: Asked) -> tuple[Strategy, ...]:
+    """The systems that are asked for; all whose plans need no search where None."""
+    if systems is None:
+        systems = [name for name in strategies if not strategies[name].searches]
+    return tuple(chosen(systems))
+
+
+def _spread_out(values: Sequence[float]) -> Iterator[float]:
+    """The same values, first and last first, then halves of what lies between."""
+    n, parts = len(values), 1
+    seen: set[int] = set()
+    while len(seen) < n:
+        for i in range(parts + 1):
+            at = round(i * (n - 1) / parts)
+            if at not in seen:
+                seen.add(at)
+                yield values[at]
+        parts *= 2
+
+
+def _point(at: float, outcomes: Sequence[Outcome]) -> CrossingPoint:
+    had = [one for one in outcomes if one.found is not None]
+    return CrossingPoint(
+        value=at,
+        seconds={one.name: cast(float, one.iteration_s) for one in had},
+        plans={one.name: one.plan for one in had},
+        reasons={one.name: one.reason for one in outcomes if one.found is None},
+    )
+
+
+def _with_plans_of_others(found: Crossings, system: Strategy, point: CrossingPoint, budget: Budget) -> CrossingPoint:
+    """The point with the system's best plan of all values, its communication cost computed for this one."""
+    label = system.label
+    seconds, plan = _best_held(found, system, found.points, point.value, budget)
+    if plan is None or seconds >= point.seconds.get(label, math.inf):
+        return point
+    return replace(
+        point,
+        seconds={**point.seconds, label: seconds},
+        plans={**point.plans, label: priced(plan).changed(iteration_s=seconds)},
+        reasons={name: why for name, why in point.reasons.items() if name != label},
+    )
+
+
+def _between(
+    found: Crossings, at: float, given: Sequence[CrossingPoint], rivals: set[str], budget: Budget
+) -> CrossingPoint:
+    """The systems at a value between given ones: rivals choose anew, others take the best of their plans of those.
+
+    Rivals that search take the best of theirs, too.
+    """
+    network, job = found.axis.at(found.topology, found.job, at)
+    anew = [one for one in found.systems if one.label in rivals and not one.searches]
+    point = replace(_point(at, [outcome_of(one, network, job, budget) for one in anew]), refined=True)
+    seconds, reasons = dict(point.seconds), dict(point.reasons)
+    for one in found.systems:
+        if one not in anew and one.label in found.compared:
+            least_s, plan = _best_held(found, one, given, at, budget)
+            if plan is None:
+                reasons[one.label] = "none of its plans of the given values beside this one can be had here"
+            else:
+                seconds[one.label] = least_s
+    return replace(point, seconds=seconds, reasons=reasons)
+
+
+def _best_held(
+    found: Crossings, system: Strategy, points: Sequence[CrossingPoint], at: float, budget: Budget
+) -> tuple[float, Plan | None]:
+    """The fastest of a system's plans at some points, moved to a value, and its seconds there; no plan where none fits
+    or can be."""
+    best: tuple[float, Plan | None] = math.inf, None
+    for point in points:
+        if (plan := point.plans.get(system.label)) is None:
+            continue
+        try:
+            network, job = found.axis.at(plan.topology, plan.job, at, point.value)
+            moved = plan.changed(topology=network, job=job)
+            seconds = system.trace(moved, budget).iteration_s
+        except LabError:
+            continue
+        if seconds < best[0] and memory(moved).fits:
+            best = seconds, moved
+    return best
+
+
+def _meeting(a: CrossingPoint, b: CrossingPoint, before: Sequence[str], after: Sequence[str]) -> float:
     """Value between two points at which two systems take as long, if log seconds are lines of the log value."""
-    low, high = a.values[0], b.values[0]
+    low, high = a.value, b.value
     middle = math.sqrt(low * high)
     left = next((one for one in before if one not in after), "") or next(iter(before), "")
     joined = next((one for one in after if one not in before), "") or next(iter(after), "")

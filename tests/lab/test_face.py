@@ -141,11 +141,3 @@ def test_a_type_checker_knows_the_keywords(tmp_path: Path) -> None:
     found = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False).stdout
     lines = [line.split(":")[1] for line in found.splitlines() if ": error:" in line and "typed.py" in line]
     assert lines == ["5", "6", "7"]
-
-
-@pytest.mark.parametrize(("name", "instead"), [("search_codesign", "codesign"), ("search_crossings", "crossings")])
-def test_a_deprecated_name_still_works_and_says_what_to_use(name: str, instead: str) -> None:
-    with pytest.warns(FutureWarning, match=rf"lab\.{name} goes with the next release; use lab\.{instead}") as told:
-        stream = getattr(lab, name)("lecture-hall", "tiny", steps=1)
-    assert told[0].filename == __file__
-    assert not next(stream).finished
