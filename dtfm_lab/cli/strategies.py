@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from dtfm_lab import files, lab
@@ -24,21 +23,20 @@ from dtfm_lab.cli.options import (
     work_options,
 )
 from dtfm_lab.cli.progress import growing_progress, row_progress
-from dtfm_lab.cli.terminal import err, out, print_json, print_table
+from dtfm_lab.cli.terminal import err, out, print_json, print_report, print_table
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.systems import Crossings, Outcomes, Strategy, from_flags, strategies, variant
-from dtfm_lab.systems.bars import CHANGES, bars
+from dtfm_lab.systems.bars import CHANGES
 from dtfm_lab.systems.choosing import chosen
 from dtfm_lab.systems.crossings import compared_by_default
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcomes import ENDINGS
-from dtfm_lab.systems.outcomes_markdown import pairs, times
+from dtfm_lab.systems.outcomes_report import report_of
 from dtfm_lab.systems.variations import AXES, BETWEEN
 
 PICTURES = (".svg", ".pdf", ".png")
@@ -150,7 +148,7 @@ def strategies_command(
     if as_json:
         print_json(found.to_dict() | ({} if explained is None else {"why": explained.summary()}))
     else:
-        print_outcomes(found)
+        print_report(report_of(found, assumptions=False))
         if explained is not None:
             out.print(Text(f"\n{explained.text}"))
     if found.stopped:
@@ -299,36 +297,6 @@ def _described(name: str, one: Strategy) -> dict[str, Any]:
     told = {"name": name, "title": one.title, "cite": one.cite, "url": one.url, "mathematics": one.mathematics}
     choices = {each.name: None if each.choices is None else list(each.choices) for each in one.assumptions}
     return told | {"assumptions": [each | {"choices": choices[each["name"]]} for each in one.assumed]}
-
-
-def print_outcomes(found: Outcomes) -> None:
-    """A row for each system, the reasons of those without a plan, and a sentence about all."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    headings = ("system", "an iteration", "times", "link a pair", "plan", "micro-batch", "most of it")
-    for heading in headings:
-        number = heading in ("an iteration", "times", "link a pair", "micro-batch")
-        table.add_column(heading, justify="right" if number else "left", overflow="fold")
-    drawn = bars(found)
-    with_plan = [bar for bar in drawn if bar.outcome.iteration_s is not None]
-    least_s = with_plan[0].outcome.iteration_s or 0.0 if with_plan else 0.0
-    for bar in with_plan:
-        one = bar.outcome
-        cause, part_s = next(iter(one.causes.items()), ("", 0.0))
-        most = f"{cause} {part_s / one.iteration_s:.0%}" if one.iteration_s else cause
-        seconds = format_s(one.iteration_s or 0.0)
-        cells = (bar.name, seconds, times(one, least_s), pairs(one), one.shape, str(one.job.microbatch), most)
-        table.add_row(*map(Text, cells))
-    if with_plan:
-        out.print(table)
-    for bar in drawn:
-        if bar.outcome.iteration_s is None:
-            out.print(Text(f"{bar.name}: no plan: {bar.outcome.reason}", style="red"))
-    for bar in with_plan:
-        if words := bar.outcome.strategy.mathematics:
-            out.print(Text(f"{bar.name}: {words}", style="yellow"))
-    out.print(f"{found.sentence}.")
-    if found.win and not found.stopped:
-        out.print(Text(found.win))
 
 
 def _save_plans(found: Outcomes, folder: Path) -> None:

@@ -4,13 +4,17 @@ import json
 import math
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import click
 from pandas import DataFrame, isna
 from rich.console import Console, ConsoleDimensions
 from rich.table import Table
+from rich.text import Text
 
+from dtfm_lab.domain.report import Part, Section
+from dtfm_lab.domain.report import Table as ReportTable
 from dtfm_lab.domain.units import format_bytes, format_s
 
 PIPE_WIDTH = 1000
@@ -71,6 +75,30 @@ def print_table(frame: DataFrame) -> None:
     for row in frame.itertuples(index=False):
         table.add_row(*(_in_units(str(column), value) for column, value in zip(frame.columns, row, strict=True)))
     out.print(table)
+
+
+def print_report(parts: Iterable[Part]) -> None:
+    """Print a report: sections under their titles, and what is marked in bold and red."""
+    for part in parts:
+        match part:
+            case str():
+                out.print(_styled(part))
+            case ReportTable():
+                table = Table(box=None, padding=(0, 2, 0, 0))
+                for heading in part.head:
+                    table.add_column(heading, overflow="fold")
+                for row in part.rows:
+                    table.add_row(*map(_styled, row))
+                out.print(table)
+            case Section():
+                out.print(Text(f"\n{part.title}", style="bold"))
+                print_report(part.parts)
+
+
+def _styled(text: str) -> Text:
+    """The text without its marks; what was between them in bold."""
+    pieces = text.split("**")
+    return Text.assemble(*((piece, "bold" if i % 2 else "") for i, piece in enumerate(pieces)))
 
 
 SHARES = ("mfu", "share")

@@ -11,10 +11,11 @@ from typing import Any
 
 import pandas as pd
 
+from dtfm_lab.domain.report import as_html, as_markdown, as_page
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
-from dtfm_lab.published import ledger_html, ledger_markdown
 from dtfm_lab.published.group import Group, groups_of
+from dtfm_lab.published.ledger_report import report_of
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Omission, Source
 from dtfm_lab.published.tally import Tally, by_class, hard_by_source, tally
@@ -97,7 +98,7 @@ class Ledger:
         return pd.DataFrame([row.to_dict() for row in self.rows])
 
     def _repr_html_(self) -> str:
-        return ledger_html.fragment(self)
+        return as_html(report_of(self, rows=True))
 
     def to_dict(self) -> dict[str, Any]:
         """The ledger as plain values for JSON: headline, sentence, classes, omissions, sources, groups and rows."""
@@ -137,9 +138,9 @@ class Ledger:
         """
         match check_ending(path):
             case ".html":
-                text = ledger_html.page(self._repr_html_())
+                text = as_page("Published numbers beside our predictions", report_of(self, rows=True))
             case ".md":
-                text = ledger_markdown.summary(self)
+                text = as_markdown(report_of(self, rows=False))
             case ".csv":
                 text = self.to_frame().to_csv(index=False)
             case _:

@@ -4,12 +4,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Protocol
 
 from dtfm_lab.published.evidence import Evidence
-from dtfm_lab.published.group import Group
 from dtfm_lab.published.row import Row
-from dtfm_lab.published.sources import Omission, Source
+from dtfm_lab.published.sources import Source
 
 FIFTH = 1.2
 """Factor to either side within which nine of ten hard rows are wanted."""
@@ -83,26 +81,3 @@ def hard_by_source(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Tall
         tally(f"{source}, {quantity}", some, noise.get(source, {}).get(quantity))
         for (source, quantity), some in by_key.items()
     )
-
-
-class Report(Protocol):
-    """What is told of a ledger, on a page or in Markdown; a Ledger is one."""
-
-    @property
-    def rows(self) -> tuple[Row, ...]: ...
-    @property
-    def sources(self) -> tuple[Source, ...]: ...
-    @property
-    def headline(self) -> str: ...
-    @property
-    def sentence(self) -> str: ...
-    @property
-    def classes(self) -> tuple[Tally, ...]: ...
-    @property
-    def hard(self) -> tuple[Tally, ...]: ...
-    @property
-    def groups(self) -> tuple[Group, ...]: ...
-    @property
-    def misses(self) -> tuple[Row, ...]: ...
-    @property
-    def omitted(self) -> tuple[tuple[str, Omission], ...]: ...

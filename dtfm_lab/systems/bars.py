@@ -30,12 +30,17 @@ class Bar:
     @property
     def name(self) -> str:
         """The title, marked where the system changes the training itself."""
-        return f"{self.outcome.title} {CHANGES}" if self.outcome.strategy.mathematics else self.outcome.title
+        return marked_title(self.outcome)
 
     @property
     def length_s(self) -> float:
         """Seconds at which the whole bar is drawn; zero without a plan."""
         return sum(drawn_s for _, _, drawn_s in self.parts)
+
+
+def marked_title(outcome: Outcome) -> str:
+    """The system's title, marked where it changes the training itself."""
+    return f"{outcome.title} {CHANGES}" if outcome.strategy.mathematics else outcome.title
 
 
 def bars(outcomes: Iterable[Outcome]) -> list[Bar]:

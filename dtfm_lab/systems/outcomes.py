@@ -17,13 +17,14 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.report import as_html, as_markdown, as_page
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.simulation.executors import Executor
-from dtfm_lab.systems import outcomes_html, outcomes_markdown
 from dtfm_lab.systems.choosing import Asked, chosen, outcomes_in_order
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
+from dtfm_lab.systems.outcomes_report import report_of
 from dtfm_lab.systems.strategy import Budget
 from dtfm_lab.systems.towards import stream_towards
 
@@ -142,10 +143,10 @@ class Outcomes:
         }
 
     def _repr_html_(self) -> str:
-        return outcomes_html.fragment(self.sentence, self._known_win, self.outcomes, self.not_modelled)
+        return as_html(report_of(self, assumptions=True))
 
     @property
-    def _known_win(self) -> str:
+    def known_win(self) -> str:
         """``win`` where it was asked for, of all systems; else empty."""
         return "" if self.stopped else vars(self).get("win", "")
 
@@ -156,9 +157,10 @@ class Outcomes:
         """
         match ending_of(path, ENDINGS):
             case ".html":
-                text = outcomes_html.page(f"{self.job.name} on {self.topology.name}", self._repr_html_())
+                title = f"{self.job.name} on {self.topology.name}: what each system would do"
+                text = as_page(title, report_of(self, assumptions=True))
             case ".md":
-                text = outcomes_markdown.table(self.sentence, self._known_win, self.outcomes, self.not_modelled)
+                text = as_markdown(report_of(self, assumptions=True))
             case ".csv":
                 text = self.to_frame().to_csv(index=False)
             case _:

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.published import Band, Evidence, KnownMiss, Ledger, Row, Source, ledger_html, ledger_markdown
+from dtfm_lab.domain.report import as_markdown, as_page
+from dtfm_lab.published import Band, Evidence, KnownMiss, Ledger, Row, Source
 from dtfm_lab.published.calibration import leave_one_out, median, own_factor
+from dtfm_lab.published.ledger_report import report_of
 from dtfm_lab.published.sources import Omission
 
 reproduce_module = importlib.import_module("dtfm_lab.published.reproduce")
@@ -116,7 +118,7 @@ def test_what_is_left_out_is_told_with_its_reason():
     ledger = ledger_of(ROW, omitted=omitted)
     assert [name for name, _ in ledger.omitted] == ["toy", "toy"]
     assert "9 published rows are left out" in ledger._repr_html_()
-    assert "toy: table 3 (7): 8 bits are not modelled." in ledger_markdown.summary(ledger)
+    assert "toy: table 3 (7): 8 bits are not modelled." in as_markdown(report_of(ledger, rows=False))
 
 
 @pytest.mark.parametrize("names", [["simumax", ["sailor"]], [3], "sailor", 3, None])
@@ -188,7 +190,7 @@ def test_a_source_of_ones_own_needs_no_name():
 
 def test_the_page_keeps_what_is_said_letter_by_letter():
     ledger = ledger_of(replace(ROW, setting="<b>2</b> & more", note="<script>", predicted=13.0))
-    for text in (ledger._repr_html_(), ledger_html.page(ledger._repr_html_())):
+    for text in (ledger._repr_html_(), as_page("ledger", report_of(ledger, rows=True))):
         assert "<b>2</b> & more" not in text
         assert "<script>" not in text
-        assert 'class="number miss"' in text
+        assert "<b>1.300</b>" in text

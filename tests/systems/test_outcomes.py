@@ -10,8 +10,7 @@ import pytest
 from own_strategy import Nowhere, OnePipeline
 
 import dtfm_lab as lab
-from dtfm_lab.figures.palette import CAUSE_COLORS
-from dtfm_lab.systems import Outcomes, outcomes_html
+from dtfm_lab.systems import Outcomes
 from dtfm_lab.systems.bars import FAR, LONGEST, STACKED, bars
 
 COLUMNS = [
@@ -116,17 +115,12 @@ def test_they_are_written(found: Outcomes, tmp_path, ending: str) -> None:
     if ending == "md":
         assert "changed from 0.4: made up" in written
         rows = [line for line in written.splitlines() if line.startswith("|")]
-        assert {row.count("|") for row in rows} == {8}
+        assert {row.count("|") for row in rows} == {7}
 
 
 def test_another_ending_is_refused(found: Outcomes, tmp_path) -> None:
     with pytest.raises(lab.LabError, match=r"x.pdf ends in .pdf; wanted one of .html, .md, .csv, .json"):
         found.save(tmp_path / "x.pdf")
-
-
-def test_causes_have_the_colours_of_the_figures() -> None:
-    wanted = {"compute" if name == "busy" else name: color for name, color in CAUSE_COLORS.items()}
-    assert {name: wanted[name] for name in STACKED} == outcomes_html.COLORS
 
 
 def test_labels_say_what_was_changed() -> None:

@@ -1,0 +1,92 @@
+"""A report of sentences, tables and sections, written as HTML or as Markdown from the same parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+MARKED = re.compile(r"\*\*(.+?)\*\*")
+"""Text that is to be seen, such as what is missed, stands between two stars and two stars."""
+# Names twice: JupyterLab's own rules for tables in outputs would win over one class.
+STYLE = """
+.dtfm-report { font: 13px/1.45 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
+.dtfm-report p { margin: 2px 0; }
+.dtfm-report summary { cursor: pointer; }
+.dtfm-report table { font: inherit; border-collapse: collapse; margin: 4px 0 8px; }
+.dtfm-report.dtfm-report th, .dtfm-report.dtfm-report td { text-align: left; padding: 2px 12px 2px 0;
+  max-width: 34em; vertical-align: top; background: transparent; border: 0; font-variant-numeric: tabular-nums; }
+.dtfm-report th { font-weight: 600; opacity: 0.8; }
+.dtfm-report td b { color: #c8283e; }
+.dtfm-report details > :not(summary) { margin-left: 14px; }
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A heading for each column, and rows of as many cells."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Parts under a title: folded in HTML, unless ``opened``; a list in Markdown."""
+
+    title: str
+    parts: Sequence[Part]
+    opened: bool = False
+
+
+Part = str | Table | Section
+
+
+def as_html(parts: Iterable[Part]) -> str:
+    """The parts as a notebook shows them."""
+    return f'<style>{STYLE}</style><div class="dtfm-report">{"".join(map(_html, parts))}</div>'
+
+
+def as_page(title: str, parts: Iterable[Part]) -> str:
+    """The parts as a page of its own."""
+    look = "body { margin: 24px; background: Canvas; color: CanvasText; } :root { color-scheme: light dark; }"
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{look}</style></head><body><h1>{escape(title)}</h1>{as_html(parts)}</body></html>\n"
+    )
+
+
+def as_markdown(parts: Iterable[Part]) -> str:
+    """The parts as Markdown, a blank line between two."""
+    return "\n\n".join("\n".join(_markdown(part)) for part in parts) + "\n"
+
+
+def _html(part: Part) -> str:
+    match part:
+        case str():
+            return f"<p>{_bold(part)}</p>"
+        case Table():
+            head = "".join(f"<th>{escape(cell)}</th>" for cell in part.head)
+            body = "".join("<tr>" + "".join(f"<td>{_bold(cell)}</td>" for cell in row) + "</tr>" for row in part.rows)
+            return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    inner = "".join(map(_html, part.parts))
+    return f"<details{' open' if part.opened else ''}><summary>{_bold(part.title)}</summary>{inner}</details>"
+
+
+def _bold(text: str) -> str:
+    return MARKED.sub(r"<b>\1</b>", escape(text))
+
+
+def _markdown(part: Part) -> list[str]:
+    match part:
+        case str():
+            return [part]
+        case Table():
+            return [_row(cells) for cells in (part.head, ["---"] * len(part.head), *part.rows)]
+    inner = [[f"- {one}"] if isinstance(one, str) else ["", *_markdown(one)] for one in part.parts]
+    return [f"{part.title}:", "", *(line for lines in inner for line in lines)]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(' '.join(cell.replace('|', '/').split()) for cell in cells)} |"
