@@ -8,7 +8,6 @@ from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.bounds.capacities import Capacities
 from dtfm_lab.planning.iteration.bounds.cuts import cuts_of
 from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
-from dtfm_lab.planning.iteration.bounds.enumeration import enumerable, enumerated
 from dtfm_lab.planning.iteration.bounds.families import Family, families_of
 from dtfm_lab.planning.iteration.bounds.refutation import Case, Refuter, batch_flop
 from dtfm_lab.planning.iteration.bounds.stage_kinds import StageKinds
@@ -18,6 +17,8 @@ from dtfm_lab.planning.jit_warmup import while_compiling
 TOLERANCE = 2e-3
 """Relative width at which bisection ends."""
 ROUNDING = 1 - 1e-9
+JUST_BELOW = 1 - 5e-10
+"""Share of the best plan's seconds that is refuted last: a gap that small counts as none (``step.PROVEN``)."""
 MOST_DEVICES_WITH_CUTS = 96
 """Most devices of a network whose cuts are tried; the proofs of larger ones would take minutes."""
 MOST_CLASSES_OF_LARGE = 12
@@ -63,12 +64,6 @@ def iteration_bound_steps(
     yield lower_s
     upper = upper_s if callable(upper_s) else lambda: upper_s
     families = families_of(problem.job, schedules)
-    if enumerable(problem, families):
-        for enumerated_s in enumerated(problem, families, max_price_per_hour, upper):
-            lower_s = max(lower_s, enumerated_s)
-            yield lower_s
-        if lower_s >= upper() * ROUNDING:
-            return
     large = problem.n_devices > MOST_DEVICES_WITH_CUTS
     classes = DeviceClasses.of(problem, MOST_CLASSES_OF_LARGE) if large else DeviceClasses.of(problem)
     prices = None if max_price_per_hour is None else (classes.price_per_hour, max_price_per_hour)
@@ -127,6 +122,15 @@ def _bisected(
             high, cases = limit_s, survivors
         else:
             low = limit_s
+    if low < upper_s() <= high:  # one more proof may leave no gap at all, where bisection leaves its tolerance
+        best_s = upper_s() * JUST_BELOW
+        for case in cases:
+            yield low * ROUNDING
+            if not refuter.refutes(case, best_s):
+                break
+        else:
+            yield max(best_s, low * ROUNDING)
+            return
     yield low * ROUNDING
 
 
