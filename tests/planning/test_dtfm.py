@@ -16,7 +16,7 @@ from dtfm_lab.planning.cost import coarsened_weights, group_costs, pair_costs
 from dtfm_lab.planning.kernels import cyclic, partition, random_numbers
 from dtfm_lab.planning.path import path_cost, shortest_path
 from dtfm_lab.planning.planners.dtfm import GENES, POPULATION
-from dtfm_lab.planning.planners.population import Individual, diversity
+from dtfm_lab.planning.planners.evolutionary import Individual, diversity
 from dtfm_lab.planning.problem import Problem
 
 DTFM = JOBS["dtfm-gpt3-xl"]

@@ -6,15 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_networks import KINDS, problem_of
 
-from dtfm_lab.planning.annealing import Annealer, SearchSpace
 from dtfm_lab.planning.cost import bottleneck_matching, coarsened_weights
-from dtfm_lab.planning.kernels import (
-    annealing_state,
-    coarsened_graph,
-    grid_annealing,
-    group_annealing,
-    random_numbers,
-)
+from dtfm_lab.planning.kernels import annealing, coarsened_graph, random_numbers
 from dtfm_lab.planning.path import path_cost, shortest_path
 
 SHAPES = [(6, 2, 3), (6, 3, 2), (9, 3, 2), (5, 1, 4), (5, 4, 1), (2, 1, 1), (1, 1, 1), (12, 4, 3), (24, 5, 4)]
@@ -78,14 +71,15 @@ def test_random_numbers_are_uniform_and_repeat_with_their_seed():
     assert np.corrcoef(drawn[:-1], drawn[1:])[0, 1] == pytest.approx(0, abs=0.03)
 
 
-@pytest.mark.parametrize("space", SearchSpace)
 @given(*cases)
 @settings(max_examples=40, deadline=None)
-def test_annealing_ends_with_a_placement_of_the_reported_cost(space, kind, shape, seed):
+def test_annealing_ends_with_a_placement_of_the_reported_cost(kind, shape, seed):
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
     start = rng.permutation(problem.n_devices)
     start_s = problem.cost(problem.grid(start))
-    steps = list(Annealer(problem, rng).anneal(space, start, 0.05 * start_s + 1e-9, 1e-4 * start_s + 1e-12, 120_000.0))
+    steps = list(
+        annealing.Annealer(problem, rng).anneal(start, 0.05 * start_s + 1e-9, 1e-4 * start_s + 1e-12, 120_000.0)
+    )
     assert len(steps) == 2
     for row, cost_s, moves in steps:
         assert sorted(row) == list(range(problem.n_devices))
@@ -94,40 +88,29 @@ def test_annealing_ends_with_a_placement_of_the_reported_cost(space, kind, shape
     assert steps[1][1] <= steps[0][1] <= start_s + 1e-9
 
 
-@pytest.mark.parametrize("space", SearchSpace)
 @given(*cases)
 @settings(max_examples=40, deadline=None)
-def test_after_annealing_all_sums_of_the_placement_are_up_to_date(space, kind, shape, seed):
+def test_after_annealing_all_sums_of_the_placement_are_up_to_date(kind, shape, seed):
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
     s, d, pair = problem.n_stages, problem.n_replicas, problem.pair
     alone = np.zeros((problem.n_devices, 1), dtype=np.int64)
     start = rng.permutation(problem.n_devices)
-    state = annealing_state.annealing_state(pair.group_s, pair.hop_s, problem.classes, alone, s, d)
+    state = annealing.annealing_state(pair.group_s, pair.hop_s, problem.classes, alone, s, d)
     state.row[:] = start
-    cooling = (state, 0.5, 0.01)
-    if space is SearchSpace.GRID:
-        grid_annealing.anneal_grid(*cooling, 1.0, 0.5, 3000, random_numbers.seeded(rng), np.empty_like(start))
-    else:
-        group_annealing.anneal_groups(*cooling, 3000, random_numbers.seeded(rng), np.empty_like(start))
+    annealing.anneal_groups(state, 0.5, 0.01, 3000, random_numbers.seeded(rng), np.empty_like(start))
     assert (state.row[state.place] == np.arange(problem.n_devices)).all()
-    kept = state.sums_s.copy(), state.slowest_s.copy(), state.links_s.copy(), state.worst_s.copy()
-    annealing_state.recompute_groups(state)
-    annealing_state.recompute_links(state)
+    kept = state.sums_s.copy(), state.slowest_s.copy()
+    annealing.recompute_groups(state)
     assert kept[0] == pytest.approx(state.sums_s)
     assert kept[1] == pytest.approx(state.slowest_s)
-    if space is SearchSpace.GRID:
-        assert kept[2] == pytest.approx(state.links_s)
-        assert kept[3] == pytest.approx(state.worst_s)
-    else:
-        weights = coarsened_weights(state.row[: s * d].reshape(s, d), pair.hop_s)
-        assert kept[3][: s - 1] == pytest.approx(np.diag(weights, 1))
+    weights = coarsened_weights(state.row[: s * d].reshape(s, d), pair.hop_s)
+    assert state.worst_s[: s - 1] == pytest.approx(np.diag(weights, 1))
 
 
 def test_the_same_seed_anneals_alike():
     problem = problem_of("geometric", (24, 5, 4), 3)
-    for space in SearchSpace:
-        first, again = (
-            list(Annealer(problem, np.random.default_rng(1)).anneal(space, np.arange(24), 1.0, 0.01, 60_000.0))
-            for _ in range(2)
-        )
-        assert all((a[0] == b[0]).all() and a[1:] == b[1:] for a, b in zip(first, again, strict=True))
+    first, again = (
+        list(annealing.Annealer(problem, np.random.default_rng(1)).anneal(np.arange(24), 1.0, 0.01, 60_000.0))
+        for _ in range(2)
+    )
+    assert all((a[0] == b[0]).all() and a[1:] == b[1:] for a, b in zip(first, again, strict=True))

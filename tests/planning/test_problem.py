@@ -8,8 +8,8 @@ from planning_networks import KINDS, problem_of
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.planners.evolutionary import Individual, diversity, recombined
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
-from dtfm_lab.planning.planners.population import Individual, diversity, recombined
 from dtfm_lab.planning.problem import Problem, canonical_order
 
 SHAPES = [(6, 2, 3), (6, 3, 2), (9, 3, 2), (5, 1, 4), (5, 4, 1), (2, 1, 1), (12, 4, 3)]

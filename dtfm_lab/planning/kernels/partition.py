@@ -136,7 +136,7 @@ def crossover(
 
 @compiled
 def diversity(population: IntArray, cost_s: FloatArray, n_stages: int, n_replicas: int, shared: IntArray) -> float:
-    """Diversity of (P, N) partitions, as ``planners.population.diversity``; ``shared`` is (S, S) scratch."""
+    """Diversity of (P, N) partitions, as ``planners.evolutionary.diversity``; ``shared`` is (S, S) scratch."""
     best = population[cost_s.argmin()]
     n_pairs = n_stages * n_replicas * (n_replicas - 1) // 2
     if len(population) < 2 or n_pairs == 0:

@@ -3,36 +3,51 @@
 It follows the paper (DT-FM section 3.4) with other components: the initial population has placements made from
 clusters of the network besides random ones; the groups of two parents are matched before they are recombined, and the
 offspring takes one part of the network from the donor; the local search is annealing, compiled; devices may stay idle.
+Annealing alone would have to move the devices of a region one by one, past dearer placements; a recombination takes
+a part of the network over as a whole (Radcliffe and Surry, *Formal memetic algorithms*, 1994).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
-from dtfm_lab.planning.planners.population import Individual, cost_of, diversity, median_s, recombined
 from dtfm_lab.planning.problem import Generation, Problem, planners
 
 N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 1
 """Size of the initial population by origin: the cheapest from clusters, with flipped branches, random."""
 P_NEW, P_RECOMBINED = 0.15, 0.2
 """Probabilities that an offspring has no parents and that it has two; all others have one and are annealed anew."""
-P_GRID = 0.25
-"""Probability that an offspring is annealed on the grid before it is annealed on groups."""
 ANNEALING_US = 600.0
 """Nominal microseconds per device of the first annealing with up to 8 replicas; more in proportion with more."""
 GROWTH = 1 / 3
 """Share of the first annealing by which each offspring's is longer than the one before."""
 RANDOM_HOT, CLUSTERED_HOT, PARENT_HOT, RECOMBINED_HOT = 0.025, (0.003, 0.01), (0.001, 0.012), (0.0008, 0.006)
 """First temperatures by the offspring's origin, as shares of the best cost at 8 stages (a range to draw from)."""
+DONOR_SHARE = (0.1, 0.5)
+"""Least and largest share of the devices that a recombination takes from the donor."""
 COLD = 1e-4
 """Last temperature, likewise. With fewer stages a cost has fewer, larger parts, and temperatures are higher."""
-POLISH_HOT, POLISH_SHARE = 0.0015, 0.2
-"""First temperature and share of the work of the annealing on groups that follows the one on the grid."""
+
+
+@dataclass(frozen=True, eq=False)
+class Individual:
+    """One placement of a population."""
+
+    row: IntArray
+    """(N,) all devices: position stage x D + replica for the first S x D, then the idle ones."""
+    cost_s: float
+    birth_number: int = 0
+
+
+def cost_of(individual: Individual) -> float:
+    return individual.cost_s
 
 
 class Offspring(NamedTuple):
@@ -93,7 +108,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
             best=problem.grid(best.row),
             best_s=best.cost_s,
             evaluations=evaluations + clustered.n_priced,
-            median_s=median_s(population),
+            median_s=float(np.median([one.cost_s for one in population])),
             diversity=diversity(population, problem.n_stages, problem.n_replicas),
             operator=offspring.operator,
             parents=parents,
@@ -102,19 +117,17 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
 
 def compile_kernels(problem: Problem) -> None:
     """Call every kernel once, see ``jit_warmup``."""
-    from dtfm_lab.planning.annealing import Annealer, SearchSpace
+    from dtfm_lab.planning.kernels.annealing import Annealer
 
-    annealer = Annealer(problem, np.random.default_rng(0))
-    for space in SearchSpace:
-        for _ in annealer.anneal(space, np.arange(problem.n_devices), 1.0, 0.1, 1.0):
-            pass
+    for _ in Annealer(problem, np.random.default_rng(0)).anneal(np.arange(problem.n_devices), 1.0, 0.1, 1.0):
+        pass
 
 
 class _Reproduction:
     """Makes the initial population and offspring, and improves them by local search."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator, clustered: ClusteredPlacements) -> None:
-        from dtfm_lab.planning.annealing import Annealer  # imports numba, which takes a while
+        from dtfm_lab.planning.kernels.annealing import Annealer  # imports numba, which takes a while
 
         self._problem, self._rng, self._clustered = problem, rng, clustered
         self._annealer = Annealer(problem, rng)
@@ -159,24 +172,10 @@ class _Reproduction:
 
         It takes longer with ``n_before``, the number of offspring before this one; -1 in the initial population.
         """
-        from dtfm_lab.planning.annealing import SearchSpace
-
         unit_s = best_s * 8 / max(self._problem.n_stages, 2)
         move_cost = max(1.0, self._problem.n_replicas / 8)
         work_us = ANNEALING_US * self._problem.n_devices * move_cost * (1 + GROWTH * n_before)
-        cooling = offspring.row, offspring.hot * unit_s, COLD * unit_s, work_us
-        if self._rng.random() >= P_GRID:
-            yield from self._annealer.anneal(SearchSpace.GROUPS, *cooling)
-            return
-        row, cost_s = offspring.row, np.inf
-        mean_share = _log_uniform(self._rng, 0.3, 1.5)
-        for row, cost_s, moves in self._annealer.anneal(SearchSpace.GRID, *cooling, mean_share):
-            yield row, cost_s, moves
-        polishing = row, POLISH_HOT * unit_s, COLD * unit_s, POLISH_SHARE * work_us
-        for polished, polished_s, moves in self._annealer.anneal(SearchSpace.GROUPS, *polishing):
-            if polished_s < cost_s:
-                row, cost_s = polished, polished_s
-            yield row, cost_s, moves
+        yield from self._annealer.anneal(offspring.row, offspring.hot * unit_s, COLD * unit_s, work_us)
 
 
 def _select_survivors(
@@ -203,3 +202,66 @@ def _individual(problem: Problem, row: IntArray, birth_number: int = 0) -> Indiv
 
 def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+
+def diversity(population: Sequence[Individual], n_stages: int, n_replicas: int) -> float:
+    """How differently the others group their devices from the best, 0 (all alike) to 1.
+
+    The mean, over the others, of the share of device pairs that share a group in the best and do not in the other.
+    """
+    best = min(population, key=cost_of)
+    n_pairs = n_stages * n_replicas * (n_replicas - 1) // 2
+    if len(population) < 2 or not n_pairs:
+        return 0.0
+    placed = best.row[: n_stages * n_replicas]
+    own = np.repeat(np.arange(n_stages), n_replicas) * (n_stages + 1)
+    apart = []
+    for one in population:
+        if one is not best:
+            group = np.full(len(one.row), n_stages)
+            group[one.row[: len(placed)]] = np.repeat(np.arange(n_stages), n_replicas)
+            together = np.bincount(own + group[placed], minlength=n_stages * (n_stages + 1))
+            together = together.reshape(n_stages, n_stages + 1)[:, :n_stages]
+            apart.append(1.0 - (together * (together - 1)).sum() / (2 * n_pairs))
+    return float(np.mean(apart))
+
+
+def recombined(
+    problem: Problem, recipient: IntArray, donor: IntArray, leaf_order: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """(N,) the recipient's row, but the devices of one part of the network are grouped as in the donor's row.
+
+    The part is a run of ``leaf_order``, (N,) devices with near ones side by side, so that the donor's grouping of a
+    region is inherited as a unit. Groups have no names, so the donor's are first matched to the recipient's by the
+    devices that they share. A device whose group is full takes any free position.
+    """
+    n = problem.n_devices
+    recipient_groups, donor_groups = _groups(problem, recipient), _groups(problem, donor)
+    n_groups = problem.n_stages + (n > problem.n_tasklets)
+    shared = np.zeros((n_groups, n_groups))
+    np.add.at(shared, (donor_groups, recipient_groups), 1.0)
+    shared[problem.n_stages :, : problem.n_stages] = -n  # the idle devices are matched to the idle devices
+    _, match = linear_sum_assignment(-shared)
+    part = leaf_order[(rng.integers(n) + np.arange(max(1, int(n * rng.uniform(*DONOR_SHARE))))) % n]
+    wanted = recipient_groups.copy()
+    wanted[part] = match[donor_groups[part]]
+    child = np.where(wanted[recipient] == recipient_groups[recipient], recipient, -1)
+    unplaced = []
+    for device in rng.permutation(recipient[child < 0]):
+        group = int(wanted[device])
+        start = group * problem.n_replicas
+        end = start + problem.n_replicas if group < problem.n_stages else n
+        free = np.flatnonzero(child[start:end] < 0)
+        if len(free):
+            child[start + free[0]] = device
+        else:
+            unplaced.append(device)
+    child[child < 0] = unplaced
+    return child
+
+
+def _groups(problem: Problem, row: IntArray) -> IntArray:
+    """(N,) group of each device; the idle ones are group S."""
+    groups = np.empty(len(row), dtype=np.int64)
+    groups[row] = np.minimum(np.arange(len(row)) // problem.n_replicas, problem.n_stages)
+    return groups

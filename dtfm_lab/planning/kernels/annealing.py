@@ -1,0 +1,382 @@
+"""Simulated annealing on groups in stage order; every hop costs its bottleneck matching. Compiled.
+
+A move swaps two devices of different groups (one may be idle), or reverses a run of stages. The acceptance
+threshold is drawn first, so that a move can be rejected by its O(D) change of the groups where that suffices, and
+matchings are abandoned as soon as they exceed what is left.
+
+Source: Kirkpatrick, Gelatt and Vecchi, *Optimization by simulated annealing* (1983). Moves on a grid, whose columns are
+the pipelines, cost a fifteenth and find no more at equal time: the least pairing of a new group is then another search.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
+from dtfm_lab.planning.kernels.random_numbers import RandomState, below, seeded, uniform
+from dtfm_lab.planning.problem import Problem
+
+SLICE_US = 50_000
+"""Nominal microseconds of a slice. It sets how often a search can be watched, and changes no result."""
+N_SIMILAR = 16
+"""Number of most similar devices that a device is often swapped with."""
+SIMILAR_UP_TO = 512
+"""Most devices whose costs are compared to find similar ones; beyond, the devices with the cheapest links count."""
+GROUP_WEIGHT = 0.1
+"""Weight of the mean group."""
+REVERSALS = 0.1
+"""Share of moves that reverse a run of stages."""
+SIMILAR_SHARE = 0.3
+"""Share of swaps with one of the devices that are most similar in the network."""
+
+
+class AnnealingState(NamedTuple):
+    """A row of all N devices on S stages of D replicas, at position stage x D + replica, then the idle ones."""
+
+    n_stages: int
+    n_replicas: int
+    group_s: FloatArray
+    """(N, N) pair costs in a group."""
+    hop_s: FloatArray
+    """(N, N) pair costs over a hop."""
+    classes: IntArray
+    """(N,) class of each device; swapping two devices of one class changes nothing."""
+    similar: IntArray
+    """(N, K) most similar other devices of each: swapping two of these changes the cost little."""
+    row: IntArray
+    """(N,) device at each position."""
+    place: IntArray
+    """(N,) position of each device."""
+    sums_s: FloatArray
+    """(S, D) sum of each placed device's costs to its partners."""
+    slowest_s: FloatArray
+    """(S,) largest of these sums in each group."""
+    worst_s: FloatArray
+    """(S - 1,) bottleneck of each hop."""
+    reals: FloatArray
+    """(D + 4, D) scratch."""
+    integers: IntArray
+    """(4, D) scratch."""
+
+
+def annealing_state(
+    group_s: FloatArray, hop_s: FloatArray, classes: IntArray, similar: IntArray, n_stages: int, n_replicas: int
+) -> AnnealingState:
+    """The devices in the order of their numbers; the caller sets ``row``, the ``recompute`` functions the rest."""
+    s, d, n_hops = n_stages, n_replicas, max(n_stages - 1, 1)
+    row = np.arange(len(hop_s))
+    sums = np.zeros((s, d)), np.zeros(s), np.zeros(n_hops)
+    scratch = np.zeros((d + 4, d)), np.zeros((4, d), dtype=np.int64)
+    return AnnealingState(s, d, group_s, hop_s, classes, similar, row, row.copy(), *sums, *scratch)
+
+
+@compiled
+def swap(state: AnnealingState, p: int, q: int) -> None:
+    """Exchange the devices at positions p and q; the caller updates sums and links."""
+    a, b = state.row[p], state.row[q]
+    state.row[p], state.row[q] = b, a
+    state.place[a], state.place[b] = q, p
+
+
+@compiled
+def recompute_places(state: AnnealingState) -> None:
+    """Recompute the positions from the row."""
+    for p in range(len(state.row)):
+        state.place[state.row[p]] = p
+
+
+@compiled
+def recompute_groups(state: AnnealingState) -> None:
+    """Recompute sums and slowest members from the row."""
+    d = state.n_replicas
+    for s in range(state.n_stages):
+        state.slowest_s[s] = 0.0
+        for i in range(d):
+            device, total_s = state.row[s * d + i], 0.0
+            for j in range(d):
+                if j != i:
+                    total_s += state.group_s[device, state.row[s * d + j]]
+            state.sums_s[s, i] = total_s
+            state.slowest_s[s] = max(state.slowest_s[s], total_s)
+
+
+@compiled
+def exchanged_sums(state: AnnealingState, s: int, i: int, t: int, j: int) -> None:
+    """Fill scratch with the groups' sums as if the devices at (s, i) and (t, j) were exchanged.
+
+    ``reals[D + 2]`` and ``reals[D + 3]`` become the sums of groups s and t; ``t == S`` is the idle devices.
+    """
+    d = state.n_replicas
+    a, b = state.row[s * d + i], state.row[t * d + j]
+    _sums_after(state, s, i, a, b, d + 2)
+    if t < state.n_stages:
+        _sums_after(state, t, j, b, a, d + 3)
+
+
+@compiled
+def _sums_after(state: AnnealingState, s: int, i: int, gone: int, new: int, at: int) -> None:
+    d = state.n_replicas
+    total_s = 0.0
+    for q in range(d):
+        if q != i:
+            partner = state.row[s * d + q]
+            cost_s = state.group_s[new, partner]
+            state.reals[at, q] = state.sums_s[s, q] - state.group_s[gone, partner] + cost_s
+            total_s += cost_s
+    state.reals[at, i] = total_s
+
+
+@compiled
+def slowest_except(state: AnnealingState, s: int, t: int) -> float:
+    """Cost of the slowest of all groups other than s and t."""
+    found_s = 0.0
+    for g in range(state.n_stages):
+        if g != s and g != t and state.slowest_s[g] > found_s:
+            found_s = state.slowest_s[g]
+    return found_s
+
+
+@compiled
+def set_sums(state: AnnealingState, s: int, at: int, slowest_s: float) -> None:
+    """Set the sums of group s to those in scratch row ``at``."""
+    state.sums_s[s] = state.reals[at]
+    state.slowest_s[s] = slowest_s
+
+
+@compiled
+def anneal_groups(
+    state: AnnealingState, hot_s: float, cold_s: float, n_moves: int, random: RandomState, best: IntArray
+) -> float:
+    """Metropolis steps, ``n_moves`` of them, while the temperature falls from ``hot_s`` to ``cold_s``.
+
+    ``best`` (N,) becomes the cheapest row seen, its columns not matched yet (see ``align``); its cost in seconds is
+    returned. The state's row is the first and becomes the last.
+    """
+    n_stages, d, n = state.n_stages, state.n_replicas, len(state.row)
+    group_weight = GROUP_WEIGHT / n_stages
+    hops, new_links_s = np.empty(4, np.int64), np.empty(4)
+    recompute_places(state)
+    recompute_groups(state)
+    for s in range(n_stages - 1):
+        state.worst_s[s] = _weight(state, s, s + 1, np.inf)
+    cheapest_s = np.inf
+    for a in range(n):
+        for b in range(n):
+            if a != b:
+                cheapest_s = min(cheapest_s, state.hop_s[a, b])
+    slowest_s, groups_s, path_s = state.slowest_s.max(), state.slowest_s.sum(), state.worst_s.sum()
+    best_s = slowest_s + path_s
+    best[:] = state.row
+    temperature_s, cooling = hot_s, np.log(cold_s / hot_s)
+    for move in range(n_moves):
+        if move % 64 == 0:
+            temperature_s = hot_s * np.exp(cooling * move / n_moves)
+            path_s = state.worst_s.sum()
+        now_s = slowest_s + group_weight * groups_s + path_s
+        most_s = now_s - temperature_s * np.log(1.0 - uniform(random))
+        if n_stages > 2 and uniform(random) < REVERSALS:
+            i, j = below(random, n_stages), below(random, n_stages)
+            if i > j:
+                i, j = j, i
+            if i == j or (i == 0 and j == n_stages - 1):
+                continue
+            before_s = state.worst_s[i - 1] if i > 0 else 0.0
+            after_s = state.worst_s[j] if j < n_stages - 1 else 0.0
+            room_s = most_s - now_s + before_s + after_s
+            new_before_s, new_after_s = 0.0, 0.0
+            if i > 0:
+                new_before_s = _weight(state, i - 1, j, room_s)
+            if j < n_stages - 1 and new_before_s <= room_s:
+                new_after_s = _weight(state, i, j + 1, room_s - new_before_s)
+            if new_before_s + new_after_s > room_s:
+                continue
+            _reverse(state, i, j)
+            if i > 0:
+                state.worst_s[i - 1] = new_before_s
+            if j < n_stages - 1:
+                state.worst_s[j] = new_after_s
+            path_s += new_before_s + new_after_s - before_s - after_s
+        else:
+            # written out: a call would count references to the state's arrays, a sixth of the time
+            p = below(random, len(state.row))
+            if uniform(random) < SIMILAR_SHARE:
+                q = state.place[state.similar[state.row[p], below(random, state.similar.shape[1])]]
+            else:
+                q = below(random, len(state.row))
+            if p > q:
+                p, q = q, p
+            s, t = p // d, min(q // d, n_stages)
+            if s >= n_stages or s == t or state.classes[state.row[p]] == state.classes[state.row[q]]:
+                continue
+            exchanged_sums(state, s, p - s * d, t, q - t * d)
+            first_s = state.reals[d + 2].max()
+            second_s = state.reals[d + 3].max() if t < n_stages else 0.0
+            left_s = state.slowest_s[s] + (state.slowest_s[t] if t < n_stages else 0.0)
+            new_slowest_s = max(slowest_except(state, s, t), first_s, second_s)
+            count = 0
+            old_path_s = 0.0
+            for h in (s - 1, s, t - 1, t):
+                known = False
+                for k in range(count):
+                    known |= hops[k] == h
+                if h >= 0 and h < n_stages - 1 and not known:
+                    hops[count] = h
+                    old_path_s += state.worst_s[h]
+                    count += 1
+            groups_change_s = group_weight * (first_s + second_s - left_s)
+            room_s = most_s - (now_s + new_slowest_s - slowest_s + groups_change_s - old_path_s)
+            if count * cheapest_s > room_s:
+                continue
+            swap(state, p, q)
+            least_s = 0.0
+            for k in range(count):
+                new_links_s[k] = 0.0
+                h = hops[k]
+                if h == s - 1 or h == s:
+                    new_links_s[k] = _cheapest_link(state, p, s - 1 if h == s - 1 else s + 1)
+                if t < n_stages and (h == t - 1 or h == t):
+                    new_links_s[k] = max(new_links_s[k], _cheapest_link(state, q, t - 1 if h == t - 1 else t + 1))
+                least_s += new_links_s[k]
+            new_path_s = 0.0
+            for k in range(count):
+                if new_path_s + least_s > room_s:
+                    new_path_s = np.inf
+                    break
+                least_s -= new_links_s[k]
+                new_links_s[k] = _weight(state, hops[k], hops[k] + 1, room_s - new_path_s - least_s)
+                new_path_s += new_links_s[k]
+            if new_path_s > room_s:
+                swap(state, p, q)
+                continue
+            # the matchings do not overwrite the scratch rows of the sums
+            set_sums(state, s, d + 2, first_s)
+            if t < n_stages:
+                set_sums(state, t, d + 3, second_s)
+            for k in range(count):
+                state.worst_s[hops[k]] = new_links_s[k]
+            slowest_s = new_slowest_s
+            groups_s += first_s + second_s - left_s
+            path_s += new_path_s - old_path_s
+        if slowest_s + path_s < best_s - 1e-9 * best_s:
+            best_s = slowest_s + path_s
+            best[:] = state.row
+    return float(best_s)
+
+
+@compiled
+def align(state: AnnealingState) -> None:
+    """Permute each stage of the row so that its columns are pipelines, paired by the bottleneck matchings."""
+    d = state.n_replicas
+    row_of, kept = state.integers[0], state.integers[1]
+    for s in range(state.n_stages - 1):
+        _weight(state, s, s + 1, np.inf)
+        there = state.row[(s + 1) * d : (s + 2) * d]
+        kept[:] = there
+        there[row_of] = kept
+
+
+@compiled
+def _cheapest_link(state: AnnealingState, p: int, stage: int) -> float:
+    """Cost of the cheapest link from the device at position p to a device of the stage."""
+    d, device, found_s = state.n_replicas, state.row[p], np.inf
+    for i in range(stage * d, (stage + 1) * d):
+        found_s = min(found_s, state.hop_s[device, state.row[i]])
+    return float(found_s)
+
+
+@compiled
+def _weight(state: AnnealingState, a: int, b: int, enough_s: float) -> float:
+    """Bottleneck matching of stages a and b in seconds, or some number above ``enough_s``; partners are in scratch."""
+    d = state.n_replicas
+    here, there = state.row[a * d : (a + 1) * d], state.row[b * d : (b + 1) * d]
+    return bottleneck(state.hop_s, here, there, enough_s, state.reals, state.integers[0])
+
+
+@compiled
+def _reverse(state: AnnealingState, i: int, j: int) -> None:
+    """Reverse stages i to j, with their sums and hops."""
+    d = state.n_replicas
+    kept, kept_s = state.integers[1], state.reals[0]
+    first, last = i, j
+    while first < last:
+        here, there = state.row[first * d : (first + 1) * d], state.row[last * d : (last + 1) * d]
+        kept[:] = here
+        here[:] = there
+        there[:] = kept
+        for q in range(d):
+            state.place[here[q]] = first * d + q
+            state.place[there[q]] = last * d + q
+        kept_s[:] = state.sums_s[first]
+        state.sums_s[first] = state.sums_s[last]
+        state.sums_s[last] = kept_s
+        state.slowest_s[first], state.slowest_s[last] = state.slowest_s[last], state.slowest_s[first]
+        first += 1
+        last -= 1
+    state.worst_s[i:j] = state.worst_s[i:j][::-1].copy()
+
+
+class Annealer:
+    """Anneals rows of one problem, one after the other, with random numbers seeded once from ``rng``."""
+
+    def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
+        self._problem = problem
+        self._random = seeded(rng)
+        self._state = annealing_state(
+            problem.pair.group_s,
+            problem.pair.hop_s,
+            problem.classes,
+            similar_devices(problem.pair.hop_s),
+            problem.n_stages,
+            problem.n_replicas,
+        )
+
+    def anneal(
+        self, row: IntArray, hot_s: float, cold_s: float, work_us: float
+    ) -> Iterator[tuple[IntArray, float, int]]:
+        """After every slice: the cheapest row so far, its cost in seconds and the moves of the slice.
+
+        Temperatures are above 0. The annealing takes ``work_us`` nominal microseconds, see ``move_us``; no clock is
+        read, so equal arguments give equal results.
+        """
+        n_moves = max(1, int(work_us / move_us(self._problem.n_replicas)))
+        n_slices = max(1, round(work_us / SLICE_US))
+        ends = np.linspace(0, n_moves, n_slices + 1).astype(int)
+        self._state.row[:] = row
+        best, best_s, found = row, np.inf, np.empty_like(row)
+        for start, end in pairwise(ends):
+            heat = (hot_s * (cold_s / hot_s) ** (at / n_moves) for at in (start, end))
+            moves = int(end - start)
+            if anneal_groups(self._state, *heat, moves, self._random, found) < best_s:
+                row = self._aligned(found)
+                # The kernel keeps running sums, which lose all precision once a link of 1e20 s was part of them.
+                if (exact_s := self._problem.cost(self._problem.grid(row))) < best_s:
+                    best, best_s = row, exact_s
+            yield best, best_s, moves
+
+    def _aligned(self, row: IntArray) -> IntArray:
+        """The row with its columns paired at least cost; the state of the annealing is left as it was."""
+        current = self._state.row.copy()
+        self._state.row[:] = row
+        align(self._state)
+        aligned = self._state.row.copy()
+        self._state.row[:] = current
+        return aligned
+
+
+def move_us(n_replicas: int) -> float:
+    """Nominal microseconds of one move, as measured on an ordinary core with 4 to 32 replicas."""
+    return 0.065 * n_replicas**1.2
+
+
+def similar_devices(hop_s: FloatArray) -> IntArray:
+    """(N, K) for each device the K others whose costs to all devices are most like its own."""
+    n = len(hop_s)
+    unlike = cdist(hop_s, hop_s, "cityblock") if n <= SIMILAR_UP_TO else hop_s.copy()
+    np.fill_diagonal(unlike, np.inf)
+    near = np.argsort(unlike, axis=1, kind="stable")[:, : min(N_SIMILAR, n - 1)] if n > 1 else np.zeros((1, 1))
+    return np.ascontiguousarray(near, dtype=np.int64)
