@@ -4,8 +4,8 @@
 the new plan's chart is painted, and frames a second meanwhile. ``play``: frames a second while an iteration plays on
 the map. ``jumps``: parts of the frame that move while a story is told. ``axe``: serious findings of axe-core on every
 pane. ``many``: 256 devices. ``gesture``: from the release of the mouse in
-the page until the kernel has taken the edit in. ``pause``: from the click until the last generation was counted, for
-each planner. ``live``: a search at full speed that is watched, beside the same search unwatched in a fresh process.
+the page until the kernel has taken the edit in. ``live``: a search that is watched, beside the same
+search unwatched in a fresh process.
 ``gantt``: from the call in Python until the chart is painted, and frames a second under a turning wheel and a dragging
 mouse. ``replan``: from an edit until the new plan is there. ``whatif``: from a slider's move until the answer is there.
 ``processes``: what is left when a kernel is shut down or restarted in the middle of a search or of a real run.
@@ -35,7 +35,7 @@ from edits import gesture, opening, replan, whatif
 from frame import axe, jumps
 from lasting import memory, processes
 from machine import machine_line
-from searches import live, pause
+from searches import live
 from sizes import many
 from weights import weights
 
@@ -47,7 +47,6 @@ PARTS: dict[str, Callable[[LabInBrowser], list[Figure]]] = {
     "axe": axe,
     "many": many,
     "gesture": gesture,
-    "pause": pause,
     "live": live,
     "gantt": gantt,
     "replan": replan,

@@ -55,7 +55,7 @@ def jumps(browser: LabInBrowser) -> list[Figure]:
         "the_lab.what_if_panel.bandwidth.value = 0.3",
         "the_lab.what_if_panel.pin.click()",
         "the_lab.lab_state.pane = 'plan'",
-        "the_lab.plan_panel.seconds.value = 1; the_lab.plan_panel.redo()",
+        "the_lab.plan_panel.real.seconds.value = 1; the_lab.plan_panel.redo()",
         "the_lab.lab_state.pane = 'run'; the_lab.run_panel.iterations.value = 3",
         "the_lab.run_panel.redo()",
     ):

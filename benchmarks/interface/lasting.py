@@ -66,8 +66,7 @@ def _resident_bytes(browser: LabInBrowser, kernel: psutil.Process) -> int:
 
 def _search(browser: LabInBrowser, seconds: float) -> None:
     browser.ask(
-        "panel = the_lab.plan_panel; panel.planner.value = 'evolutionary'; panel.speed.value = 'full speed'; "
-        f"panel.seconds.value = {seconds}"
+        f"panel = the_lab.plan_panel.real; panel.planner.value = 'evolutionary'; panel.seconds.value = {seconds}"
     )
     browser.button("Plan").click()
     browser.until("panel.search is not None", patience_s=10)
@@ -115,9 +114,9 @@ def processes(browser: LabInBrowser) -> list[Figure]:
 
 def _busy(browser: LabInBrowser, doing: str) -> None:
     if doing == "search":
-        browser.ask("the_lab.plan_panel.seconds.value = 600; the_lab.plan_panel.planner.value = 'random'")
+        browser.ask("the_lab.plan_panel.real.seconds.value = 600; the_lab.plan_panel.real.planner.value = 'random'")
         browser.button("Plan").click()
-        browser.until("the_lab.plan_panel.search is not None")
+        browser.until("the_lab.plan_panel.real.search is not None")
         browser.settle()
         return
     browser.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=0.5)")

@@ -1,4 +1,4 @@
-"""A search that is watched: what a pause takes, and what watching costs."""
+"""A search that is watched: what watching costs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 from browser import Counting, Figure, LabInBrowser
 
 NETWORK, PLANNER = "worldwide", "evolutionary"
-BEFORE_PAUSE_S, AFTER_PAUSE_S = 1.5, 1.5
 WATCHED_S, MARGIN_S, SKIPPED = 12.0, 1.0, 0.2
 MARKING = """
 import time, json
 marks = []
-curve = the_lab.plan_panel.curve
+curve = the_lab.plan_panel.real.curve
 def mark(_):
     newest = max((rows[-1] for rows in curve.points.values() if len(rows)), key=lambda row: row[0], default=None)
     if newest is not None:
@@ -32,33 +31,6 @@ print(json.dumps([(time.process_time(), step.evaluations) for step in steps]))
 """
 
 
-def pause(browser: LabInBrowser) -> list[Figure]:
-    browser.open_lab(NETWORK, pane="plan")
-    browser.ask(MARKING)
-    browser.page.evaluate(
-        """() => addEventListener("click",
-        () => { window.clicked_s = (performance.timeOrigin + performance.now()) / 1000; }, true)"""
-    )
-    settled_s: dict[str, float] = {}
-    unready = []
-    for planner in browser.ask("print(json.dumps(list(the_lab.plan_panel.planner.options)))"):
-        _begin(browser, planner, seconds=600)
-        browser.settle(BEFORE_PAUSE_S)
-        browser.button("Pause").click()
-        clicked_s = browser.page.evaluate("window.clicked_s")
-        browser.settle(AFTER_PAUSE_S)
-        if browser.ask("print(json.dumps(the_lab.plan_panel.search is None))"):
-            unready.append(planner)  # it had proved its best before anybody could pause it
-        else:
-            settled_s[planner] = max(0.0, browser.ask("print(marks[-1][0] if marks else 0.0)") - clicked_s)
-        browser.ask("the_lab.plan_panel.search and the_lab.plan_panel.search.stop()")
-        browser.until("the_lab.plan_panel.search is None")
-    note = ", ".join(f"{planner} {seconds:.2f}" for planner, seconds in settled_s.items())
-    if unready:
-        note += f"; over before: {', '.join(unready)}"
-    return [Figure("pause settles, slowest planner", max(settled_s.values()), "s", 0.5, note=note)]
-
-
 def live(browser: LabInBrowser) -> list[Figure]:
     browser.open_lab(NETWORK, pane="plan")
     browser.ask(MARKING)
@@ -67,7 +39,7 @@ def live(browser: LabInBrowser) -> list[Figure]:
     counting = Counting(browser, ".dtfm-convergence:visible", "paints", "drawn")
     browser.settle(WATCHED_S - 2 * MARGIN_S)
     rates = counting.rates()
-    browser.until("the_lab.plan_panel.search is None")
+    browser.until("the_lab.plan_panel.real.search is None")
     watched = np.array([(cpu_s, priced) for _, cpu_s, priced in browser.ask("print(json.dumps(marks))")])
     share, pace = _same_work(watched, _unwatched())
     what = f"{PLANNER} on {NETWORK}"
@@ -88,10 +60,10 @@ def live(browser: LabInBrowser) -> list[Figure]:
 
 def _begin(browser: LabInBrowser, planner: str, seconds: float) -> None:
     browser.ask(
-        f"panel = the_lab.plan_panel; panel.planner.value = {planner!r}; panel.speed.value = 'full speed'; "
+        f"panel = the_lab.plan_panel.real; panel.planner.value = {planner!r}; "
         f"panel.seconds.value = {seconds}; marks.clear()"
     )
-    browser.ask("panel.plan.click()")
+    browser.ask("panel.start.click()")
     browser.until("panel.search is not None and marks", patience_s=20)
 
 

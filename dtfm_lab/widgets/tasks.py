@@ -6,7 +6,8 @@ import asyncio
 import logging
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+import time
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -104,12 +105,15 @@ def drop(task: asyncio.Future[Any]) -> None:
 
 
 class Stream(Generic[Item]):
-    """Runs an iterator on a thread, of which the page shows the newest item. ``stop`` ends it after the next one."""
+    """Runs an iterator on a thread and keeps its items until ``drain`` returns them."""
 
     def __init__(self, items: Iterator[Item]) -> None:
         self.newest: Item | None = None
         self.error: BaseException | None = None
         self.stopped = threading.Event()
+        self._unseen: dict[int, Item] = {}
+        """Items by their number, in the order in which they came."""
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._work, args=(items,), daemon=True)
         self._thread.start()
 
@@ -118,28 +122,41 @@ class Stream(Generic[Item]):
         return self._thread.is_alive()
 
     def stop(self) -> None:
+        """End the iterator after its next item; return at once."""
         self.stopped.set()
+
+    def drain(self) -> list[Item]:
+        """Return the items since the last call, in order. Raises what the iterator raised, once all are returned."""
+        with self._lock:
+            unseen, self._unseen = self._unseen, {}
+        if not unseen and self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        return [item for _, item in sorted(unseen.items())]
 
     async def watch(
         self, show: Callable[[Item], None], tick: Callable[[], None] = lambda: None, *, every_s: float = FRAME_S
     ) -> None:
-        """Call ``show`` with the newest item where it is another, and then ``tick``, until the iterator ends.
+        """Do as ``watch_all`` does, showing only the newest of the new items."""
+        await self.watch_all(lambda items: show(items[-1]), tick, every_s=every_s)
+
+    async def watch_all(
+        self, show: Callable[[list[Item]], None], tick: Callable[[], None] = lambda: None, *, every_s: float = FRAME_S
+    ) -> None:
+        """Call ``show`` with the new items, where there are any, and then ``tick``, until the iterator ends.
 
         The stream is stopped when this is cancelled. Raises what the iterator raised.
         """
-        shown: Item | None = None
         try:
             while True:
-                running = self.running  # read before the newest, so that no last one is missed
-                if (newest := self.newest) is not None and newest is not shown:
-                    show(newest)
-                    shown = newest
+                running = self.running  # read before draining, so that no last item is missed
+                if items := self.drain():
+                    show(items)
                 if not running:
                     break
                 tick()
                 await asyncio.sleep(every_s)
-            if self.error is not None:
-                raise self.error
+            self.drain()  # raises the error that came after the last item
         finally:
             self.stop()
 
@@ -149,40 +166,33 @@ class Stream(Generic[Item]):
                 self._follow(items)
         except BaseException as error:
             self.error = error
+        finally:
+            if isinstance(items, Generator):
+                items.close()  # ends a solver that it has started, too
 
     def _follow(self, items: Iterator[Item]) -> None:
         """Take the items as they come; on the thread."""
-        for item in items:
-            self.newest = item
-            if self.stopped.is_set():
-                return
-
-
-class KeptStream(Stream[Item]):
-    """A stream of which every item is kept until ``drain`` returns it."""
-
-    def __init__(self, items: Iterator[Item]) -> None:
-        self._unseen: dict[int, Item] = {}
-        """Items by their number, in the order in which they came."""
-        self._lock = threading.Lock()
-        super().__init__(items)
-
-    def drain(self) -> list[Item]:
-        """Return the items since the last call, in order. Raises what the iterator raised, once all are returned."""
-        with self._lock:
-            unseen = self._take_unseen()
-        if not unseen and self.error is not None:
-            error, self.error = self.error, None
-            raise error
-        return [item for _, item in sorted(unseen.items())]
-
-    def _take_unseen(self) -> dict[int, Item]:
-        unseen, self._unseen = self._unseen, {}
-        return unseen
-
-    def _follow(self, items: Iterator[Item]) -> None:
         for number, item in enumerate(items):
-            with self._lock:
-                self._unseen[number] = item
+            self.newest = item
+            self._keep(number, item)
             if self.stopped.is_set():
                 return
+
+    def _keep(self, number: int, item: Item) -> None:
+        with self._lock:
+            self._unseen[number] = item
+
+
+class Paced:
+    """Says at most once in so many seconds that something may be drawn that is dear to draw."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s, self._due_s = every_s, 0.0
+
+    def is_due(self) -> bool:
+        """Whether the time has come; if so, the next time is ``every_s`` later."""
+        now_s = time.monotonic()
+        if now_s < self._due_s:
+            return False
+        self._due_s = now_s + self._every_s
+        return True

@@ -45,7 +45,7 @@ from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 import dtfm_lab as lab
 the_lab = LabState(topology=lab.load_topology("volunteers"))
 panel = PlanPanel(the_lab, lab.load_job("dtfm-gpt3-xl", n_stages=4, n_replicas=6))
-panel.seconds.value, panel.speed.value, panel.race.seconds.value = 60, "full speed", 0.3
+panel.real.seconds.value, panel.race.seconds.value = 60, 0.3
 panel.mode.value = "Real"
 import ipywidgets as w
 from dtfm_lab.widgets import markup
@@ -70,15 +70,7 @@ FRAMES = """async () => {
 }"""
 
 
-STILL = """async () => {
-    const caption = document.querySelector(".dtfm-convergence[data-points]:not([data-points='0']) .dtfm-caption");
-    const seen = caption.textContent;
-    await new Promise((done) => setTimeout(done, 700));
-    return seen && caption.textContent === seen;
-}"""
-
-
-def test_a_search_that_runs_is_drawn_pauses_and_ends_with_a_plan(page, open_notebook, ask_kernel, eventually):
+def test_a_search_that_runs_is_drawn_and_ends_with_a_plan(page, open_notebook, ask_kernel, eventually):
     received = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: received.append(len(frame))))
     open_notebook(page, [PANEL])
@@ -91,9 +83,6 @@ def test_a_search_that_runs_is_drawn_pauses_and_ends_with_a_plan(page, open_note
     print(f"{drawn_per_s:.1f} drawn/s, {frames_per_s:.0f} frames/s, {sum(received) / seconds / 1e3:.1f} kB/s")
     assert 0 < drawn_per_s < 20  # 12 to 15 on a free machine, fewer on a busy one
     assert sum(received) < seconds * 40e3
-    page.get_by_role("button", name="Pause").click()
-    page.get_by_role("button", name="Resume").wait_for()
-    page.wait_for_function(STILL)
     page.get_by_role("button", name="Stop").click()
     eventually(page, "the_lab.plan is not None", True)
 
@@ -103,5 +92,5 @@ def test_a_race_is_run_and_a_plan_taken_over(page, open_notebook, eventually):
     page.get_by_role("button", name="Race").first.click()
     page.locator("button.mod-primary", has_text="Race").click()
     page.get_by_text("over after").first.wait_for()
-    page.get_by_role("button", name="Take this plan").nth(1).click()
-    eventually(page, "the_lab.plan.planner", "dtfm")
+    page.get_by_role("button", name="Take the leader's plan").click()
+    eventually(page, "the_lab.plan.planner == panel.race.standings.leader.planner", True)

@@ -188,8 +188,8 @@ def test_a_researcher_compares_plans_of_128_devices(page, open_notebook, ask_ker
     lab.look("objective")
     lab.close_menu()
     search.get_by_role("button", name="Plan", exact=True).click()
-    eventually(page, f"{PLANNED} and the_lab.plan.objective == 'communication' and the_lab.plan_panel.search is None",
-               True)  # fmt: skip
+    planned = f"{PLANNED} and the_lab.plan.objective == 'communication'"
+    eventually(page, f"{planned} and the_lab.plan_panel.real.search is None", True)
     lab.look("communication")
 
     schedule = lab.pane("Schedule")

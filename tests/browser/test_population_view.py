@@ -1,4 +1,4 @@
-"""The teaching search and the arrangement by hand, each alone in a cell."""
+"""The teaching search alone in a cell."""
 
 import pytest
 
@@ -40,33 +40,3 @@ def test_a_child_tells_of_its_parents_and_the_curve_is_scrubbed(page, open_noteb
     eventually(page, "(view.frame, view.playing)", (0, False))
     page.get_by_role("button", name="Play").click()
     eventually(page, "view.playing", True)
-
-
-ARRANGE = """
-from dtfm_lab.domain.job import Job
-import dtfm_lab as lab
-from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.by_hand import ByHandPanel
-the_lab = LabState(topology=lab.load_topology("lecture-hall"), job=Job.from_bytes(4, 2, 1e8, 5e7))
-panel = ByHandPanel(the_lab)
-panel.enter()
-panel.view
-"""
-
-
-def test_two_clicks_exchange_two_devices_and_escape_lets_go(page, open_notebook, eventually):
-    open_notebook(page, [ARRANGE])
-    devices = page.locator(".dtfm-hand-board button")
-    expect(devices).to_have_count(8)
-    first, last = devices.first.get_attribute("data-name"), devices.last.get_attribute("data-name")
-    devices.first.click()
-    expect(devices.first).to_have_attribute("aria-pressed", "true")
-    page.keyboard.press("Escape")
-    expect(devices.first).to_have_attribute("aria-pressed", "false")
-    devices.first.click()
-    devices.last.click()
-    page.wait_for_selector(".dtfm-arrange[data-moves='1']")
-    expect(devices.first).to_have_attribute("data-name", last)
-    expect(devices.last).to_have_attribute("data-name", first)
-    page.get_by_role("button", name="Undo").click()
-    eventually(page, "len(panel.game.moves)", 0)

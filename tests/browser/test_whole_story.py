@@ -157,7 +157,7 @@ def race(lab, eventually) -> None:
     raced = "the_lab.plan_panel.race"
     eventually(page, f"{raced}.search is None and len({raced}.curve.points) > 3", True)
     lab.look("raced")
-    search.get_by_role("button", name="Take this plan").first.click()
+    search.get_by_role("button", name="Take the leader's plan").click()
     eventually(page, PLANNED, True)
 
 

@@ -25,7 +25,7 @@ def a_panel() -> tuple[LabState, PlanPanel]:
 async def test_a_click_on_a_point_makes_its_plan_the_labs():
     lab_state, panel = a_panel()
     panel.frontier.start.click()
-    assert panel.plan.disabled
+    assert panel.real.start.disabled
     await until(lambda: panel.frontier.search is None)
     frontier = panel.frontier.frontier
     chart = panel.frontier.chart
@@ -48,7 +48,7 @@ async def test_a_frontier_is_stopped_and_keeps_what_it_has():
     panel.frontier.stop.click()
     assert panel.frontier.stop.disabled
     await until(lambda: panel.frontier.search is None)
-    assert not panel.plan.disabled
+    assert not panel.real.start.disabled
 
 
 @on_a_loop

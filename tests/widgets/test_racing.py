@@ -92,56 +92,45 @@ def test_each_search_is_the_one_it_would_be_alone():
 def a_panel() -> tuple[LabState, RacePanel]:
     lab_state = LabState(topology=irregular(), job=JOB)
     panel = RacePanel(lab_state, lambda: panel.update_buttons())
-    panel.speed.value = "full speed"
     return lab_state, panel
 
 
 @on_a_loop
-async def test_the_winners_plan_is_taken_over_by_its_button():
+async def test_the_leaders_plan_is_taken_over_by_its_button():
     lab_state, panel = a_panel()
     panel.seconds.value = 0.3
     panel.start.click()
     assert panel.start.disabled
+    assert panel.take.disabled
     await until(lambda: panel.search is None)
     assert lab_state.plan is None, "nobody has chosen yet"
     assert lab_state.shown_stages == {}
-    assert set(panel.curve.points) == set(panel.chosen) == set(panel.standings.takes)
+    assert set(panel.curve.points) == set(panel.chosen) == set(panel.standings.newest)
+    assert panel.table.value.count("<tr>") == 1 + len(panel.chosen)
     winner = panel.standings.leader
-    panel.standings.takes[winner.planner].click()
+    assert winner.best_s == min(step.best_s for step in panel.standings.newest.values()) >= panel.standings.bound_s
+    assert re.match(r"over after \d+\.\d s of processor time each", panel.curve.caption), "a step may outlast its time"
+    assert winner.planner in panel.curve.caption
+    panel.take.click()
     await until(lambda: lab_state.plan is not None)
     assert lab_state.plan.cost.total_s == pytest.approx(winner.best_s)
     assert lab_state.plan.planner == winner.planner
-    assert re.match(r"over after \d+\.\d s of processor time each", panel.curve.caption), "a step may outlast its time"
-    assert winner.planner in panel.curve.caption
-
-
-@on_a_loop
-async def test_a_race_pauses_goes_on_and_stops_as_one():
-    _, panel = a_panel()
-    panel.seconds.value = 600
-    panel.start.click()
-    await until(lambda: len(panel.standings.newest) == len(panel.chosen))
-    panel.pause.click()
-    assert panel.pause.description == "Resume"
-    assert "paused" in panel.curve.caption
-    panel.pause.click()
-    assert panel.pause.description == "Pause"
-    panel.stop.click()
-    await until(lambda: panel.search is None)
-    assert not panel.start.disabled
-    assert panel.pause.disabled
-
-
-@on_a_loop
-async def test_the_same_is_drawn_as_a_figure():
-    _, panel = a_panel()
-    panel.seconds.value = 0.2
-    panel.start.click()
-    await until(lambda: panel.search is None)
     panel.figure.button.click()
     await until(lambda: panel.figure.figure is not None)
     names = " ".join(trace.name for trace in panel.figure.figure.data)
     assert all(name in names for name in panel.chosen)
+
+
+@on_a_loop
+async def test_a_race_is_stopped_and_keeps_what_it_has():
+    _, panel = a_panel()
+    panel.seconds.value = 600
+    panel.start.click()
+    await until(lambda: len(panel.standings.newest) == len(panel.chosen))
+    panel.stop.click()
+    await until(lambda: panel.search is None)
+    assert not panel.start.disabled
+    assert not panel.take.disabled
 
 
 def test_nothing_races_without_a_network_or_without_planners():
@@ -160,12 +149,11 @@ def test_nothing_races_without_a_network_or_without_planners():
 async def test_nobody_searches_while_others_race():
     lab_state = LabState(topology=irregular(), job=JOB)
     panel = PlanPanel(lab_state, JOB)
-    panel.race.speed.value = "full speed"
     panel.race.start.click()
-    assert panel.plan.disabled
+    assert panel.real.start.disabled
     assert panel.mode.disabled
     assert lab_state.busy == ("plan",)
     panel.race.stop.click()
     await until(lambda: panel.race.search is None)
-    assert not panel.plan.disabled
+    assert not panel.real.start.disabled
     assert lab_state.busy == ()

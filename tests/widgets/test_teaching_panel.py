@@ -15,7 +15,7 @@ from dtfm_lab.planning.cost import price_placement
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.plan_panel import BY_HAND, REAL, PlanPanel
+from dtfm_lab.widgets.planner.plan_panel import RACE, REAL, PlanPanel
 from dtfm_lab.widgets.planner.teaching_panel import PACES
 from dtfm_lab.widgets.views.population import NOBODY, PopulationView, cells_of
 
@@ -146,8 +146,8 @@ def test_a_saved_search_of_before_is_the_real_one():
     _, panel = a_panel()
     panel.restore({"mode": "Search"})
     assert panel.mode.value == REAL
-    panel.restore({"mode": BY_HAND})
-    assert panel.mode.value == BY_HAND
+    panel.restore({"mode": RACE})
+    assert panel.mode.value == RACE
 
 
 @pytest.mark.parametrize("sizes", [(8, 8, 8, 8), (1, 7), (64,), (3, 40, 1)])

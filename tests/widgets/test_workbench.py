@@ -32,10 +32,9 @@ async def at_rest(read: Callable[[], str], still_s: float = 0.5) -> str:
 @on_a_loop
 async def test_planning_predicts_as_well() -> None:
     the_lab = lab.Lab("lecture-hall")
-    the_lab.plan_panel.speed.value = "full speed"
-    the_lab.plan_panel.plan.click()
+    the_lab.plan_panel.real.start.click()
     await until(lambda: the_lab.predicted is not None)
-    curve = the_lab.plan_panel.curve.points["evolutionary"]
+    curve = the_lab.plan_panel.real.curve.points["evolutionary"]
     assert curve[0, 2] >= curve[-1, 2] == pytest.approx(the_lab.plan.iteration_s), (
         "never worse, and what the plan takes"
     )
@@ -46,46 +45,24 @@ async def test_planning_predicts_as_well() -> None:
 
 
 @on_a_loop
-async def test_a_search_by_any_planner_pauses_steps_goes_on_and_stops_with_the_best_kept() -> None:
-    the_lab = lab.Lab("volunteers")
-    panel = the_lab.plan_panel
-    panel.seconds.value, panel.speed.value = 600, "full speed"
-    for planner in panel.planner.options:
-        panel.planner.value = planner
-        panel.plan.click()
-        await until(lambda planner=planner: planner in panel.curve.points)
-        panel.pause.click()
-        seen = await at_rest(lambda: panel.curve.caption)
-        assert panel.pause.description == "Resume"
-        panel.step.click()
-        await until(lambda seen=seen: panel.curve.caption != seen and panel.pause.description == "Resume")
-        seen = panel.curve.caption
-        panel.pause.click()
-        await until(lambda seen=seen: panel.curve.caption != seen)
-        panel.stop.click()
-        await until(lambda planner=planner: the_lab.plan is not None and the_lab.plan.planner == planner)
-    assert panel.step.disabled, "nothing to step through"
-
-
-@on_a_loop
 async def test_a_bound_that_rises_is_drawn_and_told() -> None:
     the_lab = lab.Lab("campus")
     panel = the_lab.plan_panel
-    panel.objective.value = "communication"
-    panel.planner.value, panel.speed.value = "exact", "full speed"
-    panel.seconds.value = 25  # it ends when the proof is there, which takes a crowded machine longer
-    panel.plan.click()
+    panel.objective_controls.objective.value = "communication"
+    panel.real.planner.value = "exact"
+    panel.real.seconds.value = 25  # it ends when the proof is there, which takes a crowded machine longer
+    panel.real.start.click()
     await until(lambda: the_lab.plan is not None)
-    bound_s = panel.curve.points["exact"][:, 3]
+    bound_s = panel.real.curve.points["exact"][:, 3]
     assert bound_s[-1] > bound_s[0]
-    assert panel.curve.caption.endswith("communication cost proven best")
+    assert panel.real.curve.caption.endswith("communication cost proven best")
     assert "gap 0.0%" in panel.note.value
 
 
 @on_a_loop
 async def test_an_edit_marks_the_plan_as_stale() -> None:
     the_lab = lab.Lab("lecture-hall")
-    the_lab.plan_panel.plan.click()
+    the_lab.plan_panel.real.start.click()
     await until(lambda: the_lab.plan is not None)
     assert "times faster with any plan" in the_lab.plan_panel.note.value
     assert "communication cost" in the_lab.plan_panel.note.value
@@ -106,7 +83,7 @@ async def test_a_drawing_that_is_not_valid_is_said_and_nothing_is_lost() -> None
     editor.document = broken | {"default": {"latency_ms": 5, "bandwidth_gbps": 0.1}}
     assert editor.problem == ""
     assert len(the_lab.topology) == 8
-    assert not the_lab.plan_panel.plan.disabled
+    assert not the_lab.plan_panel.real.start.disabled
 
 
 @on_a_loop
@@ -114,7 +91,7 @@ async def test_seven_devices_are_offered_shapes_that_a_batch_of_sixteen_allows()
     the_lab = lab.Lab("lecture-hall")
     document = the_lab.network_panel.editor.document
     the_lab.network_panel.editor.document = document | {"devices": document["devices"][:7]}
-    offered = [shape for _, shape in the_lab.plan_panel.shape.options]
+    offered = [shape for _, shape in the_lab.plan_panel.job_controls.shape.options]
     assert (7, 1) in offered
     assert (1, 7) not in offered, "16 sequences do not divide among 7 replicas"
 
@@ -134,8 +111,8 @@ async def planned(network: str, **job) -> lab.Lab:
     """A lab with a plan and its prediction."""
     topology = lab.load_topology(network)
     the_lab = lab.Lab(topology, lab.load_job("tiny" if network == "lecture-hall" else "dtfm-gpt3-xl", **job))
-    the_lab.plan_panel.speed.value, the_lab.plan_panel.seconds.value = "full speed", 0.2
-    the_lab.plan_panel.plan.click()
+    the_lab.plan_panel.real.seconds.value = 0.2
+    the_lab.plan_panel.real.start.click()
     await until(lambda: the_lab.predicted is not None)
     return the_lab
 
@@ -182,9 +159,9 @@ async def test_the_choices_begin_with_the_jobs_own_and_follow_it() -> None:
     the_lab = lab.Lab("lecture-hall", lab.load_job("tiny", synchronisation="ring", compression="fp16"))
     choices = the_lab.schedule_panel.choices
     assert (choices.by_option["synchronisation"].value, choices.by_option["compression"].value) == ("ring", "fp16")
-    the_lab.plan_panel.batch.value = 32
+    the_lab.plan_panel.job_controls.batch.value = 32
     choices.by_option["synchronisation"].value = "central"
-    the_lab.plan_panel.batch.value = 16
+    the_lab.plan_panel.job_controls.batch.value = 16
     assert choices.by_option["synchronisation"].value == "central", "another batch leaves what is tried out"
 
 
@@ -287,8 +264,7 @@ async def test_a_cell_that_is_run_again_leaves_no_run_out_of_sight() -> None:
     pytest.importorskip("torch")
     first, second = lab.Lab("lecture-hall"), lab.Lab("lecture-hall")
     for the_lab in (first, second):
-        the_lab.plan_panel.speed.value = "full speed"
-        the_lab.plan_panel.plan.click()
+        the_lab.plan_panel.real.start.click()
         await until(lambda the_lab=the_lab: the_lab.predicted is not None)
         the_lab.run_panel.iterations.value = 500
         the_lab.run_panel.start.click()

@@ -16,7 +16,7 @@ UNLIMITED = 0.0
 
 
 class ObjectiveControls(SavedControls):
-    """The menu of objectives, with limits under "more"; at first what the job is planned for by default.
+    """The menu of objectives, with limits; at first what the job is planned for by default.
 
     Where the job's default becomes another, as with a job of given message sizes, the menu follows it.
     """
@@ -34,18 +34,15 @@ class ObjectiveControls(SavedControls):
             "What the search makes least: seconds of the simulated iteration, dollars for tokens, or the "
             "communication cost of the paper",
         )
-        self.more = w.ToggleButton(False, description="more", tooltip="Limits of the plan", layout=_width("64px"))
         self.max_price = _limit("At most $ an hour", "122px", "Only plans whose devices cost at most so much; 0: any")
         self.max_seconds = _limit("At most s an iteration", "146px", "Only plans that take at most so long; 0: any")
         self.limits = w.HBox([self.max_price, self.max_seconds])
         self._controls = {
             "objective": self.objective,
-            "more": self.more,
             "max_price_per_hour": self.max_price,
             "max_iteration_s": self.max_seconds,
         }
         self.objective.observe(lambda _: self._show(), "value")
-        self.more.observe(lambda _: self._show(), "value")
         lab_state.observe(lambda _: self._follow(), "job")
         self._follow()
         self._changed = changed
@@ -62,7 +59,13 @@ class ObjectiveControls(SavedControls):
             return given
         given["queueing"] = self._lab_state.queueing
         limits = {"max_price_per_hour": self.max_price.value, "max_iteration_s": self.max_seconds.value}
-        return given | {name: limit for name, limit in limits.items() if self.more.value and limit > UNLIMITED}
+        return given | {name: limit for name, limit in limits.items() if limit > UNLIMITED}
+
+    def restore(self, settings: object) -> None:
+        """Set the controls to saved values; limits that a file of before says were switched off stay off."""
+        if isinstance(settings, dict) and settings.get("more") is False:
+            settings = {"objective": settings.get("objective")}
+        super().restore(settings)
 
     def _follow(self) -> None:
         """Offer what the job can be planned for."""
@@ -83,9 +86,7 @@ class ObjectiveControls(SavedControls):
     def _show(self) -> None:
         if self._is_offering:
             return
-        limited = self.objective.value != COMMUNICATION
-        show(self.more, limited)
-        show(self.limits, limited and self.more.value)
+        show(self.limits, self.objective.value != COMMUNICATION)
         self._changed()
 
 
@@ -100,7 +101,3 @@ def _limit(label: str, label_width: str, tooltip: str) -> w.BoundedFloatText:
         max=1e9,
         tooltip=tooltip,
     )
-
-
-def _width(width: str) -> w.Layout:
-    return w.Layout(width=width)

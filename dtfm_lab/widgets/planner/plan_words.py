@@ -105,12 +105,13 @@ def tables(plan: Plan) -> str:
         (str(r), f"{counts[r]:,}", f"{counts[r] / share:.0%}".replace("%", " %"), _names(names))
         for r, names in enumerate(plan.pipelines)
     ]
+    pipeline_head = ("pipeline", "micro-batches", "of the batch", "devices")
     stage_head = ("stage", "blocks", *([] if ahead is None else ["ahead"]), "devices")
     idle = [plan.topology.names[d] for d in plan.idle_devices]
     return (
         '<div class="dtfm-plan-tables">'
-        + _table("dtfm-plan-stages", stage_head, stages)
-        + _table("dtfm-plan-pipelines", ("pipeline", "micro-batches", "of the batch", "devices"), pipelines)
+        + html_table("dtfm-plan-stages", stage_head, stages, label="stages")
+        + html_table("dtfm-plan-pipelines", pipeline_head, pipelines, label="pipelines")
         + "</div>"
         + (f'<div class="dtfm-plan-idle">idle: {_names(idle)}</div>' if idle else "")
     )
@@ -127,10 +128,11 @@ def _names(names: list[str]) -> str:
     return f"<span{title}>{escape(shown)}{more}</span>"
 
 
-def _table(kind: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+def html_table(kind: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, label: str) -> str:
+    """Return a table in HTML with this CSS class; the cells are HTML, ``label`` is what is read out."""
     cells = "".join(f'<th scope="col">{name}</th>' for name in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    named = f'tabindex="0" role="region" aria-label="{head[0]}s"'  # it scrolls, so keys must reach it
+    named = f'tabindex="0" role="region" aria-label="{label}"'  # it scrolls, so keys must reach it
     return (
         f'<div class="dtfm-plan-table" {named}><table class="{kind}"><thead><tr>{cells}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"

@@ -1,106 +1,87 @@
-"""Several planners side by side: their curves, a table of their standings, and buttons that take over a plan."""
+"""The mode Race: several planners side by side, their curves, a table of how they stand, and the leader's plan."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import ipywidgets as w
-import plotly.graph_objects as go
 
-from dtfm_lab import figures
-from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import PlanStep, planners, simulated
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import (
-    button,
-    classed,
-    more_menu,
-    restore_values,
-    seconds_control,
-    show,
-    spacer,
-    values_of,
-)
+from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, seconds_control, seed_control, spacer
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.measures import measure_of
-from dtfm_lab.widgets.planner.background_search import BackgroundSearch
+from dtfm_lab.widgets.measures import MEASURES, TIMES, ObjectiveWords, measure_of, percent
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
-from dtfm_lab.widgets.planner.racing import race
-from dtfm_lab.widgets.planner.search_controls import AXES, PlacementPreview, SearchControls, as_steps, rows, watch
-from dtfm_lab.widgets.planner.standings import Standings
-from dtfm_lab.widgets.tasks import begin
+from dtfm_lab.widgets.planner.plan_words import html_table
+from dtfm_lab.widgets.planner.racing import Standings, race
+from dtfm_lab.widgets.planner.search_mode import (
+    AXES,
+    SHOWN_S,
+    BackgroundSearch,
+    PlacementPreview,
+    SearchMode,
+    rows,
+)
+from dtfm_lab.widgets.tasks import Paced, begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 
 RACED = ("evolutionary", "dtfm", "hybrid", "random")
 """Planners that are chosen at first, in the order of their colours."""
 FAIR = "Same network, job and seed; equal CPU seconds for each, its solver's included: who has used least goes next."
+HEAD = ("", "best", "behind", "computed", "priced", "found at", "planner")
 
 
-class RacePanel:
-    """Sets ``lab_state.plan`` to the plan that is taken over; ``changed`` is called when a race begins or ends."""
+class RacePanel(SearchMode):
+    """Sets ``lab_state.plan`` to the leader's plan when that is taken over."""
 
     def __init__(
         self, lab_state: LabState, changed: Callable[[], None], options: Callable[[], dict[str, Any]] = dict
     ) -> None:
-        self._lab_state, self._changed, self._options = lab_state, changed, options
-        self._report_error = partial(lab_state.report_error, "plan")
+        super().__init__(lab_state, changed, button("Race", "", "Start all of them", "auto", style="primary"))
+        self._options = options
+        self.standings = Standings()
+        self._measure: ObjectiveWords = MEASURES[COMMUNICATION]
         self.planners = {
-            name: w.Checkbox(
-                name in RACED, description=name, indent=False, layout=w.Layout(width="auto", margin="2px 14px 2px 0")
-            )
-            for name in [*RACED, *(name for name in planners if name not in RACED)]
+            name: checkbox(name, name in RACED) for name in [*RACED, *(one for one in planners if one not in RACED)]
         }
-        self.controls = SearchControls(
-            self._show_paused, "Hold the race", "End the race; every best can still be taken"
-        )
-        self.seed, self.speed = self.controls.seed, self.controls.speed
-        self.pause, self.stop = self.controls.pause, self.controls.stop
+        self.seed = seed_control("Of every planner's search")
         self.seconds = seconds_control(
             "Seconds each",
             ("180px", "98px"),
             3.0,
             "Seconds that each planner may compute; waiting for the others does not count",
         )
-        self.start = button("Race", "", "Start all of them", "auto", style="primary")
-        self.curve = classed(
-            ConvergenceView(
-                title="Race", height=0, against="seconds", clock="seconds of processor time of each planner"
-            ),
-            "dtfm-fill",
-        )
-        self.standings = Standings(self._take)
-        self._measure = self.standings.measure
-        self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
-        self._controls: dict[str, w.ValueWidget] = {"seed": self.seed, "seconds": self.seconds, "speed": self.speed}
-        chosen = w.HBox([w.Label("Planners"), *self.planners.values()])
-        rarer = [chosen, self.seconds, self.speed, self.seed, w.HTML(markup.line(FAIR, "note"))]
-        rarer += [self.figure.button, self.figure.output]
+        self._controls = {"seed": self.seed, "seconds": self.seconds}
+        self.take = button("Take the leader's plan", "", "Go on with the best plan of the race", "auto", disabled=True)
+        clock = "seconds of processor time of each planner"
+        self.curve = classed(ConvergenceView(title="Race", height=0, against="seconds", clock=clock), "dtfm-fill")
+        self.table = classed(w.HTML(), "dtfm-race-table")
+        self.figure = AsFigure(self.curve.figure, lab_state, self._report_error)
+        rarer = [w.Label("Planners"), *self.planners.values(), self.seconds, self.seed]
+        rarer += [w.HTML(markup.line(FAIR, "note")), self.figure.button, self.figure.output]
         more = more_menu(rarer, tooltip="Who races, for how long, and how")
-        self.bar: list[w.Widget] = [self.start, self.pause, self.stop, spacer(), more]
-        self.view = w.VBox([self.curve, self.standings.view])
-        self.start.on_click(lambda _: self.redo())
+        self.bar = [self.start, self.stop, self.take, spacer(), more]
+        self.view = w.VBox([self.curve, self.table])
+        self.take.on_click(lambda _: begin(self._take_leader(), self._report_error))
         for box in self.planners.values():
             box.observe(lambda _: self.update_buttons(), "value")
         self.update_buttons()
 
     @property
-    def search(self) -> BackgroundSearch | None:
-        """The race that runs; None while none does."""
-        return self.controls.search
-
-    @property
     def chosen(self) -> list[str]:
+        """Names of the planners that race, in the order of their colours."""
         return [name for name, box in self.planners.items() if box.value]
 
     def settings(self) -> dict[str, Any]:
-        return values_of(self._controls) | {"planners": self.chosen, "against": self.curve.against}
+        return super().settings() | {"planners": self.chosen, "against": self.curve.against}
 
-    def restore(self, settings: dict[str, Any]) -> None:
-        """Set the controls to saved values; unknown or impossible values are ignored."""
-        restore_values(self._controls, settings)
+    def restore(self, settings: Mapping[str, Any]) -> None:
+        super().restore(settings)
         wanted = settings.get("planners")
         if isinstance(wanted, list | tuple):
             for name, box in self.planners.items():
@@ -108,84 +89,82 @@ class RacePanel:
         if settings.get("against") in AXES:
             self.curve.against = settings["against"]
 
-    def redo(self) -> None:
-        topology, job = self._lab_state.topology, self._lab_state.job
-        if self.start.disabled or topology is None or job is None:
-            return
-        self._lab_state.message = ""
-        self.curve.reset()
+    @property
+    def _is_ready(self) -> bool:
+        return super()._is_ready and len(self.chosen) > 0
+
+    def _begin(self, topology: Topology, job: Job) -> BackgroundSearch:
         options = self._options()
-        self._measure = self.standings.measure = measure_of(options.get("objective", COMMUNICATION))
+        self._measure = measure_of(options.get("objective", COMMUNICATION))
+        self.standings, self.table.value, self.take.disabled = Standings(), "", True
+        self.curve.reset()
         self.curve.show_measure(self._measure.objective)
-        self.standings.begin(self.chosen)
-        steps = race(topology, job, self.chosen, seed=self.seed.value, cpu_s=self.seconds.value, **options)
-        begin(self._watch(self.controls.start(steps)), self._report_error)
-        self._changed()
+        return BackgroundSearch(
+            race(topology, job, self.chosen, seed=self.seed.value, cpu_s=self.seconds.value, **options)
+        )
 
-    def update_buttons(self, *, free: bool = True) -> None:
-        """Enable the buttons that can be used; ``free`` is False while a single search runs."""
-        ready = self._lab_state.topology is not None and self._lab_state.job is not None and len(self.chosen) > 0
-        self.start.disabled = self.search is not None or not free or not ready
-        self.controls.update()
-        show(self.start, self.search is None)
-        for one in (self.pause, self.stop):
-            show(one, self.search is not None)
-
-    async def _watch(self, search: BackgroundSearch) -> None:
-        preview = PlacementPreview(self._lab_state)
+    async def _watch(self) -> None:
+        assert self.search is not None
+        preview, table = PlacementPreview(self._lab_state), Paced(SHOWN_S)
 
         def show(steps: Sequence[PlanStep]) -> None:
-            if steps:
-                self.standings.update(steps)
-                preview.show(self.standings.leader)
+            self.standings.add(steps)
+            preview.show(self.standings.leader)
             by_planner: dict[str, list[PlanStep]] = {}
             for step in steps:
                 by_planner.setdefault(step.planner, []).append(step)
-            self.curve.extend_all({name: rows(some) for name, some in by_planner.items()}, self._describe(search))
+            self.curve.extend_all({name: rows(some) for name, some in by_planner.items()}, self._describe("after"))
+            if table.is_due():
+                self._show_table()
 
         try:
-            await watch(search, show)
-            self.curve.caption = self._describe(search)
-        except LabError as error:
-            self._report_error(str(error))
+            await self.search.watch_all(show)
         finally:
-            self.controls.search = None
-            preview.end()
-            self.standings.show()
-            self._changed()
+            if self.standings.newest:
+                self.curve.caption = self._describe("over after")
+                self._show_table()
+                self.take.disabled = False
 
-    def _describe(self, search: BackgroundSearch) -> str:
+    def _describe(self, state: str) -> str:
         """Return in words how far the race has come and which planners lead."""
-        if not self.standings.newest:
-            return ""
-        leader, bound_s = self.standings.leader, self.standings.bound_s
-        used_s = max(step.seconds for step in self.standings.newest.values())
-        state = "paused after" if search.paused else "after" if search.running else "over after"
-        ties = [s.planner for s in self.standings.newest.values() if s.best_s <= leader.best_s * (1 + PROVEN)]
-        leaders = f"{_listed(ties)} lead{'s' if len(ties) == 1 else ''}"
-        words = self._measure.gap_words(leader.best_s, bound_s)
-        with_what = f"{leaders} with {self._measure.words(leader.best_s)}, {words}"
-        return f"{state} {used_s:.1f} s of processor time each: {with_what}"
+        standings = self.standings
+        leader = standings.leader
+        used_s = max(step.seconds for step in standings.newest.values())
+        ties = [s.planner for s in standings.newest.values() if s.best_s <= leader.best_s * (1 + PROVEN)]
+        leaders = " and ".join(filter(None, [", ".join(ties[:-1]), ties[-1]]))
+        words = self._measure.gap_words(leader.best_s, standings.bound_s)
+        return (
+            f"{state} {used_s:.1f} s of processor time each: {leaders} lead{'s' if len(ties) == 1 else ''} with "
+            f"{self._measure.words(leader.best_s)}, {words}"
+        )
 
-    def _take(self, planner: str) -> None:
-        step = self.standings.newest[planner]
-        begin(self._take_step(step), self._report_error)
+    def _show_table(self) -> None:
+        """Write a row for each planner, in the order and the colours of their curves."""
+        best_s = self.standings.leader.best_s
+        lines = []
+        for place, name in enumerate(self.curve.points):
+            step = self.standings.newest[name]
+            behind = step.best_s / best_s - 1
+            lines.append(
+                (
+                    f'<i class="dtfm-race-mark dtfm-series-{place}"></i>',
+                    self._measure.words(step.best_s),
+                    "–" if behind <= PROVEN else f"{1 + behind:,.0f} times" if behind + 1 >= TIMES else percent(behind),
+                    f"{step.seconds:.2f} s",
+                    _compact(step.evaluations),
+                    f"{self.standings.found_at_s[name]:.2f} s",
+                    escape(name),
+                )
+            )
+        self.table.value = html_table("dtfm-race", HEAD, lines, label="planners")
 
-    async def _take_step(self, step: PlanStep) -> None:
-        self._lab_state.plan = await asyncio.to_thread(lambda: simulated(step.plan))
-
-    def _make_figure(self) -> go.Figure | None:
-        newest = dict(self.standings.newest)
-        points = dict(self.curve.points)
-        steps = {name: as_steps(points[name], newest[name]) for name in newest if name in points}
-        return figures.convergence(steps, against=self.curve.against) if steps else None
-
-    def _show_paused(self) -> None:
-        if self.search is not None:
-            self.curve.caption = self._describe(self.search)
-        self.update_buttons()
+    async def _take_leader(self) -> None:
+        leader = self.standings.leader
+        self._lab_state.plan = await asyncio.to_thread(lambda: simulated(leader.plan))
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Return ``a``, ``a and b``, or ``a, b and c``."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+def _compact(count: int) -> str:
+    for power, letter in ((9, "G"), (6, "M")):
+        if count >= 10**power:
+            return f"{count / 10**power:.3g} {letter}"
+    return f"{count:,}"

@@ -1,9 +1,9 @@
-"""Several planners on the same network, job and seed, with equal CPU time for each."""
+"""Several planners on the same network, job and seed, with equal CPU time for each, and how they stand."""
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dtfm_lab.domain.job import Job
@@ -94,3 +94,31 @@ class _Racer:
         close = getattr(self._steps, "close", None)
         if close is not None:
             close()
+
+
+@dataclass
+class Standings:
+    """The newest step of each planner of a race, and when it found its best."""
+
+    newest: dict[str, PlanStep] = field(default_factory=dict)
+    found_at_s: dict[str, float] = field(default_factory=dict)
+    """CPU seconds that each planner had used when it found its best."""
+
+    def add(self, steps: Iterable[PlanStep]) -> None:
+        """Add steps, in the order in which they came."""
+        for step in steps:
+            before = self.newest.get(step.planner)
+            if before is None or step.best_s < before.best_s:
+                self.found_at_s[step.planner] = step.seconds
+            self.newest[step.planner] = step
+
+    @property
+    def leader(self) -> PlanStep:
+        """The newest step of the best planner; of equal ones, of the first to get there."""
+        return min(self.newest.values(), key=lambda step: (step.best_s, self.found_at_s[step.planner]))
+
+    @property
+    def bound_s(self) -> float:
+        """The highest bound that any planner has proved, which holds for all, but at most the best cost."""
+        proved_s = max(step.bound_s for step in self.newest.values())
+        return min(proved_s, self.leader.best_s)

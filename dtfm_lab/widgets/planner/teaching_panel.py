@@ -1,15 +1,12 @@
 """The mode Teaching: a slow search that is watched, scrubbed and asked about, beside what the real one has found."""
 
 import asyncio
-import time
 from functools import partial
 from typing import Any, NamedTuple
 
 import ipywidgets as w
 import numpy as np
-import plotly.graph_objects as go
 
-from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -21,12 +18,12 @@ from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
 from dtfm_lab.planning.teaching_operators import places_of
 from dtfm_lab.planning.teaching_progress import visible_falls
-from dtfm_lab.widgets.controls import classed, menu, seed_control
+from dtfm_lab.widgets.controls import classed, menu, more_menu, seed_control, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import SavedControls
-from dtfm_lab.widgets.planner.search_controls import SHOWN_S
+from dtfm_lab.widgets.planner.search_mode import SHOWN_S, stages_by_name
 from dtfm_lab.widgets.planner.short_searches import Reference, refer
-from dtfm_lab.widgets.tasks import FRAME_S, KeptStream, begin, has_event_loop
+from dtfm_lab.widgets.tasks import Paced, Stream, begin, has_event_loop
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.population import PopulationView, cells_of
 
@@ -50,12 +47,12 @@ class TeachingPanel(SavedControls):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, "plan")
-        self.search: KeptStream[TeachingFrame] | None = None
+        self.search: Stream[TeachingFrame] | None = None
         """The search that runs; None while none does, though frames may be left to show."""
         self.reference: Reference | None = None
         self._task: TeachingTask | None = None
         self._is_shown = False
-        self._shown_at = 0.0
+        self._pace = Paced(SHOWN_S * 0.9)
         self.view = classed(PopulationView(self._take, hint=NO_NETWORK), "dtfm-fill")
         self.seed = seed_control("Seed of its random numbers", label="Chance", widths=("130px", "55px"), value=SEED)
         self.pace = menu(
@@ -66,8 +63,11 @@ class TeachingPanel(SavedControls):
             "How long each generation stays on the screen; it costs no time of search",
             value=list(PACES)[1],
         )
-        self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
-        self.more: list[w.Widget] = [self.pace, self.seed, self.figure.button]
+        self.figure = AsFigure(self.view.figure, lab_state, self._report_error)
+        self.bar: list[w.Widget] = [
+            spacer(),
+            more_menu([self.pace, self.seed, self.figure.button, self.figure.output]),
+        ]
         self._controls = {"seed": self.seed, "pace": self.pace}
         self.view.observe(lambda _: self._play(), "playing")
         self.view.observe(lambda _: self._show(), ["frame", "chosen"])
@@ -162,7 +162,7 @@ class TeachingPanel(SavedControls):
         self._task = task
         self.view.begin(self._cells(task))
         self.view.hint = "Twenty placements from chance are being priced …"
-        self.search = KeptStream(frames)
+        self.search = Stream(frames)
         begin(self._watch(self.search, task), self._report_error)
         begin(self._refer(task), self._report_error)
 
@@ -171,21 +171,19 @@ class TeachingPanel(SavedControls):
         assert task.job.n_stages is not None
         return cells_of(place_of, places, task.topology.names, task.job.n_stages)
 
-    async def _watch(self, search: KeptStream[TeachingFrame], task: TeachingTask) -> None:
-        try:
-            while self._task is task:
-                running = search.running
-                found = search.drain()
+    async def _watch(self, search: Stream[TeachingFrame], task: TeachingTask) -> None:
+        def show(frames: list[TeachingFrame]) -> None:
+            if self._task is task:
                 first = not self.view.frames
-                self.view.extend(found)
-                if found and first:
+                self.view.extend(frames)
+                if first:
                     self._show()
-                if not running:
-                    self.view.is_over = True
-                    return
-                await asyncio.sleep(FRAME_S)
+
+        try:
+            await search.watch_all(show)
+            if self._task is task:
+                self.view.is_over = True
         finally:
-            search.stop()
             if self.search is search:
                 self.search = None
 
@@ -222,10 +220,8 @@ class TeachingPanel(SavedControls):
         if one is None or not self._is_shown or self._task is None:
             return
         self._lab_state.search_note = self.sentence
-        if self.view.playing and not now and time.monotonic() < self._shown_at + SHOWN_S * 0.9:
-            return
-        self._shown_at = time.monotonic()
-        self._lab_state.shown_stages = stages_by_name(self._task.topology, one.grid)
+        if self._pace.is_due() or now or not self.view.playing:
+            self._lab_state.shown_stages = stages_by_name(self._task.topology, one.grid)
 
     def _take(self, number: int) -> None:
         self.view.playing = False
@@ -243,21 +239,11 @@ class TeachingPanel(SavedControls):
                 f"Individual {number} is the plan now: {format_s(plan.cost.total_s)} of communication."
             )
 
-    def _make_figure(self) -> go.Figure | None:
-        drawn = self.view.figure()
-        return None if drawn is None else figures.theme(go.Figure(drawn))
-
 
 def plan_of(topology: Topology, job: Job, grid: IntArray) -> Plan:
     """Return the plan of a (S, D) grid whose columns are its pipelines, with the seconds of its iteration."""
     ranks = Placement(grid).rank_map(len(topology))
     return simulated(evaluate(topology, job, rank_map=ranks))
-
-
-def stages_by_name(topology: Topology, grid: IntArray) -> dict[str, int]:
-    """Return the stage of each device that serves, by its name."""
-    names = topology.names
-    return {names[device]: stage for stage, group in enumerate(grid.tolist()) for device in group}
 
 
 def _alike(one: TeachingTask, other: TeachingTask) -> bool:

@@ -1,8 +1,7 @@
-"""What a watcher of a background search is shown, whatever the search's pace."""
+"""What a watcher of a search on a thread is shown, and how it ends."""
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +13,7 @@ from dtfm_lab.planning import PlanStep, planners
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.planner.background_search import SPEEDS, BackgroundSearch, Pace
+from dtfm_lab.widgets.planner.search_mode import BackgroundSearch
 
 
 def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
@@ -77,42 +76,7 @@ def test_a_median_is_seen_though_the_newest_step_is_a_look_without_one(a_step: P
 
     search = BackgroundSearch(steps())
     until(lambda: not search.running)
-    assert [step.generation for step in search.drain()] == [0, 990, 999]
-
-
-def test_the_pace_is_heeded_at_once_in_both_directions(a_step: PlanStep) -> None:
-    def steps() -> Iterator[PlanStep]:
-        for i in range(10**9):
-            yield replace(a_step, generation=i, best_s=9.0 - i * 1e-9)
-
-    search = BackgroundSearch(steps(), Pace(improved_s=3600.0))
-    until(lambda: bool(search.drain()))
-    search.pace = SPEEDS["full speed"]
-    until(lambda: any(step.generation > 50 for step in search.drain()))
-    search.pace = Pace(improved_s=3600.0)
-    until(lambda: not search.drain())
-    search.stop()
-    until(lambda: not search.running, 5.0)
-
-
-def test_a_step_goes_on_for_one_generation_and_holds(a_step: PlanStep) -> None:
-    def steps() -> Iterator[PlanStep]:
-        for i in range(10**9):
-            yield replace(a_step, generation=i // 3)  # looks within a generation
-
-    search = BackgroundSearch(steps())
-    search.pause()
-    search.step()
-    until(lambda: search.paused)
-    *_, first = search.drain()
-    search.step()
-    until(lambda: search.paused)
-    *_, second = search.drain()
-    assert second.generation == first.generation + 1
-    search.resume()
-    until(lambda: any(step.generation > second.generation + 1 for step in search.drain()))
-    search.stop()
-    until(lambda: not search.running)
+    assert [(step.generation, step.median_s) for step in search.drain()] == [(0, 9.5), (999, 9.5)]
 
 
 def test_a_stopped_search_closes_its_stream(a_step: PlanStep) -> None:
@@ -126,30 +90,9 @@ def test_a_stopped_search_closes_its_stream(a_step: PlanStep) -> None:
             closed.append(True)
 
     search = BackgroundSearch(steps())
-    search.pause()
     search.stop()
     until(lambda: not search.running)
     assert closed == [True]
-
-
-def test_a_stop_ends_a_search_that_is_about_to_hold(a_step: PlanStep) -> None:
-    def steps() -> Iterator[PlanStep]:
-        for i in range(10**9):
-            yield replace(a_step, generation=i)
-
-    for _ in range(200):
-        search = BackgroundSearch(steps())
-        search.step()
-        search.stop()
-        until(lambda search=search: not search.running)
-
-
-def test_a_pause_after_a_stop_holds_nothing(a_step: PlanStep) -> None:
-    search = BackgroundSearch(itertools.repeat(a_step))
-    search.stop()
-    search.pause()
-    assert not search.paused
-    until(lambda: not search.running)
 
 
 def test_an_error_comes_after_the_steps_before_it(a_step: PlanStep) -> None:

@@ -1,0 +1,169 @@
+"""What the searches of the pane Search have in common: a button that begins one, Stop, and the steps that it yields."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import ipywidgets as w
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.planning import Cancellation, PlanStep
+from dtfm_lab.widgets.controls import button, restore_values, show, values_of
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.tasks import Paced, Stream, begin
+
+AXES = ("evaluations", "seconds")
+"""What a convergence curve may be drawn against."""
+SHOWN_S = 0.25
+"""Seconds between two placements shown, as each redraws whole networks."""
+
+
+class _Last(NamedTuple):
+    """The newest step of a planner, and whether it is kept only while it is the newest."""
+
+    number: int
+    step: PlanStep
+    is_superseded: bool
+
+
+class BackgroundSearch(Stream[PlanStep]):
+    """Runs a search of one planner or several on a thread.
+
+    A thread suffices: planners spend their time in compiled code without the interpreter's lock, and the interpreter
+    lets the kernel run every few milliseconds. Of thousands of steps between two calls of ``drain``, those are kept
+    that improved best or bound, and of each planner the newest, with the newest median.
+
+    A stop ends the longest annealings of a plan by its seconds at once, though their step takes 300 ms.
+    """
+
+    def __init__(self, steps: Iterator[PlanStep]) -> None:
+        self._cancellation = Cancellation()
+        self._last: dict[str, _Last] = {}
+        self._best_s: dict[str, float] = {}
+        self._bound_s: dict[str, float] = {}
+        super().__init__(steps)
+
+    def stop(self) -> None:
+        super().stop()
+        self._cancellation.set()
+
+    def _follow(self, items: Iterator[PlanStep]) -> None:
+        with self._cancellation.heard():
+            super()._follow(items)
+
+    def _keep(self, number: int, item: PlanStep) -> None:
+        name, last = item.planner, self._last.get(item.planner)
+        improved = item.best_s < self._best_s.get(name, math.inf) or item.bound_s > self._bound_s.get(name, -math.inf)
+        self._best_s[name], self._bound_s[name] = item.best_s, item.bound_s
+        with self._lock:
+            if last is not None and last.is_superseded and self._unseen.pop(last.number, None) is not None:
+                item = item if item.median_s is not None else replace(item, median_s=last.step.median_s)
+            self._unseen[number] = item
+        self._last[name] = _Last(number, item, not improved)
+
+
+class SearchMode:
+    """A way to search. A subclass makes ``bar`` and ``view``, begins a search and shows what it yields.
+
+    One search runs at a time in the pane: ``changed`` is called when one begins or ends.
+    """
+
+    bar: list[w.Widget]
+    view: w.Widget
+    _controls: Mapping[str, w.ValueWidget]
+
+    def __init__(self, lab_state: LabState, changed: Callable[[], None], start: w.Button) -> None:
+        self._lab_state, self._changed, self.start = lab_state, changed, start
+        self._report_error = partial(lab_state.report_error, "plan")
+        self.search: Stream[Any] | None = None
+        """The search that runs; None while none does."""
+        self.stop = button("Stop", "", "End the search and keep the best", "auto")
+        self.start.on_click(lambda _: self.redo())
+        self.stop.on_click(lambda _: self._stop())
+        show(self.stop, False)
+
+    def settings(self) -> dict[str, Any]:
+        return values_of(self._controls)
+
+    def restore(self, settings: Mapping[str, Any]) -> None:
+        """Set the controls to saved values; unknown or impossible values are ignored."""
+        restore_values(self._controls, settings)
+
+    def redo(self) -> None:
+        """Begin the search, as the button does."""
+        topology, job = self._lab_state.topology, self._lab_state.job
+        if self.start.disabled or topology is None or job is None:
+            return
+        self._lab_state.message = ""
+        try:
+            self.search = self._begin(topology, job)
+        except LabError as error:
+            self._report_error(str(error))
+            return
+        begin(self._run(), self._report_error)
+        self._changed()
+
+    def update_buttons(self, *, free: bool = True) -> None:
+        """Enable the buttons that can be used; ``free`` is False while another mode searches."""
+        runs = self.search is not None
+        self.start.disabled = runs or not free or not self._is_ready
+        self.stop.disabled = self.search is None or self.search.stopped.is_set()
+        show(self.start, not runs)
+        show(self.stop, runs)
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._lab_state.topology is not None and self._lab_state.job is not None
+
+    def _begin(self, topology: Topology, job: Job) -> Stream[Any]:
+        """Start the search. Raises a LabError where it cannot be."""
+        raise NotImplementedError
+
+    async def _watch(self) -> None:
+        """Show what the search yields until it ends."""
+        raise NotImplementedError
+
+    async def _run(self) -> None:
+        try:
+            await self._watch()
+        finally:
+            self.search = None
+            self._lab_state.shown_stages = {}  # views show the plan again
+            self._changed()
+
+    def _stop(self) -> None:
+        if self.search is not None:
+            self.search.stop()
+        self._changed()
+
+
+class PlacementPreview:
+    """Sets ``lab_state.shown_stages`` to the best of a search, at most four times a second."""
+
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state, self._pace, self._best_s = lab_state, Paced(SHOWN_S), math.inf
+
+    def show(self, step: PlanStep) -> None:
+        """Show a step's placement where it is better than the one shown."""
+        if step.best_s < self._best_s and self._pace.is_due():
+            self._best_s = step.best_s
+            self._lab_state.shown_stages = stages_by_name(step.topology, step.devices)
+
+
+def stages_by_name(topology: Topology, grid: np.ndarray) -> dict[str, int]:
+    """Return the stage of each device that serves, by its name; ``grid`` is (S, D) device indices."""
+    names = topology.names
+    return {names[device]: stage for stage, group in enumerate(grid.tolist()) for device in group}
+
+
+def rows(steps: Sequence[PlanStep]) -> np.ndarray:
+    """Return an (n, 5) array for a ConvergenceView."""
+    values = [
+        (s.evaluations, s.seconds, s.best_s, s.bound_s, np.nan if s.median_s is None else s.median_s) for s in steps
+    ]
+    return np.array(values, dtype=float).reshape(-1, 5)
