@@ -10,14 +10,12 @@ MAP = """
 from dtfm_lab import load_topology
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Drawing
-from dtfm_lab.widgets.network.editors import MapEditor
+from dtfm_lab.widgets.views.map import MapView
 
-editor = MapEditor(Drawing(document_of(load_topology("volunteers"))))
-world = editor.canvas
-world.height = 420
+world = MapView(Drawing(document_of(load_topology("volunteers"))), height=420)
 world.gpus = ["T4", "RTX 4090", "RTX 3090"]
 messages, swaps = [], []
-editor.on_swap = lambda a, b: swaps.append((a, b))
+world.on_swap = lambda a, b: swaps.append((a, b))
 world.drawing.observe(lambda change: messages.append(1), "document")
 def device(name):
     return next(one for one in world.document["devices"] if one["name"] == name)
@@ -25,7 +23,7 @@ def regions():
     return [one["name"] for one in world.document["regions"]]
 def line(a, b):
     return next(one for one in world.document["between"] if one.get("regions") in ([a, b], [b, a]))
-editor.view
+world
 """
 STAGES = "world.highlight = {'stages': {one['name']: at % 4 for at, one in enumerate(world.document['devices'])}}"
 GLIDE_MS = 800

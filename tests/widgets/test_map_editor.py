@@ -12,13 +12,12 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Drawing
-from dtfm_lab.widgets.network.editors import MapEditor
 from dtfm_lab.widgets.network.links import filled
 from dtfm_lab.widgets.views.map import MapView
 
 
-def editor(name: str) -> MapEditor:
-    return MapEditor(Drawing(document_of(lab.load_topology(name))))
+def map_of(name: str) -> MapView:
+    return MapView(Drawing(document_of(lab.load_topology(name))))
 
 
 def test_the_outline_arrives_as_whole_tenths_of_degrees() -> None:
@@ -34,39 +33,29 @@ def test_the_outline_arrives_as_whole_tenths_of_degrees() -> None:
 
 
 def test_regions_are_placed_by_their_names_as_these_change() -> None:
-    map_editor = editor("worldwide")
-    document = map_editor.canvas.document
-    assert set(map_editor.canvas.places) == {region["name"] for region in document["regions"]}
-    assert map_editor.canvas.places["Tokyo"] == [139.7, 35.7]
+    shown = map_of("worldwide")
+    document = shown.document
+    assert set(shown.places) == {region["name"] for region in document["regions"]}
+    assert shown.places["Tokyo"] == [139.7, 35.7]
     renamed = [{**region, "name": region["name"].replace("Tokyo", "rack 7")} for region in document["regions"]]
-    map_editor.canvas.drawing.document = {**document, "regions": renamed}
-    assert "rack 7" not in map_editor.canvas.places
-    assert len(map_editor.canvas.places) == 7
-
-
-def test_a_map_is_worth_showing_where_two_regions_are_known_places() -> None:
-    shown = {name: editor(name).worth_showing for name in ("worldwide", "universities", "lecture-hall", "spot")}
-    assert shown == {"worldwide": True, "universities": True, "lecture-hall": False, "spot": False}
-    map_editor = editor("universities")
-    document = map_editor.canvas.document
-    inside = [{**device, "region": "Ohio"} for device in document["devices"]]
-    map_editor.canvas.drawing.document = {**document, "devices": inside}
-    assert not map_editor.worth_showing
+    shown.drawing.document = {**document, "regions": renamed}
+    assert "rack 7" not in shown.places
+    assert len(shown.places) == 7
 
 
 def test_a_device_dropped_on_another_asks_for_a_swap_of_two_that_are_drawn() -> None:
-    map_editor = editor("volunteers")
+    shown = map_of("volunteers")
     asked: list[tuple[str, str]] = []
-    map_editor.on_swap = lambda a, b: asked.append((a, b))
+    shown.on_swap = lambda a, b: asked.append((a, b))
     for a, b in (("amy", "ben"), ("amy", "nobody")):
-        map_editor.canvas._handle_custom_msg({"kind": "swap", "a": a, "b": b}, [])
+        shown._handle_custom_msg({"kind": "swap", "a": a, "b": b}, [])
     assert asked == [("amy", "ben")]
-    assert map_editor.canvas.drawing.history == [], "a swap changes the plan, not the network"
+    assert shown.drawing.history == [], "a swap changes the plan, not the network"
 
 
 @pytest.mark.parametrize("name", ["worldwide", "ten-cities", "regional", "volunteers"])
 def test_the_picture_stands_alone_small_and_with_every_region(name: str) -> None:
-    canvas = editor(name).canvas
+    canvas = map_of(name)
     picture = canvas.svg()
     assert picture.startswith("<svg xmlns=")
     assert len(picture) < 60_000
@@ -75,7 +64,7 @@ def test_the_picture_stands_alone_small_and_with_every_region(name: str) -> None
 
 
 def test_the_picture_says_how_many_pairs_are_filled() -> None:
-    canvas = editor("regional").canvas
+    canvas = map_of("regional")
     assert "filled" not in canvas.svg()
     canvas.document = {**canvas.document, "between": [], "fill": "distance"}
     canvas.filled = filled(canvas.document)
@@ -97,7 +86,7 @@ def test_one_is_said_as_one_and_a_long_name_is_cut() -> None:
 
 
 def test_a_network_in_no_known_place_has_words_and_no_picture() -> None:
-    canvas = editor("spot").canvas
+    canvas = map_of("spot")
     assert canvas.svg() == ""
     assert canvas.alt_text() == "World map of spot: 0 devices in 0 cities, 64 in no known place"
     assert MapView().alt_text() == "World map of untitled: 0 devices in 0 cities"

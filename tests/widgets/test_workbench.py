@@ -78,7 +78,7 @@ async def test_a_drawing_that_is_not_valid_is_said_and_nothing_is_lost() -> None
     editor = the_lab.network_panel.editor
     broken = editor.document | {"default": {"latency_ms": -5, "bandwidth_gbps": 0.1}}
     editor.document = broken
-    assert "latency (ms) is -5" in editor.problem
+    assert "latency_ms: input should be greater than or equal to 0; found -5" in editor.problem
     assert len(the_lab.topology) == 8, "the network before stays in force"
     editor.document = broken | {"default": {"latency_ms": 5, "bandwidth_gbps": 0.1}}
     assert editor.problem == ""

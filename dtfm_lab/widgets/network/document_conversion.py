@@ -14,18 +14,18 @@ A device without hardware or price takes those of another device with its GPU, e
 ``measured_as`` is the name that a device had when its messages were timed.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, sqrt
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError, TopologyError
-from dtfm_lab.domain.network import HARDWARE, Device, Topology, hardware_fields
+from dtfm_lab.domain.network import HARDWARE, Device, Topology, as_number, hardware_fields
 from dtfm_lab.domain.units import TERA, GiB
 from dtfm_lab.files import topology_from_mapping, topology_to_mapping
-from dtfm_lab.widgets.network.document_checks import first_mistake
 from dtfm_lab.widgets.network.drawing import Document
 from dtfm_lab.widgets.network.links import AS_DRAWN, filled
 
@@ -100,8 +100,55 @@ def topology_of(document: Document, known: Topology | None = None) -> Topology:
     try:
         topology = topology_from_mapping(mapping, where=mapping["name"], empty_regions=True)
     except LabError as error:
-        raise TopologyError(first_mistake(document) or str(error)) from None
+        raise TopologyError(_named(str(error), mapping)) from None
     return topology if known is None else with_times(topology, known, document)
+
+
+def _named(error: str, mapping: Mapping[str, Any]) -> str:
+    """Return the line of an error with what is drawn by name, where the reader of files counts: ``devices[0].gpu``."""
+    line = error.removeprefix(f"{mapping['name']}: ").replace("default.", "all other pairs: ", 1)
+
+    def thing(found: re.Match[str]) -> str:
+        part = found[1]
+        one = mapping[part][int(found[2])]
+        ends = one.get("regions") or one.get("between") or (one.get("from"), one.get("to"))
+        noun = {"devices": "device", "regions": "inside region", "between": "region pair", "links": "link"}[part]
+        return f"{noun} {one['name'] if 'name' in one else ' – '.join(ends)}: "
+
+    return re.sub(r"\b(devices|regions|between|links)\[(\d+)\]\.", thing, line, count=1)
+
+
+PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "devices": (("name", "region", "gpu"), ("x", "y")),
+    "regions": (("name",), ("latency_ms", "bandwidth_gbps")),
+    "between": ((), ("latency_ms", "bandwidth_gbps")),
+    "links": (("source", "target"), ("latency_ms", "bandwidth_gbps")),
+}
+"""{part: (texts, numbers)}: the keys that every entry of a part must have, so that it can be drawn."""
+
+
+def is_document(value: Any) -> TypeGuard[Document]:
+    """Whether a value can be drawn, valid or not: a mapping with all parts, and texts where names belong."""
+    if not isinstance(value, dict) or not _has_keys(value.get("default"), (), ("latency_ms", "bandwidth_gbps")):
+        return False
+    parts_hold = all(
+        isinstance(value.get(part), list) and all(_has_keys(one, texts, numbers) for one in value[part])
+        for part, (texts, numbers) in PARTS.items()
+    )
+    return parts_hold and all(_has_ends(pair) for pair in value["between"])
+
+
+def _has_keys(value: Any, texts: tuple[str, ...], numbers: tuple[str, ...]) -> bool:
+    return (
+        isinstance(value, dict)
+        and all(isinstance(value.get(key), str) for key in texts)
+        and all(as_number(value.get(key)) is not None for key in numbers)
+    )
+
+
+def _has_ends(pair: dict[str, Any]) -> bool:
+    ends = pair.get("regions") or [pair.get("from"), pair.get("to")]
+    return isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, str) for end in ends)
 
 
 def gpus_of(document: Document) -> list[str]:

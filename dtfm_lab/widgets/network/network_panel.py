@@ -7,25 +7,30 @@ from html import escape
 from typing import Any
 
 import ipywidgets as w
-import plotly.graph_objects as go
 
-from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import classed, menu, segments
 from dtfm_lab.widgets.lab_state import Guard, LabState
-from dtfm_lab.widgets.network.document_checks import is_document
-from dtfm_lab.widgets.network.document_conversion import document_of, empty_document, gpus_of, times_lost, topology_of
+from dtfm_lab.widgets.network.document_conversion import (
+    document_of,
+    empty_document,
+    gpus_of,
+    is_document,
+    times_lost,
+    topology_of,
+)
 from dtfm_lab.widgets.network.drawing import Document, Drawing, PacedEdits
-from dtfm_lab.widgets.network.editors import MapEditor, MatrixEditor
 from dtfm_lab.widgets.network.links import AS_DRAWN, BY_DISTANCE, RULE, WHERE, filled
+from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.editor import TopologyEditor
+from dtfm_lab.widgets.views.map import MapView
 
 VIEWS = {"canvas": "Canvas", "map": "Map", "matrix": "Matrix"}
 MANY_DEVICES, MANY_LINKS = 32, 150
@@ -48,7 +53,7 @@ class NetworkPanel(Panel):
         self.on_swap: Callable[[str, str], None] = lambda a, b: None
         """Called where a device is dropped on another, to exchange their places in the plan."""
         self.editor = TopologyEditor(self.drawing, height=0)
-        self.map: MapEditor | None = None
+        self.map: MapView | None = None
         self.matrix: MatrixEditor | None = None
         shipped = topology is not None and topology.name in topology_names()
         chosen = topology.name if topology is not None and shipped else BLANK
@@ -58,7 +63,7 @@ class NetworkPanel(Panel):
         self.choose, self.path = self.files.choose, self.files.path
         self.open, self.save = self.files.open, self.files.save
         self.editor.take_files = self.files.take
-        self.editor.on_swap = lambda a, b: self.on_swap(a, b)
+        self.editor.on_swap = self._swap
         self.shown = segments(
             [(label, view) for view, label in VIEWS.items()],
             ["Drawn by hand", "Regions in their cities", "Every directed link; for large networks"],
@@ -76,7 +81,9 @@ class NetworkPanel(Panel):
             ],
             "Latency and bandwidth between two regions that have no line of their own in the drawing",
         )
-        self.figure = AsFigure(self.make_figure, lab_state, lambda line: lab_state.report_error("network", line))
+        self.figure = AsFigure(
+            lambda: self.canvas.figure(), lab_state, lambda line: lab_state.report_error("network", line)
+        )
         self.note = w.HTML()
         self._views = w.VBox([self.editor])
         self.picture = classed(self._views, "dtfm-picture")
@@ -96,7 +103,7 @@ class NetworkPanel(Panel):
     def canvas(self) -> DocumentView:
         """The view that is shown: canvas, map or matrix."""
         if self.shown.value == "map" and self.map is not None:
-            return self.map.canvas
+            return self.map
         if self.shown.value == "matrix" and self.matrix is not None:
             return self.matrix.canvas
         return self.editor
@@ -237,12 +244,12 @@ class NetworkPanel(Panel):
     def _switch(self) -> None:
         """Show another view; only the view that is shown follows the drawing."""
         if self.shown.value == "map" and self.map is None:
-            self.map = MapEditor(self.drawing)
-            self.map.on_swap = self.on_swap
+            self.map = classed(MapView(self.drawing, height=0), "dtfm-fill")
+            self.map.on_swap = self._swap
         if self.shown.value == "matrix" and self.matrix is None:
             self.matrix = MatrixEditor(self.drawing, height=0)
-        made = [("canvas", self.editor, self.editor)]
-        made += [("map", self.map.view, self.map.canvas)] if self.map is not None else []
+        made: list[tuple[str, w.Widget, DocumentView]] = [("canvas", self.editor, self.editor)]
+        made += [("map", self.map, self.map)] if self.map is not None else []
         made += [("matrix", self.matrix.view, self.matrix.canvas)] if self.matrix is not None else []
         for name, view, canvas in made:
             if name != self.shown.value:
@@ -251,6 +258,9 @@ class NetworkPanel(Panel):
         self.canvas.follow()
         self._views.children = tuple(view for _, view, _ in made)
         self._update_view()
+
+    def _swap(self, one: str, other: str) -> None:
+        self.on_swap(one, other)
 
     def _choose_fill(self, change: dict[str, Any]) -> None:
         document = self.drawing.document
@@ -273,17 +283,6 @@ class NetworkPanel(Panel):
             self.drawing.selected = [name for name in self.lab_state.selected if name in drawn]
             link = self.lab_state.selected_link
             self.drawing.selected_link = list(link) if drawn.issuperset(link) else []
-
-    def make_figure(self) -> go.Figure | None:
-        """Return the shown view as a plotly figure; None where no network is valid."""
-        topology, plan = self.lab_state.topology, self.lab_state.plan
-        if topology is None:
-            return None
-        if self.shown.value == "map":
-            return figures.network_map(topology)
-        if self.shown.value == "matrix":
-            return figures.link_matrix(topology)
-        return figures.network(topology, plan if plan is not None and not self.lab_state.plan_is_stale else None)
 
 
 def _unplaced(document: Document) -> dict[str, Any]:

@@ -63,7 +63,8 @@ class PlanPanel(Panel):
         self._searches: dict[str, SearchMode] = {"search": self.real, "race": self.race, "frontier": self.frontier}
         """By the names of their settings in a saved file."""
         self.note, self.alarm = classed(w.HTML(), "dtfm-plan-note"), classed(w.HTML(), "dtfm-plan-alarm")
-        modes = {TEACHING: self.teaching, REAL: self.real, RACE: self.race, FRONTIER: self.frontier}
+        modes: dict[str, TeachingPanel | SearchMode] = {TEACHING: self.teaching, REAL: self.real}
+        modes |= {RACE: self.race, FRONTIER: self.frontier}
         self._bars = {name: classed(w.HBox(mode.bar), "dtfm-mode-bar") for name, mode in modes.items()}
         self._mains = {name: mode.view for name, mode in modes.items()}
         self._mains[REAL] = w.VBox([self.real.curve, self.alarm, self.note])

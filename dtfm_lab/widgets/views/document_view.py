@@ -62,6 +62,8 @@ class DocumentView(View):
         self.drawing = Drawing(document) if drawing is None else drawing
         self.plan: Plan | None = None
         """The plan whose stages the still picture shows."""
+        self.on_swap: Callable[[str, str], None] = lambda a, b: None
+        """Called with two devices of which one is dropped on the other, to exchange their places in the plan."""
         super().__init__(**traits, **{name: getattr(self.drawing, name) for name in SHARED})
         self._links: list[traitlets.link] = []
         self.follow()
@@ -102,3 +104,8 @@ class DocumentView(View):
             getattr(self.drawing, content["kind"])()
         elif content.get("kind") == "gesture":
             self.drawing.gesture(str(content.get("phase")))
+        elif content.get("kind") == "swap":
+            drawn = {device["name"]: device["name"] for device in self.document["devices"]}
+            a, b = drawn.get(content.get("a")), drawn.get(content.get("b"))
+            if a is not None and b is not None:
+                self.on_swap(a, b)

@@ -30,8 +30,6 @@ class TopologyEditor(DocumentView):
         super().__init__(*arguments, **traits)
         self.take_files: Callable[[Sequence[NamedBytes]], None] = self._open_files
         """Called with the names and contents of files that are dropped."""
-        self.on_swap: Callable[[str, str], None] = lambda a, b: None
-        """Called with two devices of which one is dropped on the other, to exchange their places in the plan."""
 
     def figure(self) -> Figure | None:
         return self.network_figure(figures.network, lambda plan: figures.network(plan.topology, plan))
@@ -65,8 +63,6 @@ class TopologyEditor(DocumentView):
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "files":
             self.take_files(list(zip(content["names"], map(bytes, buffers), strict=True)))
-        elif content.get("kind") == "swap":
-            self.on_swap(content["a"], content["b"])
         else:
             super().received(content, buffers)
 

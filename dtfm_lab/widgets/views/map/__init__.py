@@ -31,8 +31,6 @@ class MapView(DocumentView):
     """The GPU model of a new device; the first of ``gpus`` where it is not among them."""
     tool = traitlets.Enum(["select", "add"], "select").tag(sync=True)
     """What a click does: select, or add a device to the nearest city."""
-    worth_showing = traitlets.Bool(False)
-    """Whether at least two regions are known places; of fewer, the canvas says more."""
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         known = [(name, find_place(name)) for name in place_names()]
@@ -45,8 +43,6 @@ class MapView(DocumentView):
         names = {region["name"] for region in self.document["regions"]}
         found = {name: find_place(name) for name in sorted(names)}
         self.places = {name: [place.longitude, place.latitude] for name, place in found.items() if place is not None}
-        inhabited = {device["region"] for device in self.document["devices"]}
-        self.worth_showing = len(inhabited & self.places.keys()) > 1
 
     def figure(self) -> Figure | None:
         return self.network_figure(figures.network_map, figures.plan_map) if self.places else None
