@@ -115,7 +115,7 @@ def test_a_person_walks_through_the_papers_steps(page, open_notebook, ask_kernel
     page.get_by_role("button", name="(a)", exact=True).click()
     eventually(page, "panel.groups.step", "a")
     expect(page.locator(".dtfm-step-told")).to_contain_text("8 devices and 56 directed links")
-    page.locator(".dtfm-groups-panel button[title='The step after']").click()
+    page.get_by_role("button", name="(b)", exact=True).click()
     eventually(page, "panel.groups.step", "b")
     expect(page.locator(".dtfm-step-told")).to_contain_text("sets the data-parallel cost")
     first, other = ask_kernel(page, "print(plan.stages[0][0], plan.stages[2][1])").split()

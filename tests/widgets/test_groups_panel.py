@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -19,7 +18,6 @@ from dtfm_lab.planning import evaluate, explain
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.groups import group_stepper
 from dtfm_lab.widgets.groups.exchanges import change, exchanged, offers
 from dtfm_lab.widgets.groups.group_texts import STEPS, Subject, describe_step, why
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
@@ -181,43 +179,9 @@ def test_without_a_plan_there_is_a_hint_and_nothing_to_press():
     assert panel.groups.alt_text() == "No plan yet"
     assert panel.groups.svg() == ""
     assert panel.line.value == ""
-    stepper, hand = panel.stepper, panel.hand
-    buttons = (stepper.step, stepper.back, stepper.next, stepper.play, hand.move, hand.undo, hand.redo)
-    assert all(button.disabled for button in buttons)
-    assert all(button.tooltip for button in buttons[1:]), "a button that does nothing says why"
-
-
-def test_back_and_next_walk_through_the_steps():
-    _, panel = panel_of(plan_of())
-    panel.mode.value = "ring"
-    assert panel.groups.step == "e"
-    assert panel.stepper.next.disabled
-    panel.stepper.back.click()
-    assert panel.groups.step == panel.step.value == "d"
-    assert "equation 3" in panel.line.value
-    panel.groups.step = "a"
-    assert panel.stepper.back.disabled
-    panel.stepper.next.click()
-    assert panel.step.value == "b"
-
-
-@on_a_loop
-async def test_play_walks_from_the_first_step_to_the_last_and_stops_when_told() -> None:
-    _, panel = panel_of(plan_of())
-    stays_s, group_stepper.STAYS_S = group_stepper.STAYS_S, 0.05
-    try:
-        seen = []
-        panel.step.observe(lambda change: seen.append(change["new"]), "value")
-        panel.stepper.play.click()
-        await until(lambda: seen == list("abcde") and not panel.stepper.playing)
-        panel.step.value = "b"
-        panel.stepper.play.click()
-        await until(lambda: panel.step.value == "c")
-        panel.stepper.play.click()
-        await asyncio.sleep(0.15)
-        assert panel.step.value == "c"
-    finally:
-        group_stepper.STAYS_S = stays_s
+    hand = panel.hand
+    assert all(control.disabled for control in (panel.step, hand.move, hand.undo, hand.redo))
+    assert all(button.tooltip for button in (hand.move, hand.undo, hand.redo)), "a button that does nothing says why"
 
 
 def test_a_selection_is_shared_both_ways():
@@ -376,7 +340,7 @@ def test_words_about_groups_and_hops_hold_for_any_shape():
 
 def test_settings_come_back_and_a_hop_waits_for_its_plan():
     _, panel = panel_of(plan_of())
-    panel.step.value, panel.groups.selected_edge, panel.what.value = "c", 2, "five"
+    panel.step.value, panel.groups.selected_edge = "c", 2
     panel.mode.value = "weights"
     kept = panel.settings()
     lab_state, other = panel_of(None)
@@ -384,15 +348,14 @@ def test_settings_come_back_and_a_hop_waits_for_its_plan():
     assert other.groups.step == "c"
     lab_state.plan = plan_of()
     assert other.settings() == kept
-    other.restore({"step": "z", "edge": 99, "figure": None, "mode": "pie"})
+    other.restore({"step": "z", "edge": 99, "mode": "pie"})
     assert other.settings() == kept
 
 
 @on_a_loop
-async def test_every_figure_can_be_drawn() -> None:
+async def test_what_is_shown_is_drawn_as_a_figure() -> None:
     _, panel = panel_of(plan_of())
-    for what in ("step", "five", "coarse", "matching"):
-        panel.what.value, panel.as_figure.figure = what, None
-        panel.as_figure.button.click()
-        await until(lambda: panel.as_figure.figure is not None)
-        panel.as_figure.output.outputs = ()
+    panel.mode.value = "ring"
+    panel.step.value = "c"
+    panel.as_figure.button.click()
+    await until(lambda: panel.as_figure.figure is not None)

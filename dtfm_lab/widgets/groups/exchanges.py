@@ -1,6 +1,5 @@
-"""Exchanging two devices by hand: the cost of every exchange, the plan after it, and undo. It contains no widget."""
+"""Exchanging two devices by hand: the cost of every exchange, and the plan after it. It contains no widget."""
 
-from collections import deque
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +10,6 @@ from dtfm_lab.planning import Explanation, evaluate, simulated
 
 IDLE = -1
 """Stage of a device that the plan leaves idle."""
-MOST_UNDONE = 100
-"""Moves that can be undone."""
 
 
 def offers(explanation: Explanation, device: str) -> dict[str, Any]:
@@ -99,37 +96,3 @@ def from_to(before: Plan, after: Plan) -> str:
 
 def _from_to(now_s: float, then_s: float) -> str:
     return f"{format_s(now_s)} → {format_s(then_s)}, {change(then_s - now_s, now_s)}"
-
-
-class MoveHistory:
-    """The plans before and after the current one, ``MOST_UNDONE`` at most in each direction."""
-
-    def __init__(self) -> None:
-        self._past: deque[Plan] = deque(maxlen=MOST_UNDONE)
-        self._future: deque[Plan] = deque(maxlen=MOST_UNDONE)
-
-    @property
-    def can_undo(self) -> bool:
-        return bool(self._past)
-
-    @property
-    def can_redo(self) -> bool:
-        return bool(self._future)
-
-    def add(self, before: Plan) -> None:
-        """Record the plan before a move."""
-        self._past.append(before)
-        self._future.clear()
-
-    def undo(self, now: Plan) -> Plan:
-        self._future.append(now)
-        return self._past.pop()
-
-    def redo(self, now: Plan) -> Plan:
-        self._past.append(now)
-        return self._future.pop()
-
-    def clear(self) -> None:
-        """Remove all moves, as after a plan that was not made by hand."""
-        self._past.clear()
-        self._future.clear()

@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
-import plotly.graph_objects as go
 
-from dtfm_lab import figures
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Explanation, explain
-from dtfm_lab.widgets.controls import classed, more_menu, pane, segments, show, toolbar
-from dtfm_lab.widgets.groups.group_stepper import Stepper
+from dtfm_lab.widgets.controls import classed, more_menu, pane, segments, show, spacer, toolbar
 from dtfm_lab.widgets.groups.group_texts import STEPS, Subject, describe_step, why
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.lab_state import Guard, LabState
@@ -29,12 +26,6 @@ ITERATION = "What a move costs: communication, and in brackets the predicted ite
 SETTLED_S = 0.06
 """Seconds without another plan or selection before explanation and prices are computed."""
 MODES = {"Path": "path", "Ring": "ring", "Weights": "weights"}
-FIGURES = {
-    "the picture": "step",
-    "all five steps": "five",
-    "coarsened graph": "coarse",
-    "matching of the hop": "matching",
-}
 
 
 class GroupsPanel(Panel):
@@ -64,21 +55,22 @@ class GroupsPanel(Panel):
             ),
             "dtfm-segmented",
         )
-        self.stepper = Stepper(self.groups.step, self._report_error)
-        self.step = self.stepper.step
+        self.step = classed(
+            segments(
+                [(f"({letter})", letter) for letter in STEPS],
+                [f"Step ({letter}) of the paper: {word}" for letter, word in STEPS.items()],
+                "34px",
+                value=self.groups.step,
+            ),
+            "dtfm-segmented",
+        )
         self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
         self.line = classed(w.HTML(), "dtfm-groups-line")
         self.why = w.HTML()
-        self.what = w.Dropdown(
-            options=list(FIGURES.items()), layout=w.Layout(width="165px"), tooltip="What is drawn as a figure"
-        )
-        self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
-        spacer = w.HTML(layout=w.Layout(flex="1 1 0"))
+        self.as_figure = AsFigure(self.groups.figure, lab_state, self._report_error)
         self.why_menu = more_menu([self.why], label="Why so?", tooltip="Why the plan, or what is selected, is as it is")
-        more = more_menu(
-            [self.hand.view, w.HBox([self.what, self.as_figure.button]), self.as_figure.output],
-        )
-        row = toolbar(self.mode, self.stepper.view, spacer, self.hand.undo, self.hand.redo, self.why_menu, more)
+        more = more_menu([self.hand.view, self.as_figure.button, self.as_figure.output])
+        row = toolbar(self.mode, self.step, spacer(), self.hand.undo, self.hand.redo, self.why_menu, more)
         self.view = pane(Path(__file__).with_suffix(".css"), [row, self.line, self.groups], "dtfm-groups-panel")
         w.link((self.step, "value"), (self.groups, "step"))
         w.link((self.mode, "value"), (self.groups, "mode"))
@@ -99,7 +91,6 @@ class GroupsPanel(Panel):
             "mode": self.mode.value,
             "step": self.step.value,
             "edge": self.groups.selected_edge,
-            "figure": self.what.value,
         }
 
     def restore(self, settings: dict[str, Any]) -> None:
@@ -108,8 +99,6 @@ class GroupsPanel(Panel):
             self.step.value = settings["step"]
         if settings.get("mode") in list(MODES.values()):
             self.mode.value = settings["mode"]
-        if settings.get("figure") in list(FIGURES.values()):
-            self.what.value = settings["figure"]
         edge = settings.get("edge")
         if isinstance(edge, int) and not isinstance(edge, bool):
             self._wanted_edge = edge
@@ -129,7 +118,7 @@ class GroupsPanel(Panel):
             self.groups.show(plan)
         self._select_wanted()
         self._follow()
-        self.stepper.enable("" if plan is not None else "There is no plan yet")
+        self.step.disabled = plan is None
         self.hand.take(plan)
         self._describe()
         self._ask()
@@ -141,7 +130,7 @@ class GroupsPanel(Panel):
     def _show_mode(self) -> None:
         """The steps belong to the ring alone."""
         is_ring = self.mode.value == "ring"
-        show(self.stepper.view, is_ring)
+        show(self.step, is_ring)
         show(self.why_menu, not is_ring)
         self._describe()
 
@@ -240,17 +229,3 @@ class GroupsPanel(Panel):
         if self._explaining is None or self._explaining[0] is not plan:
             self._explaining = plan, asyncio.ensure_future(asyncio.to_thread(explain, plan))
         return await self._explaining[1]
-
-    def _figure(self) -> go.Figure | None:
-        plan, other = self._lab_state.plan, self.groups.other_edge
-        if plan is None:
-            return None
-        match self.what.value:
-            case "five":
-                return figures.five_steps(plan)
-            case "coarse":
-                return figures.coarse_graph(plan)
-            case "matching":
-                hop = max(self.groups.selected_edge, 0)
-                return figures.matching(plan, (other[0], other[1]) if len(other) == 2 else hop)
-        return figures.step(plan, self.step.value if self.mode.value == "ring" else "e")

@@ -1,6 +1,7 @@
 """Moving devices by hand: prices while one is dragged or selected, the plan after a drop, undo and redo."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,14 +12,16 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation
-from dtfm_lab.widgets.controls import button, icon_button
-from dtfm_lab.widgets.groups.exchanges import MoveHistory, change, exchanged, from_to, offers
+from dtfm_lab.widgets.controls import button, disable, icon_button
+from dtfm_lab.widgets.groups.exchanges import change, exchanged, from_to, offers
 from dtfm_lab.widgets.groups.group_texts import named
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.groups import GroupsView
 from dtfm_lab.widgets.what_if.setting import n_actions
 
+MOST_UNDONE = 100
+"""Moves that can be undone."""
 PRICED_UP_TO = 100_000
 """Actions of an iteration up to which moves are priced in its seconds as well."""
 
@@ -34,7 +37,8 @@ class HandMoves:
         report_error: Callable[[str], None],
     ) -> None:
         self._lab_state, self._groups, self._explained, self._report_error = lab_state, groups, explained, report_error
-        self._history = MoveHistory()
+        self._past: deque[Plan] = deque(maxlen=MOST_UNDONE)
+        self._future: deque[Plan] = deque(maxlen=MOST_UNDONE)
         self._made: Plan | None = None
         """The plan of the last move, undo or redo."""
         self.move_to = w.Dropdown(
@@ -43,27 +47,25 @@ class HandMoves:
             style={"description_width": "60px"},
         )
         self.move = button("Move", "exchange", "", "84px", disabled=True)
-        self.undo = icon_button("undo", "")
-        self.redo = icon_button("repeat", "")
+        self.undo = icon_button("undo", "Take back the last move by hand")
+        self.redo = icon_button("repeat", "Make it again")
         self.note = ""
         """The last move in words; empty where the plan was not made by hand."""
         self.view = w.HBox([self.move_to, self.move])
         self.move.on_click(lambda _: self._move_chosen())
-        self.undo.on_click(lambda _: self._undo())
-        self.redo.on_click(lambda _: self._redo())
+        self.undo.on_click(lambda _: self._take_back())
+        self.redo.on_click(lambda _: self._make_again())
         groups.on_msg(self._gesture)
         groups.observe(lambda _: self.offer(), ["offers", "selected"])
 
     def take(self, plan: Plan | None) -> None:
         """Take another plan. One that was not made by hand clears the history."""
         if plan is None or plan is not self._made:
-            self._history.clear()
+            self._past.clear()
+            self._future.clear()
             self.note = self._lab_state.hand_note = ""
-        self.undo.disabled, self.redo.disabled = not self._history.can_undo, not self._history.can_redo
-        self.undo.tooltip = (
-            "Take back the last move by hand" if self._history.can_undo else "No move by hand to take back"
-        )
-        self.redo.tooltip = "Make it again" if self._history.can_redo else "No move by hand to make again"
+        disable(self.undo, "" if self._past else "No move by hand to take back")
+        disable(self.redo, "" if self._future else "No move by hand to make again")
         self.offer()
 
     async def price(self, plan: Plan, device: str) -> None:
@@ -131,9 +133,9 @@ class HandMoves:
     def _gesture(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         plan, device, kind = self._lab_state.plan, content.get("device"), content.get("kind")
         if kind == "undo":
-            self._undo()
+            self._take_back()
         elif kind == "redo":
-            self._redo()
+            self._make_again()
         elif plan is not None and isinstance(device, str):
             if kind == "lift":
                 begin(self.price(plan, device), self._report_error)
@@ -164,20 +166,23 @@ class HandMoves:
         made = await asyncio.to_thread(exchanged, plan, device, partner)
         if self._lab_state.plan is not plan:
             return  # the prices are of another plan
-        self._history.add(plan)
+        self._past.append(plan)
+        self._future.clear()
         self._put(made, f"By hand, {device} and {partner} exchanged: {from_to(plan, made)}.")
 
-    def _undo(self) -> None:
-        plan = self._lab_state.plan
-        if plan is not None and self._history.can_undo:
-            before = self._history.undo(plan)
-            self._put(before, f"Undone: {from_to(plan, before)}.")
+    def _take_back(self) -> None:
+        self._turn(self._past, self._future, "Undone")
 
-    def _redo(self) -> None:
+    def _make_again(self) -> None:
+        self._turn(self._future, self._past, "By hand again")
+
+    def _turn(self, source: deque[Plan], target: deque[Plan], words: str) -> None:
+        """Take the last plan of ``source``, the past or the future, and append the current one to ``target``."""
         plan = self._lab_state.plan
-        if plan is not None and self._history.can_redo:
-            after = self._history.redo(plan)
-            self._put(after, f"By hand again: {from_to(plan, after)}.")
+        if plan is not None and source:
+            target.append(plan)
+            other = source.pop()
+            self._put(other, f"{words}: {from_to(plan, other)}.")
 
     def _put(self, plan: Plan, line: str) -> None:
         self._made, self.note = plan, line
