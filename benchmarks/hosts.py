@@ -1,6 +1,6 @@
 """Kills and stops of hosts in one run on three: what hangs, what is left behind, how long recovery takes.
 
-``python benchmarks/hosts.py [--faults 20] [--seed 0]``. Hosts are process trees of this machine, each with a torchrun
+``python benchmarks/hosts.py [--faults 20] [--seed 0]``. Hosts are process trees of this machine, each with an
 agent. A kill ends a whole host but the first (agent and workers, by SIGKILL) and starts it again, or ends one worker of
 any host; a stop freezes a host for up to eight seconds. At the end the losses are compared to those of the same plan
 run at home.

@@ -28,7 +28,7 @@ from dtfm_lab.runtime.client.run_report import describe_reductions
 from dtfm_lab.runtime.multihost.export import PORT, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder
 from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
-from dtfm_lab.runtime.multihost.instructions import torchrun_line
+from dtfm_lab.runtime.multihost.instructions import host_command
 from dtfm_lab.runtime.multihost.joining import AWAIT_S, SILENT_S
 from dtfm_lab.runtime.probe import ProbeListener, address_for_others, host_and_port, join, probe_locally
 from dtfm_lab.runtime.protocol.certificates import require_private
@@ -65,7 +65,7 @@ def export(
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
-    """Write all that hosts of your own need to run PLAN. That is torchrun lines, a rank map and tc scripts."""
+    """Write all that hosts of your own need to run PLAN. That is the line that starts each host, and a rank map."""
     if hosts_path is not None and per_host is not None:
         raise click.UsageError("--hosts says which host runs what; wanted it without --per-host")
     spec = spec_for(files.load_plan(plan_file), as_schedule(schedule), **options)
@@ -76,9 +76,9 @@ def export(
         click.confirm(f"{folder} holds an earlier run folder. Overwrite it?", abort=True, err=True)
         force = True
     written = write_run_folder(spec, folder, hosts, port=port, await_s=await_s, silent_s=silent_s, overwrite=force)
-    lines = {host.name: torchrun_line(hosts, host, str(written)) for host in hosts}
+    lines = {host.name: host_command(host, str(written)) for host in hosts}
     if as_json:
-        return print_json({"folder": str(written), "hosts": [host.name for host in hosts], "torchrun": lines})
+        return print_json({"folder": str(written), "hosts": [host.name for host in hosts], "commands": lines})
     if reductions := describe_reductions(spec):
         out.print(reductions)
     out.print(f"{written}: {len(spec.workers)} workers on {len(hosts)} hosts; what to do is in {written / 'README.md'}")

@@ -1,9 +1,12 @@
-"""A run on several hosts: on each, torchrun's agent starts one process a worker, and the first's a coordinator, too.
+"""One host of a run on several: an agent, which starts the host's workers and, on the first host, the coordinator.
 
-``torchrun ... -m dtfm_lab.runtime.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``.
-The coordinator writes events to standard output and the measured trace into the run folder. A worker that is lost is
-started again by its host's agent, or by a person; it takes its rank again and gets its state from a replica or a
-checkpoint. A coordinator that is lost begins again at the newest checkpoint in the run's folder.
+``python -m dtfm_lab.runtime.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``. The
+agent loads torch once and forks these processes from itself, so that a lost one is there again at once. It computes
+nothing, because a fork copies one thread only. It opens no port: which worker a process is follows from the folder.
+
+The coordinator writes events to standard output and the measured trace into the run folder. A worker that is lost takes
+its rank again and gets its state from a replica or a checkpoint. A coordinator that is lost begins again at the newest
+checkpoint in the run's folder.
 """
 
 import contextlib
@@ -12,7 +15,8 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -26,38 +30,118 @@ from dtfm_lab.runtime.multihost.export import RunFolder, load_run_folder
 from dtfm_lab.runtime.multihost.joining import RunOver, join_run
 from dtfm_lab.runtime.multihost.rendezvous import Rendezvous
 from dtfm_lab.runtime.protocol import checkpoint_folders
-from dtfm_lab.runtime.protocol.agent_notes import agent, note
 from dtfm_lab.runtime.protocol.connections import ConnectionLost, Refused
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.json_lines import InputClosed
-from dtfm_lab.runtime.protocol.processes import exit_with_parent
+from dtfm_lab.runtime.protocol.processes import ended_children, exit_after, exit_with_parent
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
+COORDINATOR = -1
+"""Takes the place of a rank."""
+MOST_IN_VAIN = 5
+"""Times that a process is started again without having joined the run."""
+LEAVE_S = 20.0
+"""Longest time for the other processes of a host to exit after the first that heard of the run's end."""
+POLL_S = 0.05
 
-def rank_of(folder: RunFolder, host: str, environment: Mapping[str, str]) -> int:
-    """Return the rank of the worker that this process is.
-
-    Raises LabError if torchrun did not start it, or started another number of processes than the host has workers.
-    """
-    if host not in folder.hosts:
-        raise LabError(f"no host named {host} in {folder.path.name}; wanted one of {', '.join(folder.hosts)}")
-    workers = folder.hosts[host]
-    try:
-        rank, size = int(environment["LOCAL_RANK"]), int(environment["LOCAL_WORLD_SIZE"])
-    except (KeyError, ValueError):
-        raise LabError(f"LOCAL_RANK is not set; wanted torchrun to start this: hosts/{host}/run.sh") from None
-    if size != len(workers) or not 0 <= rank < size or environment.get("GROUP_WORLD_SIZE", "1") != "1":
-        raise LabError(
-            f"process {rank} of {size} was started, but host {host} has {len(workers)} workers and an agent of its "
-            f"own; wanted hosts/{host}/run.sh as it stands"
-        )
-    return workers[rank]
+Note = Callable[..., None]
+"""Tells the agent that a process has joined (``joined``: its rank), or that the run is over (``end``: status, why)."""
 
 
-def run_worker(folder: RunFolder, host: str) -> NoReturn:
+class HostAgent:
+    """The processes of one host; those that are lost are started again until the run is over."""
+
+    def __init__(self, folder: RunFolder, host: str) -> None:
+        if host not in folder.hosts:
+            raise LabError(f"no host named {host} in {folder.path.name}; wanted one of {', '.join(folder.hosts)}")
+        self._folder, self._host = folder, host
+        self._coordinates = host == next(iter(folder.hosts))
+        self._notes, self._note_end = os.pipe()
+        os.set_blocking(self._notes, False)
+        self._ranks: dict[int, int] = {}
+        """By process id."""
+        self._in_vain: dict[int, int] = {}
+        """By rank, how often its process has ended before it had joined."""
+        self._end: tuple[int, str] | None = None
+        """Exit status of this host and why, once the run is over."""
+
+    def serve(self) -> int:
+        """Return the exit status of this host once the run is over; no process is left then."""
+        from dtfm_lab.runtime.worker.local_run import prepare_to_fork  # loads torch
+
+        prepare_to_fork()
+        if self._coordinates:  # Ctrl-C ends the run on all hosts; on another host, the agent and its workers alone
+            signal.signal(signal.SIGINT, self._interrupt_coordinator)
+        try:
+            for rank in (*([COORDINATOR] if self._coordinates else []), *self._folder.hosts[self._host]):
+                self._start(rank)
+            while self._end is None:
+                time.sleep(POLL_S)
+                ended = [self._ranks.pop(pid) for pid, _ in ended_children()]
+                self._take_notes()  # all notes of those that have ended are there
+                for rank in ended if self._end is None else ():
+                    self._start_again(rank)
+            deadline_s = time.monotonic() + LEAVE_S
+            while self._ranks and time.monotonic() < deadline_s:
+                time.sleep(POLL_S)
+                for pid, _ in ended_children():
+                    del self._ranks[pid]
+        finally:
+            for pid in self._ranks:
+                os.kill(pid, signal.SIGKILL)
+        status, why = self._end
+        if why:
+            _say(f"host {self._host}: {why}")
+        return status
+
+    def _start(self, rank: int) -> None:
+        if (pid := os.fork()) == 0:
+            exit_after(self._be, rank, os.getppid())
+        self._ranks[pid] = rank
+
+    def _start_again(self, rank: int) -> None:
+        self._in_vain[rank] = self._in_vain.get(rank, -1) + 1
+        if self._in_vain[rank] == MOST_IN_VAIN:
+            self._end = 1, f"a process ended {MOST_IN_VAIN} times before it had joined the run"
+            return
+        what = "the coordinator" if rank == COORDINATOR else f"worker {rank}"
+        _say(f"host {self._host}: {what} has ended and is started again")
+        self._start(rank)
+
+    def _take_notes(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for line in os.read(self._notes, 1 << 16).splitlines():
+                match json.loads(line):
+                    case {"joined": rank}:
+                        self._in_vain[rank] = -1
+                    case {"end": [status, why]} if self._end is None:
+                        self._end = status, why
+
+    def _note(self, **values: Any) -> None:
+        os.write(self._note_end, json.dumps(values).encode() + b"\n")  # at once: it is shorter than a pipe's page
+
+    def _interrupt_coordinator(self, *_: object) -> None:
+        for pid, rank in self._ranks.items():
+            if rank == COORDINATOR:
+                os.kill(pid, signal.SIGINT)
+
+    def _be(self, rank: int, agent: int) -> None:
+        """The body of a forked process."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        exit_with_parent(agent)
+        try:
+            if rank == COORDINATOR:
+                run_coordinator(self._folder, self._note)
+            run_worker(self._folder, self._host, rank, self._note)
+        except RunOver as over:
+            self._note(end=[over.status, str(over)])
+        except LabError as error:
+            self._note(end=[1 if isinstance(error, RunError) else 2, str(error)])
+
+
+def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
     """Be a worker until the coordinator orders the exit."""
-    rank, local_rank = rank_of(folder, host, os.environ), int(os.environ["LOCAL_RANK"])
-    from dtfm_lab.runtime.worker import worker  # imports torch, which the coordinator does without
+    from dtfm_lab.runtime.worker import worker  # torch, which the coordinator does without
 
     where, spec = f"the coordinator at {folder.address} port {folder.port}", folder.spec
     try:
@@ -86,15 +170,12 @@ def run_worker(folder: RunFolder, host: str) -> NoReturn:
             joined.connection.send_bytes(json.dumps({"event": "exits", "rank": rank}).encode())
         return status
 
-    spec = replace(spec, **joined.changes)
-    if spec.parameters_folder is not None:
-        Path(spec.parameters_folder).mkdir(parents=True, exist_ok=True)
     worker.main(
-        spec,
+        replace(spec, **joined.changes),
         rank,
         joined.connection,
         host=joined.own_address,
-        local_rank=local_rank,
+        local_rank=folder.hosts[host].index(rank),
         clock_offset_s=joined.clock.offset_s,
         certificates=folder.certificates,
         on_exit=leave,
@@ -135,7 +216,7 @@ class RecordedOutput:
         self._output.flush()
 
 
-def run_coordinator(folder: RunFolder) -> NoReturn:
+def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
     """Coordinate workers that connect from their hosts, and save the trace."""
     commands = Interrupts()
     spec = resumed(folder.spec)
@@ -159,6 +240,7 @@ def run_coordinator(folder: RunFolder) -> NoReturn:
                 certificates=folder.certificates,
             )
         )
+        note(joined=COORDINATOR)
         return rendezvous[0].start
 
     def end(status: int, why: str) -> None:
@@ -176,23 +258,21 @@ def run_coordinator(folder: RunFolder) -> NoReturn:
 
 def main() -> None:
     """Exit with status 0 where the run is done, 1 where it failed, 2 where the input is wrong."""
-    exit_with_parent(agent())
     try:
         match sys.argv[1:]:
-            case ["--coordinator", path]:
-                run_coordinator(load_run_folder(path))
             case [path, "--host", host]:
-                run_worker(load_run_folder(path), host)
+                sys.exit(HostAgent(load_run_folder(path), host).serve())
         raise LabError("wanted RUN_FOLDER --host NAME, as dtfm-lab export writes it into hosts/NAME/run.sh")
-    except RunOver as over:
-        note(end=[over.status, str(over)])
-        sys.exit(over.status)
     except LabError as error:
-        status = 1 if isinstance(error, RunError) else 2
-        if os.environ.get("LOCAL_RANK") is None:
-            sys.stderr.write(f"dtfm_lab.runtime.hosted: {error}\n")
-        note(end=[status, str(error)])
-        sys.exit(status)
+        _say(str(error))
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"dtfm_lab.runtime.hosted: {line}\n")
+    sys.stderr.flush()
 
 
 def resumed(spec: RunSpec) -> RunSpec:

@@ -71,13 +71,15 @@ class HostProcesses:
         os.killpg(self.agent.pid, signal.SIGINT)
 
     def workers(self) -> list[psutil.Process]:
-        """The processes of its workers that live, and are not about to be replaced."""
-        found = []
-        for process in self.processes():
-            with contextlib.suppress(psutil.Error):
-                if "--host" in process.cmdline() and "--rdzv-id" not in process.cmdline():
-                    found.append(process)
-        return found
+        """The processes of its workers that live."""
+        return [process for process in self.processes()[1:] if process != self.coordinator]
+
+    @property
+    def coordinator(self) -> psutil.Process | None:
+        """The first process that the agent of the first host starts; None before, and on other hosts."""
+        before = [e for e in self.events() if e["event"] == "starting"]
+        found = self.processes()[1:]
+        return min(found, key=lambda process: process.create_time()) if before and found else None
 
     def stop(self) -> None:
         self._signal(signal.SIGSTOP)

@@ -1,15 +1,15 @@
-"""Workers that torchrun starts: the same losses as at home, one clock for all, and no strangers."""
+"""Workers of several hosts: the same losses as at home, one clock for all, and no strangers."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import shutil
 import socket
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,14 +22,13 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.runtime import hosted
 from dtfm_lab.runtime.coordinator import worker_handle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
-from dtfm_lab.runtime.hosted import main, rank_of
+from dtfm_lab.runtime.hosted import MOST_IN_VAIN, HostAgent, main
 from dtfm_lab.runtime.multihost import joining
 from dtfm_lab.runtime.multihost import rendezvous as rendezvous_module
 from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
 from dtfm_lab.runtime.multihost.hosts import Host
 from dtfm_lab.runtime.multihost.joining import CoordinatorClock, Joined, RunOver, join_run
 from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, list_names
-from dtfm_lab.runtime.protocol import agent_notes
 from dtfm_lab.runtime.protocol.connections import Channel, Listener, Refused
 from dtfm_lab.runtime.protocol.message_stream import MessageStream
 from dtfm_lab.runtime.worker import worker
@@ -44,9 +43,8 @@ def no_long_goodbyes(monkeypatch):
 SECRET = "of this test"
 
 
-@pytest.mark.skipif(shutil.which("torchrun", path=os.path.dirname(sys.executable)) is None, reason="needs torchrun")
-@pytest.mark.parametrize("carrier", [None, "sockets"])  # contents in clear by gloo, and encrypted
-def test_two_hosts_that_torchrun_starts_train_as_one_machine_does(tmp_path, carrier):
+@pytest.mark.parametrize("carrier", [None, "groups"])  # contents encrypted, and in clear by gloo
+def test_two_hosts_train_as_one_machine_does(tmp_path, carrier):
     plan = small_plan(2, 1)
     hosts = [Host(name=name, address="::1", workers=(rank,)) for rank, name in enumerate(("left", "right"))]
     folder = export(spec_for(plan, "1f1b", iterations=2, carrier=carrier), tmp_path / "run", hosts, port=free_port())
@@ -286,35 +284,48 @@ def test_a_worker_exits_as_ordered_though_the_coordinator_does_not_hear_it_any_m
     monkeypatch.setattr(hosted, "join_run", lambda *_, **__: joined)
     exits = []
     monkeypatch.setattr(worker, "main", lambda *_, on_exit, **__: exits.append(on_exit({"status": 3, "why": "x"})))
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    notes: list[dict[str, object]] = []
     with pytest.raises(AssertionError, match="exits its process"):
-        hosted.run_worker(folder, "one")
+        hosted.run_worker(folder, "one", 0, lambda **note: notes.append(note))
     assert exits == [3]
+    assert notes == [{"joined": 0}, {"end": [3, "x"]}]
 
 
-def test_a_note_for_the_agent_is_taken_once(monkeypatch):
-    monkeypatch.setenv(agent_notes.VARIABLE, "")  # and so what is set below is taken back
-    notes = agent_notes.AgentNotes.make()
-    agent_notes.note(joined=1)
-    assert [notes.take(), notes.take()] == [(True, None), (False, None)]
-    agent_notes.note(end=[1, "why"])
-    assert notes.has_end()
-    assert notes.take() == (False, (1, "why"))
-    assert not notes.has_end()
-
-
-def test_processes_that_torchrun_did_not_start_as_the_folder_says_are_refused(tmp_path):
-    plan = small_plan(2, 1)
+def agent_of(folder: Path, host: str = "one") -> HostAgent:
     hosts = [Host(name="one", address="127.0.0.1", workers=(0, 1))]
-    folder = load_run_folder(export(spec_for(plan), tmp_path / "run", hosts))
-    assert rank_of(folder, "one", {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}) == 1
-    with pytest.raises(LabError, match="LOCAL_RANK is not set; wanted torchrun to start this"):
-        rank_of(folder, "one", {})
-    with pytest.raises(LabError, match="process 2 of 4 was started, but host one has 2 workers"):
-        rank_of(folder, "one", {"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4"})
+    return HostAgent(load_run_folder(export(spec_for(small_plan(2, 1)), folder / "run", hosts)), host)
+
+
+def test_processes_that_end_before_they_have_joined_are_started_again_five_times(tmp_path, monkeypatch, capsys):
+    agent = agent_of(tmp_path)
+    started: list[int] = []
+    monkeypatch.setattr(agent, "_start", started.append)
+    for _ in range(3):
+        agent._start_again(0)
+    agent._note(joined=0)
+    agent._take_notes()
+    for _ in range(MOST_IN_VAIN + 1):
+        assert agent._end is None
+        agent._start_again(0)
+    assert started == [0] * (3 + MOST_IN_VAIN)
+    assert agent._end == (1, f"a process ended {MOST_IN_VAIN} times before it had joined the run")
+    assert "worker 0 has ended and is started again" in capsys.readouterr().err
+
+
+def test_the_first_note_of_the_end_counts(tmp_path):
+    agent = agent_of(tmp_path)
+    agent._take_notes()
+    assert agent._end is None
+    agent._note(joined=1)
+    agent._note(end=[1, "why"])
+    agent._note(end=[0, ""])
+    agent._take_notes()
+    assert agent._end == (1, "why")
+
+
+def test_a_host_that_is_not_in_the_folder_is_refused(tmp_path):
     with pytest.raises(LabError, match="no host named two in run; wanted one of one"):
-        rank_of(folder, "two", {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
+        agent_of(tmp_path, "two")
 
 
 @pytest.mark.parametrize(

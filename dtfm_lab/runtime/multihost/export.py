@@ -11,7 +11,7 @@
       run.json          the workers of each host, the coordinator's address, and how long it waits
       ranks.csv         the same as a table: worker, host, its number there, device, stages, replica
       hosts.yaml        the devices of each host; edit it and export again with --hosts
-      hosts/NAME/       run.sh (torchrun's command line), shape.sh and unshape.sh (tc)
+      hosts/NAME/       run.sh, which starts the host
 """
 
 import json
@@ -41,7 +41,6 @@ from dtfm_lab.runtime.client.run_checks import (
 from dtfm_lab.runtime.multihost.hosts import Host, hosts_file
 from dtfm_lab.runtime.multihost.instructions import ranks_table, readme, run_script
 from dtfm_lab.runtime.multihost.joining import AWAIT_S, SILENT_S
-from dtfm_lab.runtime.multihost.traffic_shaping import card_bytes_per_s, shape_script, shaped_directions, unshape_script
 from dtfm_lab.runtime.protocol.certificates import (
     Certificates,
     certificates_in,
@@ -122,7 +121,6 @@ def spec_for(plan: Plan, schedule: str | Schedule | None = None, **options: Any)
         "emulated": emulated_network(settings.emulated, plan.topology, clock),
         "stand_in": chosen_stand_in(plan, settings.stand_in, cannot=bool(cannot)),
         "resume_from": absolute_path("resume_from", settings.resume_from),
-        "carrier": "groups" if "carrier" not in options else settings.carrier,
         "checkpoint_folder": _path_text(settings.checkpoint_folder),
         "parameters_folder": _path_text(settings.parameters_folder),
     }
@@ -178,16 +176,9 @@ def export(
     }
     write_text(folder / "run.json", json.dumps(run, indent=1) + "\n")
     for host in hosts:
-        directions = shaped_directions(spec, hosts, host)
         own = folder / "hosts" / host.name
         own.mkdir(parents=True, exist_ok=True)
-        scripts = {
-            "run.sh": run_script(spec, hosts, host),
-            "shape.sh": shape_script(host, directions, card_bytes_per_s(spec, host)),
-            "unshape.sh": unshape_script(host, directions),
-        }
-        for name, script in scripts.items():
-            write_text(own / name, script).chmod(0o755)
+        write_text(own / "run.sh", run_script(spec, host)).chmod(0o755)
     write_text(folder / "README.md", readme(spec, hosts, port, await_s, silent_s))
     return folder
 

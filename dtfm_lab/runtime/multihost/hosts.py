@@ -6,7 +6,6 @@
     hosts:
     - name: desk
       address: 10.0.0.1
-      interface: eth0          # the interface to shape; by default that of the route to the other hosts
       devices: [ada, barbara]
 
 Devices that the plan leaves idle may be listed or not.
@@ -31,24 +30,21 @@ from dtfm_lab.runtime.protocol.run_spec import RunSpec
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of hosts, which become folders and words of shell scripts."""
 ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,14}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """One machine. Raises LabError for a name, address or interface that is unsafe in a shell script."""
+    """One machine. Raises LabError for a name or an address that is unsafe in a shell script."""
 
     name: str
     address: str
     workers: tuple[int, ...]
     """Ranks in the run, in the order of the host's processes."""
-    interface: str | None = None
 
     def __post_init__(self) -> None:
         for what, text, pattern, wanted in (
             ("name", self.name, PLAIN, "letters, digits, dots and hyphens"),
             ("address", self.address, ADDRESS, "a host name or an IP address"),
-            ("interface", self.interface or "eth0", INTERFACE, "the name of a network interface, such as eth0"),
         ):
             if not pattern.fullmatch(text):
                 raise LabError(f"host {shortened(self.name)}: {what} is {shortened(text)}; wanted {wanted}")
@@ -60,6 +56,7 @@ class HostSection(Section):
     name: str
     address: str
     interface: str | None = None
+    """In files of earlier versions the network interface to shape; nothing is done with it."""
     devices: list[str]
 
 
@@ -97,7 +94,6 @@ def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[Host, ...]:
             Host(
                 name=host.name,
                 address=host.address,
-                interface=host.interface,
                 workers=tuple(sorted(workers[device] for device in host.devices if device in workers)),
             )
             for host in file.hosts
@@ -123,11 +119,10 @@ def hosts_of(spec: RunSpec, per_host: int = 1) -> tuple[Host, ...]:
 def hosts_file(hosts: Sequence[Host], spec: RunSpec) -> str:
     """The YAML that ``load_hosts`` reads, for the user to edit."""
     named = {rank: device for device, rank in workers_by_device(spec).items()}
-    rows = []
-    for host in hosts:
-        row: dict[str, object] = {"name": host.name, "address": host.address}
-        row |= {"interface": host.interface} if host.interface else {}
-        rows.append(row | {"devices": [named[rank] for rank in host.workers]})
+    rows = [
+        {"name": host.name, "address": host.address, "devices": [named[rank] for rank in host.workers]}
+        for host in hosts
+    ]
     return yaml.safe_dump({"dtfm_hosts": 1, "hosts": rows}, sort_keys=False, allow_unicode=True)
 
 

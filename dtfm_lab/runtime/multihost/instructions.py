@@ -1,4 +1,4 @@
-"""The texts of a run folder: torchrun's command lines, the table of ranks, and the instructions."""
+"""The texts of a run folder: the command line of every host, the table of ranks, and the instructions."""
 
 import csv
 import io
@@ -10,30 +10,21 @@ from dtfm_lab.runtime.client.run_report import describe_reductions
 from dtfm_lab.runtime.multihost.hosts import Host
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
-MOST_RESTARTS = 1000
 
-
-def torchrun_line(hosts: Sequence[Host], host: Host, folder: str = ".") -> str:
+def host_command(host: Host, folder: str = ".") -> str:
     """The command line that starts the workers of one host; on the first host the coordinator, too."""
-    workers = f"--nnodes 1 --nproc-per-node {len(host.workers)} --max-restarts {MOST_RESTARTS} --log-dir /dev/null"
-    first = " --rdzv-conf coordinator=1" if host == hosts[0] else ""
-    agent = f"--rdzv-backend dtfm --rdzv-endpoint {quote(folder)} --rdzv-id {host.name}{first}"
-    return f"torchrun {workers} {agent} -m dtfm_lab.runtime.hosted {quote(folder)} --host {host.name}"
+    return f"python3 -m dtfm_lab.runtime.hosted {quote(folder)} --host {host.name}"
 
 
 def readme(spec: RunSpec, hosts: Sequence[Host], port: int, await_s: float, silent_s: float) -> str:
     """The instructions, step by step."""
     plan, first = spec.plan, hosts[0]
     suffix = f"; {reductions}" if (reductions := describe_reductions(spec)) else ""
-    shaped = spec.clock == "real"
     table = [f"| {host.name} | {host.address} | {_describe_workers(spec, host).replace('|', '/')} |" for host in hosts]
     links = (
-        "shape.sh makes the real links as slow as the drawn ones. Delays are one way, of what a host sends: the way "
-        "back is the other host's, ping shows the sum of both, and all of it comes on top of what the real network "
-        "takes. Links between processes of one host stay as they are. unshape.sh undoes it."
-        if shaped
-        else f"On the {spec.clock} clock the drawn links are emulated by timestamps: leave the real ones as they are, "
-        "shape.sh is for the real clock."
+        "The links are those between the hosts, as they are: the drawn ones are not emulated."
+        if spec.clock == "real"
+        else f"On the {spec.clock} clock the drawn links are emulated by timestamps."
     )
     steps = [
         f"Install dtfm_lab {version('dtfm_lab')} with torch on every host (`pip install 'dtfm_lab[train]'`); "
@@ -42,16 +33,12 @@ def readme(spec: RunSpec, hosts: Sequence[Host], port: int, await_s: float, sile
         "export again with `--hosts hosts.yaml`.",
         "Copy this folder to every host. Whoever has `spec.json` and `key.pem` can take part in the run: keep them "
         "from strangers. A run refuses them where others can read them (wanted: `chmod 600`).",
-        "Orders, events and headers are encrypted (TLS, by the certificate of this folder). Contents of messages are "
-        "not, unless the run was exported with `--carrier sockets`: let it be a network of your own, or a VPN. "
-        f"Open port {port} of {first.name} to the other hosts, and all ports of all hosts to each other: workers "
-        "connect directly, at ports of their own choosing.",
-        *(["As root on every host, to have links as drawn: `hosts/NAME/shape.sh`."] if shaped else []),
-        f"On every host, in any order, within {await_s:g} s: `hosts/NAME/run.sh`. It starts one torchrun agent, which "
-        "starts the host's workers again where one is lost.",
+        f"{_what_is_encrypted(spec)} Open port {port} of {first.name} to the other hosts, and all ports of all hosts "
+        "to each other: workers connect directly, at ports of their own choosing.",
+        f"On every host, in any order, within {await_s:g} s: `hosts/NAME/run.sh`. It starts an agent, which starts the "
+        "host's workers again where one is lost.",
         f"{first.name} prints events as JSON lines and leaves `measured.json`: `dtfm-lab simulate plan.json --like "
         "measured.json -o predicted.json`, then `dtfm-lab compare predicted.json measured.json`.",
-        *(["As root on every host: `hosts/NAME/unshape.sh`."] if shaped else []),
     ]
     return "\n".join(
         [
@@ -72,10 +59,19 @@ def readme(spec: RunSpec, hosts: Sequence[Host], port: int, await_s: float, sile
             "The lines behind `run.sh`, in this folder:",
             "",
             "```sh",
-            *(f"{torchrun_line(hosts, host)}   # on {host.name}" for host in hosts),
+            *(f"{host_command(host)}   # on {host.name}" for host in hosts),
             "```",
             "",
         ]
+    )
+
+
+def _what_is_encrypted(spec: RunSpec) -> str:
+    if not spec.uses_groups:
+        return "All connections of the run are encrypted (TLS, by the certificate of this folder)."
+    return (
+        "Orders, events and headers are encrypted (TLS, by the certificate of this folder). Contents of messages are "
+        "not, as they cross process groups: let it be a network of your own, or a VPN."
     )
 
 
@@ -102,7 +98,7 @@ def _when_hosts_are_lost(spec: RunSpec, first: Host, await_s: float, silent_s: f
     ]
 
 
-def run_script(spec: RunSpec, hosts: Sequence[Host], host: Host) -> str:
+def run_script(spec: RunSpec, host: Host) -> str:
     """A shell script that starts the workers of one host, wherever the run folder is."""
     return "\n".join(
         [
@@ -111,8 +107,7 @@ def run_script(spec: RunSpec, hosts: Sequence[Host], host: Host) -> str:
             "set -eu",
             'cd "$(dirname "$0")/../.."',
             "export OMP_NUM_THREADS=1",
-            'export LOGLEVEL="${LOGLEVEL:-CRITICAL}"  # torchrun\'s own log',
-            f"exec {torchrun_line(hosts, host)}",
+            f"exec {host_command(host)}",
             "",
         ]
     )

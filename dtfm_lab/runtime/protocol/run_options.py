@@ -78,8 +78,7 @@ class RunSettings:
         str | None,
         Option(
             help="What contents of messages cross: sockets, or groups (torch.distributed process groups of two: gloo, "
-            "or NCCL on GPUs on the real clock). Where not given: groups between hosts and on GPUs on the real clock, "
-            "sockets else.",
+            "or NCCL on GPUs on the real clock). Where not given: groups on GPUs on the real clock, sockets else.",
             choices=CARRIERS,
         ),
     ] = None

@@ -8,7 +8,6 @@ has run for IDLE_S seconds. Runs do not depend on it once they are started: they
 """
 
 import contextlib
-import gc
 import json
 import os
 import select
@@ -17,8 +16,6 @@ import socket
 import sys
 import time
 from typing import Any
-
-import torch
 
 from dtfm_lab.runtime.protocol.processes import ended_children, exit_after, send
 from dtfm_lab.runtime.worker import local_run
@@ -86,9 +83,7 @@ def become_run(client: socket.socket, order: dict[str, Any], descriptors: list[i
 def main() -> None:
     """Serve the socket that the command line names."""
     descriptor, idle_s = sys.argv[1:]
-    torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()  # the garbage collectors of the forks need not look through what was imported
+    local_run.prepare_to_fork()
     serve(socket.socket(fileno=int(descriptor)), float(idle_s))
     os._exit(0)  # unloading torch takes time
 

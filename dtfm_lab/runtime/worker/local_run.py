@@ -39,10 +39,16 @@ def forked_workers(spec: RunSpec) -> StartWorker:
     return start
 
 
+def prepare_to_fork() -> None:
+    """Let forks of this process, which has loaded torch, begin with as little work as possible."""
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # the garbage collectors of the forks need not look through what was imported
+
+
 def main() -> None:
     """Carry out one run; does not return."""
-    torch.set_num_threads(1)
-    gc.freeze()  # the garbage collectors of the forks need not look through what was imported
+    prepare_to_fork()
     commands = CommandReader()
     lead(commands, lambda: RunSpec.from_line(commands.first_line()), forked_workers)
     os._exit(0)  # unloading torch takes time
