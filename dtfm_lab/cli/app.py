@@ -1,7 +1,6 @@
 """Serves the Lab as a web page without a notebook around it, with Voila, which starts a kernel for each visitor."""
 
 import json
-import math
 import os
 import signal
 import tempfile
@@ -12,8 +11,8 @@ from tornado.netutil import bind_sockets
 from tornado.web import RequestHandler
 from voila.app import Voila
 
-from dtfm_lab.cli.visitors import LOOKS, VisitorKernels, away_s, fork_kernels
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.runtime.client.preload import IDLE_VARIABLE
 from dtfm_lab.runtime.client.run_queue import AT_ONCE_VARIABLE, FOLDER_VARIABLE
 
@@ -28,6 +27,9 @@ EXTENSIONS = (
 )
 """Extensions of JupyterLab that the page loads; others need parts of JupyterLab that Voila does not have."""
 
+AWAY_VARIABLE = "DTFM_LAB_AWAY_S"
+"""Environment variable: seconds for which a kernel without messages waits for its page to come back."""
+AWAY_S = 180
 OUTPUT_S = 60
 """Longest wait for the lab after its cell has run. Voila's four seconds are too few where many pages come at once: it
 then serves a page without a lab."""
@@ -44,10 +46,10 @@ def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Call
     Torch is not loaded before a visitor runs something, unless the environment says so: that takes 200 MB a visitor.
     """
     _check_address(ip)
-    waits_s = away_s()
+    waits_s = _away_s()
     os.environ.setdefault(IDLE_VARIABLE, "0")
     os.environ[AT_ONCE_VARIABLE] = str(runs)
-    with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder, fork_kernels(network):
+    with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
         os.environ.setdefault(FOLDER_VARIABLE, os.path.join(folder, "runs"))
         notebook = Path(folder) / f"{NAME}.ipynb"
         notebook.write_text(json.dumps(notebook_of(network)))
@@ -58,8 +60,8 @@ def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Call
             f"--Voila.ip={ip}",
             f"--Voila.port={port}",
             "--Voila.log_level=ERROR",
-            f"--MappingKernelManager.cull_idle_timeout={math.ceil(waits_s)}",
-            f"--MappingKernelManager.cull_interval={math.ceil(waits_s / LOOKS)}",
+            f"--MappingKernelManager.cull_idle_timeout={waits_s}",
+            f"--MappingKernelManager.cull_interval={max(1, waits_s // 12)}",
             f"--VoilaExecutor.iopub_timeout={OUTPUT_S}",
             *(f"--VoilaConfiguration.extension_allowlist={name}" for name in EXTENSIONS),
         ])  # fmt: skip
@@ -76,6 +78,13 @@ def _check_address(ip: str) -> None:
         raise LabError(f"no page can be served on {ip!r} ({why}); wanted an address of this machine") from None
     for probe in probes:
         probe.close()
+
+
+def _away_s() -> int:
+    said = os.environ.get(AWAY_VARIABLE, str(AWAY_S))
+    if not said.isdecimal() or not 1 <= int(said) <= 86400:
+        raise LabError(f"environment variable {AWAY_VARIABLE} is {shortened(said)}; wanted seconds from 1 to 86400")
+    return int(said)
 
 
 def notebook_of(network: str | None) -> dict[str, object]:
@@ -107,7 +116,6 @@ class LabPage(Voila):  # type: ignore[misc]  # voila has no types
         super().setup_template_dirs()
         self.template_paths.insert(0, str(TEMPLATES))
         self.voila_configuration.prelaunch_hook = _give_cookie
-        self.voila_configuration.multi_kernel_manager_class = VisitorKernels
 
     def launch_browser(self) -> None:
         """Report the address; Voila's method would open a file that loads fonts and lacks the token."""

@@ -4,7 +4,6 @@
 | ------------------------------------------- | ------------------------------------------------ |
 | .yaml, .yml, .json                          | everything, as people write it                   |
 | .npz                                        | everything, dense, the quickest by far           |
-| .graphml, .nodelink.json                    | all but times by message size, in SI             |
 | .csv                                        | links and names: one row a directed link         |
 | .latency_ms.csv with .bandwidth_gbps.csv    | links and names: two matrices                    |
 
@@ -136,4 +135,6 @@ def _why_no_format(path: Path) -> str:
     if path.exists() and not path.is_file():
         return f"is no file; wanted a topology file that ends in {', '.join(topology_suffixes())}"
     found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
+    if path.suffix.lower() == ".graphml":
+        return f"{found}; wanted Topology.from_networkx(networkx.read_graphml(path))"
     return f"{found}; wanted a topology file that ends in {', '.join(topology_suffixes())}"

@@ -1,7 +1,5 @@
 """Topologies in YAML and JSON, which hold everything: written with the commonest speeds as defaults and the rest as
 exceptions, for people to read. ``topology_reading`` describes the keys.
-
-Node-link graphs of other tools end in .json, too, so the keys of a JSON file decide how it is read.
 """
 
 import json
@@ -15,7 +13,6 @@ import numpy as np
 from dtfm_lab.domain.network import LINK_SPREAD, Device, Topology
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, to_gbps, to_ms
 from dtfm_lab.files.reading import read_mapping, title_of, write_text, write_yaml
-from dtfm_lab.files.topology_node_link import topology_from_node_link
 from dtfm_lab.files.topology_reading import topology_from_mapping
 
 suffixes = (".yaml", ".yml", ".json")
@@ -25,10 +22,7 @@ Speed = tuple[float, float]
 
 def read(path: Path) -> Topology:
     """The topology of a YAML or JSON file; raises FileError, TopologyError or UnknownName."""
-    data, name = read_mapping(path), title_of(path)
-    if "nodes" in data and "dtfm_topology" not in data:
-        return topology_from_node_link(data, where=path.name, name=name)
-    return topology_from_mapping(data, where=path.name, name=name)
+    return topology_from_mapping(read_mapping(path), where=path.name, name=title_of(path))
 
 
 def write(topology: Topology, path: Path) -> Path:

@@ -25,7 +25,6 @@ from dtfm_lab.files.models import FAMILIES, WholeSection, section_of
 from dtfm_lab.files.plans import NetworkSection, PlanFile
 from dtfm_lab.files.reading import Section
 from dtfm_lab.files.schedules import HEADER
-from dtfm_lab.files.topology_node_link import NodeLinkFile
 from dtfm_lab.files.topology_reading import UNITS, TopologyFile
 from dtfm_lab.files.traces import TraceFile
 from dtfm_lab.files.workspaces import PackedTrace, WorkspaceState
@@ -227,12 +226,6 @@ FORMATS: dict[str, Format] = {
         endings=(".yaml", ".yml", ".json"),
         written_by="people, and `lab.save`",
         build=_topology,
-    ),
-    "node-link": Format(
-        title="A network as networkx, d3 and other graph tools exchange it.",
-        endings=(".nodelink.json", ".json"),
-        written_by="other tools, and `lab.save`",
-        build=lambda: _of(NodeLinkFile),
     ),
     "job": Format(
         title="A job: what is trained, in which batches, and how it is cut.",

@@ -39,9 +39,11 @@ PATIENCE_S = 120 * float(os.environ.get("DTFM_PATIENCE", "1"))
 """Seconds to wait for anything on the page or in the kernel, a cold start included. No test has a deadline of its own;
 ``DTFM_PATIENCE=3`` waits three times as long on a very busy machine."""
 PATIENCE_MS = PATIENCE_S * 1000
-WITH_FORKS = """
+WITH_FORKS = f"""
+import sys
 from jupyterlab.labapp import main
-from dtfm_lab.cli.visitors import fork_kernels
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from kernel_forks import fork_kernels
 with fork_kernels("lecture-hall"):
     main()
 """
@@ -108,7 +110,7 @@ class Jupyter:
 def jupyter_server(root: Path, *, forks: bool = False) -> Iterator[Jupyter]:
     """JupyterLab with a home of its own in this folder, so that nobody's settings or extensions matter.
 
-    With ``forks`` its kernels are forks of one process that has loaded the lab, as those of ``dtfm-lab lab --app`` are.
+    With ``forks`` its kernels are forks of one process that has loaded the lab, which starts them sooner.
     """
     folder, config = root / "notebooks", root / "config"
     folder.mkdir()
@@ -157,10 +159,8 @@ def app_server(root: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Po
 
 
 def kernels_of(server: psutil.Process) -> list[psutil.Process]:
-    """The visitors' kernels of ``dtfm-lab lab --app``: forks of its kernel server, or children of the page's server."""
-    children = {child: child.children() for child in server.children()}
-    forking = [child for child in children if any("kernel_server" in word for word in child.cmdline())]
-    return [kernel for one in forking for kernel in children[one]] + [one for one in children if one not in forking]
+    """The visitors' kernels of ``dtfm-lab lab --app``: children of the page's server."""
+    return server.children()
 
 
 def close_door(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Some visitors at once: forks of one process, all of which end, however the visitors leave."""
+"""Some visitors at once: a kernel each, all of which end, however the visitors leave."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ def until(holds):
 
 
 def test_three_visitors_leave_in_three_ways_and_no_kernel_stays(tmp_path, browser, monkeypatch):
-    monkeypatch.setenv("DTFM_LAB_AWAY_S", "2")
+    monkeypatch.setenv("DTFM_LAB_AWAY_S", "30")  # a page takes long to come on a busy machine
     with app_server(Path(tmp_path), "lecture-hall") as (address, process):
         server = psutil.Process(process.pid)
         pages = []
@@ -32,11 +32,7 @@ def test_three_visitors_leave_in_three_ways_and_no_kernel_stays(tmp_path, browse
             page.wait_for_selector(".dtfm-lab .dtfm-gantt:not([data-predicted='0'])")
         found = kernels_of(server)
         assert len(found) == 3
-        assert len({kernel.ppid() for kernel in found}) == 1, "all are forks of one process"
-        assert found[0].ppid() != server.pid
         assert all(kernel.children() == [] for kernel in found), "torch is not loaded before something runs"
-        time.sleep(5)
-        assert len(kernels_of(server)) == 3, "a visitor who only looks keeps the kernel"
         shut, gone, lid = pages
         shut.close(run_before_unload=True)
         gone.goto("about:blank")
@@ -55,7 +51,7 @@ def test_kernels_end_when_their_server_is_killed(tmp_path, browser):
         page.goto(address)
         page.locator(".dtfm-lab .dtfm-panes").first.wait_for()
         left = server.children(recursive=True)
-        assert len(left) == 2, "the kernel, and the process that forks kernels"
+        assert len(left) == 1, "the kernel"
         server.kill()
         until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in left))
         context.close()

@@ -54,7 +54,7 @@ def folder(tmp_path_factory):
 def valid(folder):
     """The bytes of a valid file by (loader, ending)."""
     files = {}
-    for ending in ("yaml", "json", "npz", "graphml", "nodelink.json", "csv", "latency_ms.csv"):
+    for ending in ("yaml", "json", "npz", "csv", "latency_ms.csv"):
         files[load_topology, ending] = save_topology(small_topology(), folder / f"valid.{ending}").read_bytes()
     files[load_plan, "json"] = save_plan(small_plan(), folder / "plan.json").read_bytes()
     files[load_trace, "json"] = save_trace(simulate(small_plan()), folder / "trace.json").read_bytes()
@@ -136,10 +136,7 @@ def edited(data: bytes, changes) -> bytes:
 
 
 KINDS = [
-    *(
-        (load_topology, ending)
-        for ending in ("yaml", "json", "npz", "graphml", "nodelink.json", "csv", "latency_ms.csv")
-    ),
+    *((load_topology, ending) for ending in ("yaml", "json", "npz", "csv", "latency_ms.csv")),
     (load_plan, "json"),
     (load_trace, "json"),
     (load_job, "yaml"),
@@ -203,7 +200,7 @@ def restructured(value, draw):
     return value
 
 
-STRUCTURED = [kind for kind in KINDS if kind[1] in ("json", "nodelink.json")] + [(load_job, "json")]
+STRUCTURED = [kind for kind in KINDS if kind[1] == "json"] + [(load_job, "json")]
 
 
 @pytest.mark.parametrize("kind", STRUCTURED, ids=lambda kind: f"{kind[0].__name__}-{kind[1]}")

@@ -66,12 +66,8 @@ def test_of_many_broken_sections_the_first_is_told(tmp_path: Path) -> None:
         load_topology(file)
 
 
-def test_more_nodes_or_rows_than_any_network_are_not_read_to_the_end(tmp_path: Path) -> None:
-    graph, matrix = tmp_path / "many.graphml", tmp_path / "many.csv"
-    nodes = "".join(f'<node id="{i}"/>' for i in range(10_000))
-    graph.write_text(f'<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph>{nodes}</graph></graphml>')
+def test_more_rows_than_any_network_are_not_read_to_the_end(tmp_path: Path) -> None:
+    matrix = tmp_path / "many.csv"
     matrix.write_text("1,2\n" * 10_000)
-    with pytest.raises(FileError, match="more than 8192 nodes; wanted at most 4096"):
-        load_topology(graph)
     with pytest.raises(FileError, match="more than 8192 rows of 2 cells"):
         load_topology(matrix)

@@ -19,7 +19,7 @@ from dtfm_lab.files.plans import plan_from_mapping, plan_to_mapping
 from dtfm_lab.planning.evaluate import evaluate
 
 HOLDS = ["yaml", "json", "npz"]
-LEAVES_OUT = ["graphml", "nodelink.json", "csv", "latency_ms.csv"]
+LEAVES_OUT = ["csv", "latency_ms.csv"]
 
 
 def measured(seed: int, known: float = 0.6, n: int = 3) -> Topology:

@@ -1,11 +1,9 @@
 """Every format gives back what it holds; what it cannot hold, and what is broken, is refused in one line."""
 
 import io
-import json
 import pickle
 import zipfile
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +14,7 @@ from dtfm_lab.domain.network import MOST_DEVICES, Device, Topology
 from dtfm_lab.files import load_topology, save_topology, topology_suffixes, topology_to_mapping
 from dtfm_lab.files.topology_npz import LARGEST_BYTES
 
-WHOLE = ["yaml", "yml", "json", "npz", "graphml", "nodelink.json"]
+WHOLE = ["yaml", "yml", "json", "npz"]
 LINKS_ONLY = ["csv", "latency_ms.csv", "bandwidth_gbps.csv"]
 
 milliseconds = st.integers(0, 300_000).map(lambda x: x / 1000)
@@ -122,9 +120,7 @@ def test_cards_and_one_way_regions_save_lines_where_they_can():
 def test_an_unknown_ending_is_refused_with_the_known_ones(tmp_path, path):
     (tmp_path / path).write_text("x")
     for act in (load_topology, lambda p: save_topology(load_topology("spot"), p)):
-        with pytest.raises(
-            FileError, match=r"wanted a topology file that ends in \.csv, \.graphml, \.json, \.nodelink"
-        ):
+        with pytest.raises(FileError, match=r"wanted a topology file that ends in \.csv, \.json"):
             act(tmp_path / path)
     with pytest.raises(UnknownName, match="no topology named"):
         load_topology(tmp_path / f"no-{path}")
@@ -349,122 +345,12 @@ def test_a_truncated_archive_is_refused(tmp_path, part):
         load_topology(tmp_path / "a.npz")
 
 
-# GraphML and node-link JSON
-
-GRAPHML = """<?xml version="1.0"?>{doctype}
-<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
-<key id="l" for="edge" attr.name="latency_s" attr.type="double">{default}</key>
-<key id="b" for="edge" attr.name="bandwidth_bytes_per_s" attr.type="{kind}"><default>8e6</default></key>
-<key id="g" for="node" attr.name="gpu" attr.type="string"/>
-<graph edgedefault="undirected">
-<node id="{a}"><data key="g">T4</data></node><node id="b"/>{more}
-<edge source="a" target="b">{data}</edge>
-</graph></graphml>
-"""
+def test_a_format_of_other_graph_tools_says_how_to_read_it(tmp_path):
+    (tmp_path / "a.graphml").write_text("<graphml/>")
+    with pytest.raises(FileError, match=r"wanted Topology\.from_networkx\(networkx\.read_graphml\(path\)\)"):
+        load_topology(tmp_path / "a.graphml")
 
 
-def graphml(path, **parts):
-    usual = {"doctype": "", "default": "<default>0.5</default>", "kind": "double", "a": "a", "more": "", "data": ""}
-    path.write_text(GRAPHML.format(**usual | parts))
-    return path
-
-
-def test_graphml_of_another_tool_is_read_with_its_defaults(tmp_path):
-    topology = load_topology(graphml(tmp_path / "a.graphml", data='<data key="l">0.25</data>'))
-    assert topology.latency_s.tolist() == [[0, 0.25], [0.25, 0]]
-    assert topology.bandwidth_bytes_per_s[0, 1] == 8e6
-    assert topology.devices[0].peak_flop_per_s == 65e12
-    assert topology.name == "a"
-
-
-LAUGHS = '<!DOCTYPE g [<!ENTITY a "ha">' + "".join(
-    f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' for i in range(12)
-)
-
-BROKEN_GRAPHML = {
-    "an entity bomb": (
-        {"doctype": f"{LAUGHS}]>", "a": "&m;"},
-        "line 1: declares a document type; wanted GraphML without",
-    ),
-    "a foreign file": ({"doctype": '<!DOCTYPE g [<!ENTITY a SYSTEM "file:///etc/passwd">]>'}, "declares a document"),
-    "no latency": ({"default": ""}, "edge a -> b: no latency_s and no latency_ms among"),
-    "words for a number": ({"data": '<data key="l">slow</data>'}, "broken GraphML: could not convert string to float"),
-    "text for a number": ({"kind": "string"}, "edge a -> b: bandwidth_bytes_per_s is '8e6'; wanted a number"),
-    "an unknown type": ({"kind": "number"}, "broken GraphML: knows no 'number'"),
-    "an unknown key": ({"data": '<data key="q">1</data>'}, "broken GraphML: Bad GraphML data: no key q"),
-    "an edge to nobody": ({"a": "c"}, "line 8: an edge names 'a'; wanted the id of a node"),
-    "a node without id": ({"more": "<node/>"}, "line 7: node has no id"),
-    "a node twice": ({"more": '<node id="b"/>'}, "line 7: node 'b' stands twice"),
-    "a lone node": ({"more": '<node id="c"/>'}, r"no edge a -> c \(4 such links\)"),
-    "an edge without an end": ({"more": '<edge source="b"/>'}, "line 7: edge has no target"),
-    "an edge twice": ({"more": '<edge source="b" target="a"/>'}, "edge a -> b stands twice|edge b -> a stands twice"),
-    "an open tag": ({"more": "<node"}, "line 8, column 1: broken XML: not well-formed"),
-    "nested without end": ({"more": "<graph>" * 60 + "</graph>" * 60}, "nested more than 50 deep"),
-    "a hyperedge": ({"more": "<hyperedge/>"}, "doesn't support hyperedges"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN_GRAPHML)
-def test_broken_graphml_says_where(tmp_path, name):
-    parts, says = BROKEN_GRAPHML[name]
-    with pytest.raises(LabError, match=says) as refused:
-        load_topology(graphml(tmp_path / "mine.graphml", **parts))
-    assert str(refused.value).startswith("mine.graphml: ")
-    assert "\n" not in str(refused.value)
-
-
-def node_link(**changed):
-    edge = {"source": "a", "target": "b", "latency_s": 0.5, "bandwidth_bytes_per_s": 8.0}
-    data = {"nodes": [{"id": "a"}, {"id": "b"}], "links": [edge]}
-    return {key: value for key, value in (data | changed).items() if value is not None}
-
-
-def written(path, data):
-    path.write_text(json.dumps(data))
-    return path
-
-
-def test_node_link_json_of_other_tools_is_told_by_what_it_holds(tmp_path):
-    topology = load_topology(written(tmp_path / "mine.json", node_link()))
-    assert topology.latency_s.tolist() == [[0, 0.5], [0.5, 0]]
-    assert topology.name == "mine"
-    saved = json.loads(save_topology(topology, tmp_path / "a.nodelink.json").read_text())
-    assert nx.node_link_graph(saved, edges="edges").edges["b", "a"]["latency_s"] == 0.5
-
-
-BROKEN_NODE_LINK = {
-    "no list": ({"nodes": {"a": 1}}, "nodes: input should be a valid list"),
-    "no mappings": ({"nodes": ["a", "b"]}, r"nodes\[0\]: input should be a valid dictionary; found 'a'"),
-    "no id": ({"nodes": [{"id": "a"}, {"name": "b"}]}, r"nodes\[1\] has no id"),
-    "an id twice": ({"nodes": [{"id": "a"}, {"id": "a"}]}, r"nodes\[1\] has an id that stands twice"),
-    "an id that is none": ({"nodes": [{"id": "a"}, {"id": "b"}, {"id": {}}]}, "broken node-link graph: unhashable"),
-    "no edges": ({"links": None}, r"no edge a -> b \(2 such links\)"),
-    "no end": ({"links": [{"source": "a"}]}, r"links\[0\].target is missing; wanted the id of a node"),
-    "another end": ({"links": [{"source": "a", "target": 1}]}, r"links\[0\].target is 1; wanted the id of a node"),
-    "no latency": ({"links": [{"source": "a", "target": "b"}]}, "edge a -> b: no latency_s and no latency_ms"),
-    "one way": ({"directed": True}, "no edge b -> a"),
-    "a direction that is none": ({"directed": "both"}, "directed: .*boolean"),
-    "many graphs": ({"multigraph": True, "links": node_link()["links"] * 2}, "edge a -> b stands twice"),
-    "words for a number": (
-        {"links": [node_link()["links"][0] | {"latency_s": "slow"}]},
-        "edge a -> b: latency_s is 'slow'; wanted a number",
-    ),
-    "a device of nothing": (
-        {"nodes": [{"id": "a", "memory_bytes": []}, {"id": "b"}]},
-        r"device a: memory_bytes is \[\]",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN_NODE_LINK)
-def test_broken_node_link_json_says_where(tmp_path, name):
-    changed, says = BROKEN_NODE_LINK[name]
-    with pytest.raises(LabError, match=says) as refused:
-        load_topology(written(tmp_path / "mine.json", node_link(**changed)))
-    assert str(refused.value).startswith("mine.json: ")
-    assert "\n" not in str(refused.value)
-
-
-def test_what_xml_cannot_hold_is_refused_where_it_is_made():
+def test_what_no_file_can_hold_is_refused_where_it_is_made():
     with pytest.raises(TopologyError, match=r"device 'a\\x01' holds a character that cannot be printed"):
         Device(name="a\x01")

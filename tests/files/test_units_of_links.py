@@ -1,7 +1,5 @@
 """Latency in milliseconds or seconds, bandwidth in Gbit/s or bytes/s: every door takes either by name, and one only."""
 
-import json
-
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -42,20 +40,6 @@ def from_networkx(keys, _):
     return Topology.from_networkx(graph)
 
 
-def from_graphml(keys, folder):
-    graph = nx.Graph()
-    graph.add_edge("a", "b", **speeds(keys))
-    nx.write_graphml(graph, folder / "a.graphml")
-    return load_topology(folder / "a.graphml")
-
-
-def from_node_link(keys, folder):
-    graph = nx.Graph()
-    graph.add_edge("a", "b", **speeds(keys))
-    (folder / "a.nodelink.json").write_text(json.dumps(nx.node_link_data(graph, edges="edges")))
-    return load_topology(folder / "a.nodelink.json")
-
-
 def from_yaml(keys, folder):
     data = {"dtfm_topology": 1, "default": speeds(keys), "devices": [{"name": "a"}, {"name": "b"}]}
     (folder / "a.yaml").write_text(yaml.safe_dump(data))
@@ -87,8 +71,6 @@ DOORS = [
     from_matrices,
     from_frame,
     from_networkx,
-    from_graphml,
-    from_node_link,
     from_yaml,
     from_csv,
     from_matrices_in_csv,

@@ -25,7 +25,6 @@ OF_AN_EARLIER_VERSION = {
     "topology.yaml": "topology",
     "two-towns.yaml": "topology",
     "two-towns.json": "topology",
-    "two-towns.nodelink.json": "node-link",
     "job.yaml": "job",
     "plan.json": "plan",
     "simulated.json": "trace",
@@ -93,7 +92,6 @@ def test_what_is_written_now_has_the_schema(tmp_path: Path) -> None:
         "plan": lab.save(plan, tmp_path / "plan.json"),
         "trace": lab.save(trace, tmp_path / "trace.json"),
         "topology": lab.save(plan.topology, tmp_path / "network.yaml"),
-        "node-link": lab.save(plan.topology, tmp_path / "network.nodelink.json"),
         "schedule": lab.save(schedule, tmp_path / "own.txt"),
         "workspace": save_workspace(state, tmp_path / "workspace.json"),
     }

@@ -159,7 +159,7 @@ def test_grouping_before_or_by_the_job_is_the_same():
     assert by_itself.stages == [["device-0+3"], ["device-4+3"]]
 
 
-@pytest.mark.parametrize("name", ["groups.yaml", "groups.json", "groups.npz", "groups.graphml"])
+@pytest.mark.parametrize("name", ["groups.yaml", "groups.json", "groups.npz"])
 def test_files_keep_groups(tmp_path, name):
     network = hosts().grouped(4)
     found = load_topology(save_topology(network, tmp_path / name))

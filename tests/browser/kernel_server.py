@@ -1,6 +1,6 @@
-"""A process that has loaded the lab, and forks a kernel for each visitor from itself.
+"""A process that has loaded the lab, and forks a kernel for each notebook from itself.
 
-``python -m dtfm_lab.cli.visitors.kernel_server FD [NETWORK]`` serves the Unix socket FD, one JSON message a datagram.
+``python kernel_server.py FD [NETWORK]`` serves the Unix socket FD, one JSON message a datagram.
 The client sends a number, the arguments of the kernel, an environment and a folder. The server sends ``ready``,
 ``started`` with a process id, ``refused`` where the system had no process left, and ``ended`` with the exit status. It
 stays single-threaded, because a fork copies one thread only, and exits when the client has closed its end; its kernels
@@ -24,7 +24,7 @@ LONGEST_MESSAGE = 1 << 20
 
 
 def load(network: str | None) -> None:
-    """Load what a visitor's kernel needs, the compiled functions of a first plan included."""
+    """Load what a notebook's kernel needs, the compiled functions of a first plan included."""
     for name in ("ipykernel.kernelapp", "IPython.core.interactiveshell", "dtfm_lab.widgets.workbench"):
         importlib.import_module(name)
     lab = importlib.import_module("dtfm_lab.lab")
@@ -69,7 +69,7 @@ def serve(client: socket.socket) -> None:
 
 
 def become_kernel(order: dict[str, Any], server: int) -> None:
-    """Be a visitor's kernel in the forked process."""
+    """Be a kernel in the forked process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()  # Jupyter signals the process group of a kernel
     os.environ.clear()

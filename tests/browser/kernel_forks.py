@@ -1,4 +1,7 @@
-"""Lets Jupyter start kernels as forks of ``kernel_server``; where there is none, as new Python processes."""
+"""Lets Jupyter start the kernels of the browser tests as forks of ``kernel_server``, which has loaded the lab once.
+
+Where it cannot fork, they are new Python processes.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
@@ -60,7 +64,7 @@ class KernelServer:
         self._socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "dtfm_lab.cli.visitors.kernel_server", str(child_end.fileno())]
+                [sys.executable, str(Path(__file__).with_name("kernel_server.py")), str(child_end.fileno())]
                 + ([] if network is None else [network]),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[child_end.fileno()],
