@@ -276,13 +276,6 @@ lab.missions.show("break-even-price")
 # answer = ...
 # lab.missions.check("break-even-price", answer)
 
-# %%
-lab.missions.show("dollars-by-hand")
-
-# %%
-# def dollars(price_per_hour, n_devices, iteration_s, tokens): ...
-# lab.missions.check("dollars-by-hand", dollars)
-
 # %% [markdown]
 # The last one is open.
 

@@ -308,17 +308,6 @@ lab.missions.show("best-upgrade")
 # lab.missions.check("best-upgrade", answer)
 
 # %% [markdown]
-# The next one is open: a network does not do what its map says.
-
-# %%
-lab.missions.show("mystery-link")
-
-# %%
-# given = lab.missions.given("mystery-link")
-# answer = ...
-# lab.missions.check("mystery-link", answer)
-
-# %% [markdown]
 # Next: [Data, pipeline and both](03_data_and_pipeline.ipynb): what crosses which wire?
 
 # %%

@@ -337,20 +337,6 @@ lab.missions.show("bytes-by-hand")
 # answer = ...
 # lab.missions.check("bytes-by-hand", answer)
 
-# %%
-lab.missions.show("turning-batch")
-
-# %%
-# answer = ...
-# lab.missions.check("turning-batch", answer)
-
-# %%
-lab.missions.show("count-the-border")
-
-# %%
-# def crossing(trace, topology): ...
-# lab.missions.check("count-the-border", crossing)
-
 # %% [markdown]
 # The last one is open: place devices so that little crosses the sea.
 

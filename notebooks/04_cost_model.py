@@ -156,7 +156,7 @@ for way, groups in ways.items():
 #
 # The same equations, as plainly as Python allows. They need no more than two tables: the seconds of each pair for a
 # shard there and back, and for the activations there and their gradients back. Here the tables come from the library;
-# making them from latencies and bandwidths is a part of two missions below.
+# making them from latencies and bandwidths is a part of a mission below.
 
 
 # %%
@@ -335,13 +335,6 @@ lab.missions.show("four-by-hand")
 # %%
 # answer = ...
 # lab.missions.check("four-by-hand", answer)
-
-# %%
-lab.missions.show("own-group-cost")
-
-# %%
-# def group_seconds(latency_s, bandwidth, group, gradient_bytes): ...
-# lab.missions.check("own-group-cost", group_seconds)
 
 # %%
 lab.missions.show("own-cost")

@@ -256,13 +256,6 @@ lab.missions.show("pair-by-hand")
 # lab.missions.check("pair-by-hand", answer)
 
 # %%
-lab.missions.show("own-matching")
-
-# %%
-# def pairing(table): ...
-# lab.missions.check("own-matching", pairing)
-
-# %%
 lab.missions.show("order-of-stages")
 
 # %%

@@ -255,8 +255,8 @@ print(f"simple bound {simple_s:.3f} s, least cost {optimum_s:.3f} s: {simple_s /
 assert simple_s <= optimum_s
 
 # %% [markdown]
-# It is true and says little. A better one asks what *every* device has to pay, whoever its partners are: two of the
-# missions below are about that.
+# It is true and says little. A better one asks what *every* device has to pay, whoever its partners are: a mission
+# below is about that.
 #
 # ## 7. Reasons, and what would help
 #
@@ -324,14 +324,6 @@ lab.missions.show("spot-under-32")
 # %%
 # answer = lab.plan("spot", "dtfm-gpt3-xl", ...)  # it warns of memory, which does not count here
 # lab.missions.check("spot-under-32", answer)
-
-# %%
-lab.missions.show("beat-the-search-by-hand")
-
-# %%
-# given = lab.missions.given("beat-the-search-by-hand")
-# answer = lab.evaluate(given.network, given.job, groups=[...])
-# lab.missions.check("beat-the-search-by-hand", answer)
 
 # %%
 lab.missions.show("tighten-a-bound")

@@ -295,12 +295,4 @@ lab.missions.show("proven-and-beaten")
 # lab.missions.check("proven-and-beaten", answer)
 
 # %%
-lab.missions.show("reverse-the-order")
-
-# %%
-# given = lab.missions.given("reverse-the-order")
-# answer = lab.Topology.from_matrices(...)
-# lab.missions.check("reverse-the-order", answer)
-
-# %%
 lab.missions.board("07_communication_or_seconds")

@@ -239,13 +239,6 @@ lab.missions.show("mystery-link-measured")
 # answer = ...
 # lab.missions.check("mystery-link-measured", answer)
 
-# %%
-lab.missions.show("line-through-outliers")
-
-# %%
-# def fit(sizes, seconds): ...
-# lab.missions.check("line-through-outliers", fit)
-
 # %% [markdown]
 # `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
 

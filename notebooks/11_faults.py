@@ -247,14 +247,6 @@ lab.missions.show("survive-a-kill")
 # lab.missions.check("survive-a-kill", answer)
 
 # %%
-lab.missions.show("no-peer-left")
-
-# %%
-# given = lab.missions.given("no-peer-left")
-# answer = ...
-# lab.missions.check("no-peer-left", answer)
-
-# %%
 lab.missions.show("checkpoint-every")
 
 # %%

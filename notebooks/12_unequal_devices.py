@@ -247,13 +247,6 @@ lab.missions.show("worth-of-a-slow-one")
 # lab.missions.check("worth-of-a-slow-one", answer)
 
 # %%
-lab.missions.show("fair-shares")
-
-# %%
-# answer = ...
-# lab.missions.check("fair-shares", answer)
-
-# %%
 lab.missions.show("a-cut-of-your-own")
 
 # %%

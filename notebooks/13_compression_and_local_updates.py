@@ -242,13 +242,6 @@ lab.missions.show("times-fewer-bytes")
 # lab.missions.check("times-fewer-bytes", answer)
 
 # %%
-lab.missions.show("slowest-codec")
-
-# %%
-# answer = ...
-# lab.missions.check("slowest-codec", answer)
-
-# %%
 lab.missions.show("which-h")
 
 # %%

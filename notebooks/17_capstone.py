@@ -165,13 +165,6 @@ found = lab.strategies(network, job, systems=["ddp", "megatron", "deepspeed-pipe
 print(found.sentence)
 found.to_frame().set_index("title")[["iteration_s", "times", "n_stages", "n_replicas", "idle", "most", "reason"]]
 
-# %%
-lab.missions.show("capstone-systems")
-
-# %%
-# answer = ...
-# lab.missions.check("capstone-systems", answer)
-
 # %% [markdown]
 # ## 5. What would help?
 #

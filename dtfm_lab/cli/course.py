@@ -14,8 +14,7 @@ from dtfm_lab import lab
 from dtfm_lab.cli.options import cli, json_option
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.course import LESSONS
-from dtfm_lab.course.assignment import assignment
-from dtfm_lab.course.slide_types import with_slides
+from dtfm_lab.course.teaching import assignment, with_slides
 from dtfm_lab.domain.errors import FileError, MissingExtra
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import plain_rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -144,39 +143,3 @@ def in_order(lesson: str | None = None) -> list[Mission]:
     place = {name: number for number, name in enumerate(LESSONS)}
     chosen = [each for each in missions.values() if lesson in (None, each.lesson)]
     return sorted(chosen, key=lambda each: (place.get(each.lesson, len(place)), each.minutes))
-
-
-def mission(
-    name: str,
-    *,
-    lesson: str,
-    title: str,
-    takes: Any,
-    wanted: str,
-    hints: tuple[str, ...],
-    answer: str,
-    give: Give | None = None,
-    minutes: int = 5,
-) -> Callable[[Check], Check]:
-    """Decorator: register a check as a mission. Its docstring is the task, as Mission says the rest."""
-    if lesson not in LESSONS:
-        raise ValueError(f"mission {name!r} is of lesson {lesson!r}, which there is not")
-
-    def register(check: Check) -> Check:
-        entry = Mission(
-            name=name,
-            lesson=lesson,
-            title=title,
-            task=inspect.getdoc(check) or "",
-            takes=takes,
-            wanted=wanted,
-            check=check,
-            hints=hints,
-            answer=inspect.cleandoc(answer),
-            give=give,
-            minutes=minutes,
-        )
-        missions.register(name)(entry)
-        return check
-
-    return register

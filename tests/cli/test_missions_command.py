@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from dtfm_lab.course.assignment import assignment
+from dtfm_lab.course.teaching import assignment
 
 nbformat = pytest.importorskip("nbformat", reason="jupyter is not installed")
 LESSON, MISSION = "02_network", "half-and-half"

@@ -1,6 +1,6 @@
 import pytest
 
-from dtfm_lab.course import evidence
+from dtfm_lab.course import checks
 
 
 @pytest.fixture(autouse=True)
@@ -13,4 +13,4 @@ def own_progress(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def same_cases(monkeypatch):
     """Readers' functions are tried on the same random cases in every test run."""
-    monkeypatch.setattr(evidence, "cases_seed", 0)
+    monkeypatch.setattr(checks, "cases_seed", 0)

@@ -13,7 +13,7 @@ from pandas import DataFrame
 from dtfm_lab.cli.marking.checking import verdicts_of
 from dtfm_lab.cli.marking.executing import answers_of
 from dtfm_lab.course import missions
-from dtfm_lab.course.assignment import answer_id, points_of
+from dtfm_lab.course.teaching import answer_id, points_of
 from dtfm_lab.domain.errors import FileError, LabError
 
 COLUMNS = ["student", "mission", "points", "of", "reason", "same_as", "notebook"]

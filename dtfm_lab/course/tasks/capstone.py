@@ -1,20 +1,27 @@
 """Missions of the capstone: a network of one's own, a plan near its bound, a real run of it, and other systems."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from dtfm_lab.compare import compare
-from dtfm_lab.course.evidence import iteration_again_s, predicted_before, ran_plan, require
-from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.course.checks import (
+    MissionsOf,
+    fits,
+    iteration_again_s,
+    parts_of,
+    predicted_before,
+    ran_plan,
+    require,
+)
+from dtfm_lab.course.mission import Given
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import load_topology, topology_names
 from dtfm_lab.planning import plan as search_plan
-from dtfm_lab.simulation import memory
-from dtfm_lab.systems import Outcomes, outcome_of
+
+lesson = MissionsOf("17_capstone")
 
 LEAST_DEVICES = 6
 UNEQUAL = 3.0
@@ -74,9 +81,8 @@ def own_network(network: Topology) -> None:
     )
 
 
-@mission(
+@lesson.mission(
     "capstone-network",
-    lesson="17_capstone",
     title="A network of your own",
     takes=Topology,
     wanted="a Topology",
@@ -104,9 +110,8 @@ def capstone_network(network: Topology, given: Given) -> str:
     return f"{len(network)} devices in {len(network.regions)} regions. What follows is as true as these numbers."
 
 
-@mission(
+@lesson.mission(
     "capstone-plan",
-    lesson="17_capstone",
     title="A plan near its bound",
     takes=Plan,
     wanted="a Plan of a network of your own",
@@ -126,7 +131,7 @@ def capstone_plan(plan: Plan, given: Given) -> str:
     takes at most 1.5 times a bound on every plan of that network, job and batch, which the check computes itself.
     """
     own_network(plan.topology)
-    require(memory(plan).fits, memory(plan).sentence)
+    fits(plan)
     found_s = iteration_again_s(plan)
     open_job = plan.job.with_fields(
         n_stages=None, n_replicas=None, blocks_per_stage=None, microbatches_per_replica=None, warmups=None
@@ -141,9 +146,8 @@ def capstone_plan(plan: Plan, given: Given) -> str:
     return f"{found_s:.4g} s: nobody, by whatever plan, is more than {found_s / bound_s:.2f} times faster here."
 
 
-@mission(
+@lesson.mission(
     "capstone-run",
-    lesson="17_capstone",
     title="A rehearsal of it",
     takes=(list, tuple),
     wanted="[plan, predicted, measured]: a Plan and two Traces",
@@ -164,11 +168,8 @@ def capstone_run(answer: Sequence[object], given: Given) -> str:
     """Train under a plan of your network for real, all of it or a part, for four iterations or more on emulated links
     (the virtual clock), and predict that run. Hand in `[plan, predicted, measured]`, the error less than 10 %.
     """
-    require(len(answer) == 3, f"the list has {len(answer)} things; wanted [plan, predicted, measured]")
-    plan, predicted, measured = answer
-    if not (isinstance(plan, Plan) and isinstance(predicted, Trace) and isinstance(measured, Trace)):
-        found = ", ".join(type(one).__name__ for one in answer)
-        raise NotYet(f"found [{found}]; wanted [plan, predicted, measured]: a Plan and two Traces")
+    wanted = "[plan, predicted, measured]: a Plan and two Traces"
+    plan, predicted, measured = parts_of(answer, wanted, Plan, Trace, Trace)
     own_network(plan.topology)
     ran_plan(measured, cut_subplan(plan, measured.context.rehearsed), iterations=4)
     predicted_before(predicted, measured, plan)
@@ -178,48 +179,3 @@ def capstone_run(answer: Sequence[object], given: Given) -> str:
     part = measured.context.rehearsed
     ran = "all of it" if part is None else part.sentence
     return f"Off by {error:+.1%}, {ran}. What a rehearsal does not check: how fast the drawn devices are."
-
-
-@mission(
-    "capstone-systems",
-    lesson="17_capstone",
-    title="What would others do?",
-    takes=Outcomes,
-    wanted="Outcomes of lab.strategies on a network of your own",
-    minutes=15,
-    hints=(
-        "`lab.strategies(network, job, seconds=1)` asks all; `systems=[...]` some.",
-        "A system without a plan has the reason in its place: is it the memory, or a number that does not divide?",
-        "`lab.load_job('tiny', n_stages=None, n_replicas=None, global_batch=48)`: a batch that many shapes divide.",
-    ),
-    answer=worked("""
-job = lab.load_job("tiny", n_stages=None, n_replicas=None, global_batch=48)
-answer = lab.strategies(network, job, systems=["ddp", "megatron", "deepspeed-pipeline", "dt-fm"])
-"""),
-)
-def capstone_systems(outcomes: Outcomes, given: Given) -> str:
-    """Ask four systems or more, none of which is the lab itself, what they would do with your network and a job. At
-    least three of them have a plan, and the seconds of the fastest are computed again.
-    """
-    own_network(outcomes.topology)
-    others = [one for one in outcomes if one.strategy.name != "dtfm-lab"]
-    require(len(others) >= 4, f"{len(others)} systems were asked beside the lab; wanted four or more")
-    planned = [one for one in others if one.found is not None]
-    require(
-        len(planned) >= 3,
-        f"{len(planned)} of them have a plan; wanted three. The others: "
-        + "; ".join(f"{one.name}, {one.reason:.80}" for one in others if one.found is None),
-    )
-    for one in planned:
-        there = outcomes.topology.grouped(one.job.tensor_parallel or 1)
-        require(one.plan.topology.fingerprint == there.fingerprint, f"the plan of {one.name} is of another network")
-    first = planned[0]
-    again_s = outcome_of(first.strategy, outcomes.topology, outcomes.job, replace(first.budget, steps=2)).iteration_s
-    assert again_s is not None, "it had a plan"
-    same = first.iteration_s is not None and abs(first.iteration_s - again_s) < 1e-3 * again_s
-    require(
-        same or first.strategy.searches,
-        f"{first.name} takes {again_s:.4g} s here; wanted the outcomes as lab.strategies found them",
-    )
-    slowest = planned[-1]
-    return f"{first.title} is fastest with {again_s:.4g} s; {slowest.title} takes {slowest.sentence.split(',')[0]}."

@@ -1,15 +1,20 @@
-"""Missions about the cost model: equations 2 to 4 by hand, and what they depend on."""
+"""Missions about the cost model: equations 2 to 4 by hand and as a function, and what they depend on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.evidence import near
-from dtfm_lab.course.mission import Given, mission
+from dtfm_lab.course.checks import Case, MissionsOf, Number
+from dtfm_lab.course.mission import Given
+from dtfm_lab.course.tasks.five_steps import least_sum_s
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.planning.cost import group_costs
+from dtfm_lab.planning import evaluate
+from dtfm_lab.planning.cost import PairCosts, coarsened_weights, group_costs, hop_costs
+
+lesson = MissionsOf("04_cost_model")
 
 FOUR = ("ada", "ben", "cleo", "dan")
 MB = 1e6
@@ -58,11 +63,9 @@ def _pairings_s(network: Topology, job: Job, groups: Sequence[Sequence[int]]) ->
     return [max(hop_s[a, c], hop_s[b, d]), max(hop_s[a, d], hop_s[b, c])]
 
 
-@mission(
+@lesson.number(
     "four-by-hand",
-    lesson="04_cost_model",
     title="Four devices on paper",
-    takes=float,
     wanted="a number of seconds",
     minutes=10,
     give=give_four,
@@ -75,7 +78,7 @@ def _pairings_s(network: Topology, job: Job, groups: Sequence[Sequence[int]]) ->
         answer = lab.evaluate(given.network, given.job, groups=given.groups).cost.total_s
     """,
 )
-def four_by_hand(seconds: float, given: Given) -> str:
+def four_by_hand(given: Given) -> Number:
     """Four devices, every link with a latency of {latency_ms} ms and its own bandwidth:
 
     {table}
@@ -89,9 +92,10 @@ def four_by_hand(seconds: float, given: Given) -> str:
     whole_s = group_costs(groups, network.round_trip_s(job.gradient_bytes))
     pairings_s = _pairings_s(network, job, given.groups)
     hop_s, wanted = min(pairings_s), group_s.max() + min(pairings_s)
-    near(
-        seconds,
+    share = group_s.max() / wanted
+    return Number(
         wanted,
+        f"{wanted:.3g} s: {share:.0%} of it are the slower group's synchronisation, the rest is the one hop.",
         slips={
             wanted / 2: "that counts one way only; every message has another that comes back",
             group_s.sum() + hop_s: "that adds the two groups; they synchronise at the same time",
@@ -102,8 +106,6 @@ def four_by_hand(seconds: float, given: Given) -> str:
             hop_s: "that is the hop alone; the groups also synchronise",
         },
     )
-    share = group_s.max() / wanted
-    return f"{wanted:.3g} s: {share:.0%} of it are the slower group's synchronisation, the rest is the one hop."
 
 
 def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -130,11 +132,9 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@mission(
+@lesson.number(
     "change-of-places",
-    lesson="04_cost_model",
     title="Groups at home, or pipelines?",
-    takes=float,
     wanted="a number of MB",
     minutes=15,
     give=give_cities,
@@ -155,16 +155,17 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
         answer = 1000 * at_0 / (at_0 - at_1000)
     """,
 )
-def change_of_places(megabytes: float, given: Given) -> str:
+def change_of_places(given: Given) -> Number:
     """{n} cities of {n} devices: {within_ms} ms and {within_gbps} Gbit/s within a city, {between_ms} ms and
     {between_gbps} Gbit/s between cities. The job has {n} stages of {n} replicas, and a pipeline's activations have
     {activations_mb} MB. Every city can be a stage, or every city a pipeline. For a gradient of a stage of how many MB
     do the two placements cost the same? (`lab.missions.given("change-of-places").network` is the network.)
     """
     wanted = given.n * given.activations_mb
-    near(
-        megabytes,
+    return Number(
         wanted,
+        f"At {wanted} MB a shard is as large as the activations. No latency and no bandwidth is in it: with as many "
+        "stages as replicas and cities alike, the network says how much a wrong choice costs, not which one is wrong.",
         slips={
             given.activations_mb: "that is the size of a shard; how large is the gradient that is cut into these?",
             given.activations_mb / given.n: "what a group cuts into shards is the gradient, not the activations",
@@ -172,7 +173,64 @@ def change_of_places(megabytes: float, given: Given) -> str:
             wanted * 1e6: "that is a number of bytes",
         },
     )
-    return (
-        f"At {wanted} MB a shard is as large as the activations. No latency and no bandwidth is in it: with as many "
-        "stages as replicas and cities alike, the network says how much a wrong choice costs, not which one is wrong."
-    )
+
+
+@lesson.function(
+    "own-cost",
+    title="Equations 1 to 4 as a function",
+    said="Equations 1 to 4 are yours now: pass your function any matrices, and believe nobody else's number.",
+    wanted="a function of (latency_s, bandwidth, groups, gradient_bytes, hop_bytes) that returns seconds",
+    minutes=20,
+    hints=(
+        "You have equation 2. Equation 3 for two groups: the smallest, over all `itertools.permutations` of the second "
+        "group, of the largest pair.",
+        "Equation 4: the cheapest, over all permutations of the groups, of the sum of neighbours' weights.",
+        "The sum of the slowest group and the cheapest path; the order in which groups are given means nothing.",
+    ),
+    answer="""
+        from itertools import pairwise, permutations
+        def cost_s(latency_s, bandwidth, groups, gradient_bytes, hop_bytes):
+            def round_trip(i, j, size):
+                return latency_s[i, j] + size / bandwidth[i, j] + latency_s[j, i] + size / bandwidth[j, i]
+            def group_s(group):
+                shard = gradient_bytes / len(group)
+                return max(sum(round_trip(i, j, shard) for j in group if j != i) for i in group)
+            def weight_s(one, other):
+                return min(
+                    max(round_trip(i, j, hop_bytes) for i, j in zip(one, partners)) for partners in permutations(other)
+                )
+            path_s = min(sum(weight_s(a, b) for a, b in pairwise(order)) for order in permutations(groups))
+            return max(group_s(group) for group in groups) + path_s
+        answer = cost_s
+    """,
+)
+def own_cost(rng: np.random.Generator) -> Iterator[Case]:
+    """Write the whole communication cost as a function `cost_s(latency_s, bandwidth, groups, gradient_bytes,
+    hop_bytes)` and hand in the function. `groups` is a list of lists of device indices, in no particular order: which
+    group holds which stage, and who is paired with whom, is for your function to find. `latency_s` and `bandwidth` are
+    matrices, in seconds and bytes/s, from row to column; the two directions of a link may differ, and the way back
+    takes the other. It is tried on fresh random networks of six to eight devices.
+    """
+    for n_stages, n_replicas in ((3, 2), (2, 3), (4, 2), (2, 4)):
+        n = n_stages * n_replicas
+        latency_s, bandwidth = rng.uniform(0.0, 0.2, (n, n)), 10 ** rng.uniform(6, 9, (n, n))
+        np.fill_diagonal(latency_s, 0.0)
+        np.fill_diagonal(bandwidth, np.inf)
+        groups = rng.permutation(n).reshape(n_stages, n_replicas)
+        gradient, hop = float(rng.uniform(1e8, 1e9)), float(rng.uniform(1e8, 1e9))
+        network = Topology.from_matrices(latency_s=latency_s, bandwidth_bytes_per_s=bandwidth)
+        job = Job.from_bytes(n_stages, n_replicas, gradient_bytes=gradient, activation_bytes=hop)
+        cost = evaluate(network, job, groups=groups.tolist()).cost
+        pair = PairCosts(network.round_trip_s(gradient / n_replicas), network.round_trip_s(hop))
+        weights_s = coarsened_weights(groups, pair.hop_s)
+        as_given = np.diag(weights_s, 1).sum()
+        least_sum = sum(least_sum_s(pair.hop_s[np.ix_(a, b)]) for a, b in pairwise(groups))
+        slips = {
+            cost.data_parallel_s + as_given: "it keeps the groups in the order given; a better path may exist",
+            cost.data_parallel_s + least_sum: "its pairing has the least sum, not the fastest slowest pair",
+            cost.data_parallel_s: "it leaves out the pipeline",
+            cost.pipeline_s: "it leaves out the synchronisation",
+            cost.group_s.sum() + cost.pipeline_s: "it adds up all groups; they synchronise at the same time",
+            cost.data_parallel_s + hop_costs(groups, pair.hop_s).sum(): "it pairs devices as they are listed",
+        }
+        yield Case((latency_s, bandwidth, groups.tolist(), gradient, hop), cost.total_s, slips)

@@ -1,21 +1,21 @@
 """Missions about data parallelism and pipelines: bytes by hand, bytes off a trace, and a placement that sends few."""
 
-from collections.abc import Callable, Mapping
-from types import FunctionType
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.evidence import fresh_cases, near, number_from, require, same_job, same_network
-from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.course.checks import MissionsOf, Number, plan_of, require
+from dtfm_lab.course.mission import Given
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.files import load_job
-from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
+
+lesson = MissionsOf("03_data_and_pipeline")
 
 
 def give_shape(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -32,11 +32,9 @@ def give_shape(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@mission(
+@lesson.number(
     "bytes-by-hand",
-    lesson="03_data_and_pipeline",
     title="How much crosses the wires?",
-    takes=float,
     wanted="a number of gigabytes (1e9 bytes)",
     give=give_shape,
     minutes=10,
@@ -52,7 +50,7 @@ def give_shape(rng: np.random.Generator) -> Mapping[str, Any]:
         answer = (gradients + activations) / 1e9
     """,
 )
-def bytes_by_hand(gigabytes: float, given: Given) -> str:
+def bytes_by_hand(given: Given) -> Number:
     """A model has {blocks} equal blocks of {block_millions} million parameters and nothing else, and is {width} wide.
     It is trained in fp16 (2 bytes a number) in {n_stages} stages of {n_replicas} replicas, on a batch of {batch}
     sequences of {tokens} tokens. How many GB (1e9 bytes) do all devices together send in one iteration? Gradients are
@@ -61,9 +59,9 @@ def bytes_by_hand(gigabytes: float, given: Given) -> str:
     parameters = given.blocks * given.block_millions * 1e6
     gradients = 2 * (given.n_replicas - 1) * parameters * 2 / 1e9
     activations = 2 * (given.n_stages - 1) * given.batch * given.tokens * given.width * 2 / 1e9
-    near(
-        gigabytes,
+    return Number(
         gradients + activations,
+        f"{gradients:.1f} GB of gradients at any batch, and {activations:.1f} GB of activations at any depth.",
         slips={
             (gradients + activations) / 2: "that is one way only, or one byte a number",
             gradients: "activations cross the boundaries between stages, too",
@@ -76,78 +74,6 @@ def bytes_by_hand(gigabytes: float, given: Given) -> str:
             gradients + activations / (given.n_stages - 1) * given.n_stages: "between S stages are S - 1 boundaries",
         },
     )
-    return f"{gradients:.1f} GB of gradients at any batch, and {activations:.1f} GB of activations at any depth."
-
-
-MODELS = ("gpt2-small", "gpt2-xl", "gpt3-xl", "llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2-0.5b")
-
-
-def give_job(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A known model in some shape."""
-    return {
-        "model": str(rng.choice(MODELS)),
-        "n_stages": int(rng.integers(2, 9)),
-        "n_replicas": int(rng.integers(2, 9)),
-        "tokens": 256 * int(rng.integers(1, 5)),
-    }
-
-
-def _job_of(given: Given) -> Job:
-    return load_job(
-        "gpt3-xl",
-        model=given.model,
-        seq_len=given.tokens,
-        n_stages=given.n_stages,
-        n_replicas=given.n_replicas,
-        global_batch=given.n_replicas,
-        microbatch=1,
-        dtype="fp16",
-    )
-
-
-@mission(
-    "turning-batch",
-    lesson="03_data_and_pipeline",
-    title="The batch at which they change places",
-    takes=float,
-    wanted="a number of sequences",
-    give=give_job,
-    hints=(
-        "Which of the two grows with the batch, and by how many bytes for each sequence?",
-        "`lab.load_job('gpt3-xl', model=..., seq_len=..., n_stages=..., n_replicas=..., microbatch=1, ...)` "
-        "has `stage_gradient_bytes`, one for each stage, and `activation_bytes` of a micro-batch.",
-    ),
-    answer="""
-        job = lab.load_job(
-            "gpt3-xl", model=given.model, seq_len=given.tokens, n_stages=given.n_stages, n_replicas=given.n_replicas,
-            global_batch=given.n_replicas, microbatch=1, dtype="fp16",
-        )
-        gradients = 2 * (job.n_replicas - 1) * sum(job.stage_gradient_bytes)
-        answer = gradients / (2 * (job.n_stages - 1) * job.activation_bytes)
-    """,
-)
-def turning_batch(batch: float, given: Given) -> str:
-    """`{model}` is trained in fp16 on sequences of {tokens} tokens, in {n_stages} stages of {n_replicas} replicas. At a
-    global batch of how many sequences do all devices together send as many bytes for averaging as over the boundaries
-    between stages? Leave tied embeddings out; the answer need not be a whole number.
-    """
-    job = _job_of(given)
-    gradients = 2 * (given.n_replicas - 1) * sum(job.stage_gradient_bytes)
-    wanted = gradients / (2 * (given.n_stages - 1) * job.activation_bytes)
-    near(
-        batch,
-        wanted,
-        slips={
-            wanted / given.n_replicas: "that is the batch of one replica",
-            wanted * 2: "activations go down and their gradients come up",
-            wanted / 2: "gradients are sent and their averages come back",
-            wanted * (given.n_stages - 1): "every boundary is crossed, not one",
-            2 * (given.n_replicas - 1) * job.gradient_bytes / (2 * (given.n_stages - 1) * job.activation_bytes): (
-                "that counts the gradient of one stage; all stages average theirs"
-            ),
-        },
-    )
-    return f"Below {wanted:.0f} sequences let activations cross the slow links, above it gradients."
 
 
 def bytes_between_regions(trace: Trace, topology: Topology) -> float:
@@ -161,74 +87,6 @@ def bytes_between_regions(trace: Trace, topology: Topology) -> float:
         if region[source] != region[target]:
             total += float(seconds * topology.bandwidth_bytes_per_s[topology.index(source), topology.index(target)])
     return total
-
-
-@mission(
-    "count-the-border",
-    lesson="03_data_and_pipeline",
-    title="Customs",
-    takes=FunctionType,
-    wanted="a function of a Trace and a Topology",
-    minutes=15,
-    hints=(
-        "The lesson's `sent(trace, topology)` has a row for each message. Which rows count?",
-        "A message is counted once, where it is sent; `device.region` of both ends, from `topology.devices`.",
-        "Seconds of a send times the bandwidth from its source to its target, in that direction, are its bytes.",
-    ),
-    answer="""
-        def crossing(trace, topology):
-            region = {device.name: device.region for device in topology.devices}
-            total = 0.0
-            rows = trace.to_frame()
-            for row in rows[rows.kind.str.startswith("SEND")].itertuples():
-                source, target = row.link.split(" -> ")
-                if region[source] != region[target]:
-                    i, j = topology.index(source), topology.index(target)
-                    total += (row.end_s - row.start_s) * topology.bandwidth_bytes_per_s[i, j]
-            return total
-        answer = crossing
-    """,
-)
-def count_the_border(function: Callable[..., Any], given: Given) -> str:
-    """Hand in a function `crossing(trace, topology)` that returns the bytes which cross from one region into another
-    in a simulated iteration. It is tried on plans that are drawn anew at each check, on links whose two directions
-    differ.
-    """
-    rng = fresh_cases()
-    for _ in range(3):
-        n_stages, n_replicas = int(rng.integers(2, 4)), int(rng.integers(2, 4))
-        network = _drawn_cities(rng, n_stages * n_replicas)
-        job = load_job(
-            "tiny", n_stages=n_stages, n_replicas=n_replicas, global_batch=12, microbatch=2, schedule="gpipe"
-        )
-        plan = evaluate(network, job, rank_map=rng.permutation(len(network)).tolist())
-        trace = simulate(plan)
-        found = number_from(function, trace, network)
-        wanted = bytes_between_regions(trace, network)
-        everything = bytes_between_regions(trace, _apart(network))
-        slips = {
-            everything: "that counts messages inside regions, too",
-            everything - wanted: "those are the messages inside regions",
-            wanted * 2: "every message was counted twice: a send and its receive are one message",
-            wanted * 8: "that is in bits",
-        }
-        try:
-            near(found, wanted, 1e-6, slips)
-        except NotYet as error:
-            raise NotYet(f"on {n_stages} x {n_replicas} devices it returned {found:.6g} bytes: {error}") from None
-    return "It counts what plans that it had never seen send over borders. `keep-it-home` is judged by the same count."
-
-
-def _drawn_cities(rng: np.random.Generator, n: int) -> Topology:
-    """Devices in three cities, with links drawn for each direction of each pair."""
-    regions = [("Oslo", "Rome", "Lima")[i] for i in (0, 1, 2, *rng.integers(3, size=n - 3))]
-    gbps, latency_ms = 10 ** rng.uniform(-1, 1, (n, n)), rng.uniform(1, 50, (n, n))
-    return Topology.from_matrices(latency_ms, gbps, regions=regions, name="drawn cities", gpu="T4")
-
-
-def _apart(network: Topology) -> Topology:
-    """The network with every device in a region of its own."""
-    return Topology.from_matrices(*network.to_matrices(), regions=list(network.names))
 
 
 SIZES = ((7, 5, 4), (8, 5, 3), (6, 6, 4), (9, 4, 3), (7, 6, 3))
@@ -284,9 +142,8 @@ def _bytes_sent(job: Job, region: IntArray) -> float:
     return float(2 * (gradients * apart).sum() + hops + ends)
 
 
-@mission(
+@lesson.mission(
     "keep-it-home",
-    lesson="03_data_and_pipeline",
     title="Keep it home",
     takes=Plan,
     wanted="a Plan of given.network for given.job",
@@ -334,8 +191,7 @@ def keep_it_home(plan: Plan, given: Given) -> str:
     counted off its simulated trace. (`lab.evaluate(given.network, given.job, rank_map=[...])` keeps your pipelines as
     they are: for each device pipeline x 4 + stage.)
     """
-    same_network(plan.topology, given.network)
-    same_job(plan.job, given.job)
+    plan_of(plan, given.network, given.job)
     crossing_gb = bytes_between_regions(simulate(plan), given.network) / 1e9
     require(crossing_gb <= given.limit_gb, f"{crossing_gb:.1f} GB cross; wanted at most {given.limit_gb} GB")
     return f"{crossing_gb:.1f} GB cross. It is not the fastest plan by necessity: bytes count all wires alike."

@@ -1,18 +1,19 @@
 """Missions about the five steps: the pairing behind an edge of the coarsened graph, and the path through it."""
 
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from dtfm_lab.course.evidence import fresh_cases, near, require, value_of
-from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.course.checks import MissionsOf, require
+from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.cost import bottleneck_matching
 from dtfm_lab.planning.path import path_cost, shortest_path
+
+lesson = MissionsOf("05_five_steps")
 
 ROWS, COLUMNS = ("ada", "ben", "cleo", "dan"), ("emma", "finn", "gita", "hugo")
 STAGES = "ABCDEF"
@@ -23,41 +24,19 @@ def least_sum_s(table: FloatArray) -> float:
     return float(table[linear_sum_assignment(table)].max())
 
 
-def floor_s(table: FloatArray) -> float:
-    """The dearest of everybody's cheapest partners: no pairing is faster, and often none is as fast."""
-    return float(max(table.min(axis=1).max(), table.min(axis=0).max()))
-
-
-def greedy_s(table: FloatArray) -> float:
-    """Slowest pair where the fastest pair left is taken again and again."""
-    left, slowest = table.copy(), 0.0
-    for _ in table:
-        row, column = np.unravel_index(left.argmin(), left.shape)
-        slowest = float(left[row, column])
-        left[row, :] = left[:, column] = np.inf
-    return slowest
-
-
-def misleading_table(rng: np.random.Generator, size: int) -> FloatArray:
-    """(size, size) whole seconds whose bottleneck neither least sum nor greed nor everybody's favourite finds."""
-    while True:
-        table = rng.permuted(np.arange(1.0, size * size + 1)).reshape(size, size)
-        wanted, _ = bottleneck_matching(table)
-        if len({wanted, least_sum_s(table), greedy_s(table), floor_s(table)}) == 4:
-            return table
-
-
 def give_table(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Seconds of each pair of two groups of four."""
-    seconds = misleading_table(rng, 4).astype(int)
+    """Whole seconds of each pair of two groups of four, whose bottleneck the pairing of least sum does not find."""
+    while True:
+        seconds = rng.permuted(np.arange(1, 17)).reshape(4, 4)
+        if bottleneck_matching(seconds.astype(float))[0] < least_sum_s(seconds):
+            break
     lines = [f"| | {' | '.join(COLUMNS)} |", "| --- | --- | --- | --- | --- |"]
     lines += [f"| **{name}** | {' | '.join(map(str, row))} |" for name, row in zip(ROWS, seconds, strict=True)]
     return {"seconds": seconds.tolist(), "rows": list(ROWS), "columns": list(COLUMNS), "table": "\n".join(lines)}
 
 
-@mission(
+@lesson.mission(
     "pair-by-hand",
-    lesson="05_five_steps",
     title="A bottleneck matching by hand",
     takes=list,
     wanted="a list of four names, the partners of ada, ben, cleo and dan",
@@ -96,58 +75,6 @@ def pair_by_hand(partners: list[Any], given: Given) -> str:
     return f"The slowest pair takes {wanted:.0f} s: the weight of this edge, whatever the other three pairs cost."
 
 
-@mission(
-    "own-matching",
-    lesson="05_five_steps",
-    title="A bottleneck matching as a function",
-    takes=types.FunctionType,
-    wanted="a function of (table) that returns a list, the column of each row",
-    minutes=10,
-    hints=(
-        "For tables up to five by five, `itertools.permutations` may try all pairings.",
-        "Quicker: once the weight t of the edge is known, any pairing will do that uses no entry above t.",
-    ),
-    answer="""
-        from itertools import permutations
-        def pairing(table):
-            size = len(table)
-            return min(permutations(range(size)), key=lambda to: max(table[row][to[row]] for row in range(size)))
-        answer = pairing
-    """,
-)
-def own_matching(function: Callable[..., Any], given: Given) -> str:
-    """Write a function `pairing(table)` and hand in the function: of a square matrix with the seconds of each pair it
-    returns the best pairing, as a list with the column of each row. The best is the one whose slowest pair is fastest.
-    It is tried on fresh random tables, in which neither the least sum nor the fastest pair first leads to it.
-    """
-    rng = fresh_cases()
-    for size in (4, 5, 4, 5):
-        table = misleading_table(rng, size) * rng.uniform(0.1, 10.0)
-        wanted, _ = bottleneck_matching(table)
-        columns = _columns(value_of(function, table.copy()), size)
-        slowest = float(table[range(size), columns].max())
-        slips = {
-            float(np.diag(table).max()): "it pairs devices as they are listed",
-            least_sum_s(table): "its pairing has the least sum; another one has a faster slowest pair",
-            greedy_s(table): "it takes the fastest pair first, which leaves slow ones to the others",
-        }
-        near(slowest, wanted, tolerance=1e-9, slips=slips)
-    return "Four tables made to mislead, and none did."
-
-
-def _columns(found: Any, size: int) -> list[int]:
-    """What a function of the reader's returned, as the column of each row. Raises NotYet where it is no pairing."""
-    try:
-        columns = [int(column) for column in found]
-    except (TypeError, ValueError):
-        columns = []
-    require(
-        sorted(columns) == list(range(size)),
-        f"your function returned {found!r:.60}; wanted each of 0 to {size - 1} once",
-    )
-    return columns
-
-
 def give_graph(rng: np.random.Generator) -> Mapping[str, Any]:
     """Weights of a coarsened graph of six groups through which going to the nearest group is not the best path."""
     n = len(STAGES)
@@ -169,9 +96,8 @@ def _nearest_first(weights: FloatArray, start: int) -> np.ndarray[Any, np.dtype[
     return np.array(order)
 
 
-@mission(
+@lesson.mission(
     "order-of-stages",
-    lesson="05_five_steps",
     title="Which group holds which stage?",
     takes=list,
     wanted="a list of the six groups in the order of their stages",

@@ -1,13 +1,20 @@
 """Missions about what fills a device."""
 
-from collections.abc import Callable, Mapping
-from types import FunctionType
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.evidence import TRAINED, fresh_cases, near, number_from, require, same_job, same_network
-from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.course.checks import (
+    TRAINED,
+    Case,
+    MissionsOf,
+    Number,
+    fits,
+    plan_of,
+    require,
+)
+from dtfm_lab.course.mission import Given
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import load_job
@@ -15,6 +22,8 @@ from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.schedules import peak_activations, schedules
+
+lesson = MissionsOf("09_memory")
 
 GIB = 2**30
 SLOWER = 1.03
@@ -25,11 +34,9 @@ def give_sharded(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"millions": int(rng.integers(100, 2000)), "n_replicas": int(rng.choice([4, 6, 8, 12, 16]))}
 
 
-@mission(
+@lesson.number(
     "sixteen-bytes",
-    lesson="09_memory",
     title="Sixteen bytes a parameter, or fewer",
-    takes=float,
     wanted="a number of bytes",
     give=give_sharded,
     hints=(
@@ -42,34 +49,33 @@ def give_sharded(rng: np.random.Generator) -> Mapping[str, Any]:
         answer = given.millions * 1e6 * (2 + 2 + 12 / given.n_replicas)
     """,
 )
-def sixteen_bytes(n_bytes: float, given: Given) -> str:
+def sixteen_bytes(given: Given) -> Number:
     """A stage has {millions} million parameters, trained in fp16 with Adam by {n_replicas} replicas under ZeRO-1. How
     many bytes of parameters, gradients and optimiser states does each device of this stage hold?
     """
     count, over = given.millions * 1e6, given.n_replicas
-    near(
-        n_bytes,
-        count * (4 + 12 / over),
-        tolerance=0.002,
+    wanted = count * (4 + 12 / over)
+    return Number(
+        wanted,
+        f"{wanted / GIB:.1f} GiB instead of {16 * count / GIB:.1f}: only the 12 bytes of Adam are shared out.",
         slips={
             count * 16: "that is without ZeRO: every replica would keep all of the optimiser's states",
             count * 16 / over: "that is ZeRO-3, which splits parameters and gradients too",
             count * (2 + 14 / over): "that is ZeRO-2, which splits gradients too",
             count * (4 + 8 / over): "Adam keeps two moments in fp32, and in half precision a third number beside them",
             count * (8 + 8 / over): "that is training in fp32",
-            count * (4 + 12 / over) / GIB: "that is in GiB; wanted bytes",
-            count * (4 + 12 / over) / 1e9: "that is in GB; wanted bytes",
+            wanted / GIB: "that is in GiB; wanted bytes",
+            wanted / 1e9: "that is in GB; wanted bytes",
         },
+        within=0.002,
     )
-    return f"{n_bytes / GIB:.1f} GiB instead of {16 * count / GIB:.1f}: only the 12 bytes of Adam are shared out."
 
 
-@mission(
+@lesson.function(
     "most-held",
-    lesson="09_memory",
     title="Read a schedule's memory off its order",
-    takes=FunctionType,
     wanted="a function of a device's order, such as '0F0 0F1 0B0 0B1'",
+    said="No seconds were needed: what a device holds follows from its order alone.",
     minutes=10,
     hints=(
         "Walk along the order and count up at each forward. Where do you count down?",
@@ -88,23 +94,19 @@ def sixteen_bytes(n_bytes: float, given: Given) -> str:
         answer = most_held
     """,
 )
-def most_held(function: Callable[..., Any], given: Given) -> str:
+def most_held(rng: np.random.Generator) -> Iterator[Case]:
     """Hand in a function that takes one device's order of passes as a text, such as `"0F0 0F1 0B0 0B1"`, and returns
     the most micro-batches whose activations the device holds at once. It is tried on orders of `gpipe`, `1f1b` and
     `zb-h1`, whose backwards come in two halves, `I` and `W`.
     """
-    rng = fresh_cases()
     for name in ("gpipe", "1f1b", "zb-h1", "zb-h1"):
         n_devices = int(rng.integers(3, 14))
         n_microbatches = n_devices + int(rng.integers(1, 12))
         schedule = schedules[name](n_devices, n_microbatches)
         at = int(rng.integers(0, n_devices))
         order, wanted = schedule.orders[at], peak_activations(schedule)[at]
-        found = number_from(function, order)
-        if found != wanted:
-            shown = order if len(order) < 60 else order[:57] + "..."
-            raise NotYet(f"of {name}'s {shown!r} (device {at} of {n_devices}) it says {found:g}, which is wrong")
-    return "No seconds were needed: what a device holds follows from its order alone."
+        shown = order if len(order) < 60 else order[:57] + "..."
+        yield Case((order,), wanted, about=f"of {name}'s {shown!r} (device {at} of {n_devices})")
 
 
 def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -127,9 +129,8 @@ def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@mission(
+@lesson.mission(
     "into-sixteen",
-    lesson="09_memory",
     title="Fit it into 16 GiB",
     takes=Plan,
     wanted="a Plan of given.plan's network and job, such as lab.with_job(given.plan, ...) makes",
@@ -152,16 +153,15 @@ def into_sixteen(plan: Plan, given: Given) -> str:
     longer than that.
     """
     wanted = given.plan
-    same_network(plan.topology, wanted.topology)
-    same_job(plan.job, wanted.job, "global_batch", "attention", *TRAINED)
+    plan_of(plan, wanted.topology, wanted.job, "global_batch", "attention", *TRAINED)
     trace = simulate(plan)
-    report = memory(plan, trace=trace)
-    require(report.fits, f"with {plan.job.schedule_name}, {report.sentence}")
+    fits(plan, trace)
     require(
         trace.iteration_s <= SLOWER * given.gpipe_s,
         f"it fits, and takes {trace.iteration_s:.1f} s; wanted at most {SLOWER * given.gpipe_s:.1f} s",
     )
     return (
-        f"{trace.iteration_s:.1f} s within 16 GiB: the fullest device holds {report.peak_bytes.max() / GIB:.1f} GiB. "
+        f"{trace.iteration_s:.1f} s within 16 GiB: the fullest device holds "
+        f"{memory(plan, trace=trace).peak_bytes.max() / GIB:.1f} GiB. "
         f"No more has to be held than hides the links."
     )

@@ -6,12 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.evidence import fresh_cases, near, require, value_of
-from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.course.checks import (
+    MissionsOf,
+    fresh_cases,
+    near,
+    parts_of,
+    require,
+    value_of,
+)
+from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.course.small_networks import two_rooms
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
+
+lesson = MissionsOf("16_published")
 
 TRANSPORTS = ("overlapped", "blocking")
 
@@ -33,9 +42,8 @@ def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@mission(
+@lesson.mission(
     "what-was-measured",
-    lesson="16_published",
     title="What was measured here?",
     takes=(list, tuple),
     wanted='[transport, efficiency], such as ["blocking", 0.4]',
@@ -71,12 +79,9 @@ def what_was_measured(answer: Sequence[object], given: Given) -> str:
     passes or block them (`transport`, overlapped or blocking), nor which share of a V100's peak they reached
     (`efficiency`). Find both, the share within 1 %. Hand in `[transport, efficiency]`.
     """
-    require(len(answer) == 2, f"the list has {len(answer)} things; wanted [transport, efficiency]")
-    transport, efficiency = answer
+    transport, efficiency = parts_of(answer, "[transport, efficiency]", str, float)
     hidden_transport, hidden_efficiency = given._measured_with
     require(transport in TRANSPORTS, f"transport is {transport!r:.30}; wanted one of {', '.join(TRANSPORTS)}")
-    if isinstance(efficiency, bool) or not isinstance(efficiency, (int, float, np.floating)):
-        raise NotYet(f"efficiency is {efficiency!r:.30}; wanted a number between 0 and 1")
     require(
         transport == hidden_transport,
         "with that transport one of the two rows may be met, but not both with one efficiency",
@@ -88,12 +93,8 @@ def what_was_measured(answer: Sequence[object], given: Given) -> str:
     )
 
 
-Errors = Callable[[Sequence[float], Sequence[float]], Sequence[float]]
-
-
-@mission(
+@lesson.mission(
     "judged-on-the-unseen",
-    lesson="16_published",
     title="Judged on what it never saw",
     takes=types.FunctionType,
     wanted="a function of (seconds at full peak, measured seconds) that returns one error a row",
@@ -117,7 +118,7 @@ Errors = Callable[[Sequence[float], Sequence[float]], Sequence[float]]
         answer = errors
     """,
 )
-def judged_on_the_unseen(function: Errors, given: Given) -> str:
+def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> str:
     """A list of rows: the seconds that each would take at the full peak of its devices, and those that were measured.
     Write a function `errors(full_peak_s, measured_s)` that predicts every row with the *median* share of the peak that
     all *other* rows reached, and returns a list of the errors, measured over predicted less 1.

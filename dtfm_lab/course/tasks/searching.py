@@ -7,20 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.evidence import fresh_cases, near, number_from, priced_again, require, same_job, same_network
-from dtfm_lab.course.mission import Given, mission
-from dtfm_lab.domain.job import Job
+from dtfm_lab.course.checks import (
+    MissionsOf,
+    Number,
+    fresh_cases,
+    number_from,
+    plan_of,
+    priced_again,
+    require,
+)
+from dtfm_lab.course.mission import Given
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import load_job
-from dtfm_lab.planning import plan as search_plan
 from dtfm_lab.planning.cost import PairCosts, coarsened_weights, group_costs
 from dtfm_lab.planning.path import path_cost, shortest_path
 
+lesson = MissionsOf("06_searching")
 
-@mission(
+
+@lesson.mission(
     "spot-under-32",
-    lesson="06_searching",
     title="Where the published search stops",
     takes=Plan,
     wanted="a Plan of spot for dtfm-gpt3-xl",
@@ -39,8 +46,7 @@ def spot_under_32(plan: Plan, given: Given) -> str:
     nothing below 43 s in its budget. Hand in a plan, in 8 stages of 8 replicas, whose communication cost is below 32 s.
     Only that is asked: that the model needs more memory than these GPUs have, of which the lab warns, does not count.
     """
-    same_network(plan.topology, "spot")
-    same_job(plan.job, load_job("dtfm-gpt3-xl"), "n_stages", "n_replicas", "gradient_bytes", "hop_bytes")
+    plan_of(plan, "spot", load_job("dtfm-gpt3-xl"), "n_stages", "n_replicas", "gradient_bytes", "hop_bytes")
     cost_s = priced_again(plan).cost.total_s
     require(cost_s < 32, f"its placement costs {cost_s:.2f} s; wanted less than 32 s")
     return f"{cost_s:.2f} s: the plateau of 49.5 s is left, by groups that keep what they exchange inside an instance."
@@ -51,11 +57,9 @@ def give_claim(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"cost_s": int(rng.integers(200, 900)) / 10, "gap_percent": int(rng.integers(5, 45))}
 
 
-@mission(
+@lesson.number(
     "what-a-gap-promises",
-    lesson="06_searching",
     title="What a gap promises",
-    takes=float,
     wanted="a number of seconds",
     minutes=2,
     give=give_claim,
@@ -67,87 +71,21 @@ def give_claim(rng: np.random.Generator) -> Mapping[str, Any]:
         answer = given.cost_s * (1 - given.gap_percent / 100)
     """,
 )
-def what_a_gap_promises(seconds: float, given: Given) -> str:
+def what_a_gap_promises(given: Given) -> Number:
     """A plan costs {cost_s} s with a gap of {gap_percent} %. A colleague says that hers, in the same shape, on the same
     network and for the same job, costs less. Below how many seconds can you be sure that she made a mistake?
     """
     cost_s, gap = given.cost_s, given.gap_percent / 100
-    near(
-        seconds,
+    return Number(
         cost_s * (1 - gap),
-        tolerance=0.002,
+        "Between the two, nobody knows: a better plan may exist, or the bound may be loose.",
         slips={
             cost_s: "she may well have a better plan: a gap leaves room for one",
             cost_s * gap: "that is what she can save at most",
             cost_s / (1 + gap): "the gap is a share of the cost, not of the bound",
             0.0: "the bound says more than that",
         },
-    )
-    return "Between the two, nobody knows: a better plan may exist, or the bound may be loose."
-
-
-def give_pairs(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Six instances of two and six single devices, shuffled, on which the paper's search ends on its plateau."""
-    while True:
-        order = rng.permutation(18)
-        host = np.empty(18, dtype=np.int64)
-        host[order] = [*np.repeat(np.arange(6), 2), *range(6, 12)]
-        slow_gbps = int(rng.integers(5, 20)) / 10
-        network = Topology.from_matrices(
-            latency_ms=np.where(host[:, None] == host, 0.0, 10.0),
-            bandwidth_gbps=np.where(host[:, None] == host, 100.0, slow_gbps),
-            names=[f"gpu-{number}" for number in range(18)],
-            regions=[f"instance-{each}" if each < 6 else "single" for each in host],
-            name="pairs",
-        )
-        job = Job.from_bytes(3, 6, gradient_bytes=6e8, activation_bytes=float(rng.integers(4, 9)) * 1e8, name="pairs")
-        found = search_plan(network, job, planner="dtfm", seed=int(rng.integers(1000)), steps=500)
-        if found.gap > 0.1:
-            return {"network": network, "job": job, "published": found, "published_s": round(found.cost.total_s, 3)}
-
-
-@mission(
-    "beat-the-search-by-hand",
-    lesson="06_searching",
-    title="Beat the published search by hand",
-    takes=Plan,
-    wanted="a Plan of the given network and job",
-    minutes=15,
-    give=give_pairs,
-    hints=(
-        "Synchronisation cannot be had cheaper: a single device has five slow partners in every group. What is left?",
-        "A hop is cheap when all six of its pairs are inside an instance. Which devices can take part in such a hop?",
-        "Put one GPU of every instance into one group and its twin into another; the singles are the third group.",
-    ),
-    answer="""
-        names = {}
-        for device in given.network.devices:
-            names.setdefault(device.region, []).append(device.name)
-        singles = names.pop("single")
-        groups = [[pair[0] for pair in names.values()], [pair[1] for pair in names.values()], singles]
-        answer = lab.evaluate(given.network, given.job, groups=groups)
-    """,
-)
-def beat_the_search_by_hand(plan: Plan, given: Given) -> str:
-    """`given = lab.missions.given("beat-the-search-by-hand")` has a `network` of 18 GPUs, six instances of two and six
-    single ones (`region` says which), and a `job` of 3 stages x 6 replicas. The published search has ended at
-    {published_s} s after 500 steps (`given.published`). Hand in a plan that costs less, of three groups that you chose,
-    each a list of six names: `lab.evaluate(given.network, given.job, groups=[...])`. No planner is allowed.
-    """
-    same_network(plan.topology, given.network)
-    same_job(plan.job, given.job, "n_stages", "n_replicas", "gradient_bytes", "hop_bytes")
-    cost = priced_again(plan).cost
-    require(
-        cost.total_s < given.published.cost.total_s * (1 - 1e-9),
-        f"its placement costs {cost.total_s:.3f} s; wanted less than {given.published_s} s",
-    )
-    require(
-        plan.planner == "given",
-        f"it costs {cost.total_s:.3f} s, but the planner {plan.planner} found it; wanted groups of your own, by hand",
-    )
-    return (
-        f"{cost.total_s:.3f} s instead of {given.published_s} s, with hops of {cost.hop_s.min():.3f} and "
-        f"{cost.hop_s.max():.3f} s. Twelve devices have to be right at once before a hop gets any cheaper."
+        within=0.002,
     )
 
 
@@ -197,9 +135,8 @@ TO_CLOSE = 0.2
 """Share of what the simple bound leaves open that a tighter one has to close, on average."""
 
 
-@mission(
+@lesson.mission(
     "tighten-a-bound",
-    lesson="06_searching",
     title="Tighten a bound",
     takes=types.FunctionType,
     wanted="a function of (group_s, hop_s, n_stages, n_replicas) that returns seconds",

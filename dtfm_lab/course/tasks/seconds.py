@@ -5,18 +5,25 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.evidence import iteration_again_s, near, priced_again, require, same_job, same_network
-from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.course.checks import (
+    MissionsOf,
+    Number,
+    iteration_again_s,
+    parts_of,
+    plan_of,
+    priced_again,
+    require,
+)
+from dtfm_lab.course.mission import Given
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import load_job
-from dtfm_lab.planning import evaluate
 from dtfm_lab.planning import plan as search_plan
+
+lesson = MissionsOf("07_communication_or_seconds")
 
 FASTER = 0.95
 """Seconds of the plan that wins by chance, at most, as a share of the proven plan's."""
-REVERSED = 1.1
-"""How many times as long the plan of less communication has to take."""
 FAST, SLOW = ("A100", "RTX 4090"), ("V100", "T4")
 
 
@@ -36,11 +43,9 @@ def give_row(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"network": network, "job": job, "n_stages": n_stages, "n_microbatches": n_microbatches}
 
 
-@mission(
+@lesson.number(
     "charged-too-much",
-    lesson="07_communication_or_seconds",
     title="What overlap saves",
-    takes=float,
     wanted="a ratio: communication cost over seconds",
     give=give_row,
     hints=(
@@ -53,25 +58,22 @@ def give_row(rng: np.random.Generator) -> Mapping[str, Any]:
         answer = plan.cost.total_s / lab.simulate(plan).iteration_s
     """,
 )
-def charged_too_much(ratio: float, given: Given) -> str:
+def charged_too_much(given: Given) -> Number:
     """One pipeline of {n_stages} stages over equal links without latency, {n_microbatches} micro-batches by `gpipe`, on
     devices that compute in no time. How many times the seconds of the iteration does the closed form charge?
     (`lab.missions.given("charged-too-much")` has the `network` and the `job`, if you would rather ask the simulator.)
     """
     hops, count = given.n_stages - 1, given.n_microbatches
-    near(
-        ratio,
+    return Number(
         hops * count / (count + hops - 1),
+        f"{hops} hops x {count} micro-batches against {count} + {hops} - 1: with many micro-batches the closed form "
+        "charges every hop, and a pipeline waits for about one.",
         slips={
             float(hops): "that is for endlessly many micro-batches; the pipeline has to fill and drain",
             given.n_stages * count / (count + given.n_stages - 1): "so many stages have one hop less",
             float(count): "more micro-batches do not save more than there are hops",
             (count + hops - 1) / (hops * count): "that is the seconds over the cost; wanted the other way round",
         },
-    )
-    return (
-        f"{hops} hops x {count} micro-batches against {count} + {hops} - 1: with many micro-batches the closed form "
-        "charges every hop, and a pipeline waits for about one."
     )
 
 
@@ -93,9 +95,8 @@ def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"network": network, "job": job, "between_gbps": between_gbps, "kinds": " and ".join(kinds)}
 
 
-@mission(
+@lesson.mission(
     "proven-and-beaten",
-    lesson="07_communication_or_seconds",
     title="A proven plan that loses to chance",
     takes=(list, tuple),
     wanted="a list of two Plans: the proven one, and one that is faster",
@@ -122,11 +123,8 @@ def proven_and_beaten(plans: list[Any], given: Given) -> str:
     `[proven, faster]`: the first of the least communication cost that any placement has, the second dearer than that in
     communication, yet at least 5 % faster in seconds. The cut into stages and the shares of the batch stay as they are.
     """
-    if len(plans) != 2 or not all(isinstance(each, Plan) for each in plans):
-        raise NotYet(f"found {plans!r:.60}; wanted two Plans, the proven one first")
-    for each in plans:
-        same_network(each.topology, given.network)
-        same_job(each.job, given.job)
+    for each in parts_of(plans, "two Plans, the proven one first", Plan, Plan):
+        plan_of(each, given.network, given.job)
     proven, faster = (priced_again(each) for each in plans)
     least = search_plan(
         given.network, given.job, planner="exact", objective="communication", seed=0, steps=1000
@@ -147,77 +145,4 @@ def proven_and_beaten(plans: list[Any], given: Given) -> str:
     return (
         f"{faster_s:.2f} s instead of {proven_s:.2f} s, with {faster.cost.total_s / least:.1f} times the communication "
         "cost. The proof was right: about a number that has no computation in it."
-    )
-
-
-def give_two_placements(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Two placements of four devices in two stages."""
-    one, two, three, four = rng.permutation(["ada", "ben", "cleo", "dan"]).tolist()
-    job = load_job("gpt2-small", n_stages=2, n_replicas=2, global_batch=128, microbatch=1, schedule="1f1b")
-    return {
-        "job": job,
-        "first": [[one, two], [three, four]],
-        "second": [[one, three], [two, four]],
-        "ends": [one, two],
-        "ends_mbps": int(rng.integers(1000, 9000)),
-    }
-
-
-@mission(
-    "reverse-the-order",
-    lesson="07_communication_or_seconds",
-    title="A network that turns the order around",
-    takes=Topology,
-    wanted="a Topology of four devices named ada, ben, cleo and dan",
-    minutes=20,
-    give=give_two_placements,
-    hints=(
-        "`lab.Topology.from_matrices(latency_ms, bandwidth_gbps, names=[...], gpu=[...])` draws one.",
-        "The last stage has the head as well, so it computes longest. In which of the two placements can fast devices "
-        "have all of it?",
-        "Now links: let the pairs that are a pipeline in the first placement be fast, and all others slower.",
-        "The link that is given is fast enough for computation to matter more: all others but two may be like it.",
-    ),
-    answer="""
-        import numpy as np
-        (one, two), (three, four) = given.first
-        names = [one, two, three, four]
-        gbps = np.full((4, 4), given.ends_mbps / 1000)
-        gbps[0, 2] = gbps[2, 0] = gbps[1, 3] = gbps[3, 1] = 1000.0
-        gpu = ["T4", "A100", "T4", "A100"]
-        answer = lab.Topology.from_matrices(np.full((4, 4), 0.1), gbps, names=names, gpu=gpu)
-    """,
-)
-def reverse_the_order(network: Topology, given: Given) -> str:
-    """`given = lab.missions.given("reverse-the-order")` has a `job` of two stages x two replicas and two placements for
-    `lab.evaluate(network, given.job, stages=...)`: `given.first` is {first}, `given.second` is {second}. Hand in a
-    network of ada, ben, cleo and dan on which the first has the lower communication cost and takes at least 10 % more
-    seconds. One link is there already: between {ends} it has {ends_mbps} Mbit/s each way. The rest is yours.
-    """
-    require(
-        sorted(network.names) == ["ada", "ben", "cleo", "dan"],
-        f"its devices are {', '.join(network.names):.60}; wanted ada, ben, cleo and dan",
-    )
-    one, two = (network.index(name) for name in given.ends)
-    found_mbps = [network.bandwidth_bytes_per_s[ends] * 8 / 1e6 for ends in ((one, two), (two, one))]
-    require(
-        np.allclose(found_mbps, given.ends_mbps, rtol=1e-6),
-        f"the link between {' and '.join(given.ends)} has {found_mbps[0]:.6g} and {found_mbps[1]:.6g} Mbit/s; wanted "
-        f"{given.ends_mbps}",
-    )
-    first, second = (evaluate(network, given.job, stages=stages) for stages in (given.first, given.second))
-    require(
-        first.cost.total_s < second.cost.total_s * (1 - 1e-9),
-        f"the first placement costs {first.cost.total_s:.4g} s of communication, the second {second.cost.total_s:.4g}; "
-        "wanted the first to be lower",
-    )
-    first_s, second_s = iteration_again_s(first), iteration_again_s(second)
-    require(
-        first_s >= REVERSED * second_s,
-        f"the first placement takes {first_s:.4g} s an iteration, the second {second_s:.4g} s; wanted at least "
-        f"{REVERSED:g} times as long",
-    )
-    return (
-        f"By communication {first.cost.total_s:.3g} against {second.cost.total_s:.3g} s, by the clock {first_s:.3g} "
-        f"against {second_s:.3g} s. Whoever ranks by the closed form would choose the slower one here."
     )

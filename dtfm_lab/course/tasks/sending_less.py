@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.evidence import near, really_measured, require
-from dtfm_lab.course.mission import Given, mission
+from dtfm_lab.course.checks import MissionsOf, Number, really_measured, require
+from dtfm_lab.course.mission import Given
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 
-LESSON = "13_compression_and_local_updates"
+lesson = MissionsOf("13_compression_and_local_updates")
 
 
 def give_messages(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -21,11 +21,9 @@ def give_messages(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"block": int(rng.choice([16, 32, 64, 128])), "every": int(rng.integers(3, 40))}
 
 
-@mission(
+@lesson.number(
     "times-fewer-bytes",
-    lesson=LESSON,
     title="How many times fewer bytes?",
-    takes=float,
     wanted="how many times fewer, a number above 1",
     give=give_messages,
     hints=(
@@ -38,69 +36,24 @@ def give_messages(rng: np.random.Generator) -> Mapping[str, Any]:
         answer = before / after * given.every
     """,
 )
-def times_fewer_bytes(times: float, given: Given) -> str:
+def times_fewer_bytes(given: Given) -> Number:
     """Gradients in fp32 are sent as int8, with a scale of 4 bytes for every {block} numbers, and replicas average in
     one of {every} iterations instead of in each. How many times fewer bytes does a device send, in the mean over
     iterations?
     """
     rounded = 4 * given.block / (given.block + 4)
-    near(
-        times,
+    return Number(
         rounded * given.every,
-        tolerance=0.005,
+        f"{rounded:.2f} times from rounding and {given.every} times from waiting: they multiply. Neither shortens what "
+        f"is computed, nor the latency of a message.",
         slips={
             4 * given.every: "the scales are sent, too",
             rounded: "that is of one averaging; how many iterations does it serve?",
             4.0: "that leaves out the scales, and how seldom messages are sent",
             1 / (rounded * given.every): "that is the share that is left; wanted how many times fewer",
         },
+        within=0.005,
     )
-    return (
-        f"{rounded:.2f} times from rounding and {given.every} times from waiting: they multiply. Neither shortens what "
-        f"is computed, nor the latency of a message."
-    )
-
-
-def give_codec(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A link, and what int8 leaves of a message."""
-    return {"gbps": int(rng.integers(2, 200)) / 2, "left": int(rng.integers(25, 51)) / 100}
-
-
-@mission(
-    "slowest-codec",
-    lesson=LESSON,
-    title="When does rounding pay?",
-    takes=float,
-    wanted="a number of bytes a second",
-    give=give_codec,
-    hints=(
-        "A message of n bytes is coded, sent and decoded. Write the seconds of each, with and without.",
-        "Without: n / bandwidth. With: n / c + left n / bandwidth + n / c. For which c are they equal?",
-    ),
-    answer="""
-        bytes_per_s = given.gbps * 1e9 / 8
-        answer = 2 * bytes_per_s / (1 - given.left)
-    """,
-)
-def slowest_codec(speed: float, given: Given) -> str:
-    """A link of {gbps} Gbit/s. Rounding leaves {left} of a message's bytes. The sender rounds `c` bytes a second, the
-    receiver restores `c` bytes a second, both counted before rounding, and nothing of that overlaps. Below which `c`,
-    in bytes a second, does rounding no longer save time?
-    """
-    bandwidth = given.gbps * 1e9 / 8
-    wanted = 2 * bandwidth / (1 - given.left)
-    near(
-        speed,
-        wanted,
-        tolerance=0.005,
-        slips={
-            wanted / 2: "both ends code: the sender rounds, and the receiver restores",
-            8 * wanted: "bandwidths are in bits a second here; wanted bytes a second",
-            wanted / 1e9: "that is in GB a second; wanted bytes a second",
-            2 * bandwidth / given.left: "the time that is saved is that of the bytes that are not sent",
-        },
-    )
-    return f"{wanted / 1e9:.1f} GB/s: the faster the link, the faster must the codec be that pays."
 
 
 def give_local_updates(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -114,11 +67,9 @@ def give_local_updates(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@mission(
+@lesson.number(
     "which-h",
-    lesson=LESSON,
     title="When does H pay?",
-    takes=float,
     wanted="a number of seconds",
     give=give_local_updates,
     hints=(
@@ -129,7 +80,7 @@ def give_local_updates(rng: np.random.Generator) -> Mapping[str, Any]:
         answer = min(n * (given.compute_s + given.averaging_s / every) for every, n in given.iterations.items())
     """,
 )
-def which_h(seconds: float, given: Given) -> str:
+def which_h(given: Given) -> Number:
     """An iteration computes for {compute_s} s; averaging takes {averaging_s} s and hides behind nothing. By H, replicas
     that average every H-th iteration need these iterations to a loss: {iterations}. In how many seconds is the loss
     reached with the best H of these?
@@ -144,10 +95,12 @@ def which_h(seconds: float, given: Given) -> str:
         given.iterations[1] * (given.compute_s + given.averaging_s / most): f"with H = {most} more iterations are "
         "needed than with H = 1",
     }
-    near(seconds, to_loss[best], tolerance=0.002, slips={k: v for k, v in slips.items() if k != to_loss[best]})
-    return (
+    return Number(
+        to_loss[best],
         f"H = {best}: {to_loss[best]:.0f} s, against {to_loss[1]:.0f} s with H = 1 and {to_loss[most]:.0f} s with "
-        f"H = {most}. Beyond the best H there is little left to save, and still more to learn anew."
+        f"H = {most}. Beyond the best H there is little left to save, and still more to learn anew.",
+        slips={k: v for k, v in slips.items() if k != to_loss[best]},
+        within=0.002,
     )
 
 
@@ -178,9 +131,8 @@ def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"plan": plan, "mbps": round(1000 * gbps), "latency_ms": latency_ms}
 
 
-@mission(
+@lesson.mission(
     "sooner-at-the-loss",
-    lesson=LESSON,
     title="Sooner at the loss",
     takes=Trace,
     wanted="the Trace that lab.run measured of given.plan's devices and job",

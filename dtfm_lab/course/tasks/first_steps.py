@@ -1,26 +1,108 @@
-"""Missions about when to decentralise: prices, dollars for tokens, and a plan with which cities win."""
+"""Missions of the first two lessons: plan around a slow laptop, see who waits, and say when cities win."""
 
-from collections.abc import Callable, Mapping
-from types import FunctionType
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.evidence import (
+from dtfm_lab.course.checks import (
     TRAINED,
-    fresh_cases,
+    MissionsOf,
+    Number,
+    fits,
     iteration_again_s,
-    near,
-    number_from,
+    plan_of,
     require,
-    same_job,
-    same_network,
 )
-from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import load_job, load_topology
-from dtfm_lab.simulation.memory import memory
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+
+tour = MissionsOf("00_tour")
+
+LIMIT_S = 0.25
+
+
+def give_hall(rng: np.random.Generator) -> Mapping[str, Any]:
+    """The lecture hall, with one laptop on a slow line."""
+    hall = load_topology("lecture-hall")
+    slow = hall.names[int(rng.integers(len(hall)))]
+    network: Topology = hall
+    for name in hall.names:
+        if name != slow:
+            network = network.with_link(slow, name, latency_ms=60, bandwidth_gbps=0.01)
+    return {"network": network, "slow": slow}
+
+
+@tour.mission(
+    "one-left-the-hall",
+    title="One laptop has left the hall",
+    takes=Plan,
+    wanted="a Plan of given.network for tiny",
+    give=give_hall,
+    minutes=3,
+    hints=(
+        "Must all eight take part? What does the slow laptop bring, and what do the others wait for?",
+        "`lab.load_job('tiny', n_stages=None, n_replicas=None)` leaves stages and replicas to `lab.plan`.",
+    ),
+    answer="""
+        answer = lab.plan(given.network, lab.load_job("tiny", n_stages=None, n_replicas=None), seed=0, steps=2)
+    """,
+)
+def one_left_the_hall(plan: Plan, given: Given) -> str:
+    """In `lecture-hall`, {slow} has moved to the cafeteria, onto a line of 10 Mbit/s (`given.network`). Hand in a plan
+    of that network for the job `tiny`, in any number of stages and replicas, whose iteration takes less than 0.25 s.
+    """
+    plan_of(plan, given.network, load_job("tiny"), "global_batch", *TRAINED)
+    iteration_s = iteration_again_s(plan)
+    require(iteration_s < LIMIT_S, f"an iteration takes {iteration_s:.3f} s; wanted less than {LIMIT_S} s")
+    return f"{iteration_s:.3f} s: {given.slow} is idle, and all others are faster for it. Not every device helps."
+
+
+def give_waiting(rng: np.random.Generator) -> Mapping[str, Any]:
+    """A plan of the lecture hall by chance, in which one device waits clearly longest."""
+    hall, job = load_topology("lecture-hall"), load_job("tiny", n_stages=4, n_replicas=2)
+    peaks = rng.uniform(0.02, 0.2, len(hall)).tolist()
+    uneven = Topology.from_matrices(
+        *hall.to_matrices(), name="uneven laptops", gpu="laptop", peak_tflops=peaks, memory_gib=16
+    )
+    return {"plan": evaluate(uneven, job, stages=rng.permutation(len(hall)).reshape(4, 2).tolist())}
+
+
+@tour.mission(
+    "who-works-most",
+    title="Who works most?",
+    takes=str,
+    wanted="the name of a device",
+    give=give_waiting,
+    minutes=3,
+    hints=(
+        "`lab.simulate(given.plan)` is a trace. `lab.figures.gantt(trace)` draws it: whose line is fullest?",
+        "`trace.bubble` has a row for each device; `busy_s` are the seconds in which it computes.",
+    ),
+    answer="""
+        rows = lab.simulate(given.plan).bubble
+        answer = rows.device[rows.busy_s.idxmax()]
+    """,
+)
+def who_works_most(name: str, given: Given) -> str:
+    """`given.plan` puts `tiny` on eight laptops of unequal speeds, placed by chance. Simulate it. Which device computes
+    for most of the iteration? Hand in its name.
+    """
+    rows = simulate(given.plan).bubble
+    require(name in set(rows.device), f"{name!r:.40} is no device of given.plan; they are {', '.join(rows.device)}")
+    busy_s = rows.set_index("device").busy_s / rows.iteration_s.iloc[0]
+    if busy_s[name] < busy_s.max():
+        peak = {device.name: device.peak_flop_per_s for device in given.plan.topology.devices}
+        because = " It is fast, so it is done early." if peak[name] == max(peak.values()) else ""
+        raise NotYet(f"{name} computes for {busy_s[name]:.0%} of the iteration; another one for more.{because}")
+    return f"{name} computes for {busy_s[name]:.0%} of the iteration, the mean device for {busy_s.mean():.0%}."
+
+
+why = MissionsOf("01_why_decentralise")
 
 
 def give_rents(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -35,11 +117,9 @@ def give_rents(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@mission(
+@why.number(
     "break-even-price",
-    lesson="01_why_decentralise",
     title="What may a city cost?",
-    takes=float,
     wanted="dollars an hour of one device",
     give=give_rents,
     hints=(
@@ -50,16 +130,17 @@ def give_rents(rng: np.random.Generator) -> Mapping[str, Any]:
         answer = given.hall_devices * given.hall_price * given.hall_s / (given.cities_devices * given.cities_s)
     """,
 )
-def break_even_price(price: float, given: Given) -> str:
+def break_even_price(given: Given) -> Number:
     """A data centre trains a batch in {hall_s} s with {hall_devices} devices of {hall_price} dollars an hour each.
     Cities train the same batch in {cities_s} s with {cities_devices} devices. At how many dollars an hour of *one* of
     their devices does a token cost the same in both?
     """
     whole = given.hall_devices * given.hall_price
     wanted = whole * given.hall_s / (given.cities_devices * given.cities_s)
-    near(
-        price,
+    slower = given.cities_s / given.hall_s
+    return Number(
         wanted,
+        f"Below {wanted:.2f} dollars the cities are cheaper by the token, though {slower:.1f} times as slow.",
         slips={
             whole * given.hall_s / given.cities_s: "that is the price of all devices of the cities together",
             whole / given.cities_devices: "that forgets that the cities take longer for the same batch",
@@ -67,57 +148,6 @@ def break_even_price(price: float, given: Given) -> str:
             whole * given.cities_s / (given.cities_devices * given.hall_s): "whoever takes longer must be cheaper",
         },
     )
-    slower = given.cities_s / given.hall_s
-    return f"Below {wanted:.2f} dollars the cities are cheaper by the token, though {slower:.1f} times as slow."
-
-
-@mission(
-    "dollars-by-hand",
-    lesson="01_why_decentralise",
-    title="A billion tokens, please",
-    takes=FunctionType,
-    wanted="a function of four numbers",
-    hints=(
-        "How many iterations are a billion tokens? How many hours are they?",
-        "Prices are by the hour, iterations are in seconds; all devices are paid, also those that wait.",
-    ),
-    answer="""
-        def dollars(price_per_hour, n_devices, iteration_s, tokens):
-            hours = 1e9 / tokens * iteration_s / 3600
-            return hours * n_devices * price_per_hour
-        answer = dollars
-    """,
-)
-def dollars_by_hand(function: Callable[..., Any], given: Given) -> str:
-    """Hand in a function `dollars(price_per_hour, n_devices, iteration_s, tokens)` that returns the dollars of a
-    billion tokens: `n_devices` of that price each take `iteration_s` seconds for an iteration of that many tokens.
-    """
-    rng = fresh_cases()
-    for _ in range(5):
-        price, n, seconds, tokens = (
-            rng.uniform(0.1, 5),
-            int(rng.integers(2, 100)),
-            rng.uniform(1, 60),
-            rng.integers(10**5, 10**7),
-        )
-        found = number_from(function, float(price), n, float(seconds), int(tokens))
-        wanted = price * n * seconds / 3600 / int(tokens) * 1e9
-        try:
-            near(
-                found,
-                wanted,
-                1e-6,
-                slips={
-                    wanted * 3600: "an hour has 3600 seconds",
-                    wanted / n: "that pays one device only",
-                    wanted / 1e9: "that is for one token; wanted a billion",
-                    wanted / 1e3: "that is for a million tokens; wanted a billion",
-                },
-            )
-        except NotYet as error:
-            asked = f"dollars({price:.2f}, {n}, {seconds:.1f}, {tokens})"
-            raise NotYet(f"{asked} returned {found:.6g}: {error}") from None
-    return "That is `plan.price_per_billion_tokens`, and the fair number for comparing plans of different batches."
 
 
 TOKENS_PER_S = 70_000
@@ -139,9 +169,8 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"cities": cities, "price": price, "dollars": round(price * float(rng.uniform(59, 63)), 2)}
 
 
-@mission(
+@why.mission(
     "cities-win",
-    lesson="01_why_decentralise",
     title="Make the cities win",
     takes=Plan,
     wanted="a Plan of given.cities for gpt3-xl",
@@ -162,12 +191,10 @@ def cities_win(plan: Plan, given: Given) -> str:
     trains at least 70,000 tokens a second. The model, its precision, uncompressed messages and averaging in every
     iteration stay, and a batch has at most 4096 sequences; all else is yours.
     """
-    same_network(plan.topology, given.cities)
-    same_job(plan.job, load_job("gpt3-xl"), *TRAINED)
+    plan_of(plan, given.cities, load_job("gpt3-xl"), *TRAINED)
     batch = plan.job.global_batch
     require(batch <= MOST_BATCH, f"a batch has {batch} sequences; wanted at most {MOST_BATCH}")
-    report = memory(plan)
-    require(report.fits, f"it does not fit its devices: {report.sentence}")
+    fits(plan)
     iteration_s = iteration_again_s(plan)
     tokens_per_s = plan.job.tokens / iteration_s
     dollars = plan.price_per_hour / 3600 / tokens_per_s * 1e9

@@ -1,33 +1,36 @@
-"""Missions about a real run: to predict it, to find what was not as drawn, and to fit a link."""
+"""Missions about real runs: to predict one, to find a link that is not as drawn, to survive a worker that dies."""
 
-import types
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dtfm_lab.compare import compare
-from dtfm_lab.course.evidence import fresh_cases, predicted_before, ran_plan, require, traces_of, value_of
-from dtfm_lab.course.mission import Given, NotYet, mission
+from dtfm_lab.course.checks import (
+    MissionsOf,
+    Number,
+    parts_of,
+    predicted_before,
+    ran_plan,
+    require,
+)
+from dtfm_lab.course.mission import Given
 from dtfm_lab.course.small_networks import plan_of_laptops
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import simulate
 
-
-def give_plan(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A plan of four laptops."""
-    return {"plan": plan_of_laptops(rng, bandwidth=0.2)}
+runs = MissionsOf("10_real_run")
 
 
-@mission(
+@runs.mission(
     "predicted-within-5",
-    lesson="10_real_run",
     title="Predicted within 5 %",
     takes=(list, tuple),
     wanted="[predicted, measured], two Traces",
     minutes=8,
-    give=give_plan,
+    give=lambda rng: {"plan": plan_of_laptops(rng, bandwidth=0.2)},
     hints=(
         "Which clock shows that a prediction is right, and not only that this machine can wait?",
         "`measured = lab.run(given.plan, iterations=4)`. What of a run may its prediction know?",
@@ -43,7 +46,7 @@ def predicted_within_5(answer: Sequence[object], given: Given) -> str:
     or more on the virtual clock and predict that run, from nothing that was learnt during it. Hand in the two traces
     `[predicted, measured]`, whose iterations differ by less than 5 %.
     """
-    predicted, measured = traces_of(answer, "predicted", "measured")
+    predicted, measured = parts_of(answer, "[predicted, measured], two Traces", Trace, Trace)
     ran_plan(measured, given.plan, iterations=4)
     require(
         measured.context.clock != "paced",
@@ -83,9 +86,8 @@ def secret_link(given: Given) -> tuple[str, str]:
     return drawn.names[here], drawn.names[there]
 
 
-@mission(
+@runs.mission(
     "mystery-link-measured",
-    lesson="10_real_run",
     title="The link that is not as drawn",
     takes=(list, tuple),
     wanted='[measured, "a -> b"], a Trace and the name of a link',
@@ -107,10 +109,7 @@ def mystery_link_measured(answer: Sequence[object], given: Given) -> str:
     there than drawn. Find it by a run, `lab.run(given.plan, iterations=4, emulated=given.secretly)`, as one has to
     where nobody hands out the matrix. Hand in the measured trace and the link's name, `[measured, "ada -> alan"]`.
     """
-    require(len(answer) == 2, f'the list has {len(answer)} things; wanted [measured, "a -> b"]')
-    measured, name = answer
-    if not isinstance(measured, Trace) or not isinstance(name, str):
-        raise NotYet(f'found {measured!r:.40} and {name!r:.40}; wanted [measured, "a -> b"]')
+    measured, name = parts_of(answer, '[measured, "a -> b"]', Trace, str)
     ran_plan(measured, given.plan, iterations=4)
     require(measured.context.links == "emulated", "no link was emulated in this run; wanted the virtual clock")
     source, target = secret_link(given)
@@ -128,59 +127,101 @@ def mystery_link_measured(answer: Sequence[object], given: Given) -> str:
     return f"{wanted} takes {late:.1f} times as long as drawn. Everything downstream was late, and none of it to blame."
 
 
-Fit = Callable[[Sequence[float], Sequence[float]], tuple[float, float]]
+faults = MissionsOf("11_faults")
+
+ITERATIONS = 4
 
 
-@mission(
-    "line-through-outliers",
-    lesson="10_real_run",
-    title="A line through outliers",
-    takes=types.FunctionType,
-    wanted="a function of (sizes in bytes, seconds) that returns (latency_s, bytes_per_s)",
-    minutes=15,
+def give_victim(rng: np.random.Generator) -> Mapping[str, Any]:
+    """A plan of four laptops, and the one that is to die."""
+    plan = plan_of_laptops(rng, bandwidth=0.2)
+    return {"plan": plan, "victim": str(rng.choice(plan.topology.names))}
+
+
+@faults.mission(
+    "survive-a-kill",
+    title="Survive a kill",
+    takes=(list, tuple),
+    wanted="[undisturbed, disturbed], two measured Traces",
+    minutes=10,
+    give=give_victim,
     hints=(
-        "A message of b bytes takes latency + b / bandwidth: a line. Least squares finds it, where nothing is far off.",
-        "One message of five waited behind another. By how much does a mean move for it, and by how much a median?",
-        "Theil and Sen: the median of the slopes between all pairs of points, then the median of what is left.",
+        "`run = lab.start(given.plan, iterations=6)` returns at once; `run.wait()` waits for its end.",
+        "`run.wait_for(1)`, then `run.kill(given.victim)`: before the first iteration there is no state to lose.",
+        "The same plan, run twice with the same seed, has the same losses: disturb one of the two.",
     ),
     answer="""
-        def fit(sizes, seconds):
-            pairs = [(i, j) for i in range(len(sizes)) for j in range(i) if sizes[i] != sizes[j]]
-            slopes = sorted((seconds[i] - seconds[j]) / (sizes[i] - sizes[j]) for i, j in pairs)
-            slope = slopes[len(slopes) // 2]
-            left = sorted(s - slope * b for b, s in zip(sizes, seconds))
-            return left[len(left) // 2], 1 / slope
-
-        answer = fit
+        undisturbed = lab.run(given.plan, "1f1b", iterations=6)
+        run = lab.start(given.plan, "1f1b", iterations=6)
+        run.wait_for(1)
+        run.kill(given.victim)
+        answer = [undisturbed, run.wait()]
     """,
 )
-def line_through_outliers(fit: Fit, given: Given) -> str:
-    """Write a function `fit(sizes, seconds)` that finds a link's latency in seconds and its bandwidth in bytes a second
-    from the sizes in bytes and the seconds of some thirty messages, one in five of which waited behind another message
-    and took up to ten times as long. It returns `(latency_s, bytes_per_s)`, both within 5 %, on links that it has never
-    seen.
+def survive_a_kill(answer: Sequence[object], given: Given) -> str:
+    """Of your own plan of four laptops, the worker of `{victim}` is to be killed while it trains. Hand in two measured
+    traces `[undisturbed, disturbed]` of four iterations or more whose losses are equal, bit for bit, in the second of
+    which `{victim}` was killed and replaced with the state of its peer.
     """
-    rng = fresh_cases()
-    for _ in range(5):
-        latency_s, bytes_per_s = rng.uniform(0.02, 0.1), rng.uniform(1e6, 2e7)
-        sizes = rng.uniform(0.1, 1.0, 31) * latency_s * bytes_per_s * 4
-        seconds = (latency_s + sizes / bytes_per_s) * rng.normal(1, 0.001, 31)
-        waited = rng.choice(31, 6, replace=False)
-        seconds[waited] *= rng.uniform(2, 10, 6)
-        found = value_of(fit, sizes.tolist(), seconds.tolist())
-        try:
-            found_latency_s, found_bytes_per_s = (float(each) for each in found)
-        except (TypeError, ValueError):
-            raise NotYet(f"your function returned {found!r:.60}; wanted (latency_s, bytes_per_s)") from None
-        _, intercept = np.polyfit(sizes, seconds, 1)
-        if abs(found_latency_s - latency_s) > 0.05 * latency_s or abs(found_bytes_per_s / bytes_per_s - 1) > 0.05:
-            least_squares = abs(found_latency_s - intercept) < 1e-3 * abs(intercept)
-            raise NotYet(
-                "that is the line of least squares: six messages that waited pull it away from the other 25"
-                if least_squares
-                else f"of a link of {latency_s:.3g} s and {bytes_per_s:.3g} bytes/s it says {found_latency_s:.3g} s "
-                f"and {found_bytes_per_s:.3g} bytes/s"
-            )
+    calm, disturbed = parts_of(answer, "[undisturbed, disturbed], two Traces", Trace, Trace)
+    for trace in (calm, disturbed):
+        ran_plan(trace, given.plan, iterations=ITERATIONS)
+    require(not calm.context.faults, "a worker was lost in the first run, too; wanted [undisturbed, disturbed]")
+    require(bool(disturbed.context.faults), "no worker was lost in the second run; wanted [undisturbed, disturbed]")
+    lost = {fault.device: fault for fault in disturbed.context.faults}
+    require(given.victim in lost, f"lost were {', '.join(lost)}; wanted {given.victim}")
+    fault = lost[given.victim]
+    require("SIGKILL" in fault.how, f"{given.victim} {fault.how}; wanted it killed, as by a power cut")
+    require(fault.state_from in given.plan.topology.names, f"its state is from {fault.state_from}; wanted a peer's")
+    require(
+        calm.context.losses == disturbed.context.losses,
+        "the losses differ; wanted the same job, seed, rate and number of iterations in both runs, and nothing else",
+    )
     return (
-        "Medians of Theil and Sen: up to 29 % of the points may be anywhere, and the line stays. So does lab.refit's."
+        f"{fault.state_from} holds the same stage, so it had the same parameters: {fault.lost_s:.2f} s of this machine "
+        "were lost, and not a bit of the training."
+    )
+
+
+def give_failures(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Devices that fail, and what a checkpoint takes."""
+    return {
+        "devices": int(rng.choice([16, 32, 64, 128])),
+        "days": int(rng.integers(5, 60)),
+        "write_s": int(rng.integers(10, 120)),
+    }
+
+
+@faults.number(
+    "checkpoint-every",
+    title="How often should one write?",
+    wanted="a number of seconds",
+    give=give_failures,
+    hints=(
+        "Written every T seconds, checkpoints take c / T of the time, and a failure costs T / 2 on average: half an "
+        "interval is lost. How often does any of the devices fail?",
+        "n devices that fail once in M seconds each: one every M / n. So c / T + T / 2 over M / n is to be least.",
+        "Where the derivative is 0: T = sqrt(2 c M / n).",
+    ),
+    answer="""
+        answer = (2 * given.write_s * given.days * 86_400 / given.devices) ** 0.5
+    """,
+)
+def checkpoint_every(given: Given) -> Number:
+    """Each of {devices} devices fails once in {days} days on average, and one failure throws all back to the newest
+    checkpoint. Writing one takes {write_s} s, during which nobody computes. After how many seconds of training should
+    the next be written, so that least time is lost? (Young 1974, to the first order; within 2 %.)
+    """
+    of_one_s = given.days * 86_400
+    wanted_s = math.sqrt(2 * given.write_s * of_one_s / given.devices)
+    share = given.write_s / wanted_s + wanted_s / 2 / (of_one_s / given.devices)
+    return Number(
+        wanted_s,
+        f"{share:.1%} of the time is lost, half of it by writing and half by failing: at the least, the two are equal.",
+        slips={
+            wanted_s * math.sqrt(given.devices): "that is for one device alone; the run stops when any of them fails",
+            wanted_s / math.sqrt(2): "that takes a failure to lose a whole interval; on average it comes in the middle",
+            wanted_s / 60: "that is in minutes",
+        },
+        within=0.02,
     )

@@ -1,18 +1,20 @@
-"""Assignments in nbgrader's format, and answers as data that another process can read."""
+"""What a teacher uses: assignments in nbgrader's format, the tables of lessons, slides, and answers as data."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.course import LESSONS, missions
-from dtfm_lab.course.assignment import assignment, points_of
 from dtfm_lab.course.handing_in import has_code, pack, unpack
 from dtfm_lab.course.progress import digest_of
+from dtfm_lab.course.teaching import assignment, lesson_plan, points_of, with_lesson_plan, with_slides
 from dtfm_lab.domain.errors import LabError, UnknownName
 from dtfm_lab.simulation.schedules import schedules
 
+PAGE = (Path(__file__).parents[2] / "docs" / "teaching.md").read_text()
 WITH_MISSIONS = sorted({each.lesson for each in missions.values()})
 
 
@@ -85,3 +87,46 @@ def test_a_function_is_code_and_says_so():
 def test_equal_functions_have_equal_digests():
     made = [eval(source) for source in ("lambda x: x + 1", "lambda x: x + 1", "lambda x: x + 2")]
     assert digest_of(made[0]) == digest_of(made[1]) != digest_of(made[2])
+
+
+def test_the_page_is_up_to_date():
+    assert with_lesson_plan(PAGE) == PAGE, "run make teaching"
+
+
+def test_every_lesson_and_mission_is_in_the_plan():
+    plan = lesson_plan()
+    assert [name for name in LESSONS if f"| `{name}` |" not in plan] == []
+    assert [name for name in missions if f"| `{name}` |" not in plan] == []
+
+
+def cell(kind, source):
+    return {"cell_type": kind, "id": "c", "metadata": {"kept": 1}, "source": source}
+
+
+def kinds(*cells):
+    made = with_slides({"cells": list(cells), "nbformat": 4})
+    assert made["nbformat"] == 4
+    return [(each["metadata"]["slideshow"]["slide_type"], "".join(each["source"])) for each in made["cells"]]
+
+
+def test_headings_begin_slides_and_are_cut_out_of_longer_cells():
+    text = "# Lesson\nWords\n## First\nMore\n```sh\n# a comment\n```\n### Below\nEnd"
+    assert [kind for kind, _ in kinds(cell("markdown", text))] == ["slide", "slide", "subslide"]
+    assert "".join(source for _, source in kinds(cell("markdown", text))) == text
+    assert kinds(cell("markdown", "no heading"), cell("code", "1 + 1")) == [("-", "no heading"), ("-", "1 + 1")]
+
+
+def test_the_answer_is_not_on_the_slide_of_its_question():
+    guess = cell("code", 'def answer():\n    return 1\n\nlab.guess("a", "How much?", answer)')
+    found = kinds(guess, cell("code", "answer()"), cell("code", "2"))
+    assert [kind for kind, _ in found] == ["subslide", "subslide", "-"]
+
+
+def test_cells_for_the_reader_are_left_out():
+    for source in ("# answer = ...\n# lab.missions.check('a', answer)", ""):
+        assert kinds(cell("code", source))[0][0] == "skip"
+
+
+def test_metadata_is_kept():
+    (one,) = with_slides({"cells": [cell("code", "1")]})["cells"]
+    assert one["metadata"]["kept"] == 1

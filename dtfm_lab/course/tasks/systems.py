@@ -1,18 +1,33 @@
-"""Missions about training systems: a network on which one wins, and the assumption that explains another."""
+"""Missions about training systems: which one wins where and why, and what makes a network compute-bound."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.evidence import require, same_job, same_network
-from dtfm_lab.course.mission import Given, mission
-from dtfm_lab.course.small_networks import two_rooms
+from dtfm_lab.course.checks import (
+    TRAINED,
+    Case,
+    MissionsOf,
+    fits,
+    plan_of,
+    require,
+    same_job,
+    same_network,
+)
+from dtfm_lab.course.mission import Given
+from dtfm_lab.course.small_networks import plan_of_laptops, two_rooms
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import load_job
+from dtfm_lab.simulation import simulate
 from dtfm_lab.systems import Outcome, Strategy, outcome_of, variant
+from dtfm_lab.systems.ablations import with_free_messages
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED
+
+systems = MissionsOf("14_systems")
 
 RIVALS = ("ddp", "deepspeed-pipeline", "dt-fm")
 """Each on all devices, with the micro-batch of the job."""
@@ -42,9 +57,8 @@ def _rivals() -> list[Strategy]:
     return [variant(name, devices="all", microbatches="given") for name in RIVALS]
 
 
-@mission(
+@systems.mission(
     "a-system-that-wins-here",
-    lesson="14_systems",
     title="A network on which it wins",
     takes=Topology,
     wanted="a Topology with the given devices",
@@ -104,9 +118,8 @@ def give_rooms(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"network": two_rooms(rng), "job": load_job("gpt2-small", global_batch=64), "shipped": AS_SHIPPED}
 
 
-@mission(
+@systems.mission(
     "which-assumption",
-    lesson="14_systems",
     title="Which assumption explains it?",
     takes=Outcome,
     wanted='an Outcome of lab.strategies, such as found["megatron (transport overlapped)"]',
@@ -151,3 +164,99 @@ def which_assumption(outcome: Outcome, given: Given) -> str:
     require(again_s < before_s, f"{changed[0]} saves nothing here")
     require(again_s <= best_s * 1.001, f"{changed[0]} saves {before_s - again_s:.3g} s; another one saves more")
     return f"{changed[0]} alone makes {again_s:.3g} s of {before_s:.3g} s. On another network it may be another one."
+
+
+codesign = MissionsOf("15_codesign")
+
+MOST_BATCH = 64
+TIMES = 2.0
+"""Times the tokens a second of the given plan that are wanted."""
+
+
+def seconds_of(plan: Plan) -> tuple[float, float]:
+    """Seconds of the plan's iteration, and those of the same passes in the same order with free messages."""
+    trace = simulate(plan, queueing=plan.queueing)
+    free = plan.changed(topology=with_free_messages(plan.topology))
+    return trace.iteration_s, simulate(free, trace.context.recorded_schedule, queueing=plan.queueing).iteration_s
+
+
+@codesign.mission(
+    "make-it-compute-bound",
+    title="Make it compute-bound",
+    takes=Plan,
+    wanted="a Plan of the given network",
+    minutes=10,
+    give=lambda rng: {"plan": plan_of_laptops(rng)},
+    hints=(
+        "What does twice the batch do to the seconds that compute, and what to those that synchronise?",
+        "`given.plan.topology.scaled(bandwidth=1e6, latency=0)` has nearly free messages: what remains there?",
+        "`lab.with_job(given.plan, global_batch=...)` keeps devices and shape.",
+    ),
+    answer="""
+        answer = lab.with_job(given.plan, global_batch=64)
+    """,
+)
+def make_it_compute_bound(plan: Plan, given: Given) -> str:
+    """Your `plan` of four laptops computes for less than half of its iteration. Hand in a plan of the same network and
+    model that is compute-bound (half of the iteration or more would remain with free messages) and trains at least
+    twice as many tokens a second. All four laptops serve, messages are not rounded, gradients are averaged in every
+    iteration, the sequence stays as long, and the batch is 64 at most.
+    """
+    plan_of(plan, given.plan.topology, given.plan.job, *TRAINED)
+    require(not plan.idle_devices, f"{len(plan.idle_devices)} laptops are idle; a single one would never wait")
+    require(plan.job.global_batch <= MOST_BATCH, f"the batch is {plan.job.global_batch}; wanted {MOST_BATCH} at most")
+    fits(plan)
+    (before_s, before_free_s), (after_s, after_free_s) = seconds_of(given.plan), seconds_of(plan)
+    computing = after_free_s / after_s
+    require(computing >= 0.5, f"{computing:.0%} of its iteration would remain; wanted half or more")
+    times = (plan.job.tokens / after_s) / (given.plan.job.tokens / before_s)
+    require(
+        times >= TIMES,
+        f"it is compute-bound, but trains {times:.2f} times as many tokens a second; wanted {TIMES:g}. Waiting for a "
+        "pipeline to fill counts as computing, and trains nothing",
+    )
+    return (
+        f"{before_free_s / before_s:.0%} of computing is now {computing:.0%}, and {times:.1f} times as many tokens a "
+        "second. Does the loss fall as far per token? That is what lesson 13 measures."
+    )
+
+
+@codesign.function(
+    "least-batch",
+    title="The least batch, by a formula",
+    wanted="a function of (compute_s, synchronise_s, n_replicas, target) that returns a whole number of sequences",
+    said="It does not depend on the number of replicas but for rounding: each needs t / (1 - t) s / c sequences.",
+    minutes=10,
+    hints=(
+        "With a batch of B over D replicas, each computes B / D sequences, one after the other.",
+        "The share of computing is c B / D over (c B / D + s). Where is it the target?",
+        "Round up to whole sequences of each replica: the batch is D times as many.",
+    ),
+    answer="""
+        import math
+
+        def least_batch(compute_s, synchronise_s, n_replicas, target):
+            each = target / (1 - target) * synchronise_s / compute_s
+            return n_replicas * max(1, math.ceil(each))
+
+        answer = least_batch
+    """,
+)
+def least_batch(rng: np.random.Generator) -> Iterator[Case]:
+    """Data parallelism over equal devices: a sequence takes `compute_s` on a device, averaging the gradients
+    `synchronise_s`, whatever the batch, and after the last pass. Write a function `least_batch(compute_s,
+    synchronise_s, n_replicas, target)` that returns the least batch, in sequences over all replicas (as many each), of
+    which at least the share `target` of an iteration is computing.
+    """
+    for _ in range(20):
+        compute_s, synchronise_s = float(rng.uniform(0.01, 2)), float(rng.uniform(0.1, 60))
+        n_replicas, target = int(rng.integers(2, 65)), float(rng.uniform(0.3, 0.95))
+        each = max(1, math.ceil(target / (1 - target) * synchronise_s / compute_s))
+        case = f"{compute_s:.3g} s, {synchronise_s:.3g} s, {n_replicas} replicas and a target of {target:.2f}"
+        slips: dict[float, str] = {
+            each: "that is the batch of one replica",
+            n_replicas * max(1, math.ceil(target * synchronise_s / compute_s)): "that makes computing the target's "
+            "share of averaging, not of the whole iteration",
+        }
+        arguments = compute_s, synchronise_s, n_replicas, target
+        yield Case(arguments, n_replicas * each, slips, within=0, about=f"for {case}")

@@ -1,0 +1,253 @@
+"""What missions are made of: three forms of them, and what checks ask of an answer.
+
+Numbers are computed again, never taken from the answer's own fields. Of a real run checks ask that it ran the plan, and
+of its prediction that it was made before.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.course.lessons import LESSONS
+from dtfm_lab.course.mission import Check, Given, Mission, NotYet, missions
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan, check_same_plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.files import load_topology
+from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.memory import memory
+
+TRAINED = (
+    "model",
+    "dtype",
+    "compression",
+    "gradient_compression",
+    "gradient_dtype",
+    "synchronise_every",
+    "fragments",
+    "fragment_delay",
+    "memory_traffic",
+    "flush_every",
+)
+"""Fields of a job that say what is trained and in which numbers, for ``same_job``; the batch and how all of it is
+divided are left to the answer."""
+
+cases_seed: int | None = None
+"""Seed of the cases on which readers' functions are tried. None draws others at every check, which nobody knows."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """The number that wins, for one reader."""
+
+    wanted: float
+    said: str
+    """What is said to an answer that wins."""
+    slips: Mapping[float, str] = field(default_factory=dict)
+    """What well-known mistakes lead to, each with the sentence that helps; never the answer itself."""
+    within: float = 0.01
+    """Largest share by which an answer may differ from what is wanted."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case on which a function of the reader's own is tried."""
+
+    arguments: Sequence[Any]
+    wanted: float
+    slips: Mapping[float, str] = field(default_factory=dict)
+    """As those of Number."""
+    within: float = 1e-6
+    about: str = "on a fresh case"
+    """Where the function is wrong, the beginning of the sentence that says so."""
+
+
+class MissionsOf:
+    """Registers the missions of one lesson; the docstring of what is decorated is the task."""
+
+    def __init__(self, lesson: str) -> None:
+        if lesson not in LESSONS:
+            raise ValueError(f"there is no lesson {lesson!r}; wanted one of {', '.join(LESSONS)}")
+        self._lesson = lesson
+
+    def mission(self, name: str, *, answer: str, **about: Any) -> Callable[[Check], Check]:
+        """Register a check; ``about`` is the rest of a Mission."""
+
+        def register(check: Check) -> Check:
+            self._register(name, inspect.getdoc(check) or "", check, answer, about)
+            return check
+
+        return register
+
+    def number(self, name: str, *, answer: str, **about: Any) -> Callable[[Callable[[Given], Number]], None]:
+        """Register a mission whose answer is a number; what is decorated computes it from what the reader is given."""
+
+        def register(wanted_of: Callable[[Given], Number]) -> None:
+            def check(found: float, given: Given) -> str:
+                number = wanted_of(given)
+                near(found, number.wanted, number.within, number.slips)
+                return number.said
+
+            self._register(name, inspect.getdoc(wanted_of) or "", check, answer, {"takes": float, **about})
+
+        return register
+
+    def function(
+        self, name: str, *, answer: str, said: str, **about: Any
+    ) -> Callable[[Callable[[np.random.Generator], Iterable[Case]]], None]:
+        """Register a mission whose answer is a function; what is decorated draws the cases on which it is tried."""
+
+        def register(cases: Callable[[np.random.Generator], Iterable[Case]]) -> None:
+            def check(function: Callable[..., Any], given: Given) -> str:
+                for case in cases(fresh_cases()):
+                    found = number_from(function, *case.arguments)
+                    try:
+                        near(found, case.wanted, case.within, case.slips)
+                    except NotYet as error:
+                        raise NotYet(f"{case.about} it returned {found:.6g}: {error}") from None
+                return said
+
+            self._register(name, inspect.getdoc(cases) or "", check, answer, {"takes": FunctionType, **about})
+
+        return register
+
+    def _register(self, name: str, task: str, check: Check, answer: str, about: Mapping[str, Any]) -> None:
+        worked = inspect.cleandoc(answer)
+        missions.register(name)(Mission(name=name, lesson=self._lesson, task=task, check=check, answer=worked, **about))
+
+
+def fresh_cases() -> np.random.Generator:
+    """What random cases for a reader's function are drawn from."""
+    return np.random.default_rng(cases_seed)
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """Raise NotYet with the sentence unless it holds."""
+    if not holds:
+        raise NotYet(otherwise)
+
+
+def near(found: float, wanted: float, within: float = 0.01, slips: Mapping[float, str] | None = None) -> None:
+    """Raise NotYet unless a number is within a share of the wanted one; a known slip has its own sentence."""
+    if abs(found - wanted) <= within * abs(wanted):
+        return
+    for slip, sentence in (slips or {}).items():
+        if abs(found - slip) <= within * abs(slip):
+            raise NotYet(sentence)
+    raise NotYet(f"{found:.6g} is {'above' if found > wanted else 'below'} it")
+
+
+def same_network(found: Topology, wanted: Topology | str) -> None:
+    """Raise NotYet unless devices and links are those of the wanted network, or of the bundled one of that name."""
+    network = load_topology(wanted) if isinstance(wanted, str) else wanted
+    require(
+        found.fingerprint == network.fingerprint,
+        f"this is about another network than {network.name}, or one whose links or devices were changed",
+    )
+
+
+def same_job(found: Job, wanted: Job, *fields: str) -> None:
+    """Raise NotYet unless the job has the wanted values, of all fields where none is named."""
+    for name in fields or tuple(vars(wanted)):
+        have, want = getattr(found, name), getattr(wanted, name)
+        require(have == want, f"the job has {name} {have!r:.60}; wanted {want!r:.60}")
+
+
+def plan_of(plan: Plan, network: Topology | str, job: Job, *fields: str) -> None:
+    """Raise NotYet unless a plan is of this network and of a job that is the same in these fields."""
+    same_network(plan.topology, network)
+    same_job(plan.job, job, *fields)
+
+
+def fits(plan: Plan, trace: Trace | None = None) -> None:
+    """Raise NotYet unless every device has the memory, over the whole of a trace where one is given."""
+    report = memory(plan, trace=trace)
+    require(report.fits, f"it does not fit its devices: {report.sentence}")
+
+
+def priced_again(plan: Plan) -> Plan:
+    """The plan with its communication cost computed from its placement alone."""
+    return evaluate(plan.topology, plan.job, stages=plan.placement.devices.tolist())
+
+
+def iteration_again_s(plan: Plan) -> float:
+    """Seconds of the plan's iteration, simulated now."""
+    return simulate(plan).iteration_s
+
+
+def value_of(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the reader's own function returns of copies, which it may change. Raises NotYet where it raises."""
+    try:
+        return function(*deepcopy(arguments))
+    except Exception as error:  # the reader's code may raise anything
+        raise NotYet(f"your function raised {type(error).__name__}: {error}") from None
+
+
+def number_from(function: Callable[..., Any], *arguments: Any) -> float:
+    """The real number that the reader's own function returns. Raises NotYet for anything else."""
+    found = value_of(function, *arguments)
+    wrong = f"your function returned {type(found).__name__} {found!r:.60}; wanted a number"
+    require(not isinstance(found, (bool, str, bytes, complex)), wrong)
+    try:
+        value = float(found)
+    except (TypeError, ValueError, OverflowError):
+        raise NotYet(wrong) from None
+    require(math.isfinite(value), f"your function returned {value}; wanted a number")
+    return value
+
+
+def parts_of(answer: Sequence[object], wanted: str, *types: type) -> Any:
+    """The parts of a list, of these types in this order. Raises NotYet where they are others, or not so many."""
+    require(len(answer) == len(types), f"the list has {len(answer)} things; wanted {wanted}")
+    for one, kind in zip(answer, types, strict=True):
+        require(isinstance(one, kind), f"found {type(one).__name__} {one!r:.40} in it; wanted {wanted}")
+    return answer
+
+
+def really_measured(trace: Trace) -> None:
+    """Raise NotYet unless a trace is a run's, with losses and a profile of its own."""
+    require(trace.context.source == "measured", "this trace was simulated; wanted one that lab.run measured")
+    require(bool(trace.context.losses), "this trace has no losses; wanted one that lab.run measured")
+
+
+def ran_plan(trace: Trace, plan: Plan, *, iterations: int) -> None:
+    """Raise NotYet unless a real run of this plan measured the trace, for at least so many iterations.
+
+    Raises TraceError, whose sentence says so, where it ran on other devices or another network.
+    """
+    really_measured(trace)
+    check_same_plan(plan, trace.context, "n_microbatches", "microbatch_counts")
+    found = trace.n_iterations
+    require(found >= iterations, f"it ran for {found} iterations; wanted {iterations} or more")
+
+
+def predicted_before(predicted: Trace, measured: Trace, plan: Plan) -> None:
+    """Raise NotYet unless a prediction is what the plan and the profile from before the run lead to.
+
+    The prediction is made again; one from peaks, or from the run's own spans, is told as what it is.
+    """
+    require(
+        predicted.context.source == "simulated",
+        "the prediction was measured itself; wanted [predicted, measured], the first from lab.simulate",
+    )
+    require(
+        predicted.context.clock == measured.context.clock,
+        f"it counts seconds by the {predicted.context.clock} clock, the run by the {measured.context.clock} clock: its "
+        "computations come from drawn peaks or from a fit, not from the profile that workers took before the run",
+    )
+    again_s = simulate(plan, like=measured).iteration_s
+    require(
+        abs(predicted.iteration_s - again_s) <= 1e-6 * again_s,
+        f"it predicts {predicted.iteration_s:.4g} s; the plan, with the profile from before this run, leads to "
+        f"{again_s:.4g} s. What was fitted to a run, or is of another, does not predict it",
+    )

@@ -1,0 +1,210 @@
+"""What a teacher needs: assignments in nbgrader's format, the tables of lessons, and slides.
+
+What begins a slide follows from headings, so that no cell has to be marked by hand: the first heading and each of the
+second level begin one, those of the third a slide below. A question that asks for a guess gets a slide of its own, so
+that nobody sees the answer first. Cells in which a reader writes are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from dtfm_lab.course.lessons import LESSONS, Lesson
+from dtfm_lab.course.mission import Mission, in_order, missions
+from dtfm_lab.domain.errors import LabError
+
+Cell = dict[str, Any]
+MINUTES_A_POINT = 5
+STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
+"""What nbgrader puts in the place of a solution."""
+READER = """\
+import os
+from pathlib import Path
+
+import dtfm_lab as lab
+
+if os.environ.get("NBGRADER_EXECUTION") == "autograde":  # in a folder that is named after the student
+    lab.missions.reader(Path.cwd().parent.name)
+lab.missions.reader()"""
+BEGINNING = """\
+# {title}
+
+**{question}**
+
+For every task, write code that ends with `answer = ...`, then run the cell below it, which says whether the answer
+wins, and why not. `lab.missions.hint("...")` helps, a step at a time.
+
+Many numbers are drawn from your name, so that nobody else's answer is yours. The cell below shows under which name you
+hand in. If it is not the one of your course, set it there: `lab.missions.reader("name")`."""
+
+
+def points_of(mission: Mission) -> int:
+    """Points of a mission: one for every five minutes that it is said to take, at least one."""
+    return max(1, round(mission.minutes / MINUTES_A_POINT))
+
+
+def assignment(lesson: str, *, solved: bool) -> dict[str, Any]:
+    """The notebook of a lesson's missions, as JSON: the instructor's where ``solved``, or else the student's.
+
+    Raises UnknownName for a lesson that there is not, and LabError for one without missions.
+    """
+    chosen = in_order(lesson)
+    if not chosen:
+        raise LabError(f"lesson {lesson} has no missions; wanted one that has")
+    about = LESSONS[lesson]
+    cells = [
+        _markdown("about", BEGINNING.format(title=about.title, question=about.question)),
+        _code("reader", READER, _locked("reader")),
+    ]
+    for mission in chosen:
+        cells += _cells_of(mission, solved=solved)
+    python = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {"cells": cells, "metadata": {"kernelspec": python}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def answer_id(mission: str) -> str:
+    """The id of the cell in which a student answers a mission."""
+    return f"answer-{mission}"
+
+
+def _cells_of(mission: Mission, *, solved: bool) -> list[Cell]:
+    name = mission.name
+    given = f"given = lab.missions.given({name!r})\n" if mission.give else ""
+    solution = f"### BEGIN SOLUTION\n{given}{mission.answer}\n### END SOLUTION" if solved else STUB
+    check = f"verdict = lab.missions.check({name!r}, answer)\nassert verdict, verdict.reason\nprint(verdict.reason)"
+    graded = {"grade": True, "locked": True, "points": points_of(mission), "solution": False}
+    open_to_all = {"grade": False, "locked": False, "solution": True}
+    return [
+        _code(f"task-{name}", f"answer = None\nlab.missions.show({name!r})", _locked(f"task-{name}")),
+        _code(answer_id(name), solution, {"grade_id": answer_id(name), **open_to_all}),
+        _code(f"check-{name}", check, {"grade_id": f"check-{name}", **graded}),
+    ]
+
+
+def _locked(grade_id: str) -> dict[str, Any]:
+    return {"grade_id": grade_id, "grade": False, "locked": True, "solution": False}
+
+
+def _code(cell_id: str, source: str, nbgrader: dict[str, Any]) -> Cell:
+    about = {"nbgrader": {**nbgrader, "schema_version": 3, "task": False}}
+    code: Cell = {"cell_type": "code", "id": cell_id[:64], "metadata": about, "execution_count": None, "outputs": []}
+    return code | {"source": source}
+
+
+def _markdown(cell_id: str, source: str) -> Cell:
+    return {"cell_type": "markdown", "id": cell_id, "metadata": {}, "source": source}
+
+
+BEGIN, END = "<!-- begin: lessons, made by make teaching -->", "<!-- end: lessons -->"
+
+
+def lesson_plan() -> str:
+    """A table of all lessons, then each with its goals and missions, in Markdown."""
+    lines = ["| lesson | question | minutes | needs | missions | points |", "| --- | --- | --- | --- | --- | --- |"]
+    lines += [_row(lesson) for lesson in LESSONS.values()]
+    minutes = sum(lesson.minutes for lesson in LESSONS.values())
+    points = sum(points_of(each) for each in missions.values())
+    lines.append(f"| all | | {minutes} | | {len(missions)} | {points} |")
+    for lesson in LESSONS.values():
+        lines += ["", f"### {lesson.name[:2]} {lesson.title}", ""]
+        lines += [f"- {goal}" for goal in lesson.goals]
+        own = in_order(lesson.name)
+        if own:
+            lines += [""] if lesson.goals else []
+            lines += ["| mission | what it asks for | minutes | own numbers |", "| --- | --- | --- | --- |"]
+            lines += [
+                f"| `{each.name}` | {each.title}: {each.wanted} | {each.minutes} | {'yes' if each.give else ''} |"
+                for each in own
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def with_lesson_plan(page: str) -> str:
+    """The page with the tables between its marks made anew."""
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}\n{lesson_plan()}{END}{rest.split(END)[1]}"
+
+
+def _row(lesson: Lesson) -> str:
+    own = in_order(lesson.name)
+    needs = ", ".join(name[:2] for name in lesson.needs)
+    points = sum(points_of(each) for each in own)
+    return f"| `{lesson.name}` | {lesson.question} | {lesson.minutes} | {needs} | {len(own)} | {points} |"
+
+
+ASKS = re.compile(r"^lab\.guess\(", re.MULTILINE)
+READERS = re.compile(r"^#\s*(answer\s*=|lab\.missions\.check)", re.MULTILINE)
+HEADING = re.compile(r"^(#{1,3}) ", re.MULTILINE)
+LONG = 900
+"""Characters of a Markdown cell after which the next cell begins a slide below."""
+
+
+def with_slides(notebook: dict[str, Any]) -> dict[str, Any]:
+    """The notebook with ``slide_type`` in each cell's metadata, longer cells cut at their headings."""
+    cells: list[Cell] = []
+    after_question = after_long = False
+    for cell in (part for whole in notebook["cells"] for part in _parts(whole)):
+        source = _source(cell)
+        kind = _kind(cell, source)
+        if kind == "-" and (after_question or after_long):
+            kind = "subslide"
+        if kind != "skip":
+            after_question = cell["cell_type"] == "code" and bool(ASKS.search(source))
+            after_long = cell["cell_type"] == "markdown" and len(source) > LONG
+        about = cell.get("metadata", {}) | {"slideshow": {"slide_type": kind}}
+        cells.append(cell | {"metadata": about})
+    return notebook | {"cells": cells}
+
+
+def _kind(cell: Cell, source: str) -> str:
+    if not source.strip() or (cell["cell_type"] == "code" and READERS.search(source)):
+        return "skip"
+    if cell["cell_type"] == "code":
+        return "subslide" if ASKS.search(source) else "-"
+    found = HEADING.match(source.lstrip())
+    return "-" if found is None else "subslide" if len(found[1]) == 3 else "slide"
+
+
+def _parts(cell: Cell) -> list[Cell]:
+    """A Markdown cell cut before each heading, or the cell; a # in a fenced block is no heading."""
+    if cell["cell_type"] != "markdown":
+        return [cell]
+    parts: list[list[str]] = [[]]
+    fenced = False
+    for line in _source(cell).splitlines(keepends=True):
+        fenced ^= line.startswith("```")
+        if not fenced and HEADING.match(line) and any(each.strip() for each in parts[-1]):
+            parts.append([])
+        parts[-1].append(line)
+    if len(parts) == 1:
+        return [cell]
+    base = str(cell.get("id", "part"))[:50]
+    return [
+        {
+            "cell_type": "markdown",
+            "id": f"{base}-{number}",
+            "metadata": cell.get("metadata", {}),
+            "source": "".join(part),
+        }
+        for number, part in enumerate(parts)
+    ]
+
+
+def _source(cell: Cell) -> str:
+    source = cell["source"]
+    return "".join(source) if isinstance(source, list) else source
+
+
+def main() -> None:
+    """Rewrite the page that the command line names."""
+    import dtfm_lab.course.tasks  # noqa: F401  registers the missions
+
+    path = Path(sys.argv[1])
+    path.write_text(with_lesson_plan(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
