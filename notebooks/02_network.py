@@ -204,12 +204,12 @@ for n in (4, 8, 32):
 # ## 4. Where twice the bandwidth does nothing
 #
 # Three kinds of links are not worth a cent: those whose messages are small, those whose messages are hidden behind
-# computation, and those that carry nothing. In a plan of eight laptops, `lab.sensitivity` improves each link and each
+# computation, and those that carry nothing. In a plan of eight laptops, `.sensitivity()` improves each link and each
 # device in turn and simulates the iteration again.
 
 # %%
 plan = lab.plan("lecture-hall", lab.load_job("tiny", n_stages=4, n_replicas=2), seed=0, steps=5)
-gains = lab.sensitivity(plan, factor=2)
+gains = lab.explain(plan).sensitivity(factor=2)
 links = gains[(gains["of"] == "link") & (gains.what == "bandwidth")]
 idle = links.change_s > -1e-9
 print(f"twice the bandwidth shortens the iteration on {(~idle).sum()} of {len(links)} links")

@@ -270,7 +270,7 @@ print(reasons.why("device-0"))
 
 # %% [markdown]
 # Somebody lays fibre to device-0: ten times the bandwidth on all of its links. `to_networkx` and `from_networkx` make
-# any graph a network ([formats](../docs/networks-and-jobs.md)); `lab.diff` says what moved and what that brought.
+# any graph a network ([formats](../docs/networks-and-jobs.md)); `lab.compare` says what moved and what that brought.
 
 # %%
 graph = plane.to_networkx()
@@ -279,7 +279,7 @@ for _, other in list(graph.edges("device-0")):
         link["bandwidth_bytes_per_s"] *= 10
 fibre = lab.Topology.from_networkx(graph, name="plane, with fibre")
 upgraded = lab.plan(fibre, trio, seed=0, steps=20)
-print(lab.diff(settled, upgraded).text)
+print(lab.compare(settled, upgraded).text)
 
 # %% [markdown]
 # ## 8. Laws to refute

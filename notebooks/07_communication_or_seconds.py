@@ -84,12 +84,12 @@ print(*np.sort(seconds).round(1))
 #
 # ## 2. What binds
 #
-# `lab.explain` of a plan by communication explains its communication cost; `lab.why_they_differ` asks why two plans of
+# `lab.explain` of a plan by communication explains its communication cost; `lab.compare` says why two plans of
 # different objectives take different seconds.
 
 # %%
 lucky = min(by_chance, key=lambda plan: plan.iteration_s)
-print(lab.why_they_differ(lucky, proven))
+print(lab.compare(proven, lucky).text)
 
 # %%
 counts = proven.to_frame().drop_duplicates("stage")[["stage", "blocks", "parameters"]]
@@ -109,10 +109,10 @@ assert seconds[~has_t4].max() < seconds[has_t4].min()
 
 # %% [markdown]
 # The closed form cannot see it. No equation of it has a device's speed, and a path costs the same forwards and
-# backwards: it does not know which end is the last stage. `lab.diff` lays the two plans side by side, in communication.
+# backwards: it does not know which end is the last stage. Here both are side by side, in communication.
 
 # %%
-print(lab.diff(proven, lucky).text)
+lab.compare(proven, lucky).parts
 
 # %% [markdown]
 # ## 3. Overlap
@@ -183,8 +183,8 @@ for count in (1, 2, 8, 64):
 # | computation, unequal devices, the head | `plan.iteration_s`, `lab.simulate(plan)` |
 # | micro-batches that overlap, the order of passes | the same; [Schedules](08_schedules.ipynb) |
 # | one network card for all links of a device | `lab.simulate(plan, queueing="cards")` |
-# | memory | `lab.advice(plan)`; [Memory](09_memory.ipynb) |
-# | devices that had better stay idle | `lab.worth(plan)`; [Unequal devices](12_unequal_devices.ipynb) |
+# | memory | `lab.memory(plan).advice`; [Memory](09_memory.ipynb) |
+# | devices that had better stay idle | `lab.explain(plan).worth()`; [Unequal devices](12_unequal_devices.ipynb) |
 # | links that change, devices that leave | [Faults and churn](11_faults.ipynb) |
 #
 # The card, for one. Each device of *spot* talks to seven partners and two neighbours. With `cards`, its messages wait

@@ -151,7 +151,7 @@ pd.DataFrame(rows).round(2).rename_axis("stage")
 # Before anything is simulated, one question:
 
 # %%
-print(lab.advice(plan, "gpipe"))
+print(lab.memory(plan, "gpipe").advice)
 
 # %% [markdown]
 # **Another order.** 1F1B holds fewer and computes nothing twice. On slow links it waits instead.

@@ -115,13 +115,13 @@ lab.simulate(fast).critical_summary().query("by == 'what'").round(2)
 #
 # ## 2. What is it worth?
 #
-# The worth of a device is the seconds without it less the seconds with it, both planned as well as can be. `lab.worth`
+# The worth of a device is the seconds without it less the seconds with it, both planned as well as can be. `.worth()`
 # removes each device that serves and plans the rest anew, and puts each idle one to work.
 
 # %%
 plan = lab.plan(network, lab.load_job("gpt2-small", dtype="fp16"), seed=0, steps=4)
 print("idle in the best plan found:", [network.devices[at].name for at in plan.idle_devices])
-worths = lab.worth(plan)
+worths = lab.explain(plan).worth()
 worths[["device", "worth_s", "verdict", "sentence"]].round(3)
 
 # %% [markdown]
@@ -202,7 +202,7 @@ print(
     f"even cut {even.iteration_s:.2f} s, best cut {cut.iteration_s:.2f} s, shares {fp16.iteration_s:.2f} s, "
     f"any plan {free.iteration_s:.2f} s: {free.job.n_stages} stages of {free.job.n_replicas}"
 )
-worth = lab.worth(free)
+worth = lab.explain(free).worth()
 print(f"worths add up to {worth.worth_s.sum():.2f} s")
 worth[["device", "worth_s", "without_s", "n_stages", "n_replicas"]].round(2)
 

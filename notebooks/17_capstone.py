@@ -171,7 +171,7 @@ found.to_frame().set_index("title")[["iteration_s", "times", "n_stages", "n_repl
 # One thing that is 10 % better, at a time: what would your network gain most from?
 
 # %%
-lab.sensitivity(plan).head(5)[["sentence"]]
+lab.explain(plan).sensitivity().head(5)[["sentence"]]
 
 # %% [markdown]
 # ## 6. Report

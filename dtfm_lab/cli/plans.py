@@ -34,9 +34,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_range, format_s, plain_rows
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.memory_warnings import held_memory, memory_line, memory_summary
-from dtfm_lab.planning.explain import IterationWorth
-from dtfm_lab.planning.explain.iteration_worth import freed
 from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.search import DEFAULT_SECONDS
 
 FREED_SHARE = 0.25
@@ -133,18 +132,14 @@ def show(what: str, as_json: bool) -> None:
 @cli.command()
 @plan_argument
 @click.option("--device", help="Why this one serves where it does, and what its other places would cost.")
-@click.option("--against", type=click.Path(), help="A plan of least communication cost: why the seconds differ.")
 @json_option
-def explain(plan_file: str, device: str | None, against: str | None, as_json: bool) -> None:
+def explain(plan_file: str, device: str | None, as_json: bool) -> None:
     """Say what binds PLAN. A plan for seconds or dollars is bound by what its iteration waits for, another by its
     communication cost, with what any exchange of two devices would cost."""
     explanation = lab.explain(plan_file)
-    differ = None if against is None else lab.why_they_differ(explanation.plan, against)
     if as_json:
-        return print_json(explanation.summary(device) | ({} if differ is None else {"why_they_differ": differ}))
+        return print_json(explanation.summary(device))
     out.print(explanation.text if device is None else explanation.why(device))
-    if differ is not None:
-        out.print(differ)
     if explanation.by_seconds and device is None:
         seconds = ["device", "stage", "replica", "busy_s", "critical_s", "peak_bytes", "limit_bytes"]
         return print_table(explanation.to_frame("iteration")[seconds])
@@ -161,9 +156,9 @@ def diff(before: str, after: str, as_json: bool) -> None:
     report_difference(before, after, as_json)
 
 
-def report_difference(before: str | Plan, after: str, as_json: bool) -> None:
+def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> None:
     """Print what changed from one plan to another, each a plan or its file."""
-    difference = lab.diff(before, after)
+    difference = lab.compare(before, after)
     if as_json:
         return print_json(difference.summary())
     out.print(difference.text)
@@ -180,29 +175,29 @@ def report_difference(before: str | Plan, after: str, as_json: bool) -> None:
 def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
     """Say what each device is worth to PLAN, in seconds of its iteration or its communication cost: 4 steps of search
     without each unless told."""
-    plan = files.load_plan(plan_file)
-
-    def described(row: planning.DeviceWorth | IterationWorth) -> str:
-        if isinstance(row, IterationWorth):
-            return row.sentence
-        return f"{row.device} {row.verdict}, worth {format_s(row.worth_s)}"
-
-    with row_progress("worth", "devices", described, total=len(plan.topology)) as show_row:
-        table = lab.worth(plan, progress=show_row, **budget)
+    explanation = lab.explain(plan_file)
+    with row_progress("worth", "devices", total=len(explanation.plan.topology)) as show_row:
+        table = explanation.worth(progress=show_row, **budget)
+    seconds = table.attrs["seconds"]
     if as_json:
-        seconds = table.attrs["seconds"]
-        return print_json({"devices": plain_rows(table), "note": table.attrs["note"], "seconds": seconds})
-    if note := table.attrs["note"]:
-        out.print(note)
-    if "sentence" in table:
-        out.print("worth is the iteration without a device, planned anew, less the iteration with it serving")
-        return print_table(table.drop(columns=["n_stages", "n_replicas", "sentence"]))
-    n_stages, n_replicas = table["n_stages"].iloc[0], table["n_replicas"].iloc[0]
-    out.print(
-        f"{counted(n_stages, 'stage')} x {counted(n_replicas, 'replica')}: "
-        "worth is the cost without a device less the cost with it serving"
-    )
-    print_table(table.drop(columns=["n_stages", "n_replicas"]))
+        return print_json({"devices": plain_rows(table), "seconds": seconds})
+    out.print(f"worth is the seconds {seconds} without a device, planned anew, less those with it serving")
+    print_table(table.drop(columns=["n_stages", "n_replicas", "sentence"]).dropna(axis="columns", how="all"))
+
+
+@cli.command()
+@plan_argument
+@click.option("--gpu", "gpus", multiple=True, help="A GPU of the table of hardware, again for each; all by default.")
+@gathered(SEARCH, into="budget")
+@json_option
+def additions(plan_file: str, gpus: tuple[str, ...], budget: dict[str, Any], as_json: bool) -> None:
+    """Say what one more device of each kind with a price would bring to PLAN: 4 steps of search each unless told."""
+    with row_progress("additions", "kinds") as show:
+        table = lab.explain(plan_file).additions(gpus=list(gpus) or None, progress=show, **budget)
+    if as_json:
+        return print_json({"additions": plain_rows(table)})
+    out.print("prices are in US dollars")
+    print_table(table.drop(columns=["sentence"]))
 
 
 def _report_freed(plan: Plan, budget: PlanOptions) -> None:
@@ -236,7 +231,7 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
     trace = None if plan.iteration_s is None else lab.simulate(plan)
     if as_json:
         held = held_memory(plan)
-        memory = None if held is None else memory_summary(held) | {"advice": "" if held.fits else lab.advice(plan)}
+        memory = None if held is None else memory_summary(held) | {"advice": held.advice}
         return print_json(
             plan.summary() | {"memory": memory, "interval_s": None if trace is None else interval_of(trace)}
         )

@@ -27,7 +27,7 @@ from dtfm_lab.lab.memory_warnings import memory_summary
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.plan_sweeps import PLANNING_SETTINGS
 from dtfm_lab.simulation.schedules import build_named, choices_of, peak_activations
-from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT, Gain
+from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT
 from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint
 
 GAINS_SHOWN = 12
@@ -50,11 +50,11 @@ def simulate(
         files.save_trace(trace, output)
     if chrome is not None:
         save_chrome_trace(trace, chrome)
-    held, advice = lab.memory(plan, trace=trace), lab.advice(plan, trace.context.recorded_schedule)
+    held = lab.memory(plan, trace=trace)
     if as_json:
-        return print_json(trace_summary(trace) | {"memory": memory_summary(held) | {"advice": advice}})
+        return print_json(trace_summary(trace) | {"memory": memory_summary(held) | {"advice": held.advice}})
     if not held.fits:
-        out.print(f"out of memory: {advice or held.sentence}")
+        out.print(f"out of memory: {held.advice}")
     print_trace(trace)
     if held.fits:
         out.print(f"memory: {held.sentence}")
@@ -150,11 +150,8 @@ def sensitivity(
 ) -> None:
     """Say what a better link or device would bring to an iteration of PLAN."""
 
-    def described(gain: Gain) -> str:
-        return gain.sentence
-
-    with row_progress("sensitivity", "improvements", described) as show:
-        table = lab.sensitivity(plan, schedule, factor=factor, what=what or WHAT, progress=show, **how)
+    with row_progress("sensitivity", "improvements") as show:
+        table = lab.explain(plan).sensitivity(schedule, factor=factor, what=what or WHAT, progress=show, **how)
     if as_json:
         return print_json({"gains": plain_rows(table)})
     if not len(table):

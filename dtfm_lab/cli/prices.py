@@ -1,4 +1,4 @@
-"""Commands about seconds and dollars: the frontier of a network, and what one more device would bring."""
+"""The command about seconds and dollars: the frontier of a network."""
 
 from typing import Any
 
@@ -7,20 +7,16 @@ import click
 from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
     FRONTIER,
-    SEARCH,
     cli,
     file_option,
     gathered,
     job_options,
     json_option,
-    plan_argument,
 )
-from dtfm_lab.cli.progress import frontier_progress, row_progress
+from dtfm_lab.cli.progress import frontier_progress
 from dtfm_lab.cli.terminal import err, out, print_json, print_table
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.units import plain_rows
-from dtfm_lab.planning import Addition
 
 COLUMNS = [
     "global_batch",
@@ -74,26 +70,6 @@ def frontier(
     out.print("prices are in US dollars")
     print_table(found.to_frame()[COLUMNS])
     return None
-
-
-@cli.command()
-@plan_argument
-@click.option("--gpu", "gpus", multiple=True, help="A GPU of the table of hardware, again for each; all by default.")
-@gathered(SEARCH, into="budget")
-@json_option
-def additions(plan_file: str, gpus: tuple[str, ...], budget: dict[str, Any], as_json: bool) -> None:
-    """Say what one more device of each kind with a price would bring to PLAN: 4 steps of search each unless told."""
-    plan = files.load_plan(plan_file)
-
-    def described(row: Addition) -> str:
-        return row.sentence
-
-    with row_progress("additions", "kinds", described) as show:
-        table = lab.additions(plan, gpus=list(gpus) or None, progress=show, **budget)
-    if as_json:
-        return print_json({"additions": plain_rows(table), "units": table.attrs["units"]})
-    out.print("prices are in US dollars")
-    print_table(table.drop(columns=["sentence"]))
 
 
 def _whole_numbers(text: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -69,7 +70,7 @@ def frontier_progress() -> Iterator[Callable[[Frontier], None]]:
 
 @contextmanager
 def row_progress(
-    name: str, noun: str, described: Callable[[Any], str], total: int | None = None
+    name: str, noun: str, described: Callable[[Any], str] = attrgetter("sentence"), total: int | None = None
 ) -> Iterator[Callable[[Any], None]]:
     """Yield a function to call with every row of a table; it shows how many rows are done, and the last one.
 

@@ -128,7 +128,7 @@ def run(
     """Train under PLAN for real. Each stage and replica is a torch worker, links are as slow as drawn."""
     disturbances = [Disturbance.read(text) for text in faults]
     whole = files.load_plan(plan_file)
-    if (lacking := lab.advice(whole, schedule)) and not as_json:
+    if (lacking := lab.memory(whole, schedule).advice) and not as_json:
         err.print(f"the drawn devices would be out of memory: {lacking}")
     run = lab.start(whole, schedule, workers=workers, **options)
     try:

@@ -188,7 +188,8 @@ def lists_options(options: Iterable[Option], *, noun: str = "option", left_as_is
         ]
         checking.__signature__ = own.replace(parameters=[*named.values(), *listed])  # type: ignore[attr-defined]
         explained = "\n".join(f"{option.name}\n    {option.help}" for option in offered.values())
-        checking.__doc__ = f"{inspect.getdoc(function)}\n\nOptions\n-------\n{explained}"
+        if explained:
+            checking.__doc__ = f"{inspect.getdoc(function)}\n\nOptions\n-------\n{explained}"
         return cast(F, checking)
 
     return decorate

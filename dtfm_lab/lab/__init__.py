@@ -16,9 +16,6 @@ from dtfm_lab.lab.crossings import crossings
 from dtfm_lab.lab.guessing import guess
 from dtfm_lab.lab.ledgers import calibrate, reproduce
 from dtfm_lab.lab.plans import (
-    additions,
-    bound_bindings,
-    diff,
     evaluate,
     explain,
     frontier,
@@ -26,11 +23,9 @@ from dtfm_lab.lab.plans import (
     load_topology,
     plan,
     search,
-    why_they_differ,
     with_job,
-    worth,
 )
-from dtfm_lab.lab.predictions import advice, memory, sensitivity, simulate, sweep, sweep_summary
+from dtfm_lab.lab.predictions import memory, simulate, sweep, sweep_summary
 from dtfm_lab.lab.runs import baselines, compare, refit, run, start, warm_up, write
 from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
@@ -44,14 +39,10 @@ __all__ = [
     "Schedule",
     "Topology",
     "Trace",
-    "additions",
-    "advice",
     "baselines",
-    "bound_bindings",
     "calibrate",
     "compare",
     "crossings",
-    "diff",
     "evaluate",
     "explain",
     "frontier",
@@ -72,7 +63,6 @@ __all__ = [
     "save",
     "schedules",
     "search",
-    "sensitivity",
     "simulate",
     "start",
     "strategies",
@@ -81,8 +71,6 @@ __all__ = [
     "systems",
     "topology_names",
     "warm_up",
-    "why_they_differ",
     "with_job",
-    "worth",
     "write",
 ]

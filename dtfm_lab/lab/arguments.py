@@ -5,12 +5,10 @@ type checker the keywords are the dataclass's own (PEP 612); the signature lists
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, cast
-
-from pandas import DataFrame
 
 from dtfm_lab import files
 from dtfm_lab.domain.errors import PlanError
@@ -26,7 +24,6 @@ from dtfm_lab.planning.iteration.frontier_search import DEFAULT_SECONDS as FRONT
 from dtfm_lab.planning.iteration.frontier_search import SEARCHES as FRONTIER_SEARCHES
 from dtfm_lab.planning.search import DEFAULT_SECONDS
 from dtfm_lab.runtime.protocol.run_options import RunOptions
-from dtfm_lab.simulation.sensitivity import WHAT
 from dtfm_lab.simulation.simulate import Profile
 
 P = ParamSpec("P")
@@ -86,22 +83,6 @@ class SearchOptions(PlanOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorthOptions(SearchBudget):
-    """Keywords of ``worth``; each search takes 4 steps without ``steps`` and ``seconds``."""
-
-    progress: Annotated[Progress | None, Option(help="Called with every row as it comes.")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdditionOptions(WorthOptions):
-    """Keywords of ``additions``; each search takes 4 steps without ``steps`` and ``seconds``."""
-
-    gpus: Annotated[
-        Sequence[str] | None, Option(help="GPUs of the table of hardware; all that have a price by default.")
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class FrontierSettings(SearchBudget):
     """How a frontier of seconds and dollars is searched."""
 
@@ -143,15 +124,6 @@ class SimulationOptions:
         float | None,
         Option(help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1),
     ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SensitivityOptions(SimulationOptions):
-    """Keywords of ``sensitivity``."""
-
-    factor: Annotated[float, Option(help="Of what is improved.", above=1)] = 1.1
-    what: Annotated[str | Sequence[str], Option(help=f"Any of {', '.join(WHAT)}; all by default.")] = WHAT
-    progress: Annotated[Progress | None, Option(help="Called with every row as it comes.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,17 +224,3 @@ def newest_of(results: Iterator[T], progress: Progress | None) -> T:
             raise
     assert newest is not None, "a stream has one result at least"
     return newest
-
-
-def table_of(rows: Iterator[T], table: Callable[[Iterable[T]], DataFrame], progress: Progress | None) -> DataFrame:
-    """The table of all rows; ``progress`` is called with each as it arrives. Ctrl-C gives the rows so far."""
-    received: list[T] = []
-    try:
-        for row in rows:
-            received.append(row)
-            if progress is not None:
-                progress(row)
-    except KeyboardInterrupt:
-        if not received:
-            raise
-    return table(received)

@@ -6,7 +6,6 @@ from typing import Any
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.memory import MemoryReport, memory
-from dtfm_lab.simulation.memory_advice import advice
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ def warned(plan: Plan) -> Plan:
     leave out plans that do not fit."""
     report = held_memory(plan) if plan.objective == "communication" else None
     if report is not None and not report.fits:
-        log.warning("out of memory: %s; lab.advice(plan) says what would fit", report.sentence)
+        log.warning("out of memory: %s; lab.memory(plan).advice says what would fit", report.sentence)
     return plan
 
 
@@ -36,7 +35,7 @@ def memory_line(plan: Plan) -> str:
     report = held_memory(plan)
     if report is None:
         return ""
-    return f"memory: {report.sentence}" if report.fits else f"out of memory: {advice(plan) or report.sentence}"
+    return f"memory: {report.sentence}" if report.fits else f"out of memory: {report.advice}"
 
 
 def memory_summary(report: MemoryReport) -> dict[str, Any]:

@@ -4,28 +4,23 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-from pandas import DataFrame
-
 from dtfm_lab import files, planning
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import (
-    AdditionOptions,
     FrontierOptions,
     Progress,
     SearchOptions,
-    WorthOptions,
     as_plan,
     newest_of,
     of_name,
     of_network,
     of_plan,
-    table_of,
 )
 from dtfm_lab.lab.memory_warnings import warned
-from dtfm_lab.planning import Difference, Explanation, Frontier, PlanStep
+from dtfm_lab.planning import Explanation, Frontier, PlanStep
 from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
 SMALL_NETWORK = 16
@@ -130,7 +125,9 @@ def explain(
     """Why a plan costs what it costs: what binds, and the price of any other place of a device.
 
     ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``. A plan for seconds or dollars is explained by its simulated
-    iteration: the device, link or synchronisation that binds it, its memory, and ``.to_frame("iteration")``.
+    iteration: the device, link or synchronisation that binds it, its memory, and ``.to_frame("iteration")``. What would
+    change it: ``.worth()`` of each device, ``.additions()`` of one more, ``.sensitivity()`` to each link and device,
+    ``.bound_bindings``. ``lab.compare`` lays two plans side by side.
 
     Of an Outcome of ``lab.strategies``, what makes that system slower here: the iteration with one thing taken away at
     a time, each simulated, the greatest gain first; ``against`` the outcomes, one of them or a plan of one's own, it
@@ -139,52 +136,9 @@ def explain(
     """
     if not isinstance(plan, Outcome):
         if against is not None:
-            raise PlanError("against is for an outcome of lab.strategies; wanted lab.diff(before, after) for two plans")
+            raise PlanError("against is for an outcome of lab.strategies; wanted lab.compare for two plans")
         return planning.explain(as_plan(plan))
     return newest_of(stream_why(plan, against), progress)
-
-
-def why_they_differ(plan_by_seconds: Plan | str, plan_by_communication: Plan | str) -> str:
-    """Why the plan of least communication cost takes other seconds than that of least seconds, in two sentences."""
-    return planning.why_they_differ(as_plan(plan_by_seconds), as_plan(plan_by_communication))
-
-
-def bound_bindings(plan: Plan | str) -> DataFrame:
-    """What binds the bound on a plan's seconds: a row for each resource of which twice as much would lower it.
-
-    Columns: ``resource``, and ``share``: the bound would be no more than this share of what it is. It takes some
-    seconds for a large network. Raises PlanError for a plan without ``iteration_lower_bound_s``.
-    """
-    return planning.bound_bindings(as_plan(plan))
-
-
-def diff(before: Plan | str, after: Plan | str) -> Difference:
-    """What moved from one plan to another, what that cost, and how much of it is due to a changed network."""
-    return planning.diff(as_plan(before), as_plan(after))
-
-
-@of_plan(WorthOptions)
-def worth(plan: Plan | str, *, progress: Progress | None = None, **budget: Any) -> DataFrame:
-    """What each device is worth: the cost of doing without it less the cost with it serving, as a table.
-
-    Every search takes 4 steps without ``steps`` and ``seconds``. ``progress`` is called with every row, which has the
-    plans with and without the device; Ctrl-C keeps the rows so far. Worths are for the plan's shape; where every device
-    serves in it, they are for a smaller one, as the table's ``attrs["note"]`` and a warning in the log say.
-
-    For a plan for seconds or dollars the worth is in seconds of an iteration (``attrs["seconds"]`` says of what): the
-    network without the device is planned anew in any shape, a device that is idle is put to work.
-    """
-    return table_of(planning.stream_worth(as_plan(plan), **budget), planning.worth_table, progress)
-
-
-@of_plan(AdditionOptions)
-def additions(plan: Plan | str, *, progress: Progress | None = None, **options: Any) -> DataFrame:
-    """What one more device of each kind with a price would bring: seconds, dollars, seconds saved for a dollar an hour.
-
-    Each is planned in where it helps most, by a search of 4 steps without ``steps`` and ``seconds``. ``progress`` is
-    called with every row, which has the plan; Ctrl-C keeps the rows so far.
-    """
-    return table_of(planning.stream_additions(as_plan(plan), **options), planning.additions_table, progress)
 
 
 @of_plan(JobChanges, noun="job field", left_as_is=True)

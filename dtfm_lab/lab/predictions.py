@@ -13,23 +13,20 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import lists_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.streams import table_of
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.arguments import (
     AnySchedule,
     Progress,
-    SensitivityOptions,
     SimulationOptions,
     as_plan,
     as_plan_or_network,
     as_schedule,
     of_schedule,
-    table_of,
 )
 from dtfm_lab.lab.executors import AnyExecutor, closed, opened
 from dtfm_lab.lab.plans import default_job
 from dtfm_lab.planning.plan_sweeps import PLANNING_SETTINGS, SWEEP_OPTIONS, plan_sweeps
-from dtfm_lab.simulation import memory_advice
-from dtfm_lab.simulation import sensitivity as what_would_help
 from dtfm_lab.simulation import sweeps as what_if
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.memory import memory as memory_of
@@ -48,30 +45,13 @@ def simulate(plan: Plan | str, schedule: AnySchedule | None = None, **options: A
 
 
 def memory(plan: Plan | str, schedule: AnySchedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
-    """The peak memory of every device, and whether it fits: ``.sentence``, ``.fits``, ``.to_frame()``.
+    """The peak memory of every device, and whether it fits: ``.sentence``, ``.fits``, ``.to_frame()``,
+    and ``.advice``: what would fit, in one line.
 
     It follows from the order of passes alone, before anything runs; with a ``trace`` of this plan there is also
     ``.timeline(device)``.
     """
     return memory_of(as_plan(plan), as_schedule(schedule), trace=trace)
-
-
-def advice(plan: Plan | str, schedule: AnySchedule | None = None) -> str:
-    """Which devices lack memory, how much, and what would fit, in one line; empty if all devices have enough."""
-    return memory_advice.advice(as_plan(plan), as_schedule(schedule))
-
-
-@of_schedule(SensitivityOptions)
-def sensitivity(
-    plan: Plan | str, schedule: AnySchedule | None = None, *, progress: Progress | None = None, **options: Any
-) -> DataFrame:
-    """What each better link or device would bring, the greatest gain first, with a sentence each.
-
-    Bandwidth and speed of computing grow by ``factor``, latency is divided by it. ``progress`` is called with every
-    row; Ctrl-C keeps the rows so far.
-    """
-    rows = what_would_help.gains(as_plan(plan), as_schedule(schedule), **options)
-    return table_of(rows, what_would_help.sensitivity_table, progress)
 
 
 @lists_options(SWEEP_OPTIONS, noun="setting of a sweep")

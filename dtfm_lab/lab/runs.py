@@ -1,16 +1,18 @@
 """Real runs, baselines, the comparison of prediction and measurement, and text by a trained model."""
 
 import os
-from typing import Any
+from typing import Any, overload
 
 from pandas import DataFrame
 
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.streams import table_of
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_plan, as_schedule, of_schedule, table_of
+from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_plan, as_schedule, of_schedule
 from dtfm_lab.lab.predictions import simulate
+from dtfm_lab.planning import Difference
 from dtfm_lab.runtime.client import baselines as measured_baselines
 from dtfm_lab.runtime.client import generation_client, launch, preload
 from dtfm_lab.runtime.client.run import Run
@@ -69,9 +71,18 @@ def write(
     return generation_client.write(checkpoint, prompt, n_bytes, seed=seed, temperature=temperature)
 
 
-def compare(predicted: Trace, measured: Trace) -> Comparison:
-    """Errors by row, iteration, kind, stage, device and link; ``.suspects``, ``.drift``, and ``lab.refit``."""
-    return compare_traces(predicted, measured)
+@overload
+def compare(before: Plan | str, after: Plan | str) -> Difference: ...
+@overload
+def compare(before: Trace, after: Trace) -> Comparison: ...
+def compare(before: Any, after: Any) -> Comparison | Difference:
+    """Two traces side by side, predicted and measured: errors by row, iteration, kind, stage, device and link;
+    ``.suspects``, ``.drift``, and ``lab.refit``. Or two plans: what moved, and what that cost or brought: ``.text``,
+    ``.to_frame()``, ``.parts``.
+    """
+    if isinstance(before, Plan | str) or isinstance(after, Plan | str):
+        return Difference(as_plan(before), as_plan(after))
+    return compare_traces(before, after)
 
 
 def refit(comparison: Comparison, plan: Plan | str) -> Refit:

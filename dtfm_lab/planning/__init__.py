@@ -12,18 +12,15 @@ from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import adapt_plan, evaluate, simulated
 from dtfm_lab.planning.explain import (
     Addition,
-    DeviceWorth,
     Difference,
     Explanation,
+    Worth,
     additions_table,
-    diff,
     explain,
     stream_additions,
     stream_worth,
-    why_they_differ,
     worth_table,
 )
-from dtfm_lab.planning.explain.bound_binding import bound_bindings
 from dtfm_lab.planning.iteration import objective as _objectives  # noqa: F401
 from dtfm_lab.planning.iteration.frontier import Frontier
 from dtfm_lab.planning.iteration.frontier_search import stream_frontier
@@ -35,7 +32,6 @@ from dtfm_lab.planning.step import PlanStep
 __all__ = [
     "Addition",
     "Cancellation",
-    "DeviceWorth",
     "Difference",
     "Explanation",
     "Frontier",
@@ -44,11 +40,10 @@ __all__ = [
     "PlanStep",
     "Planner",
     "Problem",
+    "Worth",
     "adapt_plan",
     "additions_table",
-    "bound_bindings",
     "default_objective",
-    "diff",
     "evaluate",
     "explain",
     "lower_bound_s",
@@ -61,6 +56,5 @@ __all__ = [
     "stream_additions",
     "stream_frontier",
     "stream_worth",
-    "why_they_differ",
     "worth_table",
 ]

@@ -1,16 +1,14 @@
 """Plan + Schedule -> Trace in virtual time.
 
-``simulate`` predicts an iteration, ``memory`` what devices hold, ``sweeps`` and ``sensitivity`` the effect of changes.
+``simulate`` predicts an iteration, ``memory`` what devices hold, ``sensitivity`` the effect of changes.
 """
 
 from dtfm_lab.simulation.memory import MemoryReport, memory
-from dtfm_lab.simulation.memory_advice import advice
 from dtfm_lab.simulation.schedules import build, schedules
 from dtfm_lab.simulation.simulate import simulate
 
 __all__ = [
     "MemoryReport",
-    "advice",
     "build",
     "memory",
     "schedules",

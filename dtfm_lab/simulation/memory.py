@@ -1,13 +1,18 @@
-"""Whether a plan fits: what each device holds over time and at its peak, and the memory that it has."""
+"""Whether a plan fits: what each device holds over time and at its peak, the memory that it has, and what would fit.
+
+Changes to a job that need less memory are tried each alone and then together, until one fits. Its shape stays: another
+one takes another placement, which a planner looks for.
+"""
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Self
+from functools import cached_property, lru_cache
+from itertools import combinations, product
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.errors import LabError, TraceError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import unknown
@@ -24,7 +29,15 @@ from dtfm_lab.simulation.memory_intervals import (
     memory_limits,
     static_memory,
 )
-from dtfm_lab.simulation.schedules import build, build_named, choices_in, choices_of, made_for
+from dtfm_lab.simulation.schedules import build, build_named, choices_in, choices_of, made_for, schedules
+
+LEAST_MEMORY = "1f1b"
+"""Of the schedules that keep all devices busy on free links, the one that holds least."""
+RECOMPUTED = {
+    "recomputation": {"recompute": True, "checkpointing": "none"},
+    "checkpointing block": {"recompute": False, "checkpointing": "block"},
+}
+"""Ways to compute activations again; the second, which holds a block at a time, where the first does not fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +91,9 @@ class MemoryReport:
     levels: Levels
     timed: bool
     """Whether time is in seconds, from a trace; otherwise it counts computations, from the order of passes."""
+    plan: Plan
+    schedule: str | Schedule | None
+    """As it was asked for; None for the plan's own."""
 
     def __repr__(self) -> str:
         return f"<MemoryReport of {self.limit_bytes.size} devices: {self.sentence}>"
@@ -114,6 +130,11 @@ class MemoryReport:
         n_over, n = np.count_nonzero(self.over_bytes), self.limit_bytes.size
         do = "does" if n_over == 1 else "do"
         return f"{needs} {has} ({format_bytes(self.over_bytes[at])} over; {n_over} of {n} devices {do} not fit)"
+
+    @cached_property
+    def advice(self) -> str:
+        """One line: which device lacks memory, how much, and what would fit; empty where all devices have enough."""
+        return "" if self.fits else _advice(self.plan, self.schedule, self)
 
     def timeline(self, device: str, iteration: int = 0) -> tuple[FloatArray, IntArray]:
         """Times, of which the first is 0, and the bytes held from each to the next. Raises UnknownName.
@@ -184,6 +205,8 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
         limit_bytes=memory_limits(plan),
         levels=levels,
         timed=trace is not None,
+        plan=plan,
+        schedule=schedule,
     )
 
 
@@ -217,3 +240,104 @@ def _levels(job: Job, programs: Programs, trace: Trace | None) -> Levels:
     graph = task_graph(programs)
     times = ActionTimes.in_order(graph) if trace is None else ActionTimes.of(trace, graph)
     return Levels.of(memory_intervals(job, programs.schedule.n_stages, times))
+
+
+# what would fit
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A job that trains the same with less memory, and what it would need."""
+
+    how: tuple[str, ...]
+    """Its changes, in words."""
+    job: Job
+    schedule: str | Schedule
+    device: str
+    """The device to report: the one that lacks most now if then all fit, else the one that then lacks most."""
+    peak_bytes: int
+    """Peak of that device."""
+    over_bytes: int
+    """What the worst device lacks; 0 where all fit."""
+
+    @property
+    def fits(self) -> bool:
+        return self.over_bytes == 0
+
+
+def _advice(plan: Plan, schedule: str | Schedule | None, report: MemoryReport) -> str:
+    """What ``MemoryReport.advice`` says of a plan whose devices lack memory."""
+    if memory(
+        plan, schedule
+    ).fits:  # by the order of passes; messages that wait in a trace may lack memory all the same
+        return report.sentence
+    tried = remedies(plan, schedule)
+    if not tried:
+        return f"{report.sentence}; no other schedule of this job needs less"
+    if tried[0].fits:
+        return f"{report.sentence}; {', '.join(_claim(remedy, report) for remedy in tried)}"
+    least = min(tried, key=lambda remedy: remedy.over_bytes)
+    return f"{report.sentence}; nothing fits in this shape: {_claim(least, report)}"
+
+
+def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy, ...]:
+    """The ways to fit with the fewest changes; where nothing fits, all that were tried.
+
+    Changes are recomputation, smaller micro-batches and 1F1B, alone and then together, each in its mildest form that
+    fits. Empty where all devices have enough already.
+    """
+    report = memory(plan, schedule)
+    if report.fits:
+        return ()
+    own = plan.job.schedule_name if schedule is None else schedule
+    kinds = _changes(plan.job, own)
+    tried = []
+    for n_changes in range(1, len(kinds) + 1):
+        for chosen in combinations(kinds, n_changes):
+            forms = [remedy for form in product(*chosen) if (remedy := _remedy(plan, own, report, form)) is not None]
+            if forms:
+                fitting = next((remedy for remedy in forms if remedy.fits), None)
+                tried.append(fitting or min(forms, key=lambda remedy: remedy.over_bytes))
+        if fitted := tuple(remedy for remedy in tried if remedy.fits):
+            return fitted
+    return tuple(tried)
+
+
+def _changes(job: Job, schedule: str | Schedule) -> list[list[tuple[str, dict[str, Any]]]]:
+    """The kinds of changes that this job allows: the forms of each in words and as fields, the mildest first."""
+    name = schedule.name if isinstance(schedule, Schedule) else schedule
+    smaller = [n for n in range(job.microbatch - 1, 0, -1) if job.microbatch % n == 0]
+    kinds: list[list[tuple[str, dict[str, Any]]]] = [
+        [*RECOMPUTED.items()] if job.checkpoints != "stage" else [],
+        [(f"micro-batches of {n}", {"microbatch": n}) for n in smaller] if name in schedules else [],
+        [(LEAST_MEMORY, {"schedule": LEAST_MEMORY})] if name != LEAST_MEMORY and job.n_stages > 1 else [],
+    ]
+    return [forms for forms in kinds if forms]
+
+
+def _remedy(
+    plan: Plan, schedule: str | Schedule, report: MemoryReport, form: tuple[tuple[str, dict[str, Any]], ...]
+) -> Remedy | None:
+    """What these changes come to; None where the job or its schedule does not allow them."""
+    fields = {name: value for _, changed in form for name, value in changed.items()}
+    if isinstance(schedule, Schedule) and "microbatch" in fields:
+        schedule = schedule.name  # which is known: a schedule of one's own is for its number of micro-batches only
+    schedule = fields.pop("schedule", schedule)
+    try:
+        job = plan.job.with_fields(**fields)
+        after = memory(plan.changed(job=job), schedule)
+    except LabError:
+        return None
+    at = report.worst if after.fits else after.worst
+    over_bytes = int(after.over_bytes.max())
+    how = tuple(words for words, _ in form)
+    return Remedy(how, job, schedule, after.devices[at[0]][at[1]], int(after.peak_bytes[at]), over_bytes)
+
+
+def _claim(remedy: Remedy, report: MemoryReport) -> str:
+    at = report.worst
+    device = "it" if remedy.device == report.devices[at[0]][at[1]] else remedy.device
+    *others, last = remedy.how
+    how = f"{', '.join(others)} and {last}" if others else last
+    needs = f"with {how} {device} would need {format_bytes(remedy.peak_bytes)}"
+    return needs if remedy.fits else f"{needs} or more, {format_bytes(remedy.over_bytes)} over"

@@ -109,7 +109,7 @@ def test_a_cut_is_saved_and_loaded(tmp_path: Path):
 
 def test_advice_and_sweeps_take_a_job_with_a_cut():
     plan = placed(job((1, 3)))
-    assert lab.advice(plan) == ""
+    assert lab.memory(plan).advice == ""
     assert lab.sweep(plan, microbatch=[1, 2])["iteration_s"].notna().all()
 
 

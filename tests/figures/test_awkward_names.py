@@ -11,7 +11,7 @@ from dtfm_lab import figures
 from dtfm_lab.compare import compare
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_job
-from dtfm_lab.lab import sensitivity
+from dtfm_lab.lab import explain
 from dtfm_lab.planning import search
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import simulate
@@ -44,7 +44,7 @@ FIGURES = {
     "side by side": lambda plan, steps: figures.side_by_side([simulate(plan)]),
     "bubble": lambda plan, steps: figures.bubble(simulate(plan)),
     "memory": lambda plan, steps: figures.memory_over_time(memory(plan)),
-    "sensitivity": lambda plan, steps: figures.sensitivity(sensitivity(plan)),
+    "sensitivity": lambda plan, steps: figures.sensitivity(explain(plan).sensitivity()),
     "comparison": lambda plan, steps: figures.comparison(compare(simulate(plan), simulate(plan))),
 }
 

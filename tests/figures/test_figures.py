@@ -18,7 +18,7 @@ from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
-from dtfm_lab.lab import sensitivity, sweep
+from dtfm_lab.lab import explain, sweep
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
@@ -94,7 +94,7 @@ MAKERS = {
     "large bubble": lambda s: figures.bubble(simulate(s.large, "gpipe")),
     "memory": lambda s: figures.memory_over_time(memory(s.small, trace=s.predicted)),
     "large memory": lambda s: figures.memory_over_time(memory(s.large, "gpipe")),
-    "sensitivity": lambda s: figures.sensitivity(sensitivity(s.small, "1f1b")),
+    "sensitivity": lambda s: figures.sensitivity(explain(s.small).sensitivity("1f1b")),
     "sweep": lambda s: figures.sweep(sweep(s.small, workers=1, schedule=["gpipe", "1f1b"], latency=[0, 1, 2])),
     "sweep of names": lambda s: figures.sweep(sweep(s.small, workers=1, compression=["none", "int8"])),
     "convergence": lambda s: figures.convergence({"one": s.steps, "two": s.steps[:1]}),

@@ -6,7 +6,7 @@ import pytest
 
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import TraceError, UnknownName
-from dtfm_lab.lab import sensitivity, sweep
+from dtfm_lab.lab import explain, sweep
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def swept(small_plan):
 
 @pytest.fixture(scope="module")
 def tried(small_plan):
-    return sensitivity(small_plan, "1f1b")
+    return explain(small_plan).sensitivity("1f1b")
 
 
 def lines(figure):

@@ -37,14 +37,6 @@ def test_the_papers_preset_is_planned_for_communication_in_every_shape() -> None
     assert lab.plan("lecture-hall", "tiny", steps=1).objective == "iteration"
 
 
-def test_a_worth_of_plans_in_other_shapes_says_so() -> None:
-    plan = lab.plan("lecture-hall", "tiny", steps=1)
-    table = lab.worth(plan, steps=1)
-    shapes = set(zip(table["n_stages"], table["n_replicas"], strict=True))
-    assert (shapes != {(plan.job.n_stages, plan.job.n_replicas)}) == ("the plan is 4 x 2" in table.attrs["note"])
-    assert table.attrs["note"]
-
-
 def test_every_step_of_a_search_has_a_plan() -> None:
     steps = list(lab.search("lecture-hall", "tiny", planner="random", objective="communication", seed=3, steps=4))
     assert steps[-1].plan.cost.total_s == pytest.approx(steps[-1].best_s)

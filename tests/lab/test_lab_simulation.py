@@ -57,13 +57,13 @@ def test_rows_come_one_by_one() -> None:
     points, gains = [], []
     lab.sweep(PLAN, bandwidth=[1, 2], progress=points.append)
     assert [(point.number, point.total) for point in points] == [(1, 2), (2, 2)]
-    assert len(lab.sensitivity(PLAN, "1f1b", what="compute", progress=gains.append)) == 8
+    assert len(lab.explain(PLAN).sensitivity("1f1b", what="compute", progress=gains.append)) == 8
     assert [gain.number for gain in gains] == list(range(1, 9))
 
 
 def test_advice_is_silent_where_all_fit() -> None:
     assert lab.memory(PLAN).fits
-    assert lab.advice(PLAN) == ""
+    assert lab.memory(PLAN).advice == ""
 
 
 def test_a_chrome_trace_is_json(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def big() -> lab.Job:
 def test_a_plan_and_a_placement_that_do_not_fit_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING"):
         plan = lab.evaluate("lecture-hall", big(), stages=[[0, 1], [2, 3], [4, 5], [6, 7]])
-    assert f"out of memory: {lab.memory(plan).sentence}; lab.advice(plan) says what would fit" in caplog.text
+    assert f"out of memory: {lab.memory(plan).sentence}; lab.memory(plan).advice says what would fit" in caplog.text
 
 
 def test_what_fits_and_what_cannot_be_simulated_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:

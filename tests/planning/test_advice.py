@@ -10,7 +10,7 @@ from dtfm_lab import files
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning.explain.iteration_worth import freed
+from dtfm_lab.planning.explain.worth import freed
 
 HOME = Path(__file__).parents[1] / "data" / "home"
 """Networks of a reader: three unlike GPUs at home, one or two rented, and workers of one machine."""
@@ -43,7 +43,7 @@ def test_checkpointing_is_searched_where_the_job_leaves_it_open(planned, job):
 
 
 def test_worth_and_additions_begin_with_the_plan_and_agree_with_plans_of_their_networks(planned, job):
-    worth = lab.worth(planned).set_index("device")
+    worth = lab.explain(planned).worth().set_index("device")
     assert (worth["serving_s"].dropna() >= planned.iteration_s * (1 - 1e-9)).all()
     serving = worth.loc[[name for group in planned.stages for name in group], "serving_s"]
     assert serving.to_numpy() == pytest.approx(planned.iteration_s)
@@ -52,13 +52,13 @@ def test_worth_and_additions_begin_with_the_plan_and_agree_with_plans_of_their_n
             rest = [d for d, name in enumerate(planned.topology.names) if name != device]
             found = lab.plan(planned.topology.subset(rest), job, steps=4)
             assert worth.loc[device, "without_s"] == pytest.approx(found.iteration_s, rel=0.02)
-    more = lab.additions(planned, gpus=["A100"])
+    more = lab.explain(planned).additions(gpus=["A100"])
     assert more["iteration_s"].iloc[0] < planned.iteration_s
 
 
 def test_a_second_gpu_is_advised_where_a_plan_with_it_is_fast(job):
     home = lab.plan(lab.load_topology(HOME / "home.yaml"), job, steps=4)
-    (row,) = lab.additions(home, gpus=["A100"]).itertuples()
+    (row,) = lab.explain(home).additions(gpus=["A100"]).itertuples()
     assert row.where == "cloud"
     assert row.iteration_s <= MOST_S["shared"]
 
@@ -148,14 +148,14 @@ def test_a_plan_file_keeps_what_its_search_chose_and_older_ones_are_read(tmp_pat
 
 def test_a_difference_speaks_of_the_seconds_that_were_planned(job):
     before, after = (lab.plan(lab.load_topology(HOME / f"{name}.yaml"), job, steps=2) for name in MOST_S)
-    difference = lab.diff(before, after)
+    difference = lab.compare(before, after)
     assert (
         f"The iteration fell from {format_s(before.iteration_s)} to {format_s(after.iteration_s)}." in difference.text
     )
     assert "1 device changed stage (spot)" in difference.text
     assert "checkpointing block to none" in difference.text
     assert difference.parts.loc["iteration", "after_s"] == after.iteration_s
-    turned = lab.diff(after, lab.evaluate(after.topology, after.job, stages=after.stages[::-1]))
+    turned = lab.compare(after, lab.evaluate(after.topology, after.job, stages=after.stages[::-1]))
     assert "2 devices changed stage (spot, spot2)" in turned.text
 
 
@@ -173,5 +173,5 @@ def test_advice_on_memory_knows_every_checkpointing_that_a_plan_may_have():
     }
     assert needs["block"] < needs["stage"]
     tight = alone(1, sum(needs.values()) / 2 / 2**30)
-    assert "with checkpointing block" in lab.advice(lab.evaluate(tight, job, stages=[[0]]))
+    assert "with checkpointing block" in lab.memory(lab.evaluate(tight, job, stages=[[0]])).advice
     assert lab.plan(tight, job, steps=1).job.checkpoints == "block"

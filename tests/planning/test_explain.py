@@ -15,8 +15,6 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import evaluate, explain, plan, price_placement
-from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.explain.exchange_costs import SwapCosts
 
 seeds = st.integers(0, 10_000)
 shapes = st.sampled_from([(7, 3, 2), (8, 2, 4), (7, 2, 3), (6, 6, 1), (5, 1, 4), (9, 4, 2)])
@@ -82,18 +80,6 @@ def test_every_devices_best_exchange_is_the_cheapest_of_all_and_costs_what_is_sa
     assert explanation.is_local_optimum == (at_best_s >= before.cost.total_s * (1 - 1e-9))
 
 
-@given(st.sampled_from(KINDS), shapes, seeds)
-@settings(max_examples=25, deadline=None)
-def test_no_swap_costs_less_than_its_lower_bound(kind, shape, seed):
-    before = any_plan(kind, shape, seed)
-    swaps = SwapCosts(before.placement.devices, pair_costs(before.topology, before.job))
-    for a, b in itertools.combinations(range(len(before.topology)), 2):
-        if np.isfinite(swaps.bound_s[a, b]):
-            assert swaps.bound_s[a, b] <= swaps.price(a, b) * (1 + 1e-9)
-        else:
-            assert stage_of(before, a) == stage_of(before, b)
-
-
 def test_exchange_after_exchange_ends_in_a_local_optimum():
     topology, job = network("geometric", 24, 3), Job.from_bytes(4, 5, 1e8, 2e8)
     explanation = explain(evaluate(topology, job, stages=np.arange(20).reshape(4, 5)))
@@ -125,36 +111,14 @@ def test_pipelines_that_could_be_paired_better_are_told():
 
 
 @given(st.sampled_from(["jittered", "asymmetric", "geometric"]), seeds)
-@settings(max_examples=20, deadline=None)
-def test_the_alternatives_of_a_hop_are_the_best_there_are(kind, seed):
+@settings(max_examples=10, deadline=None)
+def test_the_best_pairing_of_a_hop_is_the_best_there_is(kind, seed):
     explanation = explain(any_plan(kind, (12, 4, 3), seed))
-    before, hop_s = explanation.plan, explanation.pair.hop_s
-    weights, grid = before.cost.weights_s, before.placement.devices
+    hop_s, grid = explanation.pair.hop_s, explanation.plan.placement.devices
     for hop in explanation.hops:
         here, there = grid[hop.stage], grid[hop.stage + 1]
-        pairings = {columns: hop_s[here, there[list(columns)]].max() for columns in itertools.permutations(range(3))}
-        assert hop.best_pairing_s == pytest.approx(min(pairings.values()))
-        apart = [cost_s for columns, cost_s in pairings.items() if columns[hop.replica] != hop.replica]
-        assert hop.other_pairing_s == pytest.approx(min(apart))
-        orders = [
-            sum(weights[a, b] for a, b in itertools.pairwise(order))
-            for order in itertools.permutations(range(4))
-            if (hop.stage, hop.stage + 1) not in [tuple(sorted(edge)) for edge in itertools.pairwise(order)]
-        ]
-        assert hop.other_order_s == pytest.approx(before.cost.data_parallel_s + min(orders))
-        in_order = evaluate(before.topology, before.job, stages=grid[list(hop.other_order)])
-        assert in_order.cost.total_s == pytest.approx(hop.other_order_s)
-
-
-def test_many_stages_get_another_order_too():
-    explanation = explain(any_plan("jittered", (32, 16, 2), 0))
-    grid = explanation.plan.placement.devices
-    for hop in explanation.hops:
-        order = list(hop.other_order)
-        assert sorted(order) == list(range(16))
-        assert abs(order.index(hop.stage) - order.index(hop.stage + 1)) > 1
-        priced = evaluate(explanation.plan.topology, explanation.plan.job, stages=grid[order])
-        assert priced.cost.total_s == pytest.approx(hop.other_order_s)
+        pairings = [hop_s[here, there[list(columns)]].max() for columns in itertools.permutations(range(3))]
+        assert hop.best_pairing_s == pytest.approx(min(pairings))
 
 
 def test_latency_and_bandwidth_of_a_pair_are_those_of_its_links():

@@ -9,7 +9,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import PlanError, UnknownName
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
-from dtfm_lab.planning import evaluate, explain, plan, simulated, why_they_differ
+from dtfm_lab.planning import Difference, evaluate, explain, plan, simulated
 
 
 def network(gpus, gbps=10.0, ms=1.0, name="few", **fields):
@@ -107,25 +107,17 @@ def test_an_explanation_is_plain_json_and_has_tables(job):
         explained.to_frame("seconds")
 
 
-def test_a_slow_device_explains_why_two_plans_differ(job):
+def test_the_difference_of_two_plans_names_what_of_the_critical_path_changed_most(job):
     topology = network(["A100", "A100", "laptop", "A100"])
-    slow = placed(topology, job, [[0, 1], [2, 3]])
-    fast = placed(topology, job, [[0], [1]])
-    text = why_they_differ(fast, slow)
-    assert "laptop-2 (laptop), which the second leaves idle, computes for" in text
-    assert "the communication cost counts no computation" in text
-
-
-def test_messages_explain_why_two_plans_differ(job):
+    slow, fast = placed(topology, job, [[0, 1], [2, 3]]), placed(topology, job, [[0], [1]])
+    assert "Of the critical path computations took" in Difference(slow, fast).text
+    assert ", most on laptop-2; now they take" in Difference(slow, fast).text
     topology = network(["H100"] * 4, gbps=0.2)
     many = job.with_fields(global_batch=128)
-    text = why_they_differ(placed(topology, many, [[0]]), placed(topology, many, [[0], [1], [2], [3]]))
-    assert "each of 128 micro-batches crosses 3 hops there and back, with latency each time" in text
-
-
-def test_two_plans_of_the_same_seconds_do_not_differ(job):
-    same = placed(network(["A100"] * 2), job, [[0], [1]])
-    assert "do not differ in seconds" in why_they_differ(same, same)
+    spread, alone = placed(topology, many, [[0], [1], [2], [3]]), placed(topology, many, [[0]])
+    assert "Of the critical path messages took" in Difference(spread, alone).text
+    assert "now they take 0 s" in Difference(spread, alone).text
+    assert "Of the critical path" not in Difference(alone, alone).text
 
 
 def test_an_explanation_names_the_choices_of_a_job():

@@ -34,7 +34,7 @@ def test_a_part_trains_what_one_process_trains_of_it_and_the_whole_plan_predicts
     check_prediction(whole, measured)
     check_prediction(part, measured)
     assert lab.memory(whole, trace=measured).devices == part.device_names
-    assert len(lab.sensitivity(whole, like=measured))
+    assert len(lab.explain(whole).sensitivity(like=measured))
     with pytest.raises(TraceError, match="wanted the same"):
         lab.simulate(small_plan(2, 2), like=measured)
 

@@ -15,8 +15,7 @@ from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import GB, GiB, format_bytes
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.memory import MemoryReport, memory
-from dtfm_lab.simulation.memory_advice import advice, remedies
+from dtfm_lab.simulation.memory import MemoryReport, memory, remedies
 from dtfm_lab.simulation.memory_intervals import activation_budget
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
@@ -259,49 +258,40 @@ def test_as_many_micro_batches_as_there_is_room_for_do_fit(size, memory_bytes, r
 BIG = replace(GPT3_XL, layers=(GPT3_XL.layers[0], *GPT3_XL.layers[1:9], GPT3_XL.layers[-1]))
 
 
-@pytest.mark.parametrize("gib", [1.5, 2.5, 4, 6, 8, 12, 20, 40])
+@pytest.mark.parametrize("gib", [1.5, 4, 8, 20, 40])
 @pytest.mark.parametrize("microbatch", [1, 8])
 def test_advice_keeps_its_word(gib, microbatch):
     plan = plan_of(2, 16, 4, model=BIG, memory_bytes=[gib * GiB] * 7 + [1.5 * gib * GiB], microbatch=microbatch)
-    before, line = memory(plan), advice(plan)
+    before = memory(plan)
+    line = before.advice
     assert (line == "") == before.fits == (not remedies(plan))
     assert "\n" not in line
     assert line.startswith("" if before.fits else f"{before.sentence}; ")
     for remedy in remedies(plan):
         assert remedy.job.global_batch == plan.job.global_batch
         assert not remedy.fits or remedy.how[-1] in line
-        if remedy.device:
-            after = memory(replace(plan, job=remedy.job), remedy.schedule)
-            at = next(i for i, name in np.ndenumerate(np.array(plan.device_names)) if name == remedy.device)
-            assert after.peak_bytes[at] == remedy.peak_bytes
-            assert after.over_bytes.max() == remedy.over_bytes
-        elif remedy.fits:
-            anew = plan_of(remedy.job.n_stages, remedy.job.n_microbatches, remedy.job.n_replicas, model=BIG)
-            need = memory(replace(anew, job=remedy.job), remedy.schedule).peak_bytes
-            assert need.max() == remedy.peak_bytes
-            have = sorted(device.memory_bytes for device in plan.topology.devices)
-            assert (np.sort(need, axis=None) <= have).all()
+        after = memory(replace(plan, job=remedy.job), remedy.schedule)
+        at = next(i for i, name in np.ndenumerate(np.array(plan.device_names)) if name == remedy.device)
+        assert after.peak_bytes[at] == remedy.peak_bytes
+        assert after.over_bytes.max() == remedy.over_bytes
 
 
 def test_advice_in_full():
     plan = plan_of(2, 16, 4, model=BIG, memory_bytes=12.0 * GiB)
-    assert advice(plan) == (
+    assert memory(plan).advice == (
         "device-6 needs 19.4 GiB and has 12 GiB (7.4 GiB over; 8 of 8 devices do not fit); "
         "with recomputation it would need 5.6 GiB, with 1f1b it would need 5.5 GiB"
     )
     smaller = plan_of(2, 16, 4, model=BIG, memory_bytes=4.0 * GiB)
-    assert advice(smaller).endswith(
-        "; with recomputation and 4 stages x 2 replicas the fullest device would need 3.9 GiB, "
-        "with 1f1b and 8 stages x 1 replica the fullest device would need 3.4 GiB"
-    )
+    assert "; nothing fits in this shape: with checkpointing block and 1f1b device-0 would" in memory(smaller).advice
 
 
 def test_a_model_that_no_change_makes_fit_is_said_to_fit_nowhere():
-    plan = plan_of(2, 4, memory_bytes=100.0)
-    assert "; nothing fits: with " in advice(plan)
-    assert advice(plan).endswith(" over")
-    alone = plan_of(1, 4, memory_bytes=100.0, recompute=True)
-    assert advice(alone).endswith("; no other schedule or shape of this job needs less")
+    advice = memory(plan_of(2, 4, memory_bytes=100.0)).advice
+    assert "; nothing fits in this shape: with " in advice
+    assert advice.endswith(" over")
+    alone = memory(plan_of(1, 4, memory_bytes=100.0, recompute=True))
+    assert alone.advice.endswith("; no other schedule of this job needs less")
 
 
 def test_mistakes_are_one_line_each():

@@ -100,7 +100,7 @@ def test_every_gain_is_what_simulating_the_improved_network_says(seed, data):
 
 def test_only_links_that_carry_something_are_asked_about():
     plan = plan_of(4, 3, 1)
-    table = lab.sensitivity(plan, "1f1b", what="bandwidth")
+    table = lab.explain(plan).sensitivity("1f1b", what="bandwidth")
     names = [stage[0] for stage in plan.stages]
     pairs = {frozenset(pair) for pair in pairwise(names)}
     asked = table.loc[table["of"] == "link", "name"]
@@ -118,7 +118,7 @@ def test_twice_the_bandwidth_halves_the_only_message_each_way():
 
 
 def test_the_greatest_gain_comes_first_and_is_told_in_a_sentence():
-    table = lab.sensitivity(plan_of(2, 4, 3), "1f1b")
+    table = lab.explain(plan_of(2, 4, 3)).sensitivity("1f1b")
     assert table["change_s"].is_monotonic_increasing
     assert set(table["what"]) == set(WHAT)
     assert set(table["of"]) == {"link", "regions", "device"}
@@ -144,7 +144,7 @@ def test_gains_come_one_by_one_and_may_be_left_at_any():
 
 def test_a_schedule_stays_as_it_was_chosen():
     plan = plan_of(4, 8, 1)
-    table = lab.sensitivity(plan, "adaptive-1f1b", factor=100, what="latency")
+    table = lab.explain(plan).sensitivity("adaptive-1f1b", factor=100, what="latency")
     base = simulate(plan, "adaptive-1f1b")
     assert (table["iteration_s"] <= base.iteration_s * (1 + 1e-12)).all()
 
@@ -162,4 +162,4 @@ def test_a_schedule_stays_as_it_was_chosen():
 )
 def test_what_improves_nothing_is_refused(options, error, says):
     with pytest.raises(error, match=says):
-        lab.sensitivity(plan_of(2, 2, 1), "1f1b", **options)
+        lab.explain(plan_of(2, 2, 1)).sensitivity("1f1b", **options)

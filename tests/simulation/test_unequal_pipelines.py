@@ -20,8 +20,7 @@ from dtfm_lab.domain.units import GiB
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of, simulate_iteration
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
-from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.memory_advice import remedies
+from dtfm_lab.simulation.memory import memory, remedies
 from dtfm_lab.simulation.memory_intervals import activation_memory
 from dtfm_lab.simulation.schedules import build, peak_activations, schedules
 from dtfm_lab.simulation.sensitivity import gains

@@ -137,7 +137,7 @@ def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:
     give=give_small_devices,
     minutes=10,
     hints=(
-        "`print(lab.advice(given.plan))` names what would fit. Which of these costs time, and why?",
+        "`print(lab.memory(given.plan).advice)` names what would fit. Which of these costs time, and why?",
         "Recomputation costs a forward each. 1F1B costs round trips. What lies between GPipe and 1F1B?",
         "`lab.with_job(given.plan, schedule=...)` plans the same devices with another schedule.",
     ),

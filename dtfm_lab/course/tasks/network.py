@@ -144,10 +144,10 @@ def _slowest(network: Topology) -> frozenset[str]:
     give=give_upgrade,
     hints=(
         "The slowest link of a network is worth nothing if little crosses it. Which links carry what others wait for?",
-        "`lab.sensitivity(given.plan, factor=2)` tries every link; look at the rows `of` a link, for `bandwidth`.",
+        "`lab.explain(given.plan).sensitivity(factor=2)` tries each; look at the rows `of` a link, for `bandwidth`.",
     ),
     answer="""
-        gains = lab.sensitivity(given.plan, factor=2)
+        gains = lab.explain(given.plan).sensitivity(factor=2)
         links = gains[(gains["of"] == "link") & (gains["what"] == "bandwidth")]
         answer = links.sort_values("change_s").iloc[0]["name"].split(" - ")
     """,

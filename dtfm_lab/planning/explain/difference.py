@@ -25,6 +25,7 @@ from dtfm_lab.domain.plan import CostBreakdown, Plan
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import reshaped
+from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis
 from dtfm_lab.planning.explain.nearby_plans import placed
 from dtfm_lab.planning.explain.sentences import counted, same
 
@@ -38,6 +39,8 @@ CHANGES = {
     "added": "joined the network",
 }
 """All values of a device's change, and the verb of a sentence about it."""
+PATH = {"device": "computations", "link": "messages", "synchronisation": "averages of gradients"}
+"""What the critical path consists of, in words."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,28 +164,15 @@ class Difference:
     def parts(self) -> pd.DataFrame:
         """The cost by part, in the columns before_s, carried_s (see ``carried``), after_s and change_s.
 
-        Rows: the iteration, of plans for seconds; data parallel; each hop between two groups, named by the stages of
-        the earlier plan (``new`` for a stage without a match); pipeline; total. A hop that a plan does not have is
-        missing there.
+        Rows: the iteration, of plans for seconds; data parallel; pipeline; total.
         """
-        earlier_hops = {frozenset((str(s), str(s + 1))): float(hop_s) for s, hop_s in enumerate(self.before.cost.hop_s)}
-        carried = None if self.carried is None else self.carried.hop_s
         rows: dict[str, tuple[float | None, float | None, float | None]] = {}
         if self.by_seconds:
             kept = None if self.carried_plan is None else self.carried_plan.iteration_s
             rows["iteration"] = (self.before.iteration_s, kept, self.after.iteration_s)
-        rows["data parallel"] = self._row("data_parallel_s")
-        names = [self._name(stage) for stage in range(self.after.job.n_stages)]
-        later = {frozenset((names[s], names[s + 1])): float(hop_s) for s, hop_s in enumerate(self.after.cost.hop_s)}
-        for s, hop_s in enumerate(self.before.cost.hop_s):
-            key = frozenset((str(s), str(s + 1)))
-            moved_s = None if carried is None else float(carried[s])
-            rows[f"hop {s} - {s + 1}"] = (float(hop_s), moved_s, later.get(key))
-        for s, hop_s in enumerate(self.after.cost.hop_s):
-            if frozenset((names[s], names[s + 1])) not in earlier_hops:
-                rows[f"hop {names[s]} - {names[s + 1]}"] = (None, None, float(hop_s))
-        rows["pipeline"] = self._row("pipeline_s")
-        rows["total"] = self._row("total_s")
+        for part, what in (("data parallel", "data_parallel_s"), ("pipeline", "pipeline_s"), ("total", "total_s")):
+            carried = None if self.carried is None else getattr(self.carried, what)
+            rows[part] = getattr(self.before.cost, what), carried, getattr(self.after.cost, what)
         frame = pd.DataFrame.from_dict(rows, orient="index", columns=["before_s", "carried_s", "after_s"], dtype=float)
         frame.index.name = "part"
         frame["change_s"] = frame["after_s"] - frame["before_s"]
@@ -196,7 +186,7 @@ class Difference:
     def text(self) -> str:
         """A few sentences about what moved and what it cost."""
         cost = self._value_text() if self.by_seconds else self._cost_text()
-        return "\n".join([self._devices_text(), *self._network_text(), *cost])
+        return "\n".join(filter(None, [self._devices_text(), *self._network_text(), *cost]))
 
     def summary(self) -> dict[str, Any]:
         """The difference in plain types, as ``dtfm-lab compare --json`` prints it."""
@@ -216,15 +206,6 @@ class Difference:
             "devices": plain_rows(self.devices),
             "parts": plain_rows(self.parts.reset_index()),
         }
-
-    def _row(self, what: str) -> tuple[float, float | None, float]:
-        carried = None if self.carried is None else getattr(self.carried, what)
-        return getattr(self.before.cost, what), carried, getattr(self.after.cost, what)
-
-    def _name(self, stage: int) -> str:
-        """Name of a stage of the later plan: its number in the earlier one, if it has one there."""
-        matched = self.matched_stages.get(stage)
-        return f"new {stage}" if matched is None else str(matched)
 
     def _named(self, change: str) -> list[str]:
         return [str(name) for name in self.devices.loc[self.devices["change"] == change, "device"]]
@@ -280,9 +261,24 @@ class Difference:
             lines = [f"A billion tokens cost ${dollars[1]:,.2f} where they cost ${dollars[0]:,.2f}.", *lines]
         if kept is not None and kept.iteration_s is not None:
             lines.append(f"The earlier plan, kept as it was, would take {format_s(kept.iteration_s)} by now.")
+        lines.append(self._path_text())
         if changed := [f"{what} {was} to {now}" for what, (was, now) in self.choices.items()]:
             lines.append(f"The plan also changed: {', '.join(changed)}.")
         return lines
+
+    def _path_text(self) -> str:
+        """That class of what the critical path consists of that changed most, with the device or link that takes most
+        of it in each plan; empty where nothing changed."""
+        was, now = IterationAnalysis(self.before), IterationAnalysis(self.after)
+        what = max(was.by_class, key=lambda each: abs(now.by_class[each] - was.by_class[each]))
+        if same(was.by_class[what], now.by_class[what]):
+            return ""
+        parts = (one.parts("device" if what == "device" else "link") for one in (was, now))
+        where = [f", most on {first[0].name}" if first else "" for first in parts]
+        return (
+            f"Of the critical path {PATH[what]} took {format_s(was.by_class[what])}{where[0]}; now they take "
+            f"{format_s(now.by_class[what])}{where[1]}."
+        )
 
     @property
     def _network_changed(self) -> bool:
@@ -294,11 +290,6 @@ class Difference:
     def _repr_html_(self) -> str:
         sentences = "".join(f"<p>{html.escape(line)}</p>" for line in self.text.splitlines())
         return sentences + str(self.parts.to_html())
-
-
-def diff(before: Plan, after: Plan) -> Difference:
-    """What changed between two plans, for any two jobs and networks."""
-    return Difference(before, after)
 
 
 def _stage_of(plan: Plan) -> dict[str, int]:

@@ -1,23 +1,41 @@
-"""Why a plan costs what it costs: the numbers of ``cost_analysis`` in words, as tables and for JSON."""
+"""Why a plan costs what it costs: its communication cost or its iteration in words, as tables and for JSON."""
 
 import html
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.options import lists_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.streams import table_of
+from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.explain import iteration_sentences, sentences
-from dtfm_lab.planning.explain.binding import group_bottlenecks, hop_bottlenecks
-from dtfm_lab.planning.explain.cost_analysis import CostAnalysis
+from dtfm_lab.planning.explain.communication import CostAnalysis, group_bottlenecks, hop_bottlenecks
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, analysed
+from dtfm_lab.planning.explain.worth import (
+    Addition,
+    Worth,
+    additions_table,
+    stream_additions,
+    stream_worth,
+    worth_table,
+)
+from dtfm_lab.planning.iteration.incremental_bound import SCHEDULES
+from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.simulation.sensitivity import WHAT, Gain, gains, sensitivity_table
 
 
 class Explanation(CostAnalysis):
     """A plan's cost analysis with its sentences (``text``, ``why``), its tables and its JSON (``summary``).
+
+    What would change it: ``worth`` of devices, ``additions``, ``sensitivity`` to links and devices, ``bound_bindings``.
 
     A plan for seconds or dollars is explained by its simulated iteration; the communication cost comes after.
     """
@@ -26,6 +44,85 @@ class Explanation(CostAnalysis):
     def iteration(self) -> IterationAnalysis:
         """What binds the simulated iteration. Raises PlanError for a job without a model."""
         return analysed(self.plan)
+
+    @cached_property
+    def bound_bindings(self) -> pd.DataFrame:
+        """A row for each resource of which twice as much would lower the bound by 3 % or more, most binding first.
+
+        Columns: ``resource``, such as compute (A100), memory, latency or links between regions; of synchronisation none
+        at all instead of twice as much. ``share``: the bound would be no more than this share of what it is. The bound
+        is for the plan's micro-batch and recomputation, with everything else open. It takes some seconds for a large
+        network. Raises PlanError for a plan without ``iteration_lower_bound_s``.
+        """
+        from dtfm_lab.planning.iteration.bounds import bindings
+
+        plan = self.plan
+        if plan.iteration_lower_bound_s is None:
+            raise PlanError(f"plan by {plan.planner} has no bound on its seconds; wanted one by iteration or price")
+        job = plan.job.with_fields(n_stages=None, n_replicas=None, schedule=None, blocks_per_stage=None)
+        problem = IterationProblem.of(plan.topology, job, plan.queueing, efficiency=plan.efficiency)
+        rows = [(each.resource, each.share) for each in bindings(problem, plan.iteration_lower_bound_s, SCHEDULES)]
+        return pd.DataFrame(rows, columns=["resource", "share"])
+
+    @lists_options(())
+    def worth(
+        self,
+        *,
+        planner: str = "evolutionary",
+        seed: int = 0,
+        steps: int | None = None,
+        seconds: float | None = None,
+        progress: Callable[[Worth], object] | None = None,
+    ) -> pd.DataFrame:
+        """What each device is worth: seconds without it less those with it serving, both planned anew, as a table.
+
+        Seconds of an iteration, in any shape; of the communication cost, in the plan's shape, for a job of message
+        sizes alone. Every search takes 4 steps without ``steps`` and ``seconds``. ``progress`` is called with every
+        row, which has both plans; Ctrl-C keeps the rows so far. See ``explain.worth``.
+        """
+        limits: dict[str, Any] = {"seed": seed, "steps": steps, "seconds": seconds}
+        return table_of(stream_worth(self.plan, planner, **limits), worth_table, progress)
+
+    @lists_options(())
+    def additions(
+        self,
+        *,
+        gpus: Sequence[str] | str | None = None,
+        planner: str = "evolutionary",
+        seed: int = 0,
+        steps: int | None = None,
+        seconds: float | None = None,
+        progress: Callable[[Addition], object] | None = None,
+    ) -> pd.DataFrame:
+        """What one more device of each kind with a price would bring: seconds, dollars, seconds saved for a dollar an
+        hour.
+
+        Each is planned in where it helps most; ``gpus`` are some of the kinds. Limits and ``progress`` are those of
+        ``worth``.
+        """
+        limits: dict[str, Any] = {"seed": seed, "steps": steps, "seconds": seconds}
+        return table_of(stream_additions(self.plan, planner, gpus=gpus, **limits), additions_table, progress)
+
+    @lists_options(())
+    def sensitivity(
+        self,
+        schedule: str | Schedule | None = None,
+        *,
+        factor: float = 1.1,
+        what: str | Sequence[str] = WHAT,
+        progress: Callable[[Gain], object] | None = None,
+        like: Trace | None = None,
+        queueing: str | None = None,
+        efficiency: float | None = None,
+    ) -> pd.DataFrame:
+        """What each better link or device would bring, schedule and placement kept, the greatest gain first, with a
+        sentence each.
+
+        Bandwidth and speed of computing grow by ``factor``, latency is divided by it; ``what`` is any of these.
+        ``progress`` is called with every row; Ctrl-C keeps the rows so far. The rest is as ``simulate`` takes it.
+        """
+        how: dict[str, Any] = {"like": like, "queueing": queueing, "efficiency": efficiency}
+        return table_of(gains(self.plan, schedule, factor=factor, what=what, **how), sensitivity_table, progress)
 
     @property
     def by_seconds(self) -> bool:

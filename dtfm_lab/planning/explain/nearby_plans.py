@@ -1,4 +1,4 @@
-"""Plans near a given one, judged by the simulator: with one device more, or with one less."""
+"""Plans near a given one, simulated or priced: with one device more, or with one less."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
-from dtfm_lab.planning.cost import price_placement
+from dtfm_lab.planning.cost import pair_costs, price_placement
+from dtfm_lab.planning.evaluate import evaluate
+from dtfm_lab.planning.explain.exchange_costs import SwapCosts
+from dtfm_lab.planning.objectives import objectives
 from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
@@ -31,16 +34,22 @@ SETTLED = ("tensor_parallel", "sharding")
 def opened(plan: Plan) -> Job:
     """A plan's job with everything open that was open to its search, and the shape, for a network of another size.
 
-    Where that is not known, the micro-batch is as it was and the rest is open.
+    Where that is not known, the micro-batch is as it was and the rest is open. The sizes of a job's messages are for
+    its shape, so that a plan for the communication cost keeps it.
     """
+    if plan.objective == "communication":
+        return plan.job
     left = ("schedule", "checkpointing", "recompute") if plan.left_open is None else plan.left_open
     return plan.job.freed(*SHAPE, *(what for what in left if what not in SETTLED))
 
 
 def placed(plan: Plan, grid: IntArray, job: Job, topology: Topology | None = None) -> Plan | None:
-    """The plan with another grid of devices, simulated; None where it does not fit or cannot be."""
+    """The plan with another grid of devices, simulated, or its pipelines paired anew where it is for the communication
+    cost; None where it does not fit or cannot be."""
     network = plan.topology if topology is None else topology
     try:
+        if plan.objective == "communication":
+            return evaluate(network, job, stages=grid.tolist())
         other = plan.changed(
             topology=network,
             job=job,
@@ -56,10 +65,15 @@ def placed(plan: Plan, grid: IntArray, job: Job, topology: Topology | None = Non
 
 
 def value(plan: Plan) -> float:
-    """What a plan was made for: seconds of its iteration, or dollars a billion tokens."""
-    found = plan.price_per_billion_tokens if plan.objective == "price" else plan.iteration_s
-    assert found is not None, "nearby plans are simulated"
-    return found
+    """What a plan was made for: seconds of its iteration or of its communication cost, or dollars a billion tokens."""
+    return objectives[plan.objective].value(plan)
+
+
+def seconds(plan: Plan | None) -> float:
+    """Seconds of a plan's iteration, or of the communication cost that it was made for; NaN for no plan."""
+    if plan is None:
+        return np.nan
+    return plan.cost.total_s if plan.objective == "communication" or plan.iteration_s is None else plan.iteration_s
 
 
 def best_of(plans: Iterable[Plan | None]) -> Plan | None:
@@ -71,8 +85,12 @@ def with_device(plan: Plan, device: int) -> Plan | None:
     """The best of some plans in which an idle device serves: in another's place, and with as much work as pays.
 
     Tried are the stages of least work, in the pipeline of the slowest device there; with one stage also a pipeline of
-    its own. None where it fits nowhere.
+    its own. None where it fits nowhere. For the communication cost it is the cheapest exchange with one that serves.
     """
+    if plan.objective == "communication":
+        swaps = SwapCosts(plan.placement.devices, pair_costs(plan.topology, plan.job))
+        swap = swaps.best(device)
+        return None if swap is None else placed(plan, swaps.exchanged(device, swap.partner), plan.job)
     best = best_of(_with_device(plan, device))
     if best is None:
         return None
@@ -124,6 +142,12 @@ def without_device(plan: Plan, device: int) -> Plan | None:
 def _without_device(plan: Plan, device: int) -> Iterator[tuple[IntArray, Job]]:
     grid, job = plan.placement.devices, plan.job
     ((stage, replica),) = np.argwhere(grid == device).tolist()
+    if plan.objective == "communication":
+        swaps = SwapCosts(grid, pair_costs(plan.topology, job))
+        swap = swaps.best(device, np.array(plan.idle_devices, dtype=np.int64))
+        if swap is not None:
+            yield swaps.exchanged(device, swap.partner), job
+        return
     speed = speeds_of(job, plan.topology.devices, plan.efficiency)
     idle = plan.idle_devices
     likely = {max(idle, key=lambda d: speed[d]), min(idle, key=lambda d: abs(speed[d] - speed[device]))} if idle else ()

@@ -4,8 +4,7 @@ import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning.explain.binding import PairCost
-from dtfm_lab.planning.explain.cost_analysis import CostAnalysis
+from dtfm_lab.planning.explain.communication import CostAnalysis, PairCost
 from dtfm_lab.planning.explain.exchange_costs import ROUNDING
 
 
@@ -87,13 +86,6 @@ def _hop(analysis: CostAnalysis) -> str:
     )
     if analysis.change_s(analysis.repaired_s) < 0:
         text += f" Pairing the same groups anew would cost {_price(analysis, analysis.repaired_s)}."
-    if hop.other_pairing_s is not None:
-        text += f" Without that pair the hop costs {format_s(hop.other_pairing_s)} at best."
-    if hop.other_order_s is not None:
-        text += (
-            f" A stage order that keeps the two groups apart costs {_price(analysis, hop.other_order_s)} "
-            f"(pipelines paired anew)."
-        )
     return text
 
 

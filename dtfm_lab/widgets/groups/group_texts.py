@@ -209,16 +209,6 @@ def _hop(explanation: Explanation, stage: int) -> list[str]:
     ]
     if hop.cost_s > hop.best_pairing_s * (1 + 1e-9):
         lines.append(f"Pairing the two groups anew, it would cost {format_s(hop.best_pairing_s)}.")
-    if hop.other_pairing_s is not None:
-        lines.append(f"Without that pair it costs {format_s(hop.other_pairing_s)} at best.")
-    if hop.other_order is not None and hop.other_order_s is not None:
-        order = " ".join(lettered(plan).letter(s) for s in hop.other_order)
-        change_s = explanation.change_s(hop.other_order_s)
-        price = f"{format_s(abs(change_s))} {'more' if change_s > 0 else 'less'}" if change_s else "the same as now"
-        lines.append(
-            f"The best order that keeps the two groups apart, {order}, costs {format_s(hop.other_order_s)}, {price} "
-            "(pipelines paired anew)."
-        )
     return lines
 
 

@@ -13,8 +13,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.memory_warnings import held_memory
-from dtfm_lab.planning import why_they_differ
-from dtfm_lab.simulation.memory_advice import advice
+from dtfm_lab.planning import Difference
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import classed, pane, restore_values, segments, show, toolbar
 from dtfm_lab.widgets.lab_state import LabState
@@ -179,13 +178,13 @@ class PlanPanel(Panel):
 def _lacking(plan: Plan) -> str:
     """Return which devices lack memory under the plan's schedule, and what would fit; empty where all have enough."""
     report = held_memory(plan)
-    return "" if report is None or report.fits else advice(plan) or report.sentence
+    return "" if report is None or report.fits else report.advice
 
 
 def _difference(plan: Plan, job: Job) -> str:
     """Return why the plan of least communication cost is another one; empty where that cannot be said."""
     try:
         other = planning.plan(plan.topology, job, seed=0, seconds=COMMUNICATION_S)
-        return why_they_differ(plan, other)
+        return Difference(other, plan).text
     except LabError:
         return ""

@@ -16,7 +16,6 @@ from dtfm_lab.domain.trace.chains import Cause
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.simulation.memory import MemoryReport, memory
-from dtfm_lab.simulation.memory_advice import advice
 from dtfm_lab.widgets.views.gantt.bars import Chart, ChartRows
 
 WAITS = {
@@ -61,7 +60,7 @@ class ChartedPrediction:
         report = memory(plan, trace=trace)
         frame = None if trace.after is None else trace.bubble
         caption, shares = describe(trace, note, frame), [] if frame is None else shares_of(frame)
-        return cls(plan, trace, rows.chart(trace), rows, caption, report, _lacking(plan, trace, report), shares)
+        return cls(plan, trace, rows.chart(trace), rows, caption, report, report.advice, shares)
 
 
 def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -> str:
@@ -120,13 +119,6 @@ def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:
     if whole_s <= 0:
         return 0.0, largest, 0.0
     return sum(causes.values()) / whole_s, largest, causes[largest] / whole_s
-
-
-def _lacking(plan: Plan, trace: Trace, report: MemoryReport) -> str:
-    if report.fits:
-        return ""
-    # advice counts the schedule's order alone; with messages that wait, a schedule may lack memory all the same
-    return advice(plan, _schedule(trace)) or report.sentence
 
 
 def predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> ChartedPrediction:

@@ -1,18 +1,32 @@
-"""Worths for the seconds of an iteration: against planning without a device, and by law."""
+"""The worth of devices, and of one more: against planning without a device, exhaustive search, and by law."""
 
+import itertools
 import json
 import math
 
 import numpy as np
 import pytest
+from planning_networks import network as bare_network
+from planning_networks import optimum_s
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import PlanError, UnknownName
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import HARDWARE, Device, Topology
 from dtfm_lab.domain.units import plain_rows
-from dtfm_lab.planning import additions_table, plan, search, stream_additions, stream_worth, worth_table
-from dtfm_lab.planning.explain.additions import NAME, with_one_more
+from dtfm_lab.planning import (
+    additions_table,
+    evaluate,
+    explain,
+    plan,
+    planners,
+    search,
+    stream_additions,
+    stream_worth,
+    worth_table,
+)
 from dtfm_lab.planning.explain.nearby_plans import shares_with
+from dtfm_lab.planning.explain.worth import NAME, with_one_more
 
 
 def network(gpus, gbps=20.0, seed=0):
@@ -102,8 +116,70 @@ def test_ctrl_c_keeps_the_rows_so_far(planned):
     def interrupt(row):
         raise KeyboardInterrupt
 
-    assert len(lab.worth(planned, steps=1, progress=interrupt)) == 1
-    assert len(lab.additions(planned, steps=1, gpus=["T4", "H100"], progress=interrupt)) == 1
+    assert len(explain(planned).worth(steps=1, progress=interrupt)) == 1
+    assert len(explain(planned).additions(steps=1, gpus=["T4", "H100"], progress=interrupt)) == 1
+
+
+def test_an_interrupted_search_ends_the_table(registered_planners):
+    begin = plan(bare_network("jittered", 9, 2), Job.from_bytes(2, 4, 1e8, 2e8), steps=1)
+    searches = itertools.count()
+
+    def interrupted(problem, rng):
+        if next(searches) == 3:
+            raise KeyboardInterrupt
+        yield from planners["random"](problem, rng)
+
+    registered_planners.register("interrupted")(interrupted)
+    assert 2 <= len(explain(begin).worth(planner="interrupted", steps=1)) < 9
+    searches = itertools.count(3)
+    with pytest.raises(KeyboardInterrupt):
+        explain(begin).worth(planner="interrupted", steps=1)
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("jittered", 0), ("clustered", 2), ("asymmetric", 3)])
+def test_of_a_job_of_message_sizes_a_worth_is_near_the_exact_one(kind, seed):
+    topology, job = bare_network(kind, 7, seed), Job.from_bytes(3, 2, 1e8, 2e8)
+    best_s = optimum_s(topology, job)
+    rows = list(stream_worth(plan(topology, job, steps=20), steps=5))
+    assert worth_table(rows).attrs["seconds"] == "of the communication cost"
+    assert [row.device for row in rows] == list(topology.names)
+    for device, row in enumerate(rows):
+        exact_s = optimum_s(topology.subset([d for d in range(7) if d != device]), job)
+        assert exact_s * (1 - 1e-9) <= row.without.cost.total_s <= exact_s * 1.01
+        assert row.serving.cost.total_s >= best_s * (1 - 1e-9)
+        assert row.worth_s == row.without.cost.total_s - row.serving.cost.total_s
+        assert row.device in [name for group in row.serving.stages for name in group]
+        assert row.device not in [name for group in row.without.stages for name in group]
+        if row.role is not None:
+            assert row.serving.cost.total_s <= best_s * 1.01
+            places = explain(row.serving).places(row.device)
+            in_its_place = places[places["stage"].isna()].iloc[0]
+            assert row.without.cost.total_s <= in_its_place["cost_after_s"] * (1 + 1e-9)
+
+
+def test_a_shape_that_uses_every_device_needs_each_and_links_that_are_alike_need_none():
+    topology = bare_network("even", 8, 0)
+    of = {n: plan(topology, Job.from_bytes(2, n, 1e8, 2e8), steps=1) for n in (3, 4)}
+    assert set(explain(of[4]).worth(steps=1)["verdict"]) == {"needed"}
+    assert set(explain(of[3]).worth(steps=1)["verdict"]) == {"makes no difference"}
+
+
+def test_a_plan_for_the_communication_cost_with_a_model_is_asked_for_seconds(planned, job):
+    by_messages = evaluate(planned.topology, planned.job, stages=planned.stages)
+    assert next(stream_worth(by_messages, steps=1)).serving.objective == "iteration"
+
+
+def test_what_cannot_be_asked_is_refused_before_the_first_row(planned):
+    with pytest.raises(PlanError, match="steps is 0"):
+        stream_worth(planned, steps=0)
+    with pytest.raises(UnknownName, match="no planner named 'evolutionery'"):
+        stream_worth(planned, "evolutionery", steps=1)
+    of_sizes = plan(bare_network("even", 4, 0), Job.from_bytes(2, 1, 1, 1), steps=1)
+    with pytest.raises(PlanError, match="was not simulated"):
+        stream_additions(of_sizes)
+    with pytest.raises(UnknownName, match="no option named 'step'; did you mean 'steps'"):
+        explain(planned).worth(step=1)
+    assert {"device", "stage", "worth_s", "verdict"} <= set(worth_table([]))
 
 
 @pytest.mark.parametrize(("counts", "replica", "count"), [((8, 8), 0, 3), ((5, 1, 1), 2, 2), ((4, 4, 4), 1, 100)])
@@ -128,7 +204,6 @@ def test_one_more_device_never_makes_a_plan_slower(planned, added):
     assert (table["change_s"] <= 0).all()
     assert table["change_s"].is_monotonic_increasing
     assert (table.loc[~table["serves"], "change_s"] == 0).all()
-    assert set(table.attrs["units"]) == set(table.columns)
 
 
 def test_what_is_saved_is_for_each_dollar_of_the_device(added):
