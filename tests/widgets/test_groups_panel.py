@@ -19,7 +19,7 @@ from dtfm_lab.planning import evaluate, explain
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.groups.exchanges import change, exchanged, offers
-from dtfm_lab.widgets.groups.group_texts import STEPS, Subject, describe_step, why
+from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.groups import GroupsView
@@ -315,27 +315,13 @@ async def test_a_move_that_is_not_possible_is_one_calm_line() -> None:
 
 
 @on_a_loop
-async def test_why_here_answers_for_the_plan_a_device_a_group_and_a_hop() -> None:
+async def test_why_so_answers_for_the_plan_and_for_a_device() -> None:
     plan = plan_of()
     lab_state, panel = panel_of(plan)
     await until(lambda: "The plan" in panel.why.value)
     device = plan.stages[1][0]
     lab_state.selected = (device,)
     await until(lambda: f"{device} serves stage 1" in panel.why.value)
-    panel.groups.selected, panel.groups.selected_group = plan.stages[2], 2
-    await until(lambda: "stage 2</b>" in panel.why.value)
-    panel.groups.selected, panel.groups.selected_group, panel.groups.selected_edge = [], -1, 0
-    await until(lambda: "The hop from stage 0 to 1" in panel.why.value)
-
-
-def test_words_about_groups_and_hops_hold_for_any_shape():
-    for shape in ((1, 1), (2, 1), (2, 3), (5, 2)):
-        explanation = explain(plan_of(*shape))
-        assert why(explanation, Subject(group=shape[0] - 1)).lines
-        assert why(explanation, Subject(hop=0)).lines
-    slowest = explanation.binding_group.stage
-    assert "it sets the data-parallel cost" in why(explanation, Subject(group=slowest)).lines[-1]
-    assert "not what the plan waits for" in why(explanation, Subject(group=(slowest + 1) % 5)).lines[-1]
 
 
 def test_settings_come_back_and_a_hop_waits_for_its_plan():

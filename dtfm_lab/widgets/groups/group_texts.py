@@ -1,4 +1,4 @@
-"""The paper's five steps from a network to a plan in words, and why a device, a group or a hop is where it is."""
+"""The paper's five steps from a network to a plan in words."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,6 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s, to_gbps, to_ms
 from dtfm_lab.figures.plan.graph_steps import Lettered, lettered
 from dtfm_lab.figures.theme import count
-from dtfm_lab.planning import Explanation
 from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
 from dtfm_lab.planning.step import PROVEN
 
@@ -147,73 +146,6 @@ def _joined(groups: Lettered, a: int, b: int) -> str:
 def _range(values: FloatArray, unit: str) -> str:
     low, high = f"{values.min():.3g}", f"{values.max():.3g}"
     return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
-
-
-class Subject(NamedTuple):
-    """What an explanation is about: a device by name, a group by stage, a hop by its earlier stage; else the plan."""
-
-    device: str = ""
-    group: int = -1
-    hop: int = -1
-
-
-class Reasons(NamedTuple):
-    """An explanation: a heading and a line for each reason."""
-
-    title: str
-    lines: tuple[str, ...]
-
-
-def why(explanation: Explanation, subject: Subject) -> Reasons:
-    """Return why the subject is as it is; why the whole plan is, where it does not have the subject."""
-    plan = explanation.plan
-    if subject.device in plan.topology.names:
-        return Reasons(f"Why here? {subject.device}", tuple(explanation.why(subject.device).splitlines()))
-    if 0 <= subject.group < plan.job.n_stages:
-        title = f"Why so? Group {lettered(plan).letter(subject.group)}, stage {subject.group}"
-        return Reasons(title, tuple(_group(explanation, subject.group)))
-    if 0 <= subject.hop < plan.job.n_stages - 1:
-        title = f"Why so? The hop from stage {subject.hop} to {subject.hop + 1}"
-        return Reasons(title, tuple(_hop(explanation, subject.hop)))
-    return Reasons("Why so? The plan", tuple(explanation.text.splitlines()))
-
-
-def _group(explanation: Explanation, stage: int) -> list[str]:
-    group, slowest = explanation.groups[stage], explanation.binding_group
-    if group.dearest is None:
-        return ["A group of one device: it has nobody to average gradients with."]
-    dearest = group.dearest
-    lines = [
-        f"It synchronises in {format_s(group.cost_s)}: so long does {group.device}, its slowest device, take, "
-        f"{group.dearest_share:.0%} of it with {dearest.devices[1]} "
-        f"({format_s(dearest.latency_s)} latency, {format_s(dearest.bandwidth_s)} bandwidth).",
-        f"Of the whole {format_s(group.cost_s)}, latency is {_share(group.latency_s, group.cost_s)}.",
-    ]
-    if explanation.change_s(explanation.plan.cost.total_s + group.cost_s - slowest.cost_s) == 0:
-        lines.append("No group takes longer: it sets the data-parallel cost.")
-    else:
-        lines.append(
-            f"All groups synchronise at once; the one of stage {slowest.stage} takes longer, "
-            f"{format_s(slowest.cost_s)}, so this one is not what the plan waits for."
-        )
-    return lines
-
-
-def _hop(explanation: Explanation, stage: int) -> list[str]:
-    hop, plan = explanation.hops[stage], explanation.plan
-    pair = hop.pair
-    lines = [
-        f"It costs {format_s(hop.cost_s)}, {_share(hop.cost_s, plan.cost.total_s)} of the plan: it waits for pipeline "
-        f"{hop.replica}, from {pair.devices[0]} to {pair.devices[1]} ({format_s(pair.latency_s)} latency, "
-        f"{format_s(pair.bandwidth_s)} bandwidth, both ways)."
-    ]
-    if hop.cost_s > hop.best_pairing_s * (1 + 1e-9):
-        lines.append(f"Pairing the two groups anew, it would cost {format_s(hop.best_pairing_s)}.")
-    return lines
-
-
-def _share(part_s: float, whole_s: float) -> str:
-    return f"{part_s / whole_s:.0%}" if whole_s > 0 else "0%"
 
 
 def named(plan: Plan, stage: int) -> str:

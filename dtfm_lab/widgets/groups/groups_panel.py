@@ -11,7 +11,7 @@ import ipywidgets as w
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Explanation, explain
 from dtfm_lab.widgets.controls import classed, more_menu, pane, segments, show, spacer, toolbar
-from dtfm_lab.widgets.groups.group_texts import STEPS, Subject, describe_step, why
+from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.panel import Panel
@@ -68,7 +68,9 @@ class GroupsPanel(Panel):
         self.line = classed(w.HTML(), "dtfm-groups-line")
         self.why = w.HTML()
         self.as_figure = AsFigure(self.groups.figure, lab_state, self._report_error)
-        self.why_menu = more_menu([self.why], label="Why so?", tooltip="Why the plan, or what is selected, is as it is")
+        self.why_menu = more_menu(
+            [self.why], label="Why so?", tooltip="Why the plan is as it is, or a selected device where it is"
+        )
         more = more_menu([self.hand.view, self.as_figure.button, self.as_figure.output])
         row = toolbar(self.mode, self.step, spacer(), self.hand.undo, self.hand.redo, self.why_menu, more)
         self.view = pane(Path(__file__).with_suffix(".css"), [row, self.line, self.groups], "dtfm-groups-panel")
@@ -79,7 +81,7 @@ class GroupsPanel(Panel):
         self.groups.observe(lambda _: self._describe(), "offers")
         self.groups.observe(lambda _: self._selected_here(), ["selected", "selected_group"])
         self.groups.observe(lambda _: self._edge_selected(), ["selected_edge", "other_edge"])
-        self.groups.observe(lambda _: self._ask(), ["selected", "selected_group", "selected_edge"])
+        self.groups.observe(lambda _: self._ask(), ["selected", "selected_group"])
         lab_state.observe(lambda _: self._follow(), "selected")
         lab_state.observe(lambda _: self._follow_stage(), "selected_stage")
         lab_state.observe(lambda _: self._show(), ["plan", "shown_panes"])
@@ -190,17 +192,6 @@ class GroupsPanel(Panel):
         if pairs:
             self._lab_state.selected_link = tuple(pairs[0][:2])
 
-    @property
-    def _subject(self) -> Subject:
-        """What was selected last. The link that a selected hop selects is not a subject of its own."""
-        groups = self.groups
-        if groups.selected_group != NO_GROUP:
-            return Subject(group=groups.selected_group)
-        of_the_hop = groups.selected_edge != NO_EDGE and set(groups.selected) <= set(self._lab_state.selected_link)
-        if groups.selected and not of_the_hop:
-            return Subject(device=groups.selected[-1])
-        return Subject(hop=groups.selected_edge)
-
     def _ask(self) -> None:
         """Explain and price the selection soon; without an event loop, nothing is computed."""
         self._n_requested += 1
@@ -216,13 +207,15 @@ class GroupsPanel(Panel):
         if request != self._n_requested or plan is None:
             return
         explanation = await self._explained(plan)
-        answer = await asyncio.to_thread(why, explanation, self._subject)
+        device = self.groups.selected[0] if len(self.groups.selected) == 1 else ""
+        title = f"Why here? {device}" if device else "Why so? The plan"
+        text = await asyncio.to_thread(lambda: explanation.why(device) if device else explanation.text)
         if request != self._n_requested or self._lab_state.plan is not plan:
             return
-        lines = "".join(f"<p>{escape(line)}</p>" for line in answer.lines)
-        self.why.value = f'<div class="dtfm-why" role="status"><b>{escape(answer.title)}</b>{lines}</div>'
-        if len(self.groups.selected) == 1:
-            await self.hand.price(plan, self.groups.selected[0])
+        lines = "".join(f"<p>{escape(line)}</p>" for line in text.splitlines())
+        self.why.value = f'<div class="dtfm-why" role="status"><b>{escape(title)}</b>{lines}</div>'
+        if device:
+            await self.hand.price(plan, device)
 
     async def _explained(self, plan: Plan) -> Explanation:
         """Return the plan's explanation, computed once on a thread."""
