@@ -27,7 +27,7 @@ from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
 from dtfm_lab.widgets.panel import Panel
-from dtfm_lab.widgets.planner.edit_history import EditHistory
+from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.running.run_panel import RunPanel

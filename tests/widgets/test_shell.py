@@ -13,7 +13,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.network.links import with_link
-from dtfm_lab.widgets.planner.edit_history import EditHistory
+from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.shell.bar import bar_numbers, format_count, gap_words, next_action
 from dtfm_lab.widgets.shell.headline import headline, reason_of
 from dtfm_lab.widgets.shell.inspection import inspect, layers_of

@@ -2,18 +2,14 @@
 
 import asyncio
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
 
-from dtfm_lab import planning
-from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.memory_warnings import held_memory
-from dtfm_lab.planning import Difference
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import classed, pane, restore_values, segments, show, toolbar
 from dtfm_lab.widgets.lab_state import LabState
@@ -39,10 +35,6 @@ MODES_BEFORE = {"Search": REAL}
 """Modes that saved files may name otherwise."""
 STEP = "plan"
 """Name of this pane."""
-SETTLED_S = 0.4
-"""Seconds that a plan stands before it is compared with that of least communication cost."""
-COMMUNICATION_S = 0.4
-"""Seconds of the search for that."""
 
 
 class PlanPanel(Panel):
@@ -148,43 +140,15 @@ class PlanPanel(Panel):
             self.note.value = markup.line(headline(plan), "figure")
             self.details.value = tables(plan)
             if has_event_loop():
-                begin(self._add_details(plan, self.lab_state.job), self._report_error)
+                begin(self._look_at_memory(plan), self._report_error)
 
-    async def _add_details(self, plan: Plan, job: Job | None) -> None:
-        """Add which devices lack memory, and, for a plan that stays, why the least communication cost is another."""
+    async def _look_at_memory(self, plan: Plan) -> None:
         lacking = await asyncio.to_thread(_lacking, plan)
-        if not self._is_described(plan):
-            return
-        self.alarm.value = markup.warning(lacking)
-        await asyncio.sleep(SETTLED_S)
-        if job is None or not self._is_fastest(plan) or not self._is_described(plan):
-            return
-        why = await asyncio.to_thread(_difference, plan, job)
-        if why and self._is_described(plan):
-            self.details.value = f'<div class="dtfm-plan-why">{escape(why)}</div>{tables(plan)}'
-
-    def _is_fastest(self, plan: Plan) -> bool:
-        """Whether the plan was found as the fastest of all, not as one of few dollars."""
-        frontier = self.frontier.frontier
-        cheaper = frontier is not None and any(one is plan for one in frontier.plans[1:])
-        limited = {"max_price_per_hour", "max_iteration_s"} & set(self.objective_controls.options())
-        return plan.objective == "iteration" and not cheaper and not limited
-
-    def _is_described(self, plan: Plan) -> bool:
-        """Whether this plan's table is still what is shown."""
-        return self.lab_state.plan is plan and bool(self.details.value)
+        if self.lab_state.plan is plan and not self.lab_state.plan_is_stale:
+            self.alarm.value = markup.warning(lacking)
 
 
 def _lacking(plan: Plan) -> str:
     """Return which devices lack memory under the plan's schedule, and what would fit; empty where all have enough."""
     report = held_memory(plan)
     return "" if report is None or report.fits else report.advice
-
-
-def _difference(plan: Plan, job: Job) -> str:
-    """Return why the plan of least communication cost is another one; empty where that cannot be said."""
-    try:
-        other = planning.plan(plan.topology, job, seed=0, seconds=COMMUNICATION_S)
-        return Difference(other, plan).text
-    except LabError:
-        return ""

@@ -19,7 +19,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import checkbox, restore_values, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import Panel
-from dtfm_lab.widgets.planner.edit_history import EditHistory
+from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, improved, replanned
 from dtfm_lab.widgets.tasks import begin, drop, has_event_loop
 

@@ -44,7 +44,7 @@ class SearchPanel(SearchMode):
         self._controls = {"planner": self.planner, "seed": self.seed, "seconds": self.seconds}
         self.curve = classed(ConvergenceView(height=0), "dtfm-fill")
         self.figure = AsFigure(self.curve.figure, lab_state, self._report_error)
-        table = more_menu([details], "The plan", "Its stages and pipelines as a table, and why it is this one")
+        table = more_menu([details], "The plan", "Its stages and pipelines as a table")
         more = more_menu(
             [aims.objective, aims.limits, self.planner, self.seconds, self.seed, self.figure.button, self.figure.output]
         )

@@ -27,8 +27,7 @@ from dtfm_lab.planning import (
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.nearest import nearest
 from dtfm_lab.planning.step import PROVEN
-from dtfm_lab.widgets.planner.change import SAME, Change
-from dtfm_lab.widgets.planner.edit_history import BeforeEdit
+from dtfm_lab.widgets.planner.edits import SAME, BeforeEdit, Change
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.tasks import shared_interpreter
 

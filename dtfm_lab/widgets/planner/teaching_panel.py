@@ -12,12 +12,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray, format_s
-from dtfm_lab.figures.theme import count
 from dtfm_lab.planning import evaluate, simulated
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
 from dtfm_lab.planning.teaching_operators import places_of
-from dtfm_lab.planning.teaching_progress import visible_falls
 from dtfm_lab.widgets.controls import classed, menu, more_menu, seed_control, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import SavedControls
@@ -29,7 +27,6 @@ from dtfm_lab.widgets.views.population import PopulationView, cells_of
 
 PACES = {"slow (0.48 s)": 0.48, f"to watch ({PACE_S:g} s)": PACE_S, "fast (0.1 s)": 0.1}
 """Seconds that a generation stays on the screen."""
-FEW_FALLS = 10
 NO_NETWORK = "Open or draw a network: a slow search can then be watched."
 
 
@@ -113,17 +110,8 @@ class TeachingPanel(SavedControls):
         real = f"{self.reference.sentence}: " if self.reference is not None else ""
         return (
             f"{real}{'watch' if real else 'Watch'} a slow one think: {len(frame.individuals)} from chance, "
-            f"generation {frame.generation}, {format_s(frame.best.cost_s)}.{self._little()}"
+            f"generation {frame.generation}, {format_s(frame.best.cost_s)}."
         )
-
-    def _little(self) -> str:
-        """Return a warning where there is little to be seen: some networks have few different costs."""
-        if not self.view.is_over:
-            return ""
-        n = len(visible_falls(self.view.frames)[1])
-        if n == 0:
-            return " Chance has found its end at once: here many placements cost the same."
-        return f" Little to see here: best and median fall {count(n, 'time')} in all." if n < FEW_FALLS else ""
 
     def _wanted(self) -> TeachingTask | None:
         """Return the network and the job in the plan's shape, or the most square one; None where there is none."""
@@ -247,11 +235,9 @@ def plan_of(topology: Topology, job: Job, grid: IntArray) -> Plan:
 
 
 def _alike(one: TeachingTask, other: TeachingTask) -> bool:
-    """Whether two tasks have the same placements at the same costs."""
+    """Whether two tasks have the same placements at the same costs, as where a plan only cuts its blocks anew."""
     shapes = [(task.job.n_stages, task.job.n_replicas, task.seed) for task in (one, other)]
     if shapes[0] != shapes[1] or one.topology.names != other.topology.names:
         return False
-    if one.topology is other.topology and one.job == other.job:
-        return True
     before, after = (pair_costs(task.topology, task.job) for task in (one, other))
     return np.array_equal(before.group_s, after.group_s) and np.array_equal(before.hop_s, after.hop_s)

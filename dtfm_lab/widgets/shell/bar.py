@@ -12,8 +12,7 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.measures import format_dollars, format_times
-from dtfm_lab.widgets.planner.change import is_same
-from dtfm_lab.widgets.planner.edit_history import BeforeEdit
+from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
 from dtfm_lab.widgets.planner.job_controls import shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.shell.headline import PANE_NOTES, headline, reason_of

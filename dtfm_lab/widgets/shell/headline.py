@@ -16,8 +16,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.change import Change, effect
-from dtfm_lab.widgets.planner.edit_history import BeforeEdit
+from dtfm_lab.widgets.planner.edits import BeforeEdit, Change, effect
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
 from dtfm_lab.widgets.staleness import shown_s

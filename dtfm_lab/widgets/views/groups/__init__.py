@@ -54,7 +54,7 @@ class GroupsView(View):
     other_matching = traitlets.List(traitlets.List()).tag(sync=True)
     """The matching of ``other_edge``, as in ``matchings``."""
     offers = traitlets.Dict().tag(sync=True)
-    """The cost of every other place of one device, as ``exchanges.offers`` returns it."""
+    """The cost of every other place of one device, as ``hand_moves.offers`` returns it."""
     can_move = traitlets.Bool(False).tag(sync=True)
     """Whether a dragged device may be dropped elsewhere."""
     height = traitlets.Int(360).tag(sync=True)
