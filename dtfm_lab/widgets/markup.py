@@ -1,9 +1,12 @@
 """Small pieces of HTML that follow JupyterLab's theme."""
 
 import base64
+import re
 from html import escape
 from pathlib import Path
 
+LINKS = ("https://", "http://")
+"""How the targets of links begin that are opened beside the lab."""
 CSS = (Path(__file__).parent / "lab.css").read_text(encoding="utf-8")
 """The style that all panels share; each panel adds its own."""
 
@@ -34,4 +37,54 @@ def download(name: str, file_name: str, data: bytes, content_type: str) -> str:
     return (
         f'<a class="dtfm-download" download="{escape(file_name)}" href="data:{content_type};base64,{encoded}">'
         f"{escape(name)}</a>"
+    )
+
+
+def markdown(text: str) -> str:
+    """Return as HTML the little of Markdown that tasks and hints are written in; everything else as it stands.
+
+    Paragraphs, lists, code blocks, ``code``, **bold**, *emphasis* and links.
+    """
+    blocks = []
+    for number, part in enumerate(re.split(r"^```.*$", text, flags=re.MULTILINE)):
+        if number % 2:
+            blocks.append(f"<pre><code>{escape(part.strip(chr(10)))}</code></pre>")
+        else:
+            blocks += [_block(block) for block in re.split(r"\n\s*\n", part) if block.strip()]
+    return "".join(blocks)
+
+
+def _block(block: str) -> str:
+    lines = block.strip().splitlines()
+    for mark, tag in ((r"[-*] ", "ul"), (r"\d+\. ", "ol")):
+        if re.match(mark, lines[0]):
+            items = re.split(rf"^\s*{mark}", "\n".join(lines), flags=re.MULTILINE)[1:]
+            return f"<{tag}>{''.join(f'<li>{inline_markdown(item)}</li>' for item in items)}</{tag}>"
+    return f"<p>{inline_markdown(' '.join(line.strip() for line in lines))}</p>"
+
+
+def inline_markdown(text: str) -> str:
+    """Return one line of Markdown as HTML; what is between backticks is left as it is."""
+    parts = re.split(r"(`+)(.+?)\1", text)
+    html = ""
+    for number in range(0, len(parts), 3):
+        html += _words(escape(parts[number]))
+        if number + 2 < len(parts):
+            html += f"<code>{escape(parts[number + 2].strip())}</code>"
+    return html
+
+
+def _words(text: str) -> str:
+    text = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
+    text = re.sub(r"(?<!\w)\*([^*\s][^*]*?)\*(?!\w)", r"<i>\1</i>", text)
+    return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", _link, text)
+
+
+def _link(found: re.Match[str]) -> str:
+    """A link to another site opens beside the lab; of one to a file, whose place is not known here, the words stay."""
+    words, target = found.groups()
+    return (
+        f'<a href="{target}" target="_blank" rel="noopener noreferrer">{words}</a>'
+        if target.startswith(LINKS)
+        else words
     )

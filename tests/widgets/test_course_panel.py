@@ -13,9 +13,9 @@ from dtfm_lab.domain.plan import Plan
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.course.course_panel import NOTHING_SHOWN, CoursePanel
-from dtfm_lab.widgets.course.markdown import to_html
 from dtfm_lab.widgets.course.on_screen import candidates, typed
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.markup import markdown
 
 
 @pytest.fixture(autouse=True)
@@ -143,4 +143,4 @@ def test_what_was_open_is_restored_and_unknown_names_are_not():
     ],
 )
 def test_the_little_of_markdown(text, html):
-    assert to_html(text) == html
+    assert markdown(text) == html

@@ -97,13 +97,11 @@ def test_measured_message_times_stay_with_links_that_stay_what_they_were() -> No
     document = documents.document_of(known)
     whole = documents.topology_of(document, known)
     assert whole.fingerprint == known.fingerprint
-    assert documents.times_lost(whole, known, document) == 0
     link = {"source": "a", "target": "b", "latency_ms": 9.0, "bandwidth_gbps": 0.3, "one_way": True}
     edited = document | {"links": [link]}
     drawn = documents.topology_of(edited, known)
     assert np.isnan(drawn.message_s[0, 1]).all()
     np.testing.assert_array_equal(drawn.message_s[1, 0], known.message_s[1, 0])
-    assert documents.times_lost(drawn, known, edited) == 1
     assert documents.topology_of(document, known).fingerprint == known.fingerprint, "an edit taken back loses nothing"
 
 
@@ -115,9 +113,6 @@ def test_measured_message_times_follow_a_renamed_device_and_no_copy() -> None:
     drawn = documents.topology_of(document, known)
     np.testing.assert_array_equal(drawn.message_s[0, 1], known.message_s[0, 1])
     assert np.isnan(drawn.message_s[3]).all()
-    document["devices"] = document["devices"][:2]
-    fewer = documents.topology_of(document, known)
-    assert documents.times_lost(fewer, known, document) == 0, "who is gone has lost nothing"
 
 
 def test_pairs_that_nothing_speaks_of_are_filled_by_distance_only_where_that_is_wanted() -> None:

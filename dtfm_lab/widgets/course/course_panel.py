@@ -16,7 +16,6 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.widgets.controls import classed
-from dtfm_lab.widgets.course.markdown import inline, to_html
 from dtfm_lab.widgets.course.on_screen import (
     Systems,
     candidates,
@@ -27,6 +26,7 @@ from dtfm_lab.widgets.course.on_screen import (
     words_for,
 )
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.markup import inline_markdown, markdown
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin, shared_interpreter
 from dtfm_lab.widgets.views.course import CourseView
@@ -133,12 +133,12 @@ class CoursePanel(Panel):
         task = mission.task_of(current_reader())
         self.board.detail = {
             "name": name,
-            "task": to_html(task),
+            "task": markdown(task),
             "wanted": f"Hand in {mission.wanted}.",
-            "hints": [inline(text) for text in mission.hints[:n_hints]],
+            "hints": [inline_markdown(text) for text in mission.hints[:n_hints]],
             "n_hints": len(mission.hints),
             "answer": lab.missions.answer_code(name) if attempts is not None and attempts.answer_shown else "",
-            "verdict": {} if verdict is None else {"passed": verdict.passed, "reason": inline(verdict.reason)},
+            "verdict": {} if verdict is None else {"passed": verdict.passed, "reason": inline_markdown(verdict.reason)},
             "checks": words_for(mission),
             "why_not": "" if shown or not is_shown(mission) else NOTHING_SHOWN,
             "typed": is_typed(mission),

@@ -221,7 +221,7 @@ def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
     for device in topology.devices:
         counts[device.region] += 1
     sides = {region: ceil(sqrt(count)) for region, count in counts.items()}
-    corners = _shelves(sides)
+    corners = _corners(sides)
     placed = dict.fromkeys(sides, 0)
     places = []
     for device in topology.devices:
@@ -232,27 +232,17 @@ def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
     return places
 
 
-def _shelves(sides: dict[str, int]) -> dict[str, tuple[float, float]]:
-    """Return the corner of each region's block, in units of ``SPACING``.
-
-    Blocks are placed in rows (shelf packing), as many in a row as fill a canvas best that is ``WIDER_THAN_HIGH``.
-    """
-    packed = [_rows_of(sides, n) for n in range(1, len(sides) + 1)]
-    return min(packed, key=lambda one: max(one[0] / WIDER_THAN_HIGH, one[1]), default=(0, 0, {}))[2]
-
-
-def _rows_of(sides: dict[str, int], n_in_row: int) -> tuple[float, float, dict[str, tuple[float, float]]]:
-    """Return the width and height of the blocks in rows of so many, and the corner of each."""
+def _corners(sides: dict[str, int]) -> dict[str, tuple[float, float]]:
+    """Return the corner of each region's block, in units of ``SPACING``: rows of blocks, about as wide as a canvas."""
+    n_in_row = max(1, round(sqrt(len(sides) * WIDER_THAN_HIGH)))
     corners: dict[str, tuple[float, float]] = {}
-    width, top = 0.0, 0.0
-    regions = list(sides)
+    regions, top = list(sides), 0.0
     for first in range(0, len(regions), n_in_row):
         row = regions[first : first + n_in_row]
-        pitch = max(sides[region] for region in row) + BESIDE
-        corners |= {region: (i * pitch, top) for i, region in enumerate(row)}
-        width = max(width, len(row) * pitch - BESIDE)
-        top += max(sides[region] for region in row) + BELOW
-    return width, top - BELOW, corners
+        side = max(sides[region] for region in row)
+        corners |= {region: (i * (side + BESIDE), top) for i, region in enumerate(row)}
+        top += side + BELOW
+    return corners
 
 
 def with_times(topology: Topology, known: Topology, document: Document) -> Topology:
@@ -269,16 +259,6 @@ def with_times(topology: Topology, known: Topology, document: Document) -> Topol
     message_s = np.full((n, n, known.message_s.shape[2]), np.nan)
     message_s[grid] = np.where(same[:, :, None], known.message_s[old], np.nan)
     return replace(topology, message_bytes=known.message_bytes, message_s=message_s)
-
-
-def times_lost(topology: Topology, known: Topology | None, document: Document) -> int:
-    """Return how many directed links between devices that are still drawn have lost their times in ``known``."""
-    if known is None or known.message_s is None:
-        return 0
-    there = [origin for origin in _origins(document, known) if origin is not None]
-    before = np.count_nonzero(~np.isnan(known.message_s[np.ix_(there, there)][:, :, 0]))
-    after = 0 if topology.message_s is None else np.count_nonzero(~np.isnan(topology.message_s[:, :, 0]))
-    return int(before - after)
 
 
 def _origins(document: Document, known: Topology) -> list[int | None]:

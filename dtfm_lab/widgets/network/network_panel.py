@@ -19,7 +19,6 @@ from dtfm_lab.widgets.network.document_conversion import (
     empty_document,
     gpus_of,
     is_document,
-    times_lost,
     topology_of,
 )
 from dtfm_lab.widgets.network.drawing import Document, Drawing, PacedEdits
@@ -170,7 +169,7 @@ class NetworkPanel(Panel):
                 self.lab_state.topology = None
         else:
             self._accepted = (document, topology)
-            self._problem, self._summary = "", self._summarise(topology, document)
+            self._problem, self._summary = "", self._summarise(topology)
             self.lab_state.topology = topology
         self._update_view()
 
@@ -194,11 +193,9 @@ class NetworkPanel(Panel):
                 return replace(topology, devices=tuple(moved))
         return topology_of(document, self._timed)
 
-    def _summarise(self, topology: Topology, document: Document) -> str:
+    def _summarise(self, topology: Topology) -> str:
         n = len(topology)
         text = f"{n} device{'s' * (n != 1)}, {n * (n - 1):,} directed links, all with a latency and a bandwidth"
-        if lost := times_lost(topology, self._timed, document):
-            text += f"; {lost:,} of them had measured message times, which an edit has dropped"
         if self._timed is not None and self._timed.message_s is not None and topology.message_s is not None:
             text += "; message times as measured where nothing was edited"
         return text

@@ -1,7 +1,6 @@
 """The row that opens and saves networks: shipped ones, files on the kernel's machine, files of the page."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,12 +22,6 @@ from dtfm_lab.widgets.tasks import begin, has_event_loop
 T = TypeVar("T")
 
 BLANK = "(blank canvas)"
-LARGE_BYTES = 60_000
-"""Bytes of a file above which a thread reads it, as YAML takes a second for a few hundred kilobytes."""
-MANY_DEVICES = 48
-"""Devices of a network above which a thread writes it."""
-
-
 NamedBytes = tuple[str, bytes]
 """(name without a folder, content) of a file."""
 
@@ -77,8 +70,7 @@ class NetworkFilesRow:
 
     def take(self, files: Sequence[NamedBytes]) -> None:
         """Open the network of uploaded or dropped files."""
-        size = sum(len(data) for _, data in files)
-        self._guarded(lambda: self._open_from(lambda: topology_from_bytes(files), files[0][0], size))
+        self._guarded(lambda: self._open_from(lambda: topology_from_bytes(files), files[0][0]))
 
     def _chosen(self, change: dict[str, Any]) -> None:
         if change["new"] is not None:
@@ -91,12 +83,9 @@ class NetworkFilesRow:
 
     def _open(self) -> None:
         path = self._path()
-        size = 0
-        with contextlib.suppress(OSError, ValueError):  # reading the file reports the error
-            size = Path(path).stat().st_size
-        self._open_from(lambda: load_topology(path), path, size)
+        self._open_from(lambda: load_topology(path), path)
 
-    def _open_from(self, read: Callable[[], Topology], name: str, size: int) -> None:
+    def _open_from(self, read: Callable[[], Topology], name: str) -> None:
         def drawn() -> tuple[Topology, Document]:
             topology = read()
             return topology, document_of(topology)
@@ -105,17 +94,12 @@ class NetworkFilesRow:
             self.choose.value = None
             self._show(*opened)
 
-        self._do(drawn, shown, on_thread=size > LARGE_BYTES, busy=f"reading {name} …")
+        self._do(drawn, shown, busy=f"reading {name} …")
 
     def _save(self) -> None:
         path, topology = self._path(), self._drawn("save")
-        on_thread = len(topology) > MANY_DEVICES
-        self._do(
-            lambda: save_topology(topology, path),
-            lambda _: self._show_summary(f"saved as {path}"),
-            on_thread=on_thread,
-            busy=f"writing {path} …",
-        )
+        done = f"saved as {path}"
+        self._do(lambda: save_topology(topology, path), lambda _: self._show_summary(done), busy=f"writing {path} …")
 
     def _send(self) -> None:
         topology = self._drawn("download")
@@ -125,7 +109,7 @@ class NetworkFilesRow:
             self.send_to_page(name, text)
             self._show_summary(f"downloaded as {name}")
 
-        self._do(lambda: yaml_of(topology), sent, on_thread=len(topology) > MANY_DEVICES, busy=f"writing {name} …")
+        self._do(lambda: yaml_of(topology), sent, busy=f"writing {name} …")
 
     def _path(self) -> str:
         if not self.path.value.strip():
@@ -137,9 +121,12 @@ class NetworkFilesRow:
             raise LabError(f"there is no valid network to {what} yet; wanted at least one device")
         return self._lab_state.topology
 
-    def _do(self, work: Callable[[], T], then: Callable[[T], None], *, on_thread: bool, busy: str) -> None:
-        """Call ``then`` with what ``work`` returns; slow work runs on a thread."""
-        if not on_thread or not has_event_loop():
+    def _do(self, work: Callable[[], T], then: Callable[[T], None], *, busy: str) -> None:
+        """Call ``then`` with what ``work`` returns; where there is an event loop, the work runs on a thread.
+
+        A file of a few hundred kilobytes takes YAML a second.
+        """
+        if not has_event_loop():
             then(work())
             return
         self._enable(False)
