@@ -1,4 +1,4 @@
-"""Pictures of figures: drawn by a Chromium, for light and for dark pages, where one is installed; else as plain SVG."""
+"""Pictures of figures: drawn by a Chromium, for light and for dark pages; none where no Chromium is installed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from typing import Any
 import plotly.io
 
 from dtfm_lab import figures
-from dtfm_lab.figures.snapshots import svg
 
 SCALE, N_COLORS = 1.25, 96
 """Dots a pixel, and colours, of a PNG: some 20 KB a picture."""
 
 
 def draw_all(drawn: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Write the pictures of figures by name; name -> file name, with ``{theme}`` where there are one for each."""
+    """Write the pictures of figures by name; name -> file name with ``{theme}``; empty without a browser."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as closing:
         try:
             browser = closing.enter_context(_draughtsman())
         except Exception:  # no playwright, no Chromium, or one that does not start
-            return {name: _as_svg(name, figure, folder) for name, figure in drawn.items()}
+            return {}
         for name, figure in drawn.items():
             for theme in ("light", "dark"):
                 plain = plotly.io.to_json(figures.theme(figure, dark=theme == "dark"))
@@ -39,8 +38,3 @@ def _draughtsman() -> Any:
     from still_pictures import draughtsman
 
     return draughtsman()
-
-
-def _as_svg(name: str, figure: Any, folder: Path) -> str:
-    (folder / f"{name}.svg").write_text(svg(figure, figures.alt_text(figure)), encoding="utf-8")
-    return f"{name}.svg"

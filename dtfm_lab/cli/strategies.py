@@ -248,14 +248,10 @@ def _write_crossings(found: Crossings, output: str) -> None:
             write_text(output, found.to_frame().to_csv(index=False))
         case ".json":
             write_text(output, json.dumps(found.to_dict(), indent=1))
-        case ending:
+        case _:
             from dtfm_lab import figures  # plotly takes a while to load
 
-            figure = figures.crossings(found)
-            if ending == ".html":
-                write_text(output, figure.to_html())
-            else:
-                figures.save(figure, Path(output))
+            figures.save(figures.crossings(found), Path(output))
 
 
 def _values(text: str) -> list[float] | tuple[float, float, int]:

@@ -1,4 +1,4 @@
-"""Figures as files for a paper: SVG, PDF or PNG, as wide as a column or the text, in 8 pt type."""
+"""Figures as files for a paper: SVG, PDF, PNG or a page, as wide as a column or the text, in 8 pt type."""
 
 import importlib.util
 import os
@@ -7,8 +7,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import FileError, LabError, MissingExtra
-from dtfm_lab.figures.snapshots import svg
-from dtfm_lab.figures.theme import alt_text, theme
+from dtfm_lab.figures.theme import theme
 
 WIDTHS_IN = {"column": 3.33, "text": 7.0}
 """Inches of a column, and of the text, of the usual two-column formats of conferences."""
@@ -17,9 +16,8 @@ TYPE_PX = 8 / 72 * PX_PER_IN
 """8 points."""
 HEIGHT_SHARES = {"column": 0.95, "text": 0.62}
 """Height over width where nothing else is asked for; a legend takes more lines in a column than in the text."""
-SNAPSHOT_BARS = 20_000
-"""Most rectangles in an SVG, which stays below some 300 KB."""
-ENDINGS = (".svg", ".pdf", ".png")
+PAGE = ".html"
+ENDINGS = (".svg", ".pdf", ".png", PAGE)
 DOTS_PER_IN = 300
 
 
@@ -31,8 +29,8 @@ def save(
     Parameters
     ----------
     path
-        It ends in .svg, which needs nothing else installed, or in .pdf or .png, which need the extra ``figures``
-        (kaleido, and a Chrome or Chromium on this machine).
+        It ends in .svg, .pdf or .png, which need the extra ``figures`` (kaleido, and a Chrome or Chromium on this
+        machine), or in .html, a page that needs nothing else installed and asks nothing of a network.
     width
         ``column`` (3.33 inches) or ``text`` (7 inches).
     height_in
@@ -43,8 +41,8 @@ def save(
         raise LabError(f"{file.name} ends in {file.suffix or 'nothing'}; wanted one of {', '.join(ENDINGS)}")
     sized = for_paper(figure, width, height_in)
     try:
-        if file.suffix.lower() == ".svg":
-            file.write_text(svg(sized, alt_text(figure), most_bars=SNAPSHOT_BARS), encoding="utf-8")
+        if file.suffix.lower() == PAGE:
+            sized.write_html(file, include_plotlyjs=True)
         else:
             _write_by_browser(sized, file)
     except OSError as error:
@@ -82,7 +80,7 @@ def _write_by_browser(figure: go.Figure, file: Path) -> None:
     """Have kaleido's browser draw it. Raises MissingExtra in one line where that is not installed."""
     if importlib.util.find_spec("kaleido") is None:
         raise MissingExtra(
-            f"{file.name} needs kaleido, which is not installed (.svg does not): pip install 'dtfm_lab[figures]'"
+            f"{file.name} needs kaleido, which is not installed (.html does not): pip install 'dtfm_lab[figures]'"
         )
     try:
         figure.write_image(file, scale=DOTS_PER_IN / PX_PER_IN if file.suffix.lower() == ".png" else 1)

@@ -15,6 +15,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.figures.maps.thumbnail import thumbnail_svg
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.lab.plans import default_job
@@ -276,6 +277,6 @@ class Lab(w.VBox):
             what = f"{network.name} ({count(len(network), 'device')})" if network else "a blank canvas"
             line = f"dtfm_lab.Lab on {what}{f' with job {job.name}' if job else ''}: run the cell to use it"
             bundle["text/plain"] = line
-            if picture := self.network_panel.editor.svg():
-                bundle["image/svg+xml"] = picture
+            if network:
+                bundle["image/svg+xml"] = thumbnail_svg(network)
         return bundle

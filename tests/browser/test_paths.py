@@ -218,8 +218,8 @@ def test_a_researcher_compares_plans_of_128_devices(page, open_notebook, ask_ker
     more = lab.more(schedule)
     lab.look("exports")
     with page.expect_download() as download:
-        more.get_by_role("button", name=re.compile("SVG")).click()
-    assert download.value.suggested_filename.endswith(".svg")
+        more.get_by_role("button", name=re.compile("Trace")).click()
+    assert download.value.suggested_filename.endswith(".json")
     lab.close_menu()
     menu = lab.menu("more")
     menu.get_by_title("Write the whole lab into this file").click()

@@ -23,12 +23,12 @@ def test_json_is_what_python_returns() -> None:
 
 
 def test_a_table_and_a_picture(tmp_path) -> None:
-    picture, table = tmp_path / "crossings.svg", tmp_path / "crossings.csv"
+    picture, table = tmp_path / "crossings.html", tmp_path / "crossings.csv"
     ran = invoked(*SMALL, "--system", "megatron", "--values", "0.01,10", "-o", picture)
     assert ran.exit_code == 0
     assert "by the link model" in ran.stdout
     assert "bandwidth (Gbit/s)" in ran.stdout
-    assert "<svg" in picture.read_text()
+    assert "Plotly.newPlot" in picture.read_text()
     assert invoked(*SMALL, "--system", "megatron", "--over", "latency", "--values", "1", "-o", table).exit_code == 0
     assert table.read_text().startswith("latency,system,iteration_s")
 

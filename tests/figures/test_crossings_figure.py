@@ -34,7 +34,7 @@ def test_the_stretch_of_each_fastest_ends_at_the_crossing(found) -> None:
 
 
 def test_it_is_written_as_a_picture(found, tmp_path) -> None:
-    assert "<svg" in figures.save(figures.crossings(found), tmp_path / "crossings.svg").read_text()
+    assert "Plotly.newPlot" in figures.save(figures.crossings(found), tmp_path / "crossings.html").read_text()
 
 
 def test_nothing_compared_is_refused(found) -> None:

@@ -59,7 +59,7 @@ def test_a_variant_says_what_was_changed_and_changed_training_is_marked(figure):
 @pytest.mark.parametrize("dark", [True, False])
 def test_both_themes_and_a_file(figure, tmp_path, dark):
     assert figures.theme(figure, dark).layout.template
-    assert "Megatron-LM" in figures.save(figure, tmp_path / "systems.svg").read_text()
+    assert "Megatron-LM" in figures.save(figure, tmp_path / "systems.html").read_text()
 
 
 def test_where_nobody_has_a_plan_the_reasons_are_left():

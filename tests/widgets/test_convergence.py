@@ -154,17 +154,10 @@ def test_curves_of_dollars_are_labelled_in_dollars():
     assert "$9.22" in view.alt_text()
 
 
-def test_a_reader_without_widgets_sees_the_curves_small():
+def test_a_reader_without_widgets_is_told_where_the_curves_end():
     view = ConvergenceView(title="A <search>")
-    assert view.svg() == ""
     for part in np.array_split(falling(5000), 50):
         view.extend_all({"one": part, "two": part + np.array([0, 0, 3, 0, 3])})
-    picture = view.svg()
-    assert picture.startswith("<svg xmlns=")
-    assert picture.endswith("</svg>")
-    assert len(picture) < 30_000
-    assert "A &lt;search&gt;" in picture
-    assert "lower bound" in picture
     assert view.alt_text().startswith("A <search>: one 9.223 s, two 12.22 s; one is ")
 
 

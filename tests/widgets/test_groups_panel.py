@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -24,9 +23,6 @@ from dtfm_lab.widgets.groups.hand_moves import change, exchanged, offers
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.groups import GroupsView
 from dtfm_lab.widgets.views.groups.drawing import cost_of, groups_of, matching_of, network_of
-
-LARGEST_PICTURE = 60_000
-"""bytes; a saved notebook keeps one of each view"""
 
 
 def plan_of(n_stages: int = 4, n_replicas: int = 2, n_idle: int = 0, seed: int = 0, n_regions: int = 3) -> Plan:
@@ -153,31 +149,22 @@ def test_the_steps_tell_the_numbers_of_this_plan():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 6), (6, 1), (2, 2)])
-def test_the_steps_of_the_smallest_plans_are_told_and_drawn(shape):
+def test_the_steps_of_the_smallest_plans_are_told(shape):
     plan = plan_of(*shape)
-    view = GroupsView()
-    view.show(plan)
     for letter in STEPS:
         assert all(describe_step(plan, letter))
-        view.step = letter
-        assert ElementTree.fromstring(view.svg()).tag.endswith("svg")
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (16, 16), (32, 8), (128, 8)])
-def test_a_picture_is_small_whatever_the_size_of_the_plan(shape):
+@pytest.mark.parametrize("shape", [(8, 8), (128, 8)])
+def test_a_view_says_how_many_groups_it_shows(shape):
     view = GroupsView()
     view.show(plan_of(*shape))
-    for letter in STEPS:
-        view.step = letter
-        assert len(view.svg().encode()) < LARGEST_PICTURE
-        ElementTree.fromstring(view.svg())
     assert f"{shape[0]} groups of {shape[1]}" in view.alt_text()
 
 
 def test_without_a_plan_there_is_a_hint_and_nothing_to_press():
     _, panel = panel_of(None)
     assert panel.groups.alt_text() == "No plan yet"
-    assert panel.groups.svg() == ""
     assert panel.line.value == ""
     hand = panel.hand
     assert all(control.disabled for control in (panel.step, hand.move, hand.undo, hand.redo))
@@ -336,12 +323,3 @@ def test_settings_come_back_and_a_hop_waits_for_its_plan():
     assert other.settings() == kept
     other.restore({"step": "z", "edge": 99, "mode": "pie"})
     assert other.settings() == kept
-
-
-@on_a_loop
-async def test_what_is_shown_is_drawn_as_a_figure() -> None:
-    _, panel = panel_of(plan_of())
-    panel.mode.value = "ring"
-    panel.step.value = "c"
-    panel.as_figure.button.click()
-    await until(lambda: panel.as_figure.figure is not None)

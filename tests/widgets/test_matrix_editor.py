@@ -233,17 +233,4 @@ def test_a_hidden_matrix_gets_its_numbers_when_it_is_shown() -> None:
     assert len(editor.canvas.latency_ms) == 4 * 25
     editor.show(None)
     assert editor.canvas.names == []
-    assert editor.canvas.svg() == ""
     assert editor.canvas.alt_text() == "Matrix of links: no link yet"
-
-
-@pytest.mark.parametrize("n", [2, 24, 256])
-def test_the_picture_is_small_whatever_the_network(n: int) -> None:
-    rng = np.random.default_rng(0)
-    topology = lab.Topology.from_matrices(rng.uniform(1, 300, (n, n)), rng.uniform(0.1, 9, (n, n)))
-    editor = MatrixEditor(Drawing(document()))
-    editor.show(topology)
-    picture = editor.canvas.svg()
-    assert picture.startswith("<svg xmlns=")
-    assert "image/png;base64" in picture
-    assert len(picture) < 60_000

@@ -213,21 +213,10 @@ def test_a_network_of_many_links_of_its_own_is_shown_the_way_to_the_matrix() -> 
     assert panel_of("worldwide").note.value == ""
 
 
-@pytest.mark.parametrize("view", ["canvas", "map", "matrix"])
-def test_every_view_has_a_figure_that_stands_alone(view: str) -> None:
-    panel = panel_of("worldwide")
-    panel.shown.value = view
-    assert len(panel.canvas.figure().data) > 0
-    assert panel_of(None).canvas.figure() is None
-
-
 @pytest.mark.parametrize("network", ["lecture-hall", "worldwide", None])
-def test_a_reader_without_widgets_sees_the_network(network: str | None) -> None:
+def test_a_reader_without_widgets_is_told_of_the_network(network: str | None) -> None:
     editor = panel_of(network).editor
     bundle, _ = editor._repr_mimebundle_()
-    picture = bundle.get("image/svg+xml", "")
-    assert picture.startswith("<svg") == (network is not None)
-    assert len(picture) < 60_000
     n = len(lab.load_topology(network)) if network else 0
     assert f"{n} devices" in bundle["text/plain"]
 

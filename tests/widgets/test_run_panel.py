@@ -81,9 +81,6 @@ async def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_
     assert devices.states["ada"]["may"] == ()
     assert "stopped after" in panel.progress.line.value
     assert 'download="losses.csv"' in panel.written.value
-    panel.as_figure.button.click()
-    await until(lambda: panel.as_figure.figure is not None)
-    assert panel.as_figure.figure.data[0].y[0] == lab_state.measured.context.losses[0]
 
 
 @on_a_loop
@@ -146,8 +143,6 @@ async def test_a_run_that_cannot_begin_is_one_line_and_leaves_the_button() -> No
     assert "nowhere.txt: no such file" in lab_state.message
     assert not panel.start.disabled
     assert panel.run is None
-    panel.as_figure.button.click()
-    await until(lambda: lab_state.message == "there is nothing to draw as a figure yet")
 
 
 def test_a_measurement_of_before_comes_with_its_losses_and_faults() -> None:

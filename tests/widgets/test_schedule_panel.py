@@ -310,14 +310,3 @@ async def test_the_schedule_fits_the_memory_unless_a_person_has_chosen_one() -> 
     lab_state.plan = replace(plan)
     await until(lambda: not panel.is_predicting)
     assert lab_state.schedule == plan.job.schedule_name, "a person has chosen it"
-
-
-@on_a_loop
-async def test_the_figure_shows_what_the_chart_does() -> None:
-    lab_state, panel = await shown()
-    assert len(panel.make_figure().data) > 1
-    panel.against.choose("schedule: 1f1b")
-    await until(lambda: bool(panel.chart.ends))
-    assert "gpipe" in panel.make_figure().layout.title.text
-    lab_state.plan = None
-    assert panel.make_figure() is None

@@ -16,7 +16,6 @@ from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
-from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.groups import NO_EDGE, NO_GROUP, GroupsView
 from dtfm_lab.widgets.views.groups.drawing import matching_of
 
@@ -67,11 +66,10 @@ class GroupsPanel(Panel):
         self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
         self.line = classed(w.HTML(), "dtfm-groups-line")
         self.why = w.HTML()
-        self.as_figure = AsFigure(self.groups.figure, lab_state, self._report_error)
         self.why_menu = more_menu(
             [self.why], label="Why so?", tooltip="Why the plan is as it is, or a selected device where it is"
         )
-        more = more_menu([self.hand.view, self.as_figure.button, self.as_figure.output])
+        more = more_menu([self.hand.view])
         row = toolbar(self.mode, self.step, spacer(), self.hand.undo, self.hand.redo, self.why_menu, more)
         self.view = pane(Path(__file__).with_suffix(".css"), [row, self.line, self.groups], "dtfm-groups-panel")
         w.link((self.step, "value"), (self.groups, "step"))

@@ -26,7 +26,6 @@ from dtfm_lab.widgets.network.links import AS_DRAWN, BY_DISTANCE, RULE, WHERE, f
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
 from dtfm_lab.widgets.panel import Panel
-from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.editor import TopologyEditor
 from dtfm_lab.widgets.views.map import MapView
@@ -80,13 +79,10 @@ class NetworkPanel(Panel):
             ],
             "Latency and bandwidth between two regions that have no line of their own in the drawing",
         )
-        self.figure = AsFigure(
-            lambda: self.canvas.figure(), lab_state, lambda line: lab_state.report_error("network", line)
-        )
         self.note = w.HTML()
         self._views = w.VBox([self.editor])
         self.picture = classed(self._views, "dtfm-picture")
-        self.menu: list[w.Widget] = [self.fill, self.note, self.figure.button, self.figure.output]
+        self.menu: list[w.Widget] = [self.fill, self.note]
         """What is needed less often."""
         self.view = w.VBox([self.picture])
         self.show(topology)
@@ -208,7 +204,6 @@ class NetworkPanel(Panel):
             canvas.gpus, canvas.filled = self._gpus, pairs
             canvas.problem, canvas.summary = self._problem, self._summary
             canvas.highlight = self._highlight()
-        canvas.plan = self.lab_state.plan if canvas.highlight and not self.lab_state.shown_tasks else None
         if self.matrix is not None and canvas is self.matrix.canvas:
             self.matrix.show(self.lab_state.topology)
         self.fill.value = fill if (fill := document.get("fill")) in WHERE else "default"

@@ -14,7 +14,6 @@ from dtfm_lab.widgets.controls import button, classed, labelled, more_menu, seco
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.search_mode import SearchMode
 from dtfm_lab.widgets.tasks import FRAME_S, Stream
-from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.frontier import NOTHING, FrontierView
 
 WHAT = (
@@ -46,8 +45,7 @@ class FrontierPanel(SearchMode):
         self.seed = seed_control("Of the searches")
         self._controls = {"seconds": self.seconds, "searches": self.searches, "seed": self.seed}
         self.chart = classed(FrontierView(self._choose, height=0), "dtfm-fill")
-        self.figure = AsFigure(self.chart.figure, lab_state, self._report_error)
-        more = more_menu([self.seconds, self.searches, self.seed, self.figure.button, self.figure.output])
+        more = more_menu([self.seconds, self.searches, self.seed])
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.chart, w.HTML(markup.line(WHAT))])
         lab_state.observe(lambda _: self._mark_chosen(), "plan")

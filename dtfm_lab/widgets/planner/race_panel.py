@@ -27,7 +27,6 @@ from dtfm_lab.widgets.planner.search_mode import (
     rows,
 )
 from dtfm_lab.widgets.tasks import Paced, begin
-from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 
 RACED = ("evolutionary", "dtfm", "hybrid", "random")
@@ -61,9 +60,8 @@ class RacePanel(SearchMode):
         clock = "seconds of processor time of each planner"
         self.curve = classed(ConvergenceView(title="Race", height=0, against="seconds", clock=clock), "dtfm-fill")
         self.table = classed(w.HTML(), "dtfm-race-table")
-        self.figure = AsFigure(self.curve.figure, lab_state, self._report_error)
         rarer = [w.Label("Planners"), *self.planners.values(), self.seconds, self.seed]
-        rarer += [w.HTML(markup.line(FAIR, "note")), self.figure.button, self.figure.output]
+        rarer += [w.HTML(markup.line(FAIR, "note"))]
         more = more_menu(rarer, tooltip="Who races, for how long, and how")
         self.bar = [self.start, self.stop, self.take, spacer(), more]
         self.view = w.VBox([self.curve, self.table])

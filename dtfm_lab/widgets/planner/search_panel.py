@@ -16,7 +16,6 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.objective_controls import ObjectiveControls
 from dtfm_lab.widgets.planner.search_mode import AXES, BackgroundSearch, PlacementPreview, SearchMode, rows
-from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 
 SHORT_S = 0.1
@@ -43,11 +42,8 @@ class SearchPanel(SearchMode):
         self.seed = seed_control("Equal seeds give equal searches")
         self._controls = {"planner": self.planner, "seed": self.seed, "seconds": self.seconds}
         self.curve = classed(ConvergenceView(height=0), "dtfm-fill")
-        self.figure = AsFigure(self.curve.figure, lab_state, self._report_error)
         table = more_menu([details], "The plan", "Its stages and pipelines as a table")
-        more = more_menu(
-            [aims.objective, aims.limits, self.planner, self.seconds, self.seed, self.figure.button, self.figure.output]
-        )
+        more = more_menu([aims.objective, aims.limits, self.planner, self.seconds, self.seed])
         self.bar = [self.start, self.stop, spacer(), table, more]
         self.view = w.VBox([self.curve])
 

@@ -22,7 +22,6 @@ from dtfm_lab.widgets.panel import SavedControls
 from dtfm_lab.widgets.planner.search_mode import SHOWN_S, stages_by_name
 from dtfm_lab.widgets.planner.short_searches import Reference, refer
 from dtfm_lab.widgets.tasks import Paced, Stream, begin, has_event_loop
-from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.population import PopulationView, cells_of
 
 PACES = {"slow (0.48 s)": 0.48, f"to watch ({PACE_S:g} s)": PACE_S, "fast (0.1 s)": 0.1}
@@ -60,11 +59,7 @@ class TeachingPanel(SavedControls):
             "How long each generation stays on the screen; it costs no time of search",
             value=list(PACES)[1],
         )
-        self.figure = AsFigure(self.view.figure, lab_state, self._report_error)
-        self.bar: list[w.Widget] = [
-            spacer(),
-            more_menu([self.pace, self.seed, self.figure.button, self.figure.output]),
-        ]
+        self.bar: list[w.Widget] = [spacer(), more_menu([self.pace, self.seed])]
         self._controls = {"seed": self.seed, "pace": self.pace}
         self.view.observe(lambda _: self._play(), "playing")
         self.view.observe(lambda _: self._show(), ["frame", "chosen"])

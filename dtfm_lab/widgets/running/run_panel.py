@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 
 import ipywidgets as w
 import numpy as np
-import plotly.graph_objects as go
 import traitlets
 
-from dtfm_lab import figures, lab
+from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import RunContext, Trace
@@ -50,7 +49,6 @@ from dtfm_lab.widgets.running.run_progress import Happenings, RunProgress, descr
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin
-from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.document_view import PLAYED
 from dtfm_lab.widgets.views.gantt.bars import ChartRows
 from dtfm_lab.widgets.views.losses import LossView
@@ -101,7 +99,6 @@ class RunPanel(Panel):
         if drawing is not None:
             for name in PLAYED:
                 traitlets.dlink((self.playback, name), (drawing, name))
-        self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
         self._controls: dict[str, w.ValueWidget] = {"clock": self.clock, "iterations": self.iterations}
         self.view = self._laid_out()
         self.clock.observe(lambda _: self._explain_clock(), "value")
@@ -143,8 +140,7 @@ class RunPanel(Panel):
             self.redo()
 
     def _laid_out(self) -> w.VBox:
-        figure = w.HBox([self.as_figure.button, self.written])
-        more = more_menu([self.explain, self.status, self.options.view, figure, self.as_figure.output])
+        more = more_menu([self.explain, self.status, self.options.view, self.written])
         grow = classed(w.Box(), "dtfm-grow")
         row = toolbar(self.start, self.stop, self.iterations, self.clock, grow, self.mystery, self.faults.devices, more)
         chart = classed(w.Box([self._schedule.chart]), "dtfm-run-chart")
@@ -338,11 +334,6 @@ class RunPanel(Panel):
 
     def _explain_clock(self) -> None:
         self.explain.value = explain_clock(self.clock.value, _n_workers(self._lab_state.plan), _n_cores())
-
-    def _figure(self) -> go.Figure | None:
-        if self.run is None or not self.run.losses:
-            return None
-        return figures.losses(self._lab_state.measured or self.run.trace())
 
     def _report_error(self, message: str) -> None:
         self._lab_state.report_error("run", message)

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
-import plotly.graph_objects as go
 import traitlets
 from traitlets import TraitError
 
-from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules
@@ -28,7 +26,6 @@ from dtfm_lab.widgets.schedule.predictions import FLOP, ChartedPrediction, chang
 from dtfm_lab.widgets.schedule.schedule_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
 from dtfm_lab.widgets.tasks import SLOW_S, Result, begin, has_event_loop, run_on_thread
-from dtfm_lab.widgets.views.as_figure import AsFigure
 
 NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"
 REFUSED = "Nothing to show: the line above says why"
@@ -72,7 +69,6 @@ class SchedulePanel(Panel):
         self.title, self.memory = w.HTML(), w.HTML()
         self.drawn = ScheduleChart(lab_state, NOTHING_YET)
         self.chart = self.drawn.view
-        self.as_figure = AsFigure(self.make_figure, lab_state, self._report_error)
         self.exports = GanttExports(self.chart, lambda: self._lab_state.predicted, self._report_error)
         self.view = self._laid_out()
         traitlets.link((self.critical, "value"), (self.chart, "show_path"))
@@ -100,13 +96,13 @@ class SchedulePanel(Panel):
             [self.against.control, self.against.pin],
             [self.drawn.rows_by, self.drawn.strip.control],
             [self.drawn.network, self.drawn.drift, messages, overview],
-            [self.simulate, self.comparing.button, self.as_figure.button, self.exports.view],
+            [self.simulate, self.comparing.button, self.exports.view],
         ]
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
         more = more_menu([*rows, self.comparing.table], tooltip="Choices, comparisons, strips and files")
         row = toolbar(said, self.schedule, self.critical, more)
         style = Path(__file__).with_name("schedule.css")
-        return pane(style, [row, self.chart, self.as_figure.output], "dtfm-schedule")
+        return pane(style, [row, self.chart], "dtfm-schedule")
 
     def _say_title(self) -> None:
         units = self.chart.units
@@ -372,19 +368,3 @@ class SchedulePanel(Panel):
         self.simulate.disabled = self._lab_state.plan is None
         self.simulate.description, self.simulate.icon = ("Stop", "stop") if stop else ("Predict again", "bar-chart")
         self.simulate.tooltip = "Predict this no longer" if stop else "Predict one iteration"
-
-    def make_figure(self) -> go.Figure | None:
-        """Return the chart as a plotly figure; None where nothing is drawn."""
-        shown, second = self._shown, self.second
-        if shown is None:
-            return None
-        devices = shown.trace.context.devices
-        if second is not None and second.prediction.trace.context.devices == devices:
-            return figures.side_by_side([shown.trace, second.prediction.trace])
-        measured = self._lab_state.measured if self.chart.n_measured else None
-        return figures.gantt(
-            shown.trace,
-            against=measured if measured is not None and measured.context.devices == devices else None,
-            critical=self.chart.show_path and shown.trace.after is not None,
-            messages=self.chart.show_messages,
-        )

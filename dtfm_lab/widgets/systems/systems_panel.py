@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
-import plotly.graph_objects as go
 
-from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -41,7 +39,6 @@ from dtfm_lab.widgets.systems.taking import Taking, tasks_of
 from dtfm_lab.widgets.systems.timelines import Timeline, TimelinesChart
 from dtfm_lab.widgets.systems.why import WhyText
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
-from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.systems import SystemsView
 
 STEP = "systems"
@@ -90,7 +87,6 @@ class SystemsPanel(Panel):
         )
         self.seed = seed_control("Of the searches")
         self.bars = SystemsView(not_modelled=dict(NOT_MODELLED), empty_words=NOTHING_YET)
-        self.figure = AsFigure(self._make_figure, lab_state, self._report_error)
         self.told = classed(w.HTML(), "dtfm-systems-told")
         self.take = button("Take this plan", "check", "Make it the lab's plan, with its job", "auto")
         self.back = button("Back to mine", "undo", "The network, job and plan from before", "auto")
@@ -120,7 +116,7 @@ class SystemsPanel(Panel):
         self._follow()
 
     def _laid_out(self) -> tuple[w.VBox, w.VBox]:
-        more = more_menu([self.seconds, self.seed, self.figure.button, self.figure.output])
+        more = more_menu([self.seconds, self.seed])
         row = toolbar(self.start, self.stop, spacer(), self.back, more)
         head = classed(w.HBox([self.part, spacer(), self.take]), "dtfm-systems-head")
         detail = classed(
@@ -247,7 +243,7 @@ class SystemsPanel(Panel):
     def _show_rows(self) -> None:
         wanted = self._asks if self.asking is not None else ()
         rows = rows_of(self.outcomes, wanted, self._lab_state.plan)
-        self.bars.show(self.outcomes, rows, self.staleness(self._lab_state))
+        self.bars.show(rows, self.staleness(self._lab_state))
 
     def _follow(self) -> None:
         """Show what may be pressed, and what is out of date."""
@@ -375,7 +371,3 @@ class SystemsPanel(Panel):
             self._again.clear()
             self.asking.stop()
         self._follow()
-
-    def _make_figure(self) -> go.Figure | None:
-        outcomes = self.outcomes
-        return None if outcomes is None or not len(outcomes) else figures.strategies(outcomes)

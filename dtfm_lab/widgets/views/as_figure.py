@@ -1,4 +1,4 @@
-"""The button under every view that shows the same as a plotly figure, independent of the lab."""
+"""A button that draws a plotly figure of what no view shows, below what is there."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class AsFigure:
         self.button = w.Button(
             description="As figure",
             icon="area-chart",
-            tooltip="The same as a plotly figure that stands alone; press again to put it away",
+            tooltip="A plotly figure that stands alone; press again to put it away",
             layout=w.Layout(width="110px"),
         )
         self.output = w.Output()

@@ -3,13 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import plotly.graph_objects as go
 import traitlets
 
-from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.widgets.network.document_conversion import topology_of
 from dtfm_lab.widgets.network.drawing import Document, Drawing
 from dtfm_lab.widgets.views.view import View
 
@@ -60,29 +55,11 @@ class DocumentView(View):
     def __init__(self, drawing: Drawing | None = None, *, document: Document | None = None, **traits: Any) -> None:
         """Show ``drawing``, or else a drawing of the view's own that begins with ``document``."""
         self.drawing = Drawing(document) if drawing is None else drawing
-        self.plan: Plan | None = None
-        """The plan whose stages the still picture shows."""
         self.on_swap: Callable[[str, str], None] = lambda a, b: None
         """Called with two devices of which one is dropped on the other, to exchange their places in the plan."""
         super().__init__(**traits, **{name: getattr(self.drawing, name) for name in SHARED})
         self._links: list[traitlets.link] = []
         self.follow()
-
-    def network_figure(
-        self, of_network: Callable[[Topology], go.Figure], of_plan: Callable[[Plan], go.Figure]
-    ) -> go.Figure | None:
-        """Return a figure of the drawn network, or of its plan; None where the drawing is unfinished."""
-        try:
-            topology = topology_of(self.document)
-        except LabError:
-            return None
-        if self.plan is not None and self.plan.topology.fingerprint == topology.fingerprint:
-            return of_plan(self.plan)
-        figure = of_network(topology)
-        if self.filled:
-            pairs = f"{len(self.filled)} pairs of regions filled by distance"
-            figure.update_layout(title_subtitle_text=f"{figure.layout.title.subtitle.text} · {pairs}")
-        return figure
 
     @property
     def following(self) -> bool:

@@ -2,22 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from typing import Any
 
 import numpy as np
 import traitlets
 
-from dtfm_lab.figures.palette import CATEGORIES, LINE_GREY
-from dtfm_lab.figures.theme import literal
 from dtfm_lab.widgets.measures import MEASURES, ObjectiveWords, measure_of
-from dtfm_lab.widgets.views.view import Figure, View
+from dtfm_lab.widgets.views.view import View
 
 N_COLUMNS = 5
 """Columns of a row: evaluations, seconds of search, best, lower bound and median, in the objective's unit."""
 BEST, BOUND, MEDIAN = 2, 3, 4
-FEW = 100
-"""Evaluations up to which their axis is linear; it is logarithmic for longer searches."""
 LEVELS = slice(2, N_COLUMNS)
 """Columns of best, bound and median."""
 MOST_ROWS = 1500
@@ -82,41 +77,6 @@ class ConvergenceView(View):
         """Remove every series."""
         self.points = {}
         self.send({"kind": "reset"})
-
-    def figure(self) -> Figure | None:
-        if not self.points:
-            return None
-        column = 0 if self.against == "evaluations" else 1
-        last = max(float(rows[-1, column]) for rows in self.points.values())
-        scale = {"type": "log"} if column == 0 and last > FEW else {}
-        colors = dict(zip(self.points, cycle(CATEGORIES), strict=False))
-        curves = [
-            (f"{name}: {self._measure.words(rows[-1, BEST])}", rows, BEST, {"color": colors[name], "width": 2.5})
-            for name, rows in self.points.items()
-        ]
-        medians = [
-            ("median of the population", rows, MEDIAN, {"color": colors[name], "width": 1})
-            for name, rows in self.points.items()
-            if np.isfinite(rows[:, MEDIAN]).any()
-        ]
-        proven = max(self.points.values(), key=lambda rows: rows[-1, BOUND] if rows[-1, BOUND] > 0 else 0.0)
-        if proven[-1, BOUND] > 0:
-            look: dict[str, object] = {"color": LINE_GREY, "dash": "dash"}
-            curves.append((f"{self.bound_label}: {self._measure.words(proven[-1, BOUND])}", proven, BOUND, look))
-        return {
-            "data": [
-                {"x": np.maximum(rows[:, column], 1.0) if scale else rows[:, column], "y": rows[:, level], "name": name}
-                | {"mode": "lines", "line": {**line, "shape": "hv"}, "showlegend": number == 0 or level != MEDIAN}
-                for drawn in (medians, curves)
-                for number, (name, rows, level, line) in enumerate(drawn)
-            ],
-            "layout": {
-                "title": {"text": literal(self.title)},
-                "height": 380,
-                "xaxis": {"title": {"text": "plans priced" if column == 0 else self.clock}, **scale},
-                "yaxis": {"title": {"text": f"{self.noun}, {self.unit}"}},
-            },
-        }
 
     def alt_text(self) -> str:
         if not self.points:

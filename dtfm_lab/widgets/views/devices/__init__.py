@@ -1,20 +1,14 @@
 """The devices of a run: what each does now, and a button with a menu to kill, pause or slow one."""
 
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import traitlets
 
-from dtfm_lab.figures.palette import GREEN, GREY, LINE_GREY, ORANGE, VERMILLION, stage_color
-from dtfm_lab.figures.theme import count, literal
-from dtfm_lab.widgets.views.view import Figure, View
+from dtfm_lab.figures.theme import count
+from dtfm_lab.widgets.views.view import View
 
 State = dict[str, Any]
-EDGES = {"killed": VERMILLION, "lost": VERMILLION, "paused": GREY, "slow": ORANGE, "recovered": GREEN}
-"""Colours around the tiles of devices that were disturbed."""
-LETTERS = 17
-"""Letters of a line of a tile in the still picture."""
 
 
 class DevicesView(View):
@@ -53,50 +47,6 @@ class DevicesView(View):
         """Remove all states, as before any run."""
         self.states = {}
         self._send_all()
-
-    def figure(self) -> Figure | None:
-        if not self.devices:
-            return None
-        rows = list(dict.fromkeys(device["pipeline"] for device in self.devices))
-        columns = len(self.devices) // len(rows)
-        shapes, texts = [], []
-        n_stages = 1 + max(device["stage"] for device in self.devices)
-        for at, device in enumerate(self.devices):
-            y, x = divmod(at, columns)
-            state = self.states.get(device["name"], {})
-            edge = EDGES.get(state.get("condition", ""), LINE_GREY)
-            tile = {"type": "rect", "x0": x - 0.46, "x1": x + 0.46, "y0": y - 0.44, "y1": y + 0.44}
-            shapes += [
-                tile | {"line": {"color": edge, "width": 1.5 if edge != LINE_GREY else 0.6}},
-                tile | {"x1": x - 0.42, "fillcolor": stage_color(device["stage"], n_stages), "line": {"width": 0}},
-            ]
-            if (busy := state.get("busy")) is not None:
-                bar = {"x0": x - 0.36, "x1": x - 0.36 + 0.78 * busy, "y0": y + 0.3, "y1": y + 0.35}
-                shapes.append(tile | bar | {"fillcolor": LINE_GREY, "line": {"width": 0}})
-            lines = (device["name"], state.get("said") or device["region"])
-            name, below = (literal(textwrap.shorten(line, LETTERS, placeholder="…")) for line in lines)
-            texts.append({"x": x - 0.36, "y": y, "text": f"<b>{name}</b><br>{below}", "xanchor": "left"})
-        stages = [f"stage {device['stages']}" for device in self.devices[:columns]]
-        names = [f"pipeline {row}" for row in rows]
-        plain = {"showgrid": False}
-        return {
-            "data": [],
-            "layout": {
-                "title": {"text": literal(self.title)},
-                "width": 130 + 150 * columns,
-                "height": 100 + 56 * len(rows),
-                "margin": {"b": 30, "t": 50},
-                "shapes": shapes,
-                "annotations": texts,
-                "xaxis": {"range": [-0.5, columns - 0.5], "tickvals": [*range(columns)], "ticktext": stages, **plain},
-                "yaxis": {
-                    "range": [len(rows) - 0.5, -0.5],
-                    "tickvals": [*range(len(rows))],
-                    "ticktext": names,
-                    **plain,
-                },
-            },
-        }
 
     def alt_text(self) -> str:
         if not self.devices:

@@ -5,12 +5,10 @@ from typing import Any
 
 import traitlets
 
-from dtfm_lab import figures
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of
 from dtfm_lab.widgets.network.network_row import NamedBytes, topology_from_bytes
 from dtfm_lab.widgets.views.document_view import DocumentView
-from dtfm_lab.widgets.views.view import Figure
 
 
 class TopologyEditor(DocumentView):
@@ -30,9 +28,6 @@ class TopologyEditor(DocumentView):
         super().__init__(*arguments, **traits)
         self.take_files: Callable[[Sequence[NamedBytes]], None] = self._open_files
         """Called with the names and contents of files that are dropped."""
-
-    def figure(self) -> Figure | None:
-        return self.network_figure(figures.network, lambda plan: figures.network(plan.topology, plan))
 
     def alt_text(self) -> str:
         parts = ("devices", "regions", "links")

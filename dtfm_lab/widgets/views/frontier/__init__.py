@@ -5,9 +5,8 @@ from typing import Any
 
 import traitlets
 
-from dtfm_lab import figures
 from dtfm_lab.planning import Frontier
-from dtfm_lab.widgets.views.view import Figure, View
+from dtfm_lab.widgets.views.view import View
 
 NOTHING = -1
 
@@ -37,9 +36,6 @@ class FrontierView(View):
         self._frontier = frontier
         with self.hold_sync():
             self.points, self.bounds = ([], []) if frontier is None else (points_of(frontier), bounds_of(frontier))
-
-    def figure(self) -> Figure | None:
-        return None if self._frontier is None else figures.frontier(self._frontier)
 
     def alt_text(self) -> str:
         return f"{self.title}: {'no plans yet' if self._frontier is None else self._frontier.sentence}"

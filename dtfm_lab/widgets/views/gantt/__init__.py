@@ -1,8 +1,7 @@
 """The Gantt chart: predicted bars, and below them measured ones as they come in, or those of a second prediction."""
 
 import gzip
-from collections.abc import Iterator, Sequence
-from textwrap import wrap
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +9,7 @@ import numpy.typing as npt
 import traitlets
 
 from dtfm_lab.compare.errors import format_error
-from dtfm_lab.domain.units import FloatArray, format_s
-from dtfm_lab.figures.palette import CRIMSON, GREY
-from dtfm_lab.figures.theme import literal
+from dtfm_lab.domain.units import format_s
 from dtfm_lab.widgets.views.gantt.columns import (
     FIRST_MESSAGE,
     NO_BAR,
@@ -24,16 +21,7 @@ from dtfm_lab.widgets.views.gantt.columns import (
     Messages,
     lateness_s,
 )
-from dtfm_lab.widgets.views.view import Figure, View
-
-MOST_NUMBERS = 3_000
-"""Most bars of a chart whose still picture has micro-batch numbers."""
-MOST_SHADES = 64
-"""Shades of one kind of bar."""
-CAPTION_LETTERS = 150
-"""Letters of a line of the caption in the still picture."""
-ROW_PX = {16: 22, 32: 17, 64: 12, 10**9: 7}
-"""Height of a row of the still picture, by how many rows there are at most."""
+from dtfm_lab.widgets.views.view import View
 
 
 class Held(NamedTuple):
@@ -270,94 +258,12 @@ class GanttView(View):
         """Have every open page download these bytes as a file."""
         self.send({"kind": "file", "name": name, "type": content_type}, buffers=[gzip.compress(data, 6)])
 
-    def figure(self) -> Figure | None:
-        upper, lower = self._upper, self.lower
-        if not len(upper.start):
-            return None
-        halves = [(upper, 0.0, 0.84)] if not len(lower.start) else [(upper, -0.21, 0.42), (lower, 0.21, 0.42)]
-        until_s = max(float(bars.end.max()) for bars, _, _ in halves)
-        unit, per_second = ("s", 1.0) if until_s >= 1 else ("ms", 1e3) if until_s >= 1e-3 else ("µs", 1e6)
-        drawn = self._drawn_rows()
-        order = list(drawn)
-        slot = np.full(max(len(self.rows), *(int(bars.row.max()) + 1 for bars, _, _ in halves)), np.nan)
-        slot[order] = np.arange(len(order))
-        data = [
-            trace for bars, offset, width in halves for trace in self._traces(bars, slot, per_second, offset, width)
-        ]
-        if self.show_path and len((path := self._path()).row):
-            x = np.column_stack([path.start, path.end]).ravel() * per_second
-            line = {"mode": "lines", "line": {"color": CRIMSON, "width": 1.5}, "name": "critical path"}
-            data.append({"x": x, "y": np.repeat(slot[path.row] + halves[0][1], 2), "showlegend": True, **line})
-        notes = wrap(self.caption, CAPTION_LETTERS) + ([f"lower half: {self.lower_name}"] if len(halves) > 1 else [])
-        mark = {"type": "line", "yref": "paper", "y0": 0, "y1": 1}
-        label = {"yref": "paper", "y": 1, "yanchor": "bottom", "xanchor": "right"}
-        top = 56 + 16 * len(notes) + 16 * len(self.ends)
-        return {
-            "data": data,
-            "layout": {
-                "title": {"text": literal(self.title), "subtitle": {"text": "<br>".join(map(literal, notes))}},
-                "width": 1000,
-                "height": top + 80 + len(order) * next(px for most, px in ROW_PX.items() if len(order) <= most),
-                "margin": {"t": top},
-                "xaxis": {"range": [0, until_s * per_second], "ticksuffix": f" {unit}"},
-                "yaxis": {"range": [len(order) - 0.5, -0.5], "tickvals": [*range(len(order))], "showgrid": False}
-                | {"ticktext": [literal(label) for label in drawn.values()]},
-                "shapes": [
-                    mark | {"x0": end["at"] * per_second, "x1": end["at"] * per_second}
-                    | {"line": {"width": 1.2, "dash": "dash" if end["dashed"] else "solid"}}
-                    for end in self.ends
-                ],
-                "annotations": [
-                    label | {"x": end["at"] * per_second, "text": literal(end["text"]), "yshift": 16 * number}
-                    for number, end in enumerate(self.ends)
-                ],
-            },
-        }  # fmt: skip
-
-    def _traces(
-        self, bars: Bars, slot: FloatArray, per_second: float, offset: float, width: float
-    ) -> Iterator[dict[str, Any]]:
-        """Yield a bar trace for each kind and shade."""
-        n = self.devices_per_pipeline
-        shade = bars.stage // n if n else np.zeros_like(bars.stage)
-        for code in np.unique(bars.kind.astype(int) * MOST_SHADES + np.minimum(shade, MOST_SHADES - 1)).tolist():
-            kind, number = divmod(code, MOST_SHADES)
-            if kind >= len(self.kinds):
-                continue
-            look = self.kinds[kind]
-            shades = look.get("shades") or [look.get("color") or GREY]
-            mine = (bars.kind == kind) & (np.minimum(shade, MOST_SHADES - 1) == number) & ~np.isnan(slot[bars.row])
-            numbers = bars.microbatch[mine].tolist() if len(bars.start) <= MOST_NUMBERS else None
-            yield {
-                "type": "bar", "orientation": "h", "name": literal(look["name"]), "showlegend": True,
-                "base": bars.start[mine] * per_second, "x": (bars.end - bars.start)[mine] * per_second,
-                "y": slot[bars.row[mine]], "offset": offset, "width": width,
-                "marker": {"color": shades[min(number, len(shades) - 1)]},
-                "text": numbers and [str(number) if number >= 0 else "" for number in numbers],
-            }  # fmt: skip
-
     def alt_text(self) -> str:
         if not len(self._upper.start):
             return f"{self.title}: {self.empty_words}"
         below = f", {len(self.lower.start):,} {self.lower_name} below" if len(self.lower.start) else ""
         bars = f"{len(self._upper.start):,} {self.upper_name} bars on {len(self.rows)} rows{below}"
         return f"{self.title}: {bars}" + (f" · {self.caption}" if self.caption else "")
-
-    def _drawn_rows(self) -> dict[int, str]:
-        """Return the rows of the still picture with their labels: a unit's name on its first row."""
-        if not self.units:
-            return dict(enumerate(self.rows))
-        return {
-            row: (f"{unit['stage']} · {unit['label']}" if unit.get("stage", -1) >= 0 else unit["label"])
-            if first
-            else ""
-            for unit in self.units
-            for row, first in zip(unit["rows"], (True, False), strict=False)
-        }
-
-    def _path(self) -> CriticalPath:
-        columns = (getattr(self, f"path_{name}") for name in CriticalPath._fields)
-        return CriticalPath(*(np.frombuffer(c, d) for c, d in zip(columns, ("<u2", "<f4", "<f4", "<i4"), strict=True)))
 
     def _send_lower(self, bars: Bars, *, reset: bool) -> None:
         """Send lower bars: the newest of all, to be appended, or with ``reset`` all of them."""

@@ -2,11 +2,10 @@
 
 import traitlets
 
-from dtfm_lab import figures
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.widgets.views.groups.drawing import cost_of, groups_of, matching_of, network_of
-from dtfm_lab.widgets.views.view import Figure, View
+from dtfm_lab.widgets.views.view import View
 
 NO_EDGE = -1
 NO_GROUP = -1
@@ -84,9 +83,6 @@ class GroupsView(View):
             self.selected = [name for name in self.selected if name in names]
             self.selected_group = self.selected_group if self.selected_group < n else NO_GROUP
             self.selected_edge = self.selected_edge if self.selected_edge < n - 1 else NO_EDGE
-
-    def figure(self) -> Figure | None:
-        return None if self._plan is None else figures.step(self._plan, self.step if self.mode == "ring" else "e")
 
     def alt_text(self) -> str:
         n = len(self.groups)

@@ -7,12 +7,8 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from dtfm_lab.figures.palette import GREY, LINE_GREY, MARKER_EDGE
 from dtfm_lab.figures.theme import count
-from dtfm_lab.widgets.views.view import Figure, View
-
-Points = list[tuple[float, float]]
-"""(iterations done, loss after them)"""
+from dtfm_lab.widgets.views.view import View
 
 
 class LossView(View):
@@ -60,33 +56,6 @@ class LossView(View):
         looked = held_out != self.held_out
         self.training, self.held_out = training, held_out
         self._send_since(kept, held_out=looked)
-
-    def figure(self) -> Figure | None:
-        known: Points = [(self.first + i, loss) for i, loss in enumerate(self.training) if np.isfinite(loss)]
-        looked = [(at, loss) for at, loss in self.held_out if np.isfinite(loss)]
-        if not known:
-            return None
-        curves: list[tuple[str, Points, dict[str, Any]]] = [("training", known, {"color": MARKER_EDGE})]
-        curves += [("held-out", looked, {"color": GREY, "dash": "dot"})] if looked else []
-        if self.reference is not None:
-            level: Points = [
-                (known[0][0], self.reference),
-                (max(known[-1][0], *(at for at, _ in looked or known)), self.reference),
-            ]
-            curves.append(("unigram entropy", level, {"color": LINE_GREY, "dash": "dash", "width": 1.5}))
-        return {
-            "data": [
-                {"x": [at for at, _ in points], "y": [loss for _, loss in points], "mode": "lines", "line": line}
-                | {"name": f"{name} {points[-1][1]:.3f}", "showlegend": True}
-                for name, points, line in curves
-            ],
-            "layout": {
-                "title": {"text": self.title},
-                "height": 320,
-                "xaxis": {"title": {"text": "iterations done"}, "tickformat": "d"},
-                "yaxis": {"title": {"text": "loss, nats per token"}},
-            },
-        }
 
     def alt_text(self) -> str:
         if not self.training:

@@ -6,11 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import traitlets
 
-from dtfm_lab import figures
 from dtfm_lab.domain.network import find_place, place_names
 from dtfm_lab.figures.maps.world import land_rings
 from dtfm_lab.widgets.views.document_view import DocumentView
-from dtfm_lab.widgets.views.view import Figure
 
 
 class MapView(DocumentView):
@@ -43,9 +41,6 @@ class MapView(DocumentView):
         names = {region["name"] for region in self.document["regions"]}
         found = {name: find_place(name) for name in sorted(names)}
         self.places = {name: [place.longitude, place.latitude] for name, place in found.items() if place is not None}
-
-    def figure(self) -> Figure | None:
-        return self.network_figure(figures.network_map, figures.plan_map) if self.places else None
 
     def alt_text(self) -> str:
         devices = self.document["devices"]

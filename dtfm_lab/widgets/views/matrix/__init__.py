@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from dtfm_lab import figures
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.widgets.network.links import Origin, drawn_links
 from dtfm_lab.widgets.views.document_view import DocumentView
-from dtfm_lab.widgets.views.view import Figure
 
 CAPPED = 8
 """Added to an Origin where a network card limits the bandwidth more than the line does."""
@@ -116,10 +114,6 @@ class MatrixView(DocumentView):
         sent = self.latency_ms if self.shows == LATENCY else self.bandwidth_gbps
         n = len(self.names)
         return np.frombuffer(sent, "<f4").reshape(n, n).astype(float)
-
-    def figure(self) -> Figure | None:
-        shown = self._topology if len(self.names) > 1 else None
-        return None if shown is None else figures.link_matrix(shown, self.shows)
 
     def alt_text(self) -> str:
         values = self.values()[~np.eye(len(self.names), dtype=bool)] if self.names else np.empty(0)

@@ -8,9 +8,8 @@ import numpy as np
 import traitlets
 
 from dtfm_lab.domain.units import IntArray, format_s
-from dtfm_lab.figures.palette import BLUE, LINE_GREY
 from dtfm_lab.planning.teaching import TaughtIndividual, TeachingFrame
-from dtfm_lab.widgets.views.view import Figure, View
+from dtfm_lab.widgets.views.view import View
 
 NOBODY = -1
 """The number of no individual: the card then follows the cheapest."""
@@ -73,30 +72,6 @@ class PopulationView(View):
         if self.chosen in self.individuals:
             return self.individuals[self.chosen]
         return self.frames[min(self.frame, len(self.frames) - 1)].best if self.frames else None
-
-    def figure(self) -> Figure | None:
-        if not self.frames:
-            return None
-        generations = [frame.generation + 1 for frame in self.frames]
-        lines = [
-            ("best", [frame.best.cost_s for frame in self.frames], {"color": BLUE, "width": 2.5}),
-            ("median", [frame.median_s for frame in self.frames], {"color": LINE_GREY, "width": 1.5}),
-        ]
-        if self.bound_s > 0:
-            lines.append(("lower bound", [self.bound_s] * len(generations), {"color": LINE_GREY, "dash": "dash"}))
-        return {
-            "data": [
-                {"x": generations, "y": values, "mode": "lines", "line": {**look, "shape": "hv"}}
-                | {"name": f"{name}: {format_s(values[-1])}"}
-                for name, values, look in lines
-            ],
-            "layout": {
-                "title": {"text": "A teaching search: twenty placements from chance"},
-                "height": 380,
-                "xaxis": {"title": {"text": "generation, from 1"}, "type": "log"},
-                "yaxis": {"title": {"text": "communication cost, s"}},
-            },
-        }
 
     def alt_text(self) -> str:
         if not self.frames:

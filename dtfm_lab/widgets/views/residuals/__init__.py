@@ -6,12 +6,8 @@ from typing import Any
 import traitlets
 
 from dtfm_lab.compare.errors import format_error
-from dtfm_lab.figures.palette import CRIMSON, GREY
-from dtfm_lab.figures.theme import literal, short
-from dtfm_lab.widgets.views.view import Figure, View
+from dtfm_lab.widgets.views.view import View
 
-MOST_ROWS = 24
-"""Most rows of the still picture."""
 COLUMNS = ("suspicion", "label", "predicted_s", "measured_s", "error_s", "relative")
 
 
@@ -45,38 +41,6 @@ class ResidualsView(View):
         """The table that is shown; None before any."""
         found = [table for table in self.tables if table["key"] == self.table] or self.tables
         return found[0] if found else None
-
-    def figure(self) -> Figure | None:
-        table = self.shown
-        if table is None or not table["rows"]:
-            return None
-        rows = table["rows"][:MOST_ROWS]
-        more = f", first {len(rows)} of {table['count']}" if len(rows) < table["count"] else ""
-        errors = [row["error_s"] for row in rows]
-        margin = 0.35 * (max(0.0, *errors) - min(0.0, *errors))
-        bars = {
-            "type": "bar",
-            "orientation": "h",
-            "x": errors,
-            "y": list(range(len(rows))),
-            "text": [format_error(row["error_s"], row["predicted_s"]) for row in rows],
-            "width": 0.6,
-        }
-        labels = {"tickvals": bars["y"], "ticktext": short(row["label"] for row in rows), "autorange": "reversed"}
-        reach = [min(0.0, *errors) - margin * (min(errors) < 0), max(0.0, *errors) + margin * (max(errors) > 0)]
-        colors = [CRIMSON if row.get("suspect") else GREY for row in rows]
-        return {
-            "data": [bars | {"textposition": "outside", "marker": {"color": colors}}],
-            "layout": {
-                "title": {
-                    "text": f"{literal(table['name'])}: {table.get('measured', 'measured')} less predicted{more}"
-                },
-                "height": 110 + 22 * len(rows),
-                "xaxis": {"range": reach, "ticksuffix": " s"},
-                "yaxis": labels | {"showgrid": False},
-                "shapes": [{"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 1}}],
-            },
-        }
 
     def alt_text(self) -> str:
         table = self.shown

@@ -5,13 +5,11 @@ from typing import Any
 
 import traitlets
 
-from dtfm_lab import figures
 from dtfm_lab.domain.trace.causes import COMPUTE
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS, GREY
-from dtfm_lab.systems import Outcomes
 from dtfm_lab.systems.bars import CHANGES, STACKED
-from dtfm_lab.widgets.views.view import Figure, View
+from dtfm_lab.widgets.views.view import View
 from dtfm_lab.widgets.words import meaning
 
 CAUSES = [
@@ -49,18 +47,10 @@ class SystemsView(View):
     """{system: why it has no model here}, behind a disclosure."""
     empty_words = traitlets.Unicode("Nothing asked yet").tag(sync=True)
 
-    def __init__(self, **traits: Any) -> None:
-        super().__init__(**traits)
-        self._outcomes: Outcomes | None = None
-
-    def show(self, outcomes: Outcomes | None, rows: Sequence[dict[str, Any]], stale: str = "") -> None:
-        """Draw outcomes as these rows; None for none."""
-        self._outcomes = outcomes
+    def show(self, rows: Sequence[dict[str, Any]], stale: str = "") -> None:
+        """Draw these rows."""
         with self.hold_sync():
             self.rows, self.stale = list(rows), stale
-
-    def figure(self) -> Figure | None:
-        return None if self._outcomes is None or not len(self._outcomes) else figures.strategies(self._outcomes)
 
     def alt_text(self) -> str:
         told = [f"{row['title']} {words_of(row)}" for row in self.rows if row.get("seconds") or row.get("reason")]
