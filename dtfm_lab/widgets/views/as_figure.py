@@ -10,18 +10,17 @@ import plotly.io as pio
 from dtfm_lab import figures
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
-from dtfm_lab.widgets.views.view import Figure
 
 
 class AsFigure:
     """``button`` draws what ``make`` returns into ``output``, and hides it again; ``figure`` is the last one.
 
-    ``make``, such as ``figure`` of a view, runs on a thread and returns None where there is nothing to show yet; a
-    LabError that it raises goes to ``report_error``.
+    ``make`` runs on a thread and returns None where there is nothing to show yet; a LabError that it raises goes to
+    ``report_error``.
     """
 
     def __init__(
-        self, make: Callable[[], Figure | None], lab_state: LabState | None, report_error: Callable[[str], None]
+        self, make: Callable[[], go.Figure | None], lab_state: LabState | None, report_error: Callable[[str], None]
     ) -> None:
         self._make, self._lab_state, self._report_error = make, lab_state, report_error
         self.figure: go.Figure | None = None
@@ -49,7 +48,7 @@ class AsFigure:
         if made is None:
             self._report_error("there is nothing to draw as a figure yet")
             return
-        self.figure = figures.theme(go.Figure(made), dark=self._lab_state is not None and self._lab_state.dark)
+        self.figure = figures.theme(made, dark=self._lab_state is not None and self._lab_state.dark)
         # not by ``display``: an output does not capture what a task displays after its cell has ended
         data = pio.renderers["plotly_mimetype"].to_mimebundle(self.figure.to_dict())
         words = figures.alt_text(self.figure)
