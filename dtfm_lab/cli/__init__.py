@@ -21,7 +21,7 @@ from dtfm_lab.cli import (  # noqa: F401  their commands join the group
     schemas,
     strategies,
 )
-from dtfm_lab.cli.options import cli
+from dtfm_lab.cli.options import cli, no_such_option
 from dtfm_lab.domain.errors import LabError, RunError
 
 cli.offer_subjects()
@@ -40,6 +40,8 @@ def main() -> NoReturn:
     except click.exceptions.NoArgsIsHelpError as wanted:
         click.echo(wanted.ctx.get_help())
         status = 0
+    except click.NoSuchOption as error:
+        status = _print_error(no_such_option(error), 2)
     except click.ClickException as error:
         status = _print_error(error.format_message(), 2)
     except RunError as error:

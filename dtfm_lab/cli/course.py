@@ -25,7 +25,7 @@ LINKS = {"](../docs/": "](docs/", "](../notebooks/": "](../"}
 """Beginnings of links between lessons and pages, as they are in the repository and in a folder of lessons."""
 
 
-@cli.command("notebooks")
+@cli.command("lab --copy")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite lessons that are there, with what was worked in them.")
 @json_option
@@ -128,7 +128,7 @@ def _print_marks(marks: DataFrame) -> None:
     out.print(table)
 
 
-@cli.command("slides")
+@cli.command("export --slides")
 @click.argument("lesson")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File, LESSON.slides.html if none."

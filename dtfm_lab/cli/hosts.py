@@ -86,7 +86,7 @@ def export(
         out.print(f"{name}: {line}")
 
 
-@cli.command()
+@cli.command("doctor --probe")
 @click.option(
     "--listen",
     metavar="[ADDRESS:]PORT",

@@ -49,7 +49,7 @@ def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
     return []
 
 
-@cli.command("app")
+@cli.command("lab --app")
 @click.argument("network", required=False)
 @click.option("--ip", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 lets others visit.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help="Or one near it.")

@@ -1,10 +1,11 @@
 """The group of commands, and their options: made from fields of dataclasses, or shared by several commands."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import click
 
@@ -13,7 +14,7 @@ from dtfm_lab.cli.subjects import Commands
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.options import Option, options_of
+from dtfm_lab.domain.options import Option, options_of, refuse_unknown
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import FrontierSettings, PlanOptions, SearchBudget, SimulationOptions
 from dtfm_lab.lab.plans import default_job
@@ -46,10 +47,12 @@ def command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
     )
 
 
-JOB = command_line_options(JobChanges, "name")
-WORK = tuple(option for option in JOB if option.name in ("model", "seq_len", "global_batch", "microbatch", "dtype"))
+JOB = {option.name: option for option in options_of(JobChanges) if option.name != "name"}
+FLAGS = ("n_stages", "n_replicas", "global_batch", "microbatch", "seq_len", "schedule")
+"""Fields of a job that have a flag of their own; all others are set by ``--set NAME=VALUE``."""
+WORK = ("model", "seq_len", "global_batch", "microbatch", "dtype")
 """Fields of a job that say what is trained, and not how."""
-KEEPING_THE_PLAN = tuple(option for option in JOB if option.name in OF_THE_JOB)
+TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 PLANNING = command_line_options(PlanOptions)
 SEARCH = command_line_options(SearchBudget)
 FRONTIER = command_line_options(FrontierSettings)
@@ -72,37 +75,21 @@ class _ListingOption(click.Option):
         return record[0], f"{record[1]} One of {', '.join(self._listed)}."
 
 
-class _OrAuto(click.ParamType[Any]):
-    """The option's own type, or ``auto``, which leaves the choice to the planner: None in Python, null in a file."""
-
-    def __init__(self, type: click.ParamType[Any]) -> None:
-        self._own, self.name = type, type.name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return AUTO if value == AUTO else self._own.convert(value, param, ctx)
-
-
-def _may_be_left_open(option: Option) -> bool:
-    """Whether None says something else than leaving the option out: where a job's file or preset names a value."""
-    return option.may_be_none and (option.default is not None or option.field in LEFT_TO_PLANNERS)
-
-
-def _unless(option: Option) -> str:
-    return f"where not given by the job, or {AUTO}" if _may_be_left_open(option) else "where not given"
+def _flag(option: Option) -> str:
+    return (option.flag or option.name).replace("_", "-")
 
 
 def click_option(option: Option, default: object = None) -> Decorator:
     """The command-line option of a field; its value is None if it is not given."""
-    flag = (option.flag or option.name).replace("_", "-")
-    shown = option.default if default is None else default
+    flag, shown = _flag(option), option.default if default is None else default
     own: Any = option.type if option.type in (int, float) else None if option.type is bool else str
     return click.option(
         f"--{flag}/--no-{flag}" if option.type is bool else f"--{flag}",
         option.name,
         cls=_ListingOption,
-        type=_OrAuto(click.types.convert_type(own)) if _may_be_left_open(option) else own,
+        type=own,
         default=None,
-        help=option.help.replace("where null", f"where {AUTO}").replace("where not given", _unless(option)),
+        help=option.help,
         listed=option.choices,
         show_default=False if shown in (None, "") or option.type is bool else str(shown),
     )
@@ -119,9 +106,7 @@ def gathered(options: Iterable[Option], into: str, **defaults: object) -> Decora
         @wraps(command)
         def gather(*args: Any, **values: Any) -> Any:
             popped = {option.name: values.pop(option.name) for option in options}
-            left_open = {option.name for option in options if _may_be_left_open(option) and popped[option.name] == AUTO}
             given = {name: value for name, value in popped.items() if value is not None}
-            given |= dict.fromkeys(left_open)
             return command(*args, **{into: defaults | given}, **values)
 
         wrapped: Command = gather
@@ -132,11 +117,87 @@ def gathered(options: Iterable[Option], into: str, **defaults: object) -> Decora
     return decorate
 
 
+def plain_value(text: str) -> str | int | float | bool:
+    """The text as a number or a boolean if it is one, else the text itself."""
+    text = text.strip()
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(text)
+    return TRUTHS.get(text.lower(), text)
+
+
+def _field_value(option: Option, text: str) -> Any:
+    """The value of a job's field that a text on the command line stands for; the job checks it."""
+    left_open = option.may_be_none and (option.default is not None or option.field in LEFT_TO_PLANNERS)
+    if text == AUTO and left_open:
+        return None
+    if get_origin(option.type) is tuple:
+        return tuple(plain_value(each) for each in text.split(","))
+    return plain_value(text)
+
+
+def _fields_of(settings: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Names and texts of ``--set``; raises UsageError for what is no NAME=VALUE."""
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not (name and equals):
+            raise click.UsageError(f"--set is {setting!r}; wanted NAME=VALUE, such as recompute=true")
+        yield name.strip().replace("-", "_"), text
+
+
+def job_fields(names: Iterable[str], *, without: Iterable[str] = ()) -> Decorator:
+    """Decorator: ``--set`` for these fields of a job, and flags for the most used of them but those ``without``, passed
+    as one dictionary, ``overrides``."""
+    offered = {name: JOB[name] for name in names}
+    flags = [option for name, option in offered.items() if name in FLAGS and name not in without]
+
+    def decorate(command: Command) -> Command:
+        @click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="NAME=VALUE...",
+            help=f"Other fields of the job, such as dtype=bf16; {AUTO} where the planner may choose. Names: "
+            f"{', '.join(name for name in offered if name not in FLAGS)}.",
+        )
+        @wraps(command)
+        def gather(*args: Any, settings: tuple[str, ...], **values: Any) -> Any:
+            texts = {option.name: values.pop(option.name) for option in flags}
+            given = {name: text for name, text in texts.items() if text is not None}
+            for name, text in _fields_of(settings):
+                refuse_unknown([name], offered, "job field")
+                if name in given:
+                    raise click.UsageError(f"{name} is given twice; wanted it once")
+                given[name] = text
+            overrides = {name: _field_value(offered[name], text) for name, text in given.items()}
+            return command(*args, overrides=overrides, **values)
+
+        wrapped: Command = gather
+        for option in reversed(flags):
+            about = option.help.replace("where null", f"where {AUTO}")
+            flag = click.option(
+                f"--{_flag(option)}", option.name, cls=_ListingOption, help=about, listed=option.choices
+            )
+            wrapped = flag(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def no_such_option(error: click.NoSuchOption) -> str:
+    """The line for an option that a command does not have: for a field of the job, how ``--set`` names it."""
+    name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
+    takes = error.ctx is not None and any(each.name == "settings" for each in error.ctx.command.params)
+    if takes and name in JOB:
+        return f"no option {error.option_name}; wanted --set {name}=VALUE"
+    return error.format_message()
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 plan_argument = click.argument("plan_file", metavar="PLAN")
 
 
-def _job_options(fields: Iterable[Option]) -> Decorator:
+def _job_options(fields: Iterable[str]) -> Decorator:
     """Decorator: TOPOLOGY, --job and these fields of the job, passed as a Topology and a Job. Without --job the job is
     that of the --start plan, or else the network's default job."""
 
@@ -146,7 +207,7 @@ def _job_options(fields: Iterable[Option]) -> Decorator:
             "--typical-prices", is_flag=True, help="Devices without a price have the typical one of their GPU."
         )
         @click.option("--job", "job_name", help="A job by name or a file. Without it: one of the network's size.")
-        @gathered(fields, into="overrides")
+        @job_fields(fields)
         @wraps(command)
         def with_job(
             topology: str, typical_prices: bool, job_name: str | None, overrides: dict[str, Any], **values: Any
@@ -210,7 +271,7 @@ def simulation_options(command: Command) -> Command:
     @schedule_option
     @click.option("--like", type=click.Path(), help="A measured trace: predict what it ran, from its profile.")
     @gathered(SIMULATION, into="how")
-    @gathered(KEEPING_THE_PLAN, into="overrides")
+    @job_fields((*OF_THE_JOB, "schedule"), without=["schedule"])
     @wraps(command)
     def with_plan(
         plan_file: str,

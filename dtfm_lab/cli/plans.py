@@ -147,15 +147,6 @@ def explain(plan_file: str, device: str | None, as_json: bool) -> None:
     print_table(explanation.to_frame()[exchanges] if device is None else explanation.places(device))
 
 
-@cli.command()
-@click.argument("before", type=click.Path())
-@click.argument("after", type=click.Path())
-@json_option
-def diff(before: str, after: str, as_json: bool) -> None:
-    """Say what moved from the plan BEFORE to the plan AFTER, and what it cost."""
-    report_difference(before, after, as_json)
-
-
 def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> None:
     """Print what changed from one plan to another, each a plan or its file."""
     difference = lab.compare(before, after)
@@ -168,7 +159,7 @@ def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> N
         print_table(changed)
 
 
-@cli.command()
+@cli.command("explain --worth")
 @plan_argument
 @gathered(SEARCH, into="budget")
 @json_option

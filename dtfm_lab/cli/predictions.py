@@ -1,6 +1,5 @@
 """Commands that simulate: one iteration, a sweep of settings, the sensitivity to links and devices; and schedules."""
 
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from dtfm_lab.cli.options import (
     file_option,
     json_option,
     output_option,
+    plain_value,
     simulation_options,
 )
 from dtfm_lab.cli.progress import row_progress
@@ -32,7 +32,6 @@ from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint
 
 GAINS_SHOWN = 12
 """Improvements shown in a terminal; --json has all of them."""
-TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 @cli.command()
@@ -60,7 +59,7 @@ def simulate(
         out.print(f"memory: {held.sentence}")
 
 
-@cli.command()
+@cli.command("simulate --sweep")
 @click.argument("what", metavar="PLAN|TOPOLOGY")
 @click.option("--job", "job_name", help="A job by name or a file, for which every combination is planned anew.")
 @click.option(
@@ -140,7 +139,7 @@ def sweep(
         out.print(f"{counted(len(rows), 'point')} cannot be{such} {first}: {error}")
 
 
-@cli.command()
+@cli.command("explain --sensitivity")
 @simulation_options
 @click.option("--factor", type=float, default=1.1, show_default=True, help="Of what is improved.")
 @click.option("--what", multiple=True, help=f"Any of {', '.join(WHAT)}; all by default.")
@@ -165,7 +164,7 @@ def sensitivity(
         out.print(f"{none} of {counted(len(table), 'improvement')} would change nothing")
 
 
-@cli.command()
+@cli.command("show --schedule")
 @click.argument("name", metavar="NAME")
 @click.option("--stages", "n_stages", type=int, help="Devices of a pipeline.")
 @click.option("--microbatches", "n_microbatches", type=int, help="Of a replica and iteration.")
@@ -194,7 +193,7 @@ def schedule(
             raise click.UsageError(f"schedule {name} is for any sizes; wanted --stages and --microbatches")
         if warmups is not None and "warmups" not in choices:
             raise click.UsageError(f"schedule {name} has no --warmups to choose; wanted adaptive-1f1b")
-        depths: Any = None if warmups is None else [_value(depth) for depth in warmups.split(",")]
+        depths: Any = None if warmups is None else [plain_value(depth) for depth in warmups.split(",")]
         built = build_named(
             name,
             n_stages,
@@ -227,14 +226,5 @@ def _settings(varied: tuple[str, ...]) -> dict[str, Any]:
         if not equals or what in settings:
             wanted = "a setting once" if equals else "such as schedule=gpipe,1f1b"
             raise click.UsageError(f"--vary is {text!r}; wanted {wanted}")
-        settings[what] = [_value(value) for value in values.split(",") if value.strip()]
+        settings[what] = [plain_value(value) for value in values.split(",") if value.strip()]
     return settings
-
-
-def _value(text: str) -> str | int | float | bool:
-    """The text as a number or a boolean if it is one, else the text itself."""
-    text = text.strip()
-    for number in (int, float):
-        with suppress(ValueError):
-            return number(text)
-    return TRUTHS.get(text.lower(), text)

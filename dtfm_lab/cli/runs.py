@@ -150,7 +150,7 @@ def run(
         out.print("".join(run_report.generated_text(run)))
 
 
-@cli.command()
+@cli.command("run --baselines")
 @plan_argument
 @schedule_option
 @gathered([option for option in RUN if option.name not in OF_TRAINING], into="options", iterations=5)
@@ -209,7 +209,7 @@ def compare(predicted: str, measured: str, plan_file: str | None, output: str | 
     report_comparison(comparison, refitted, as_json)
 
 
-@cli.command()
+@cli.command("run --write")
 @click.argument("checkpoint", metavar="FOLDER", type=click.Path())
 @click.option("--prompt", default="", help="What the model goes on from.")
 @click.option("--bytes", "n_bytes", type=int, default=200, show_default=True)

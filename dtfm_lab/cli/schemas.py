@@ -11,7 +11,7 @@ from dtfm_lab.files.reading import write_text
 from dtfm_lab.lab.schemas import FORMATS, schema
 
 
-@cli.command("schema")
+@cli.command("show --schema")
 @click.argument("format_name", metavar="[FORMAT]", required=False)
 @output_option
 @json_option

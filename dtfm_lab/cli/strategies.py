@@ -155,7 +155,7 @@ def strategies_command(
         sys.exit(130)
 
 
-@cli.command("crossings", cls=ListingSystems)
+@cli.command("strategies --crossings", cls=ListingSystems)
 @work_options
 @click.option("--over", type=click.Choice(AXES), default="bandwidth", show_default=True, help="What varies.")
 @click.option(
@@ -265,7 +265,7 @@ def _values(text: str) -> list[float] | tuple[float, float, int]:
         raise click.UsageError(f"--values is {text!r}; wanted numbers, such as 0.1,1,10 or 0.1:10:9") from None
 
 
-@cli.command("systems")
+@cli.command("strategies --list")
 @click.argument("names", nargs=-1, metavar="[SYSTEM]...", shell_complete=system_names)
 @json_option
 def systems_command(names: tuple[str, ...], as_json: bool) -> None:

@@ -18,7 +18,7 @@ def until(holds):
 
 
 def test_three_visitors_leave_in_three_ways_and_no_kernel_stays(tmp_path, browser, monkeypatch):
-    monkeypatch.setenv("DTFM_LAB_AWAY_S", "30")  # a page takes long to come on a busy machine
+    monkeypatch.setenv("DTFM_LAB_AWAY_S", "15")  # a page takes long to come on a busy machine
     with app_server(Path(tmp_path), "lecture-hall") as (address, process):
         server = psutil.Process(process.pid)
         pages = []

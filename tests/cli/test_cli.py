@@ -17,12 +17,10 @@ from rich.console import Console
 import dtfm_lab as lab
 from dtfm_lab import cli
 from dtfm_lab.cli import plans
-from dtfm_lab.cli.subjects import MOVED
 from dtfm_lab.cli.terminal import print_json
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation import sweeps as simulation_sweeps
-from dtfm_lab.simulation.sweeps import OF_THE_JOB
 
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -272,7 +270,7 @@ BROKEN = {
         (["plan", "lecture-hall", "--job", "tinny"], "no job named 'tinny'; did you mean 'tiny'?"),
         (["plan", "lecture-hall", "--planner", "evolution"], "no planner named 'evolution'; did you mean"),
         (["plan", "lecture-hall", "--seconds", "-1"], "seconds is -1.0; wanted a number above 0"),
-        (["plan", "lecture-hall", "--stages", "many"], "'many' is not a valid integer"),
+        (["plan", "lecture-hall", "--stages", "many"], "n_stages is 'many'; wanted a whole number from 1"),
         (["plan", "lecture-hall", "--microbatch", "3"], "leave 1 over"),
         (["plan", "lecture-hall", "--planer", "random"], "No such option '--planer'"),
         (["plan"], "Missing argument 'TOPOLOGY'"),
@@ -397,10 +395,11 @@ def test_simulate_json_holds_all_of_it(shell: Shell, plan_file: str) -> None:
 
 
 def test_fields_of_the_job_may_be_overridden(shell: Shell, plan_file: str) -> None:
-    options = {"synchronisation": "ring", "synchronise_every": 2, "compression": "int8", "microbatch": 1}
-    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    arguments = ("--queueing", "cards", "--efficiency", "0.2", "--batch", "32", "--recompute", "--json")
-    told = json.loads(shell("simulate", plan_file, *words, *arguments)[1])
+    options = {"synchronisation": "ring", "synchronise_every": 2, "compression": "int8", "codec_bytes_per_s": 1e6}
+    words = [f"{name}={value}" for name, value in options.items()]
+    arguments = ("--queueing", "cards", "--efficiency", "0.2", "--batch", "32", "--microbatch", "1", "--json")
+    told = json.loads(shell("simulate", plan_file, "--set", *words, "recompute=true", *arguments)[1])
+    options |= {"microbatch": 1}
     plan = lab.with_job(plan_file, **options, global_batch=32, recompute=True)
     assert told["iteration_s"] == lab.simulate(plan, queueing="cards", efficiency=0.2).iteration_s
     assert (told["synchronisation"], told["synchronise_every"], told["queueing"]) == ("ring", 2, "cards")
@@ -437,16 +436,6 @@ def test_sweep_tells_every_combination(shell: Shell, plan_file: str) -> None:
         "1 point cannot be: microbatch 3: job tiny"
         in shell("simulate", "--sweep", plan_file, "--vary", "microbatch=3")[1]
     )
-
-
-def test_every_field_that_keeps_the_placement_is_an_option(shell: Shell, plan_file: str) -> None:
-    fields = {"codec-bytes-per-s": "1e6", "compression": "int8", "stages-per-device": "2", "batch": "8"}
-    named = [f"--{what}={value}" for what, value in fields.items()]
-    told = json.loads(shell("simulate", plan_file, *named, "--json")[1])
-    job = {"codec_bytes_per_s": 1e6, "compression": "int8", "stages_per_device": 2, "global_batch": 8}
-    assert told["iteration_s"] == lab.simulate(lab.with_job(plan_file, **job)).iteration_s
-    options = cli.predictions.simulate.params
-    assert set(OF_THE_JOB) <= {option.name for option in options}
 
 
 def test_what_goes_to_a_pipe_is_folded_nowhere(shell: Shell, plan_file: str) -> None:
@@ -515,10 +504,13 @@ def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str)
         (["simulate", "plan.json", "--schedule", "none.csv"], "none.csv: no such file"),
         (["simulate", "plan.json", "--queueing", "pears"], "no queueing named 'pears'"),
         (["simulate", "plan.json", "--efficiency", "2"], "efficiency is 2.0; wanted more than 0 and at most 1"),
-        (["simulate", "plan.json", "--synchronisation", "rin"], "no synchronisation named 'rin'; did you mean 'ring'?"),
+        (
+            ["simulate", "plan.json", "--set", "synchronisation=rin"],
+            "no synchronisation named 'rin'; did you mean 'ring'?",
+        ),
         (["simulate", "plan.json", "--microbatch", "3"], "leave 1 over"),
         (["simulate", "plan.json", "--chrome", "no/trace.json"], "no is no folder to write to"),
-        (["simulate", "plan.json", "--like", "t.json", "--recompute"], "wanted it without recompute"),
+        (["simulate", "plan.json", "--like", "t.json", "--set", "recompute=true"], "wanted it without recompute"),
         (
             ["explain", "--sensitivity", "plan.json", "--factor", "1"],
             "factor of the sensitivity is 1.0; wanted more than 1",
@@ -560,16 +552,18 @@ def test_a_wrong_simulation_is_one_line_and_exit_status_2(
 
 
 def test_the_planner_chooses_what_is_left_to_it(shell: Shell) -> None:
-    left = ("--tensor-parallel", "auto", "--sharding", "auto", "--objective", "iteration", "--seconds", "3", "--json")
+    left = ("--set", "tensor_parallel=auto", "sharding=auto", "--objective", "iteration", "--seconds", "3", "--json")
     status, out, err = shell("plan", "shared-cards", "--job", "llama-2-7b", *left)
     assert (status, err) == (0, "")
     plan = json.loads(out)
     assert plan["tensor_parallel"] in (1, 2, 4, 8)
     assert plan["sharding"] in ("none", "zero-1", "zero-2", "zero-3")
     assert plan["iteration_lower_bound_s"] <= plan["iteration_s"]
-    status, _, err = shell("plan", "shared-cards", "--job", "llama-2-7b", "--tensor-parallel", "some")
+    status, _, err = shell("plan", "shared-cards", "--job", "llama-2-7b", "--set", "tensor_parallel=some")
     assert status == 2
-    assert err.strip() == "dtfm-lab: Invalid value for '--tensor-parallel': 'some' is not a valid integer."
+    assert (
+        err.strip() == "dtfm-lab: job llama-2-7b: tensor_parallel is 'some'; wanted a whole number from 1 to 1000000000"
+    )
 
 
 def test_the_help_fits_a_terminal_of_24_lines_and_cuts_no_sentence(shell: Shell, monkeypatch) -> None:
@@ -580,23 +574,40 @@ def test_the_help_fits_a_terminal_of_24_lines_and_cuts_no_sentence(shell: Shell,
     assert [line for line in lines if line.endswith("...") and "COMMAND" not in line] == []
 
 
-@pytest.mark.parametrize("old", MOVED)
-def test_an_old_command_works_and_says_in_one_line_what_to_use(old: str, shell: Shell) -> None:
-    status, out, err = shell(old, "--help")
-    told = f"dtfm-lab {old} goes with the next release; use dtfm-lab {MOVED[old]}\n"
-    assert (status, err) == (0, told)
-    assert old not in cli.cli.list_commands(click.Context(cli.cli))
-    if old != "diff":
-        status, same, err = shell(*MOVED[old].split(), "--help")
-        assert (status, err) == (0, "")
-        assert same.split("\n\n")[1:] == out.split("\n\n")[1:]
-        assert f"dtfm-lab {MOVED[old]} [" in same.splitlines()[0]
+SUBJECTS = [name for name in cli.cli.commands if " " in name]
 
 
-def test_an_old_command_prints_one_json_object_and_its_warning_beside_it(shell: Shell) -> None:
-    _, out, err = shell("systems", "megatron", "--json")
-    assert (json.loads(out)["systems"][0]["name"], len(err.splitlines())) == ("megatron", 1)
-    assert shell("strategies", "megatron", "--list", "--json") == (0, out, "")
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_subject_has_a_help_of_its_own_and_its_word_alone_is_refused(subject: str, shell: Shell) -> None:
+    status, out, err = shell(*subject.split(), "--help")
+    assert (status, err) == (0, "")
+    assert f"dtfm-lab {subject} [" in out.splitlines()[0]
+    assert subject not in cli.cli.list_commands(click.Context(cli.cli))
+    word = subject.split("--")[1]
+    assert shell(word)[2] == f"dtfm-lab: no command {word}; wanted dtfm-lab {subject}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--set", "microbach=2"], "no job field named 'microbach'; did you mean 'microbatch'"),
+        (["--set", "microbatch"], "--set is 'microbatch'; wanted NAME=VALUE, such as recompute=true"),
+        (["--microbatch", "1", "--set", "microbatch=2"], "microbatch is given twice; wanted it once"),
+        (["--set", "dtype=bf16", "recompute=often"], "recompute is 'often'; wanted true or false"),
+        (["--recompute"], "no option --recompute; wanted --set recompute=VALUE"),
+        (["--stages", "two"], "n_stages is 'two'; wanted a whole number from 1"),
+    ],
+)
+def test_a_field_of_the_job_that_is_mistaken_is_refused_in_one_line(words: list[str], says: str, shell: Shell) -> None:
+    status, _, err = shell("plan", "lecture-hall", "--job", "tiny", "--steps", "1", *words)
+    assert (status, err.count("\n")) == (2, 1)
+    assert says in err
+
+
+def test_set_takes_several_words_and_lists(shell: Shell) -> None:
+    fields = ["--set", "n_stages=4", "n_replicas=2", "blocks_per_stage=1,3,2,2", "--set", "recompute=true"]
+    placed = json.loads(shell("plan", "lecture-hall", *fields, "--job", "tiny", "--steps", "1", "--json")[1])
+    assert (placed["n_stages"], placed["blocks_per_stage"]) == (4, [1, 3, 2, 2])
 
 
 def test_what_follows_two_dashes_chooses_no_subject() -> None:
