@@ -324,7 +324,7 @@ def survive_a_kill(given, right):
     yield [with_context(calm, losses=tuple(2 * each for each in calm.context.losses)), disturbed], "the losses differ"
     yield [lab.simulate(given.plan), disturbed], "was simulated"
     bystander = next(one for one in given.plan.topology.names if one != given.victim)
-    others = tuple(replace(fault, device=bystander) for fault in disturbed.context.faults)
+    others = tuple(fault._replace(device=bystander) for fault in disturbed.context.faults)
     yield [calm, with_context(disturbed, faults=others)], f"wanted {given.victim}"
 
 
