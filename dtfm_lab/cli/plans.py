@@ -176,7 +176,7 @@ def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
     print_table(table.drop(columns=["n_stages", "n_replicas", "sentence"]).dropna(axis="columns", how="all"))
 
 
-@cli.command()
+@cli.command("explain --additions")
 @plan_argument
 @click.option("--gpu", "gpus", multiple=True, help="A GPU of the table of hardware, again for each; all by default.")
 @gathered(SEARCH, into="budget")
