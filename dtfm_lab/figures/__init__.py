@@ -12,7 +12,7 @@ from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.five_steps import five_steps, step
 from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.matching import matching
-from dtfm_lab.figures.results.alternatives import baselines, pinned
+from dtfm_lab.figures.results.alternatives import baselines
 from dtfm_lab.figures.results.blame import blame, drift
 from dtfm_lab.figures.results.comparison import comparison
 from dtfm_lab.figures.results.crossings import crossings
@@ -51,7 +51,6 @@ __all__ = [
     "memory_over_time",
     "network",
     "network_map",
-    "pinned",
     "plan_map",
     "refit",
     "save",

@@ -15,7 +15,7 @@ from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.planning import Cancellation, price_placement
 from dtfm_lab.widgets.planner.short_searches import replanned
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
-from dtfm_lab.widgets.what_if.setting import FACTORS, LEAST_FACTOR, MOST_FACTOR, WhatIfSetting, n_actions, rounded
+from dtfm_lab.widgets.what_if.setting import FACTORS, WhatIfSetting, n_actions
 
 MOST_KEPT = 1000
 """Answers that are kept; the oldest are dropped."""
@@ -23,8 +23,6 @@ MOST_DRAWN = 6
 """Predictions with all their bars that are kept."""
 SWEPT = {"bandwidth": (0.1, 0.18, 0.32, 0.56, 1.0, 1.8, 3.2, 5.6, 10.0), "latency": (0.1, 1.0, 10.0)}
 """Factors that the figure shows."""
-N_POINTS = 9
-"""Points of a curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,21 +50,11 @@ class Answer:
     n_over: int
     """Number of devices whose memory does not suffice."""
     price_per_million_tokens: float | None
-    price_per_iteration: float | None
 
     @property
     def fits(self) -> bool:
         """Whether every device has enough memory."""
         return self.n_over == 0
-
-    @property
-    def price_per_thousand(self) -> float | None:
-        return None if self.price_per_iteration is None else 1000 * self.price_per_iteration
-
-    @classmethod
-    def of(cls, plan: Plan, setting: WhatIfSetting) -> Answer:
-        """Simulate the plan under the setting and read its trace. Raises a LabError where that is not possible."""
-        return cls.read(predict(plan, setting), setting)
 
     @classmethod
     def read(cls, prediction: ChartedPrediction, setting: WhatIfSetting) -> Answer:
@@ -89,7 +77,6 @@ class Answer:
             worst=held.devices[position][replica],
             n_over=int((held.over_bytes > 0).sum()),
             price_per_million_tokens=known["price_per_million_tokens"],
-            price_per_iteration=known["price_per_iteration"],
         )
 
 
@@ -105,29 +92,17 @@ def _parts(trace: Trace) -> dict[str, float]:
     return {"computing": float(frame["busy_s"].mean()), **waits}
 
 
-def _factors() -> tuple[float, ...]:
-    """Return the factors of a curve: both ends and 1 first, so that its shape is soon seen."""
-    ladder = [rounded(LEAST_FACTOR * (MOST_FACTOR / LEAST_FACTOR) ** (i / (N_POINTS - 1))) for i in range(N_POINTS)]
-    return tuple(sorted(ladder, key=lambda factor: (factor not in (LEAST_FACTOR, 1.0, MOST_FACTOR), factor)))
-
-
-CURVE_FACTORS = _factors()
-
-
 class AnswerCache:
     """Answers about one plan. They are kept, as sliders return to the same settings. Any thread may call it."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._answers: OrderedDict[WhatIfSetting, Answer] = OrderedDict()
-        self._seconds: OrderedDict[WhatIfSetting, float | None] = OrderedDict()
-        """Seconds of an iteration; None where the setting is not possible."""
         self._drawn: OrderedDict[WhatIfSetting, ChartedPrediction] = OrderedDict()
 
     def clear(self) -> None:
         """Drop every answer."""
         self._answers.clear()
-        self._seconds.clear()
         self._drawn.clear()
 
     def with_base(self, setting: WhatIfSetting, base: WhatIfSetting) -> tuple[Answer, Answer | None]:
@@ -147,7 +122,6 @@ class AnswerCache:
         if answer is None:
             answer = Answer.read(prediction, setting)
             _keep(self._answers, setting, answer)
-            _keep(self._seconds, setting, answer.iteration_s)
         return answer
 
     def prediction(self, setting: WhatIfSetting) -> ChartedPrediction:
@@ -167,15 +141,14 @@ class AnswerCache:
 
     def quick(self, setting: WhatIfSetting) -> float | None:
         """Return the seconds of an iteration alone; None where the setting is not possible."""
-        if setting not in self._seconds:
-            try:
-                iteration_s = lab.simulate(
-                    setting.on(self.plan), setting.schedule, queueing=setting.queueing
-                ).iteration_s
-                _keep(self._seconds, setting, iteration_s)
-            except LabError:  # as where a schedule lacks memory
-                _keep(self._seconds, setting, None)
-        return self._seconds.get(setting)
+        known = self._answers.get(setting)
+        try:
+            return known.iteration_s if known is not None else self._seconds(self.plan, setting)
+        except LabError:  # as where a schedule lacks memory
+            return None
+
+    def _seconds(self, plan: Plan, setting: WhatIfSetting) -> float:
+        return lab.simulate(setting.on(plan), setting.schedule, queueing=setting.queueing).iteration_s
 
     def drawn(self, setting: WhatIfSetting) -> ChartedPrediction | None:
         """Return the prediction where it is still kept."""
@@ -191,20 +164,6 @@ class AnswerCache:
             return lab.simulate(found.plan, setting.schedule, queueing=setting.queueing).iteration_s
         except LabError:
             return None
-
-    def points(self, setting: WhatIfSetting, axis: str) -> list[tuple[float, float]]:
-        """Return the known (factor, seconds) along one factor, all else as in the setting."""
-        along = ((factor, self._seconds.get(setting.with_values(**{axis: factor}))) for factor in CURVE_FACTORS)
-        return sorted((factor, seconds) for factor, seconds in along if seconds is not None)
-
-    def next_factor(self, setting: WhatIfSetting, axis: str) -> float | None:
-        """Return the point to compute next; None when the curve is complete."""
-        missing = (f for f in CURVE_FACTORS if setting.with_values(**{axis: f}) not in self._seconds)
-        return next(missing, None)
-
-    def add_point(self, setting: WhatIfSetting, axis: str, factor: float) -> None:
-        """Compute one point of a curve."""
-        self.quick(setting.with_values(**{axis: factor}))
 
     def figure(self, setting: WhatIfSetting) -> go.Figure:
         """Return a figure of the iteration over both factors, all else as in the setting. This is slow."""

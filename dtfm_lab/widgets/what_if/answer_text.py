@@ -1,18 +1,12 @@
-"""An answer as text and HTML: its numbers, how two answers differ, and curves over a factor."""
+"""An answer as text and HTML: its numbers, and how two answers differ."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.reason import PARTS
-from dtfm_lab.widgets.what_if.setting import LEAST_FACTOR, MOST_FACTOR
-
-TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
-Point = tuple[float, float]
-"""(factor, seconds)"""
 
 
 class Measure(NamedTuple):
@@ -40,17 +34,6 @@ class Measure(NamedTuple):
             return f"{100 * (now - then):+z.1f} points"
         return percent(now / then - 1) if then else ""
 
-    def best(self, answers: list[Answer]) -> float | None:
-        """Return the best value of the answers that fit in memory, or of all if none does.
-
-        None for fewer than two answers, or where all are equal.
-        """
-        fitting = [answer for answer in answers if answer.fits] or answers
-        values = [value for answer in fitting if (value := self.of(answer)) is not None]
-        if len(answers) < 2 or not values or (len(values) > 1 and max(values) - min(values) <= 1e-9 * abs(max(values))):
-            return None
-        return max(values) if self.more_is_better else min(values)
-
 
 def percent(share: float) -> str:
     """Return a change with its sign; one too small for a digit is still named."""
@@ -73,7 +56,6 @@ MEASURES = (
     Measure("communication_s", "communication cost", format_s),
     Measure("peak_bytes", "worst memory", format_bytes),
     Measure("price_per_million_tokens", "price of 1M tokens", price),
-    Measure("price_per_thousand", "price of 1,000 iterations", price),
 )
 
 
@@ -183,65 +165,4 @@ def busy(text: str, share: float) -> str:
     return (
         f'<div class="dtfm-what-if-busy" role="status"><progress max="1" value="{min(share, 0.99):.2f}" '
         f'aria-label="computing"></progress><span>{escape(text)}</span></div>'
-    )
-
-
-def curves(now: Answer, points: Mapping[str, Sequence[Point]]) -> str:
-    """Return a curve for each factor, with a mark at the answer, all as high as the longest iteration."""
-    most_s = max((seconds for of in points.values() for _, seconds in of), default=0.0)
-    drawn = (
-        curve(axis, of, (getattr(now.setting, axis), now.iteration_s), "drawing…", most_s)
-        for axis, of in points.items()
-    )
-    return f'<div class="dtfm-what-if-curves">{"".join(drawn)}</div>'
-
-
-def curve(name: str, points: Sequence[Point], here: Point | None, note: str = "", most_s: float = 0.0) -> str:
-    """Return an SVG of the iteration over a factor, on a logarithmic axis, with a mark at ``here``.
-
-    The other axis goes from 0 to ``most_s`` seconds, or to the longest iteration where that is longer.
-    """
-    width, height = 224.0, 144.0
-    left, right, top, bottom = 50.0, width - 8.0, 22.0, height - 26.0
-    shown = [seconds for _, seconds in (*points, *([here] if here else []))]
-    high = max([most_s, *shown]) or 1.0
-
-    def at(point: Point) -> tuple[float, float]:
-        share = math.log(point[0] / LEAST_FACTOR) / math.log(MOST_FACTOR / LEAST_FACTOR)
-        return left + share * (right - left), bottom - point[1] / (1.05 * high) * (bottom - top)
-
-    ticks = "".join(
-        f'<text x="{at((factor, 0))[0]:.1f}" y="{height - 10:.0f}" text-anchor="middle">{factor:g}</text>'
-        for factor in TICKS
-    )
-    one = at((1.0, 0.0))[0]
-    joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, sorted(points)))
-    line = f'<polyline points="{joined}"/>' if len(points) > 1 else ""
-    dots = "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2"><title>× {factor:g}: {format_s(seconds)}</title></circle>'
-        for factor, seconds in points
-        for x, y in [at((factor, seconds))]
-    )
-    mark = ""
-    if here is not None:
-        x, y = at(here)
-        anchor, shift = ("end", -9) if x > (left + right) / 2 else ("start", 9)
-        above = y - 8 if y - 8 > top + 6 else y + 18
-        mark = (
-            f'<path class="dtfm-here" d="M{x:.1f} {bottom}V{y:.1f}"/><circle class="dtfm-here" cx="{x:.1f}" '
-            f'cy="{y:.1f}" r="5"/><text class="dtfm-here" x="{x + shift:.1f}" y="{above:.1f}" '
-            f'text-anchor="{anchor}">{format_s(here[1])}</text>'
-        )
-    words = f"Seconds of an iteration over the {name} factor" + (
-        f": {format_s(here[1])} at × {here[0]:g}" if here is not None else ""
-    )
-    waiting = "" if points or not note else f'<text x="{(left + right) / 2}" y="80" text-anchor="middle">{note}</text>'
-    return (
-        f'<svg class="dtfm-what-if-curve" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
-        f'role="img" aria-label="{escape(words)}"><text class="dtfm-title" x="{left - 44:g}" y="13">iteration over '
-        f'{escape(name)} ×</text><path class="dtfm-one" d="M{one:.1f} {top}V{bottom}"/>'
-        f'<path class="dtfm-axis" d="M{left} {top}V{bottom}H{right}"/>'
-        f'<text x="{left - 5:g}" y="{at((1, high))[1] + 4:.1f}" text-anchor="end">{format_s(high)}</text>'
-        f'<text x="{left - 5:g}" y="{bottom + 4:g}" text-anchor="end">0 s</text>{ticks}{line}{dots}{mark}'
-        f"{waiting}</svg>"
     )

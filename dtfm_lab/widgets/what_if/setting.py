@@ -20,6 +20,13 @@ FACTORS = ("bandwidth", "latency")
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
 FACTOR_DIGITS = 3
 """Significant digits of a factor, so that what a slider shows is what is computed."""
+OWN_OPTIONS = (
+    Option(name="bandwidth", help="Factor on all bandwidths.", type=float, least=LEAST_FACTOR, most=MOST_FACTOR),
+    Option(name="latency", help="Factor on all latencies.", type=float, least=LEAST_FACTOR, most=MOST_FACTOR),
+    Option(name="schedule", help="Pipeline schedule.", choices=schedules),
+    Option(name="queueing", help="Which messages wait for each other.", choices=QUEUEING),
+)
+"""What a setting holds beside the options of a job."""
 MOST_ACTIONS = 2_000_000
 """Actions of the longest iteration that is offered; simulating so many takes some ten seconds."""
 PASSES_AND_MESSAGES = 6
@@ -124,17 +131,12 @@ def with_valid(setting: WhatIfSetting, values: Mapping[str, Any]) -> WhatIfSetti
 
 def _valid(name: str, values: Mapping[str, Any]) -> Any:
     """Return the value where it is one that the option may have, else None."""
-    value = values.get(name)
-    if name in FACTORS:
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return None
-        return rounded(value) if LEAST_FACTOR <= value <= MOST_FACTOR else None
-    if name in ("schedule", "queueing"):
-        return value if isinstance(value, str) and value in (schedules if name == "schedule" else QUEUEING) else None
+    of_the_setting = job_options() | {option.name: option for option in OWN_OPTIONS}
     try:
-        return job_options()[name].checked(value)
+        value = of_the_setting[name].checked(values.get(name))
     except LabError:
         return None
+    return rounded(value) if name in FACTORS else value
 
 
 def rounded(factor: float) -> float:

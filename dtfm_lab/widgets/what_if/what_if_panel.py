@@ -26,14 +26,13 @@ from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.what_if import answer_text
 from dtfm_lab.widgets.what_if.answer import Answer, AnswerCache
 from dtfm_lab.widgets.what_if.answer_progress import AnswerProgress
-from dtfm_lab.widgets.what_if.answer_text import MEASURES
 from dtfm_lab.widgets.what_if.pins import Pins
 from dtfm_lab.widgets.what_if.reason import headline
-from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetting, n_actions, with_valid
+from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetting, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import SettingControls
 
 QUIET_S = 0.15
-"""Seconds without a move before curves are computed, so that they never delay an answer."""
+"""Seconds without a move before anything else is computed, so that it never delays an answer."""
 AT_ONCE_UP_TO = 6_000
 """Actions of an iteration up to which its number and its chart come together; of more the number comes first."""
 PANE = "what-if"
@@ -42,8 +41,6 @@ REPLANNED = {*FACTORS, *BATCH_OPTIONS}
 """Values of a setting that another placement may suit better."""
 WORTH_PLANNING = 5e-3
 """Share of an iteration that planning anew must save to be mentioned."""
-CURVE_UP_TO = 100_000
-"""Actions of an iteration up to which curves follow a slider; more would take minutes."""
 
 
 class WhatIfPanel(Panel):
@@ -82,14 +79,15 @@ class WhatIfPanel(Panel):
         self.use = button("Take it over", "check", "", "auto")
         self.back = icon_button("undo", "")
         self.progress = AnswerProgress()
-        self.numbers, self.answer, self.curves, self.problem = w.HTML(), w.HTML(), w.HTML(), w.HTML()
+        self.numbers, self.answer, self.problem = w.HTML(), w.HTML(), w.HTML()
         self.chart = classed(PredictionChart(empty_words=NO_PLAN), "dtfm-fill")
         self.curve_figure = AsFigure(self._draw_factors, lab_state, self._report_error)
         self.pins_figure = AsFigure(self.pins.figure, lab_state, self._report_error)
-        pins_table = [w.HBox([self.pins.bars, self.pins_figure.button]), self.pins.table, self.pins_figure.output]
-        details = [self.answer, self.curves, self.curve_figure.button, self.curve_figure.output]
-        every_number = more_menu(details, "Details", "Every number of the answer, and its curves")
-        more = more_menu([self.controls.view, *pins_table], tooltip="Other settings, and the pins as a table")
+        self.curve_figure.button.description, self.pins_figure.button.description = "Over both factors", "The pins"
+        drawn = w.HBox([self.curve_figure.button, self.pins_figure.button])
+        details = [self.answer, drawn, self.curve_figure.output, self.pins_figure.output]
+        every_number = more_menu(details, "Details", "Every number of the answer, and figures of it and of the pins")
+        more = more_menu([self.controls.view], tooltip="Other settings")
         row = toolbar(self.numbers, every_number, more)
         answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.progress.view]
         told = classed(w.HBox(answered), "dtfm-what-if-told")
@@ -120,7 +118,6 @@ class WhatIfPanel(Panel):
         return {
             "setting": None if setting is None else setting.values,
             "pins": self.pins.settings(),
-            "bars": self.pins.bars.value,
         }
 
     def restore(self, settings: dict[str, Any]) -> None:
@@ -136,15 +133,13 @@ class WhatIfPanel(Panel):
 
     def observe_edits(self, call: Callable[[], None]) -> None:
         """Call back when a pin comes or goes."""
-        self.pins.table.observe(lambda _: call(), "children")
+        self.pins.chips.observe(lambda _: call(), "children")
 
     def _restore_saved(self) -> None:
         saved, base = self._saved, self.base
         if saved is None or base is None:
             return
         self._saved = None
-        if saved.get("bars") in [measure.name for measure in MEASURES]:
-            self.pins.bars.value = saved["bars"]
         if isinstance(setting := saved.get("setting"), Mapping):
             self.controls.show(with_valid(base, setting))
         if "pins" in saved:
@@ -178,13 +173,12 @@ class WhatIfPanel(Panel):
 
     def _show_nothing(self, problem: str) -> None:
         self.last = None
-        self.pins.set_base(None)
         words = "What if cannot be asked of this plan" if problem else NO_PLAN
         self.chart.clear()
         self.chart.empty_words = words
         self.numbers.value = answer_text.large_numbers(None, None)
         self.answer.value = answer_text.empty(words)
-        self.curves.value, self.problem.value = "", markup.line(escape(problem), "warning")
+        self.problem.value = markup.line(escape(problem), "warning")
         self._lab_state.what_if_note = ""
 
     def _ask(self) -> None:
@@ -236,13 +230,11 @@ class WhatIfPanel(Panel):
             return
         self.last, self.last_base = found
         self._number += 1
-        self.pins.set_base(self.last_base)
         self._write_numbers()
         self.answer.value = answer_text.answer(self.last, self.last_base, setting.describe_changes(base), self._number)
         self._mark_old(False)
         self.problem.value = ""
         self._show_chart()
-        self._draw_curves()
 
     def _write_numbers(self) -> None:
         """Write the large numbers, and the headline's sentence."""
@@ -282,7 +274,7 @@ class WhatIfPanel(Panel):
         self.problem.value = markup.line(escape(problem), "warning")
 
     def _compute_rest(self) -> None:
-        """Compute pins without an answer, then the curves, unless a control is turned meanwhile."""
+        """Plan anew, then compute pins without an answer, unless a control is turned meanwhile."""
         self._update_buttons()
         if self._is_working or self.answers is None or self.base is None:
             return
@@ -290,7 +282,7 @@ class WhatIfPanel(Panel):
         begin(self._compute_quietly(self.answers, (self._n_requested, self._n_follow_ups)), self._report_error)
 
     async def _compute_quietly(self, answers: AnswerCache, request: tuple[int, int]) -> None:
-        """Compute pins and curves one by one until a newer request comes."""
+        """Compute one after the other until a newer request comes."""
         await asyncio.sleep(QUIET_S)
         await self._plan_anew(answers, request)
         for pin in self.pins.pins:
@@ -303,15 +295,6 @@ class WhatIfPanel(Panel):
                     answer, problem = None, str(error)
                 if answers is self.answers:
                     self.pins.set_answer(pin.setting, answer, problem)
-        setting = self.setting
-        if self.last is None or setting is None or n_actions(setting.on(answers.plan)) > CURVE_UP_TO:
-            return
-        for axis in FACTORS:
-            while (factor := answers.next_factor(setting, axis)) is not None:
-                if request != (self._n_requested, self._n_follow_ups):
-                    return
-                await asyncio.to_thread(answers.add_point, setting, axis, factor)
-                self._draw_curves()
 
     async def _plan_anew(self, answers: AnswerCache, request: tuple[int, int]) -> None:
         """Search from the plan that was held, shortly; what that comes to stands beside the large number."""
@@ -326,15 +309,6 @@ class WhatIfPanel(Panel):
             better = found_s is not None and found_s < now.iteration_s * (1 - WORTH_PLANNING)
             self.anew = setting, found_s if better else None
             self._write_numbers()
-
-    def _draw_curves(self) -> None:
-        setting, answers = self.setting, self.answers
-        if setting is None or answers is None or self.last is None:
-            return
-        if n_actions(setting.on(answers.plan)) > CURVE_UP_TO:
-            self.curves.value = markup.line("Too many actions for curves that follow a slider; As figure draws them.")
-            return
-        self.curves.value = answer_text.curves(self.last, {axis: answers.points(setting, axis) for axis in FACTORS})
 
     def _pin(self) -> None:
         setting, base = self.setting, self.base
