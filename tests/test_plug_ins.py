@@ -67,7 +67,7 @@ assert plan.planner == "file-order" and plan.job.model.family == "mlp"
 trace = lab.simulate(plan, "by-latency")
 assert trace.iteration_s == lab.simulate(plan, "1f1b").iteration_s
 assert lab.memory(plan, "by-latency").fits
-assert len(lab.sweep(plan, schedule=["gpipe", "by-latency"], workers=2)) == 2
+assert len(lab.sweep(plan, schedule=["gpipe", "by-latency"], executor="loky:2")) == 2
 assert len(lab.load_topology(lab.save(plan.topology, "eight.ring"))) == 8
 assert lab.load_plan(lab.save(plan, "plan.json")).job == plan.job
 open("job.yaml", "w").write(

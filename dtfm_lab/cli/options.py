@@ -20,7 +20,7 @@ from dtfm_lab.lab.arguments import FrontierSettings, PlanOptions, SearchBudget, 
 from dtfm_lab.lab.plans import default_job
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
-from dtfm_lab.simulation.sweeps import OF_THE_JOB
+from dtfm_lab.simulation.variations import OF_THE_JOB
 from dtfm_lab.systems import Budget
 
 Command = Callable[..., Any]
@@ -251,8 +251,8 @@ def file_option(*names: str, help: str) -> Decorator:
 output_option = file_option("-o", "--output", help="Write it to this file.")
 executor_option = click.option(
     "--executor",
-    metavar="loky:N|threads:N|dask://HOST:PORT",
-    help="Compute elsewhere: in N processes or threads here, or on the workers of a scheduler of Dask.",
+    metavar="here|loky:N|threads:N|dask://HOST:PORT",
+    help="Where to compute: in this process alone, in N processes or threads here, or on workers of Dask.",
 )
 csv_option = file_option("--csv", help="Write the table to this file.")
 schedule_option = click.option(

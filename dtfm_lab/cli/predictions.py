@@ -25,10 +25,10 @@ from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
 from dtfm_lab.lab.memory_warnings import memory_summary
 from dtfm_lab.planning.explain.sentences import counted
-from dtfm_lab.planning.plan_sweeps import PLANNING_SETTINGS
+from dtfm_lab.planning.sweeps import PLANNING, SweepPoint, sweep_summary
 from dtfm_lab.simulation.schedules import build_named, choices_of, peak_activations
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT
-from dtfm_lab.simulation.sweeps import SETTINGS, SweepPoint
+from dtfm_lab.simulation.variations import VARIED
 
 GAINS_SHOWN = 12
 """Improvements shown in a terminal; --json has all of them."""
@@ -67,13 +67,12 @@ def simulate(
     "varied",
     multiple=True,
     metavar="SETTING=VALUE,VALUE...",
-    help=f"Values to try, again for each setting. Settings: {', '.join(SETTINGS)}; bandwidth and latency are factors "
-    f"on all links. With any of {', '.join(PLANNING_SETTINGS)} every combination is planned anew.",
+    help=f"Values to try, again for each setting. Settings: {', '.join(VARIED)}; bandwidth and latency are factors "
+    f"on all links. With any of {', '.join(PLANNING)} every combination is planned anew.",
 )
 @click.option("--repeats", type=int, help="Plan every combination so many times, with different seeds.")
 @click.option("--steps", type=int, help="Generations of each search.")
 @click.option("--seconds", type=float, help="Seconds of each search; 2 without --steps.")
-@click.option("--workers", type=int, help="Processes at most; 1: this one alone.")
 @executor_option
 @click.option(
     "--resume",
@@ -89,7 +88,6 @@ def sweep(
     repeats: int | None,
     steps: int | None,
     seconds: float | None,
-    workers: int | None,
     executor: str | None,
     resume: str | None,
     csv: str | None,
@@ -97,18 +95,17 @@ def sweep(
 ) -> None:
     """Predict an iteration of a plan file under every combination of some settings; or plan every combination on a
     TOPOLOGY, a name or a file, several times each, and say the mean and its interval of 95 % confidence."""
-    settings = _settings(varied)
-    limits: dict[str, Any] = {"repeats": repeats, "steps": steps, "seconds": seconds}
+    settings = _settings(varied) | ({} if steps is None else {"steps": steps})
 
     def described(point: SweepPoint) -> str:
         duration = format_s(point.outcome.iteration_s) if point.outcome is not None else "cannot be"
-        return f"{', '.join(f'{what} {value}' for what, value in point.named.items())}: {duration}"
+        return f"{', '.join(f'{what} {value}' for what, value in point.settings.items())}: {duration}"
 
     with row_progress("sweep", "points", described) as show:
-        how: dict[str, Any] = {"workers": workers, "executor": executor, "resume": resume}
-        table = lab.sweep(what, job_name, progress=show, **how, **limits, **settings)
+        how: dict[str, Any] = {"repeats": repeats, "seconds": seconds, "executor": executor, "resume": resume}
+        table = lab.sweep(what, job_name, progress=show, **how, **settings)
     names = table.attrs["settings"]
-    summary = lab.sweep_summary(table)
+    summary = sweep_summary(table)
     if csv is not None:
         write_text(csv, table.to_csv(index=False))
     if as_json:

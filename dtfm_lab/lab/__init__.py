@@ -25,7 +25,7 @@ from dtfm_lab.lab.plans import (
     search,
     with_job,
 )
-from dtfm_lab.lab.predictions import memory, simulate, sweep, sweep_summary
+from dtfm_lab.lab.predictions import memory, simulate, sweep
 from dtfm_lab.lab.runs import baselines, compare, refit, run, start, warm_up, write
 from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
@@ -67,7 +67,6 @@ __all__ = [
     "start",
     "strategies",
     "sweep",
-    "sweep_summary",
     "systems",
     "topology_names",
     "warm_up",

@@ -1,4 +1,4 @@
-"""Executors by name, as the command line has them: ``loky``, ``threads:8``, ``dask://host:8786``."""
+"""Executors by name, as the command line has them: ``here``, ``loky``, ``threads:8``, ``dask://host:8786``."""
 
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,11 +7,11 @@ from typing import Any
 
 from dtfm_lab.domain.errors import LabError, MissingExtra, RunError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.simulation.executors import Executor, check_executor
+from dtfm_lab.simulation.executors import Executor, Here, check_executor
 
 AnyExecutor = Executor | str
 """An object with ``submit``, or the name of one."""
-KNOWN = "loky, loky:N, threads:N or dask://HOST:PORT"
+KNOWN = "here, loky, loky:N, threads:N or dask://HOST:PORT"
 CONNECT_S = 10
 """Seconds that a scheduler of Dask has to answer."""
 
@@ -28,6 +28,9 @@ def opened(given: AnyExecutor | None) -> Iterator[Executor | None]:
         yield given
         return
     kind, _, rest = given.partition(":")
+    if given == "here":
+        yield Here()
+        return
     if kind == "loky" and (count := _count(given, rest, default=None)) != 0:
         from loky import get_reusable_executor
 

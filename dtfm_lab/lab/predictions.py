@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from pandas import DataFrame
@@ -10,7 +11,6 @@ from pandas import DataFrame
 from dtfm_lab import files, simulation
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.options import lists_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.streams import table_of
@@ -26,11 +26,9 @@ from dtfm_lab.lab.arguments import (
 )
 from dtfm_lab.lab.executors import AnyExecutor, closed, opened
 from dtfm_lab.lab.plans import default_job
-from dtfm_lab.planning.plan_sweeps import PLANNING_SETTINGS, SWEEP_OPTIONS, plan_sweeps
-from dtfm_lab.simulation import sweeps as what_if
+from dtfm_lab.planning.sweeps import sweep_points, sweep_summary, sweep_table
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.memory import memory as memory_of
-from dtfm_lab.simulation.sweep_summary import sweep_summary as summary_of
 
 
 @of_schedule(SimulationOptions)
@@ -54,62 +52,47 @@ def memory(plan: Plan | str, schedule: AnySchedule | None = None, *, trace: Trac
     return memory_of(as_plan(plan), as_schedule(schedule), trace=trace)
 
 
-@lists_options(SWEEP_OPTIONS, noun="setting of a sweep")
 def sweep(
-    plan: Plan | Topology | str,
+    what: Plan | Topology | str,
     job: Job | str | None = None,
     *,
     repeats: int | None = None,
-    steps: int | None = None,
     seconds: float | None = None,
-    progress: Progress | None = None,
-    workers: int | None = None,
     executor: AnyExecutor | None = None,
     resume: str | os.PathLike[str] | None = None,
-    **settings: Any,
+    progress: Progress | None = None,
+    summary: bool | str = False,
+    **varied: Any,
 ) -> DataFrame:
     """A plan simulated under every combination of some settings, one row each; ``lab.figures.sweep`` draws them.
 
     ``lab.sweep(plan, schedule=["gpipe", "1f1b"], bandwidth=[0.5, 1, 2])``. A setting is a list of values, or one
     value: schedule, queueing, efficiency; fields of the job that keep its placement, such as microbatch, compression
     or recompute; bandwidth and latency, as factors on all links. An impossible combination is a row with an ``error``.
-    ``progress`` is called with every point; Ctrl-C keeps the rows so far. Long sweeps use one process a core, or
-    ``workers``.
+    ``progress`` is called with every point; Ctrl-C keeps the rows so far. Long sweeps use one process a core.
 
     ``lab.sweep("worldwide", "gpt3-xl", planner=["evolutionary", "random"], shape=["8x8", "4x16"], repeats=5)`` plans
-    every combination anew. So it does for a network in place of a plan, for a job, ``repeats``, ``steps`` or
-    ``seconds`` (of each search), and for the settings network, shape (or n_stages and n_replicas), planner, objective
-    and seed. Repeats differ in their seed; ``lab.sweep_summary`` gives their mean and its interval.
+    every combination anew. So it does for a network in place of a plan, for a job, ``repeats`` or ``seconds`` (of each
+    search), and for the settings network, shape (or n_stages and n_replicas), planner, objective, max_price_per_hour,
+    max_iteration_s, steps and seed. Repeats differ in their seed. ``summary=True``, or the name of another result than
+    ``iteration_s``, gives their mean and its interval of 95 % confidence in place of the rows: n, failed, mean, low,
+    high, least, most.
 
     ``executor`` computes the rows elsewhere: any object with the ``submit`` of ``concurrent.futures``, such as
     ``loky.get_reusable_executor()`` or ``dask.distributed.Client(address)``, or ``"loky:4"``, ``"threads:4"``,
-    ``"dask://host:8786"``. With ``resume="rows.jsonl"`` rows that are done are kept in that file, and taken from it
-    when the same sweep is begun again.
+    ``"dask://host:8786"``, or ``"here"`` for this process alone. With ``resume="rows.jsonl"`` rows that are done are
+    kept in that file, and taken from it when the same sweep is begun again.
     """
-    given = as_plan_or_network(plan)
-    read = _read_schedules(settings)
-    plans = {"job": job, "repeats": repeats, "steps": steps, "seconds": seconds}
+    given = as_plan_or_network(what)
+    read = {name: _read(name, values) for name, values in varied.items()}
+    job_for = None if job is None and isinstance(given, Plan) else partial(_job_for, job)
     with ExitStack() as closing:
-        how: dict[str, Any] = {"workers": workers, "executor": closing.enter_context(opened(executor))}
-        if resume is not None:
-            how["kept"] = closing.enter_context(files.SweepRows(resume))
-        if isinstance(given, Plan) and settings.keys().isdisjoint(PLANNING_SETTINGS) and set(plans.values()) == {None}:
-            points = what_if.sweeps(given, **how, **read)
-        else:
-            network = given.topology if isinstance(given, Plan) else given
-            own = given.job if isinstance(given, Plan) and job is None else job
-            how |= {"repeats": repeats, "steps": steps, "seconds": seconds}
-            points = plan_sweeps(network, lambda one: _job_for(own, one), **how, **_read_networks(read))
+        pool = closing.enter_context(opened(executor))
+        kept = None if resume is None else closing.enter_context(files.SweepRows(resume))
+        points = sweep_points(given, job_for, repeats=repeats, seconds=seconds, executor=pool, kept=kept, **read)
         closing.enter_context(closed(points))
-        return table_of(points, what_if.sweep_table, progress)
-
-
-def sweep_summary(table: DataFrame, y: str = "iteration_s", *, confidence: float = 0.95) -> DataFrame:
-    """The mean of one result over the seeds of each combination of a sweep, and Student's interval of it.
-
-    Columns: the settings, n, failed, mean, low, high, least and most, in the unit of ``y``.
-    """
-    return summary_of(table, y, confidence=confidence)
+        table = table_of(points, sweep_table, progress)
+    return sweep_summary(table, "iteration_s" if summary is True else summary) if summary else table
 
 
 def _job_for(job: Job | str | None, network: Topology) -> Job:
@@ -118,20 +101,12 @@ def _job_for(job: Job | str | None, network: Topology) -> Job:
     return job if isinstance(job, Job) else files.load_job(job)
 
 
-def _read_networks(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a sweep, with names and files of networks replaced by the networks."""
-    if "network" not in settings:
-        return settings
-    given = settings["network"]
-    one = isinstance(given, str | os.PathLike | Topology) or not isinstance(given, Iterable)
-    networks = [files.load_topology(n) if isinstance(n, str | os.PathLike) else n for n in ([given] if one else given)]
-    return settings | {"network": networks}
-
-
-def _read_schedules(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a sweep, with schedule files replaced by the schedules that they hold."""
-    if "schedule" not in settings:
-        return settings
-    given = settings["schedule"]
-    one = isinstance(given, str | os.PathLike | Schedule) or not isinstance(given, Iterable)
-    return settings | {"schedule": [as_schedule(each) for each in ([given] if one else given)]}
+def _read(name: str, given: Any) -> Any:
+    """The values of a setting, with names and files of networks, and files of schedules, replaced by what they hold."""
+    if name not in ("network", "schedule"):
+        return given
+    one = isinstance(given, str | os.PathLike | Topology | Schedule) or not isinstance(given, Iterable)
+    values = [given] if one else list(given)
+    if name == "schedule":
+        return [as_schedule(value) for value in values]
+    return [files.load_topology(value) if isinstance(value, str | os.PathLike) else value for value in values]

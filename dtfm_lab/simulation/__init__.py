@@ -1,6 +1,6 @@
 """Plan + Schedule -> Trace in virtual time.
 
-``simulate`` predicts an iteration, ``memory`` what devices hold, ``sensitivity`` the effect of changes.
+``simulate`` predicts an iteration, ``memory`` what devices hold, ``variations`` and ``sensitivity`` what changes bring.
 """
 
 from dtfm_lab.simulation.memory import MemoryReport, memory

@@ -49,6 +49,16 @@ class Executor(Protocol):
         """A Future of one call."""
 
 
+class Here:
+    """Stands for this process alone, where otherwise more would be started for what takes long."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
+        """A finished future of the call, which is made at once."""
+        future: concurrent.Future[Any] = concurrent.Future()
+        future.set_result(fn(*args))
+        return future
+
+
 @dataclass(frozen=True)
 class Lost:
     """A task without a result because its worker was lost, and the reason in one line."""

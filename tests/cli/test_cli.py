@@ -19,8 +19,8 @@ from dtfm_lab import cli
 from dtfm_lab.cli import plans
 from dtfm_lab.cli.terminal import print_json
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.lab import predictions
 from dtfm_lab.planning import planners
-from dtfm_lab.simulation import sweeps as simulation_sweeps
 
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -448,13 +448,13 @@ def test_what_goes_to_a_pipe_is_folded_nowhere(shell: Shell, plan_file: str) -> 
 
 
 def test_an_interrupted_sweep_keeps_its_rows(shell: Shell, plan_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweeps = simulation_sweeps.sweeps
+    points_of = predictions.sweep_points
 
     def interrupted(*arguments, **settings):
-        yield next(sweeps(*arguments, **settings))
+        yield next(points_of(*arguments, **settings))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simulation_sweeps, "sweeps", interrupted)
+    monkeypatch.setattr(predictions, "sweep_points", interrupted)
     status, out, err = shell("simulate", "--sweep", plan_file, "--vary", "bandwidth=1,2,4", "--json")
     assert (status, len(json.loads(out)["points"]), err) == (0, 1, "stopped; 1 of 3 points are told\n")
 
@@ -496,7 +496,7 @@ def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str)
         (["simulate", "--sweep", "plan.json", "--vary", "latency=1", "--vary", "latency=2"], "wanted a setting once"),
         (["simulate", "--sweep", "plan.json", "--vary", "speed=1"], "no setting of a sweep named 'speed'"),
         (["simulate", "--sweep", "plan.json", "--vary", "schedule="], "schedule of a sweep has no values"),
-        (["simulate", "--sweep", "plan.json", "--vary", "bandwidth=fast"], "is 'fast'; wanted a number above 0"),
+        (["simulate", "--sweep", "plan.json", "--vary", "bandwidth=fast"], "bandwidth is 'fast'; wanted more than 0"),
         (
             ["simulate", "--sweep", "plan.json", "--vary", "bandwidth=1", "--csv", "no/rows.csv"],
             "no is no folder to write to",
@@ -529,7 +529,7 @@ def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str)
         ),
         (
             ["simulate", "--sweep", "plan.json", "--vary", "efficiency=0.5,high"],
-            "efficiency of a sweep is 'high'; wanted more than",
+            "efficiency is 'high'; wanted more than",
         ),
         (
             ["show", "--schedule", "gpipe", "--stages", "2", "--microbatches", "0"],

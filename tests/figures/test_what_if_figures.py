@@ -12,7 +12,7 @@ from dtfm_lab.lab import explain, sweep
 @pytest.fixture(scope="module")
 def swept(small_plan):
     settings = {"schedule": ["gpipe", "1f1b"], "bandwidth": [2, 0.5, 8], "compression": ["none", "int8"]}
-    return sweep(small_plan, workers=1, **settings)
+    return sweep(small_plan, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_where_nothing_fits_the_title_says_so(swept):
 
 
 def test_combinations_that_cannot_be_are_counted_with_a_reason(small_plan):
-    table = sweep(small_plan, workers=1, microbatch=[1, 3], schedule=["gpipe", "1f1b"])
+    table = sweep(small_plan, microbatch=[1, 3], schedule=["gpipe", "1f1b"])
     figure = figures.sweep(table)
     assert "4 combinations · 2 cannot be, such as: job tiny" in figure.layout.title.subtitle.text
     nothing = figures.sweep(table[table["microbatch"] == 3])
@@ -92,7 +92,7 @@ def test_combinations_that_cannot_be_are_counted_with_a_reason(small_plan):
 
 
 def test_yes_no_and_default_are_words(small_plan):
-    table = sweep(small_plan, workers=1, recompute=[False, True], gradient_compression=[None, "int8"])
+    table = sweep(small_plan, recompute=[False, True], gradient_compression=[None, "int8"])
     figure = figures.sweep(table)
     shown = {*figure.data[0].x, *(trace.name for trace in figure.data)}
     assert shown == {"no", "yes", "default", "int8"}

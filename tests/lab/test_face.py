@@ -44,7 +44,6 @@ def completions() -> Iterator[object]:
         ("lab.with_job(plan, gradient_c", {"gradient_compression="}),
         ("lab.plan('lecture-hall', plan", {"planner="}),
         ("lab.simulate(plan, queue", {"queueing="}),
-        ("lab.sweep(plan, synchronise", {"synchronise_every="}),
         ("lab.strategies('lecture-hall', sys", {"systems="}),
         ("lab.fig", {"figures"}),
         ("lab.La", {"Lab", "LabError"}),

@@ -24,10 +24,10 @@ from plans import plan_of, uneven
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import FileError, LabError, RunError
 from dtfm_lab.files.sweep_rows import SweepRows
-from dtfm_lab.simulation import sweeps as module
+from dtfm_lab.planning import sweeps as module
+from dtfm_lab.planning.sweeps import sweep_points
 from dtfm_lab.simulation.executors import IN_FLIGHT, Lost, results_of
-from dtfm_lab.simulation.resuming import fingerprint
-from dtfm_lab.simulation.sweeps import sweeps
+from dtfm_lab.simulation.task_runner import fingerprint
 
 PLAN = plan_of(4, 8, 2, uneven(8, 5), n_layers=8, d_model=8, dtype="fp32")
 SETTINGS: dict[str, Any] = {"schedule": ["1f1b", "gpipe"], "bandwidth": [0.5, 1, 2], "microbatch": [1, 2, 3]}
@@ -36,7 +36,7 @@ PLANNED: dict[str, Any] = {"planner": ["random"], "objective": "communication", 
 
 @pytest.fixture(scope="module")
 def rows() -> Any:
-    return lab.sweep(PLAN, workers=1, **SETTINGS)
+    return lab.sweep(PLAN, executor="here", **SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -126,10 +126,7 @@ def test_rows_are_equal_on_dask_and_a_worker_killed_amid_them_changes_none(rows:
 
 @pytest.mark.slow
 def test_plans_of_a_sweep_are_equal_on_dask(dask: Any) -> None:
-    here, there = (
-        lab.sweep(PLAN.topology, PLAN.job, executor=executor, **how, **PLANNED)
-        for executor, how in ((None, {"workers": 1}), (dask, {}))
-    )
+    here, there = (lab.sweep(PLAN.topology, PLAN.job, executor=executor, **PLANNED) for executor in ("here", dask))
     assert there.drop(columns="planning_s").equals(here.drop(columns="planning_s"))
     systems = ["ddp", "megatron"]
     outcomes = [lab.strategies(PLAN.topology, PLAN.job, systems=systems, executor=one) for one in (None, dask)]
@@ -179,13 +176,13 @@ class Refusing:
 
 
 def test_an_executor_that_runs_nothing_is_told_in_one_line() -> None:
-    with pytest.raises(RunError, match=r"^the executor runs nothing; point bandwidth 1: ValueError: invalid") as told:
-        list(sweeps(PLAN, executor=Refusing(), bandwidth=1))
+    with pytest.raises(RunError, match=r"^the executor runs nothing; point bandwidth 1.0: ValueError: invalid") as told:
+        list(sweep_points(PLAN, executor=Refusing(), bandwidth=1))
     assert "\n" not in str(told.value)
     closed = ThreadPoolExecutor(1)
     closed.shutdown()
     with pytest.raises(RunError, match="the executor takes no tasks: RuntimeError: cannot schedule"):
-        list(sweeps(PLAN, executor=closed, bandwidth=1))
+        list(sweep_points(PLAN, executor=closed, bandwidth=1))
 
 
 def test_a_mistake_on_a_worker_names_the_task_and_what_cannot_be_sent_is_refused() -> None:
@@ -198,7 +195,7 @@ def test_a_mistake_on_a_worker_names_the_task_and_what_cannot_be_sent_is_refused
 def test_an_end_leaves_nothing_queued() -> None:
     plain = Plain()
     plain._max_workers = 2  # type: ignore[attr-defined]  as pools of the standard library have it
-    points = sweeps(PLAN, executor=plain, bandwidth=[1 + i for i in range(100)])
+    points = sweep_points(PLAN, executor=plain, bandwidth=[1 + i for i in range(100)])
     assert [point.number for point in itertools.islice(points, 3)] == [1, 2, 3]
     points.close()  # type: ignore[attr-defined]
     assert len(plain.futures) <= 3 + 2 * IN_FLIGHT
@@ -211,7 +208,7 @@ INTERRUPTED = """
 import os, sys
 sys.path[:0] = {path!r}
 from test_executors import PLAN, SETTINGS, lab
-lab.sweep(PLAN, workers=1, resume={rows!r}, progress=lambda point: point.number == 5 and os._exit(9), **SETTINGS)
+lab.sweep(PLAN, executor="here", resume={rows!r}, progress=lambda point: point.number == 5 and os._exit(9), **SETTINGS)
 """
 
 
@@ -234,14 +231,14 @@ def test_a_sweep_that_was_killed_goes_on(rows: Any, tmp_path: Path, monkeypatch:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert len(file.read_bytes().splitlines()) == 1 + 5
     calls = counted(monkeypatch)
-    assert lab.sweep(PLAN, workers=1, resume=file, **SETTINGS).equals(rows)
+    assert lab.sweep(PLAN, executor="here", resume=file, **SETTINGS).equals(rows)
     assert len(calls) == len(rows) - 5
     file.write_bytes(file.read_bytes()[:-9])  # a machine that lost power amid the last line
     assert lab.sweep(PLAN, executor=Plain(), resume=file, **SETTINGS).equals(rows)
     assert len(calls) == len(rows) - 5 + 1
-    assert lab.sweep(PLAN, workers=1, resume=file, **SETTINGS).equals(rows)
+    assert lab.sweep(PLAN, executor="here", resume=file, **SETTINGS).equals(rows)
     assert len(calls) == len(rows) - 5 + 1
-    lab.sweep(PLAN, workers=1, resume=file, **SETTINGS | {"bandwidth": [1, 4]})
+    lab.sweep(PLAN, executor="here", resume=file, **SETTINGS | {"bandwidth": [1, 4]})
     assert len(calls) == len(rows) - 5 + 1 + 6  # 1 is known, 4 is not
 
 
@@ -300,15 +297,14 @@ def test_rows_are_json_and_of_one_sweep_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"executor": "lok"}, "executor is 'lok'; wanted loky, loky:N, threads:N or dask://HOST:PORT"),
-        ({"executor": "threads"}, "executor is 'threads'; wanted loky"),
+        ({"executor": "lok"}, "executor is 'lok'; wanted here, loky, loky:N, threads:N or dask://HOST:PORT"),
+        ({"executor": "threads"}, "executor is 'threads'; wanted here"),
         ({"executor": "threads:0"}, "N from 1"),
-        ({"executor": "loky:two"}, "executor is 'loky:two'; wanted loky"),
-        ({"executor": "dask:"}, "executor is 'dask:'; wanted loky"),
+        ({"executor": "loky:two"}, "executor is 'loky:two'; wanted here"),
+        ({"executor": "dask:"}, "executor is 'dask:'; wanted here"),
         ({"executor": "dask://127.0.0.1:1:1"}, "no scheduler of Dask answers at 127.0.0.1:1:1"),
         ({"executor": 4}, "executor is 4; wanted an object with submit"),
         ({"executor": ThreadPoolExecutor}, "wanted an object with submit"),
-        ({"executor": "threads:1", "workers": 2}, "a sweep has workers and an executor"),
         ({"resume": 4}, "resume is 4; wanted the path of a file of rows"),
     ],
     ids=str,

@@ -1,31 +1,39 @@
-"""Sweeps: rows that equal single simulations, whoever makes them; mistakes in one line; no process left behind."""
+"""Sweeps: rows that equal single plans and simulations, whoever makes them; mistakes in one line; intervals."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
 from plans import plan_of, uneven
+from scipy import stats
 
-from dtfm_lab import lab
-from dtfm_lab.domain.errors import LabError, RunError
+import dtfm_lab as lab
+from dtfm_lab import planning
+from dtfm_lab.domain.errors import LabError, RunError, UnknownName
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.simulation import process_pool
+from dtfm_lab.planning.sweeps import PLANNED, sweep_points, sweep_summary, sweep_table
+from dtfm_lab.simulation import task_runner
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
-from dtfm_lab.simulation.sweeps import OUTCOMES, sweep_table, sweeps
+from dtfm_lab.simulation.variations import OUTCOMES
 
 PLAN = plan_of(4, 8, 2, uneven(8, 5), n_layers=8, d_model=8, dtype="fp32")
+HALL = lab.load_topology("lecture-hall")
+LIMITS = {"steps": 2, "objective": "communication"}
 
 
 def test_rows_are_all_combinations_and_the_last_setting_varies_fastest() -> None:
@@ -61,7 +69,7 @@ def test_a_row_is_what_one_simulation_tells(settings: dict[str, object]) -> None
     )
     trace = simulate(plan, **simulated)
     held = memory(plan, trace=trace)
-    [point] = sweeps(PLAN, **settings)
+    [point] = sweep_points(PLAN, **settings)
     assert point.outcome is not None, point.error
     assert point.outcome.iteration_s == trace.iteration_s
     assert point.outcome.tokens_per_s == trace.metrics["tokens_per_s"]
@@ -90,36 +98,45 @@ def test_what_cannot_be_is_a_row_with_its_reason() -> None:
         ({"schedule": []}, "schedule of a sweep has no values; wanted one or more"),
         ({"microbatch": np.array([])}, "microbatch of a sweep has no values"),
         ({}, "a sweep of nothing; wanted values for one or more of schedule"),
-        ({"schedule": ["gpipe", "gpip"]}, "no pipeline schedule named 'gpip'; did you mean 'gpipe'?"),
+        ({"schedule": ["gpipe", "gpip"]}, "no schedule named 'gpip'; did you mean 'gpipe'?"),
         ({"compression": ["none", "int4"]}, "no compression named 'int4'; did you mean 'int8'?"),
         ({"synchronisation": "rin"}, "no synchronisation named 'rin'; did you mean 'ring'?"),
         ({"dtype": ["fp8"]}, "no dtype named 'fp8'"),
         ({"queueing": ["pears"]}, "no queueing named 'pears'; did you mean 'pairs'?"),
-        ({"bandwidth": [1, 0]}, "bandwidth of a sweep, a factor on that of all links, is 0; wanted a number above 0"),
-        ({"latency": [-1]}, "is -1; wanted a number from 0"),
-        ({"latency": ["far"]}, "is 'far'; wanted a number from 0"),
-        ({"bandwidth": np.inf}, "is inf; wanted a number above 0"),
-        ({"bandwidth": np.array([[1.0, 2.0]])}, "is [1.0, 2.0]; wanted a number above 0"),
-        ({"efficiency": [0.5, 2]}, "efficiency of a sweep is 2; wanted more than 0 and at most 1"),
+        ({"bandwidth": [1, 0]}, "bandwidth is 0; wanted more than 0"),
+        ({"latency": [-1]}, "latency is -1; wanted 0 or more"),
+        ({"latency": ["far"]}, "latency is 'far'; wanted 0 or more"),
+        ({"bandwidth": np.inf}, "bandwidth is inf; wanted more than 0"),
+        ({"bandwidth": np.array([[1.0, 2.0]])}, "bandwidth is [1.0, 2.0]; wanted more than 0"),
+        ({"efficiency": [0.5, 2]}, "efficiency is 2; wanted more than 0 and at most 1"),
         ({"microbatch": [1, 0]}, "microbatch is 0; wanted a whole number from 1"),
         ({"recompute": [True, "yes"]}, "recompute is 'yes'; wanted true or false"),
         ({"codec_bytes_per_s": [-1]}, "codec_bytes_per_s is -1; wanted more than 0"),
-        ({"bandwidth": 1, "workers": 0}, "workers of a sweep are 0; wanted a whole number from 1"),
-        ({"bandwidth": 1, "workers": "two"}, "workers of a sweep are 'two'"),
-        ({"bandwidth": 1, "workers": True}, "workers of a sweep are True"),
+        ({"planner": "dtf"}, "no planner named 'dtf'; did you mean 'dtfm'?"),
+        ({"planer": "dtfm"}, "no setting of a sweep named 'planer'; did you mean 'planner'?"),
+        ({"objective": "communicatio"}, "no objective named 'communicatio'; did you mean 'communication'?"),
+        ({"seed": [1, 2], "repeats": 2}, "a sweep has 2 seeds and 2 repeats; wanted one of them"),
+        ({"seed": -1}, "seed is -1; wanted a whole number from 0"),
+        ({"repeats": 0}, "repeats is 0; wanted a whole number from 1"),
+        ({"shape": "8"}, "shape of a sweep is '8'; wanted stages x replicas, such as (8, 4) or 8x4"),
+        ({"shape": [(0, 2)]}, "n_stages is 0; wanted a whole number from 1"),
+        ({"shape": "2x2", "n_stages": 2}, "a sweep has shape and n_stages or n_replicas; wanted one of them"),
+        ({"max_price_per_hour": 0}, "max_price_per_hour is 0; wanted more than 0"),
+        ({"network": [3]}, "network of a sweep is 3; wanted a Topology"),
+        ({"planner": []}, "planner of a sweep has no values"),
     ],
     ids=str,
 )
 def test_mistakes_are_refused_before_anything_runs(settings: dict[str, object], says: str) -> None:
     with pytest.raises(LabError) as refused:
-        sweeps(PLAN, **settings)  # not even asked for a row
+        sweep_points(PLAN, **settings)  # not even asked for a row
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_job_of_message_sizes_has_no_outcome() -> None:
     priced = replace(PLAN, job=replace(PLAN.job, model=None, given_gradient_bytes=1.0, given_hop_bytes=1.0))
-    [point] = sweeps(priced, schedule="gpipe")
+    [point] = sweep_points(priced, schedule="gpipe")
     assert "needs a model" in point.error
 
 
@@ -153,7 +170,7 @@ def test_an_interrupt_before_the_first_row_is_one(monkeypatch: pytest.MonkeyPatc
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dtfm_lab.simulation.sweeps.simulate", interrupted)
+    monkeypatch.setattr("dtfm_lab.simulation.variations.simulate", interrupted)
     with pytest.raises(KeyboardInterrupt):
         lab.sweep(PLAN, schedule=["1f1b", "gpipe"])
 
@@ -163,8 +180,8 @@ def test_a_table_of_no_points_has_its_columns() -> None:
 
 
 def test_a_short_sweep_asks_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_pool, "_in_processes", None)
-    assert len(lab.sweep(PLAN, schedule=["1f1b", "gpipe"], microbatch=[1, 2], workers=8)) == 4
+    monkeypatch.setattr(task_runner, "_in_processes", None)
+    assert len(lab.sweep(PLAN, schedule=["1f1b", "gpipe"], microbatch=[1, 2])) == 4
 
 
 def workers_of(process: psutil.Process) -> list[psutil.Process]:
@@ -174,9 +191,10 @@ def workers_of(process: psutil.Process) -> list[psutil.Process]:
 @pytest.mark.slow
 def test_processes_change_nothing_and_end_with_the_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"schedule": ["1f1b", "gpipe", "zb-h1"], "bandwidth": [0.5, 1, 2], "microbatch": [1, 2, 3]}
-    alone = lab.sweep(PLAN, workers=1, **settings)
-    monkeypatch.setattr(process_pool, "WORTHWHILE_S", -1.0)
-    points = sweeps(PLAN, workers=2, **settings)
+    alone = lab.sweep(PLAN, executor="here", **settings)
+    monkeypatch.setattr(task_runner, "WORTHWHILE_S", -1.0)
+    monkeypatch.setattr(task_runner, "_cores", lambda: 2)
+    points = sweep_points(PLAN, **settings)
     shared = list(itertools.islice(points, len(alone) - 1))
     busy = workers_of(psutil.Process())
     assert len(busy) == 2
@@ -189,16 +207,16 @@ def test_processes_change_nothing_and_end_with_the_iteration(monkeypatch: pytest
 @pytest.mark.slow
 def test_a_process_that_dies_is_told_in_one_line() -> None:
     with pytest.raises(RunError, match="one of 1 worker processes died") as told:
-        list(process_pool._in_processes(os._exit, [(1,)], 1))
+        list(task_runner._in_processes(os._exit, [(1,)], 0, 1, print))
     assert "\n" not in str(told.value)
 
 
 SWEEPING = """
 import sys
 sys.path[:0] = {path!r}
-from test_sweeps import PLAN, process_pool, psutil, sweeps, workers_of
-process_pool.WORTHWHILE_S = -1.0
-points = sweeps(PLAN, workers=2, bandwidth=[1.0 + i for i in range(1000)])
+from test_sweeps import PLAN, task_runner, psutil, sweep_points, workers_of
+task_runner.WORTHWHILE_S, task_runner._cores = -1.0, lambda: 2
+points = sweep_points(PLAN, bandwidth=[1.0 + i for i in range(1000)])
 for _ in range(3):
     next(points)
 print(*(process.pid for process in workers_of(psutil.Process())), flush=True)
@@ -228,3 +246,118 @@ def test_the_plan_is_as_it_was() -> None:
     before = (PLAN.job, PLAN.topology.fingerprint)
     lab.sweep(PLAN, schedule="gpipe", bandwidth=[1, 3], recompute=True)
     assert (PLAN.job, PLAN.topology.fingerprint) == before
+
+
+# sweeps that plan
+
+
+def test_every_row_is_the_plan_and_the_simulation_of_its_settings() -> None:
+    shapes = [(4, 2), (2, 4)]
+    varied = {"planner": ["evolutionary", "random"], "shape": shapes, "seed": [0, 1]}
+    table = lab.sweep(HALL, "tiny", **varied, microbatch=1, **LIMITS)
+    cells = list(zip(table["planner"], table["shape"], table["seed"], strict=True))
+    assert cells == list(itertools.product(["evolutionary", "random"], ["4 x 2", "2 x 4"], [0, 1]))
+    for row, (planner, shape, seed) in zip(
+        table.itertuples(), itertools.product(["evolutionary", "random"], shapes, [0, 1]), strict=True
+    ):
+        job = lab.load_job("tiny", n_stages=shape[0], n_replicas=shape[1], microbatch=1)
+        plan = planning.plan(HALL, job, planner, seed=seed, **LIMITS)
+        assert row.communication_cost_s == plan.cost.total_s
+        assert row.iteration_s == lab.simulate(plan).iteration_s
+        assert (row.plan_stages, row.plan_replicas, row.plan_devices) == (*shape, 8)
+
+
+def test_columns_are_the_settings_the_outcome_and_what_is_known_of_the_plan() -> None:
+    table = lab.sweep(HALL, "tiny", planner="random", **LIMITS)
+    assert list(table.columns) == ["planner", "steps", "objective", "seed", *OUTCOMES, *PLANNED, "error"]
+    assert table.attrs["settings"] == ["planner", "steps", "objective", "seed"]
+
+
+def test_networks_links_and_schedules_vary_and_are_planned_for() -> None:
+    table = lab.sweep(
+        HALL, network=["lecture-hall", "raspberry-pi"], bandwidth=[1, 4], schedule=["gpipe", "1f1b"], **LIMITS
+    )
+    assert len(table) == 8
+    job = lab.load_job("small", schedule="1f1b")
+    plan = planning.plan(lab.load_topology("raspberry-pi").scaled(1, 4), job, seed=0, **LIMITS)
+    row = table[(table["network"] == "raspberry-pi") & (table["bandwidth"] == 4) & (table["schedule"] == "1f1b")]
+    assert row["iteration_s"].tolist() == [lab.simulate(plan).iteration_s]
+
+
+def test_a_plan_gives_its_network_and_its_job_and_repeats_are_seeds_in_a_row() -> None:
+    plan = planning.plan(HALL, lab.load_job("tiny"), steps=1)
+    table = lab.sweep(plan, planner="random", repeats=3, **LIMITS)
+    assert table["seed"].tolist() == [0, 1, 2]
+    assert lab.sweep(plan, planner="random", seed=1, **LIMITS)["iteration_s"].iloc[0] == table["iteration_s"].iloc[1]
+    kept = lab.sweep(plan, bandwidth=[1.0])
+    assert "seed" not in kept
+    assert kept["iteration_s"].iloc[0] == lab.simulate(plan).iteration_s
+
+
+def test_a_job_that_leaves_its_shape_open_is_planned_for_seconds_and_under_a_limit() -> None:
+    job = lab.load_job("tiny", n_stages=None, n_replicas=None)
+    table = lab.sweep(HALL, job, max_iteration_s=[10.0, 1e-9], steps=1)
+    assert table["error"].eq("").tolist() == [True, False]
+    plan = planning.plan(HALL, job, objective="iteration", max_iteration_s=10.0, steps=1)
+    row = table.iloc[0]
+    assert (row["plan_stages"], row["plan_replicas"]) == (plan.job.n_stages, plan.job.n_replicas)
+    assert row["iteration_s"] == pytest.approx(lab.simulate(plan).iteration_s, rel=1e-12)
+    assert row["iteration_lower_bound_s"] <= row["iteration_s"]
+
+
+def test_what_cannot_be_planned_is_a_row_with_its_reason() -> None:
+    table = lab.sweep(HALL, "tiny", shape=["4x2", "8x8", "9 x 1"], **LIMITS)
+    assert table["error"].str.contains("need 64 devices|has 8 blocks").tolist() == [False, True, True]
+    assert table["plan_stages"].isna().tolist() == [False, True, True]
+    assert sweep_summary(table)[["n", "failed"]].to_numpy().tolist() == [[1, 0], [0, 1], [0, 1]]
+
+
+def test_the_interval_of_repeats_is_student_s() -> None:
+    table = lab.sweep(HALL, "tiny", planner=["random", "evolutionary"], repeats=5, steps=1, objective="communication")
+    summary = sweep_summary(table, "communication_cost_s")
+    assert summary["planner"].tolist() == ["random", "evolutionary"]
+    for row in summary.itertuples():
+        costs = table.loc[table["planner"] == row.planner, "communication_cost_s"]
+        assert (row.n, row.failed, row.mean) == (5, 0, pytest.approx(costs.mean()))
+        assert (row.least, row.most) == (costs.min(), costs.max())
+        if costs.std() > 0:
+            low, high = stats.t.interval(0.95, 4, loc=costs.mean(), scale=stats.sem(costs))
+            assert (row.low, row.high) == pytest.approx((low, high))
+    with pytest.raises(UnknownName, match="no result of a sweep named 'iteration'; did you mean 'iteration_s'"):
+        sweep_summary(table, "iteration")
+
+
+def test_an_interval_holds_the_true_mean_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    n_cells = 2000
+    table = pd.DataFrame({"cell": np.repeat(np.arange(n_cells), 4), "seed": np.tile(np.arange(4), n_cells)})
+    table["iteration_s"] = rng.normal(10, 2, len(table))
+    table.attrs["settings"] = ["cell", "seed"]
+    summary = sweep_summary(table)
+    assert ((summary["low"] <= 10) & (summary["high"] >= 10)).mean() == pytest.approx(0.95, abs=0.02)
+
+
+def test_a_single_run_has_no_interval() -> None:
+    summary = lab.sweep(HALL, "tiny", summary=True, **LIMITS)
+    assert summary[["low", "high"]].isna().all(axis=None)
+    assert summary["mean"].notna().all()
+
+
+def test_a_misspelt_network_or_plan_is_named() -> None:
+    with pytest.raises(UnknownName, match="no topology named 'lecture-hal'; did you mean 'lecture-hall'"):
+        lab.sweep("lecture-hal", planner="random")
+    with pytest.raises(LabError, match=r"plan\.json: no such file"):
+        lab.sweep("plan.json", planner="random")
+
+
+def test_the_command_line_plans_prints_and_summarises(shell: Callable[..., tuple[int, str, str]]) -> None:
+    vary = ["--vary", "planner=random,evolutionary", "--vary", "shape=4x2", "--vary", "objective=communication"]
+    arguments = ["simulate", "--sweep", "lecture-hall", "--job", "tiny", *vary, "--repeats", "2", "--steps", "2"]
+    status, out, _ = shell(*arguments)
+    assert status == 0
+    assert "interval of 95 % confidence" in out
+    told = json.loads(shell(*arguments, "--json")[1])
+    assert told["settings"] == ["planner", "shape", "objective", "steps", "seed"]
+    assert (len(told["points"]), len(told["summary"])) == (4, 2)
+    status, _, err = shell(*arguments, "--vary", "seed=1,2")
+    assert (status, "2 seeds and 2 repeats" in err, err.count("\n")) == (2, True, 1)

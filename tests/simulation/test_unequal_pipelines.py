@@ -18,6 +18,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.units import GiB
 from dtfm_lab.planning.evaluate import evaluate
+from dtfm_lab.planning.sweeps import sweep_points
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of, simulate_iteration
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
 from dtfm_lab.simulation.memory import memory, remedies
@@ -25,7 +26,6 @@ from dtfm_lab.simulation.memory_intervals import activation_memory
 from dtfm_lab.simulation.schedules import build, peak_activations, schedules
 from dtfm_lab.simulation.sensitivity import gains
 from dtfm_lab.simulation.simulate import simulate
-from dtfm_lab.simulation.sweeps import sweeps
 
 MIXED = ("A100", "V100", "RTX 4090", "T4", "T4")
 counts = st.lists(st.integers(1, 12), min_size=1, max_size=5).map(tuple)
@@ -246,7 +246,7 @@ def test_improving_a_device_is_simulating_it_improved():
 
 def test_a_sweep_keeps_the_shares_where_the_batch_stays():
     plan = far_apart()
-    points = list(sweeps(plan, schedule=["gpipe", "1f1b"], global_batch=[10, 12], workers=1))
+    points = list(sweep_points(plan, schedule=["gpipe", "1f1b"], global_batch=[10, 12]))
     wanted = {
         (name, batch): simulate(replace(plan, job=plan.job.with_fields(global_batch=batch)), name).iteration_s
         for name in ("gpipe", "1f1b")

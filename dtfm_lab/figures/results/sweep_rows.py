@@ -9,8 +9,8 @@ import pandas as pd
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.figures.theme import literal
-from dtfm_lab.planning.plan_sweeps import PLANNED
-from dtfm_lab.simulation.sweeps import OUTCOMES
+from dtfm_lab.planning.sweeps import PLANNED
+from dtfm_lab.simulation.variations import OUTCOMES
 
 MOST_VARIED = 3
 

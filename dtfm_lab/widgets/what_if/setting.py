@@ -13,6 +13,7 @@ from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation import schedules
+from dtfm_lab.simulation.variations import Variation
 from dtfm_lab.widgets.controls import CHOICES, tried_options
 
 BATCH_OPTIONS = ("microbatch", "global_batch")
@@ -82,12 +83,9 @@ class WhatIfSetting:
 
         Raises a LabError where the job does not allow it.
         """
-        job = plan.job.with_fields(**self.job_changes)
-        job.modelled()
-        topology = plan.topology
-        if (self.latency, self.bandwidth) != (1.0, 1.0):
-            topology = topology.scaled(latency=self.latency, bandwidth=self.bandwidth)
-        return plan.changed(job=job, topology=topology)
+        changed = Variation(self.values).on(plan)
+        changed.job.modelled()
+        return changed
 
     def changes_from(self, base: WhatIfSetting) -> dict[str, Any]:
         """Return the values that differ from another setting's."""

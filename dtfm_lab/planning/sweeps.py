@@ -1,0 +1,344 @@
+"""Sweeps: a plan simulated, or every combination planned and simulated, under all combinations of some settings."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.options import Option, refuse_unknown, whole
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.planning.objectives import default_objective, objectives
+from dtfm_lab.planning.problem import planners
+from dtfm_lab.planning.search import plan
+from dtfm_lab.simulation.executors import Executor, Here, Lost
+from dtfm_lab.simulation.task_runner import Kept, of_plain, plain, results
+from dtfm_lab.simulation.variations import OF_THE_JOB, OUTCOMES, VARIED, SimulatedOutcome, Variation, checked_value
+
+LIMITS = ("max_price_per_hour", "max_iteration_s", "steps")
+OF_THE_SHAPE = ("n_stages", "n_replicas")
+PLANNING = {
+    option.name: option
+    for option in (
+        Option(name="network", help="Networks to plan on.", type=Topology),
+        Option(name="shape", help="Stages x replicas, such as (8, 4) or 8x4.", type=tuple),
+        Option(name="n_stages", help="Pipeline stages.", type=int, least=1),
+        Option(name="n_replicas", help="Data-parallel replicas.", type=int, least=1),
+        Option(name="planner", help="Planner of the search.", choices=planners),
+        Option(name="objective", help="What the search makes least.", choices=objectives),
+        Option(name="max_price_per_hour", help="Dollars an hour that a plan may cost.", type=float, above=0),
+        Option(name="max_iteration_s", help="Seconds that an iteration may take.", type=float, above=0),
+        Option(name="steps", help="Generations of each search.", type=int, least=1),
+        Option(name="seed", help="Seed of the search.", type=int, least=0),
+    )
+}
+"""Settings for which every point is planned anew."""
+SETTINGS = PLANNING | VARIED
+"""All that may vary in a sweep."""
+CONFIDENCE = 0.95
+"""Of the interval of a mean over seeds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """What a row of a sweep says of its plan."""
+
+    plan_stages: int
+    plan_replicas: int
+    plan_devices: int
+    """Devices that serve."""
+    communication_cost_s: float
+    iteration_lower_bound_s: float
+    """No plan is faster; NaN where the search gives no such bound."""
+    evaluations: int
+    planning_s: float
+    """Seconds that the search took."""
+
+    @classmethod
+    def of(cls, found: Plan) -> "Planned":
+        bound_s = found.iteration_lower_bound_s
+        return cls(
+            plan_stages=found.job.n_stages,
+            plan_replicas=found.job.n_replicas,
+            plan_devices=found.job.n_tasklets,
+            communication_cost_s=found.cost.total_s,
+            iteration_lower_bound_s=np.nan if bound_s is None else bound_s,
+            evaluations=found.evaluations,
+            planning_s=found.seconds,
+        )
+
+
+PLANNED = tuple(each.name for each in fields(Planned))
+TYPES = {"fits": "boolean"} | dict.fromkeys(
+    ("peak_activations", "plan_stages", "plan_replicas", "plan_devices", "evaluations"), "Int64"
+)
+"""Types of the columns that are no float."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPoint:
+    """One combination of settings, with its outcome or the reason why there is none."""
+
+    settings: Mapping[str, Any]
+    """As the table shows them."""
+    outcome: SimulatedOutcome | None
+    planned: Planned | None
+    """What is known of the plan, where the sweep made one."""
+    plans: bool
+    """Whether the sweep plans."""
+    error: str
+    """Reason in one line; empty where there is an outcome."""
+    number: int
+    """Position of this point among ``total``, from 1, for a progress bar."""
+    total: int
+
+
+def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
+    """One row a point: its settings, the fields of SimulatedOutcome (missing where there is none), what is known of its
+    plan where the sweep made one, and error. ``attrs["settings"]`` has the names of the settings."""
+    rows, settings = [], []
+    for point in points:
+        row = dict(point.settings) | {column: getattr(point.outcome, column, None) for column in OUTCOMES}
+        row |= {column: getattr(point.planned, column, None) for column in (PLANNED if point.plans else ())}
+        rows.append(row | {"error": point.error})
+        settings = list(point.settings)
+    table = pd.DataFrame(rows, columns=[*rows[0]] if rows else [*OUTCOMES, "error"])
+    table = table.astype({column: TYPES.get(column, "float64") for column in OUTCOMES})
+    table = table.astype({column: kind for column, kind in TYPES.items() if column in table.columns})
+    table.attrs["settings"] = settings
+    return table
+
+
+def sweep_summary(table: pd.DataFrame, y: str = "iteration_s") -> pd.DataFrame:
+    """One row for each combination of settings but the seed.
+
+    Columns: the settings; n, the runs with a result; failed, those without; mean, and low to high, Student's interval
+    of the mean with 95 % confidence (missing for a single run); least and most, the extremes of the runs. All in the
+    unit of the column ``y``. Runs of one seed are the same number again, so an interval needs several seeds. Raises
+    UnknownName where there is no such column of results.
+    """
+    cells = [name for name in table.attrs["settings"] if name != "seed"]
+    known = [name for name in table.columns if name not in (*table.attrs["settings"], "error")]
+    if y not in known:
+        raise unknown("result of a sweep", y, known)
+    rows = []
+    for key, runs in table.groupby(cells, dropna=False, sort=False) if cells else [((), table)]:
+        named = dict(zip(cells, key if isinstance(key, tuple) else (key,), strict=True))
+        values = runs[y].dropna().astype(float)
+        n = len(values)
+        half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * values.std(ddof=1) / np.sqrt(n) if n > 1 else math.nan
+        ends = {"low": values.mean() - half, "high": values.mean() + half}
+        extremes = {"least": values.min(), "most": values.max()}
+        rows.append(named | {"n": n, "failed": len(runs) - n, "mean": values.mean()} | ends | extremes)
+    summary = pd.DataFrame(rows, columns=[*cells, "n", "failed", "mean", "low", "high", "least", "most"])
+    summary.attrs["settings"] = cells
+    return summary
+
+
+def sweep_points(
+    what: Plan | Topology,
+    job_for: Callable[[Topology], Job] | None = None,
+    /,
+    *,
+    repeats: int | None = None,
+    seconds: float | None = None,
+    executor: Executor | None = None,
+    kept: Kept | None = None,
+    **varied: Any,
+) -> Iterator[SweepPoint]:
+    """Simulate every combination of the settings, the last one varying fastest, and yield each point when it is done.
+
+    An impossible combination, such as a batch that does not divide, is a point with an error.
+
+    Parameters
+    ----------
+    what, job_for
+        A plan, whose placement is kept; or a network and the job for a network, for which every combination is planned.
+        So it is for a plan with any of ``PLANNING``, a job, ``repeats`` or ``seconds``.
+    repeats
+        Plan every combination so many times, with seeds that follow each other from the given one, or from 0.
+    seconds
+        Limit of each search, as in ``search``. Searches that are limited by time would disturb each other, so without
+        ``steps`` they run one after the other; an executor gets them all at once.
+    executor
+        Computes all points, in place of processes here. A point whose worker is lost twice has that as its error.
+    kept
+        Rows of a sweep that was interrupted; they are taken as they are, and new ones are added.
+    varied
+        Values to try of each of ``SETTINGS``, or one to hold.
+
+    Raises
+    ------
+    LabError
+        Before anything runs: an unknown setting or name; a setting without values or with an impossible one; none.
+    """
+    refuse_unknown(varied, SETTINGS, "setting of a sweep")
+    plans = isinstance(what, Topology) or job_for is not None or repeats is not None or seconds is not None
+    plans = plans or not PLANNING.keys().isdisjoint(varied)
+    listed = {name: _values(name, values) for name, values in varied.items()}
+    if not (listed or plans):
+        raise PlanError(f"a sweep of nothing; wanted values for one or more of {', '.join(VARIED)}")
+    if plans:
+        seeds = _seeds(listed, repeats)
+        listed = {name: values for name, values in listed.items() if name != "seed"} | {"seed": seeds}
+    grid = [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
+    shown = [{name: _shown(value) for name, value in point.items()} for point in grid]
+    function, tasks = (
+        (planned_outcome, _planning_tasks(what, job_for, grid, seconds))
+        if plans
+        else (outcome_of, [(what, point) for point in grid])
+    )
+    found = results(
+        function,
+        tasks,
+        executor=Here() if plans and "steps" not in listed and executor is None else executor,
+        named=lambda number: f"point {', '.join(f'{name} {value}' for name, value in shown[number].items())}",
+        kept=kept,
+        to_row=_to_row,
+        of_row=_of_row,
+    )
+    return (
+        SweepPoint(
+            settings=settings,
+            outcome=result[0] if isinstance(result, tuple) else None,
+            planned=result[1] if isinstance(result, tuple) else None,
+            plans=plans,
+            error=result.reason if isinstance(result, Lost) else result if isinstance(result, str) else "",
+            number=number,
+            total=len(grid),
+        )
+        for number, (settings, result) in enumerate(zip(shown, found, strict=True), start=1)
+    )
+
+
+def _planning_tasks(
+    what: Plan | Topology,
+    job_for: Callable[[Topology], Job] | None,
+    grid: list[dict[str, Any]],
+    seconds: float | None,
+) -> list[tuple[Any, ...]]:
+    """The arguments of ``planned_outcome`` for each point; a job is made once for each network."""
+    network, own = (what, None) if isinstance(what, Topology) else (what.topology, what.job)
+    jobs: dict[int, Job | None] = {}
+    tasks = []
+    for point in grid:
+        one = point.get("network", network)
+        if id(one) not in jobs:
+            jobs[id(one)] = own if job_for is None else job_for(one)
+        settings = {name: value for name, value in point.items() if name != "network"}
+        tasks.append((one, jobs[id(one)], settings, seconds))
+    return tasks
+
+
+Found = tuple[SimulatedOutcome, Planned | None] | str
+"""The outcome of a point, and its plan where it was made; or the reason in one line why there is none."""
+
+
+def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Found:
+    """What a plan comes to under one combination of settings."""
+    try:
+        return Variation(settings).outcome(plan), None
+    except LabError as error:
+        return str(error)
+
+
+def planned_outcome(topology: Topology, job: Job, settings: Mapping[str, Any], seconds: float | None) -> Found:
+    """What the plan for one combination of settings comes to; the planner takes into account those that it knows."""
+    changes = {name: settings[name] for name in (*OF_THE_SHAPE, *OF_THE_JOB) if name in settings}
+    changes |= dict(zip(OF_THE_SHAPE, settings.get("shape", ()), strict=False))
+    if isinstance(schedule := settings.get("schedule"), str):
+        changes["schedule"] = schedule
+    try:
+        job = job.with_fields(**changes) if changes else job
+        found = plan(
+            Variation(settings).network(topology),
+            job,
+            settings.get("planner", "evolutionary"),
+            objective=settings.get("objective") or default_objective(job),
+            seed=settings["seed"],
+            queueing=settings.get("queueing") or "pairs",
+            seconds=seconds,
+            **{name: settings[name] for name in LIMITS if name in settings},
+        )
+        simulated = {name: settings[name] for name in ("queueing", "efficiency") if name in settings}
+        if isinstance(schedule, Schedule):  # one by name is the job's
+            simulated["schedule"] = schedule
+        return Variation(simulated).outcome(found), Planned.of(found)
+    except LabError as error:
+        return str(error)
+
+
+def _seeds(listed: Mapping[str, list[Any]], repeats: int | None) -> list[int]:
+    seeds = listed.get("seed", [0])
+    if "shape" in listed and set(OF_THE_SHAPE) & listed.keys():
+        raise PlanError("a sweep has shape and n_stages or n_replicas; wanted one of them")
+    if repeats is None:
+        return seeds
+    n = whole("a sweep", "repeats", repeats)
+    if len(seeds) > 1:
+        raise PlanError(f"a sweep has {len(seeds)} seeds and {n} repeats; wanted one of them")
+    return [seeds[0] + number for number in range(n)]
+
+
+def _values(name: str, given: Any) -> list[Any]:
+    """The values of a setting as plain Python ones, checked. Raises PlanError where there are none."""
+    given = given.tolist() if isinstance(given, np.ndarray) else given
+    is_shape = name == "shape" and isinstance(given, tuple) and all(isinstance(n, int | np.integer) for n in given)
+    one = is_shape or isinstance(given, str | bytes | Schedule | Topology) or not isinstance(given, Iterable)
+    values = [given] if one else list(given)
+    if not values:
+        raise PlanError(f"{name} of a sweep has no values; wanted one or more")
+    return [_checked(SETTINGS[name], value) for value in values]
+
+
+def _checked(option: Option, value: Any) -> Any:
+    if option.name == "shape":
+        return _shape(value)
+    if option.name == "network" and not isinstance(value, Topology):
+        raise PlanError(f"network of a sweep is {shortened(value)}; wanted a Topology")
+    return checked_value(option, value)
+
+
+def _shape(given: Any) -> tuple[int, int]:
+    """(stages, replicas) of a pair, or of a text such as ``8x4``."""
+    pair = given
+    if isinstance(given, str):
+        pair = re.split(r"\s*[x×]\s*", given.strip()) if re.fullmatch(r"\s*\d+\s*[x×]\s*\d+\s*", given) else ()
+        pair = [int(number) for number in pair]
+    if not isinstance(pair, tuple | list | np.ndarray) or len(pair) != 2:
+        raise PlanError(f"shape of a sweep is {shortened(given)}; wanted stages x replicas, such as (8, 4) or 8x4")
+    n_stages, n_replicas = (whole("a sweep", what, number) for what, number in zip(OF_THE_SHAPE, pair, strict=True))
+    return n_stages, n_replicas
+
+
+def _shown(value: Any) -> Any:
+    """A setting's value as the table shows it."""
+    if isinstance(value, Topology | Schedule):
+        return value.name
+    return f"{value[0]} x {value[1]}" if isinstance(value, tuple) else value
+
+
+def _to_row(found: Found) -> dict[str, Any]:
+    """What a point found, as JSON has it."""
+    if isinstance(found, str):
+        return {"error": found}
+    outcome, planned = found
+    return {"outcome": plain(outcome), "planned": None if planned is None else plain(planned)}
+
+
+def _of_row(row: Mapping[str, Any]) -> Found:
+    """What ``_to_row`` wrote."""
+    if "error" in row:
+        return str(row["error"])
+    planned = row["planned"]
+    return of_plain(SimulatedOutcome, row["outcome"]), None if planned is None else of_plain(Planned, planned)

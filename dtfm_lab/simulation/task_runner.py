@@ -1,0 +1,189 @@
+"""One function over many tasks: in this process and others, or on any executor, its results kept as they come.
+
+This process starts alone and moves the rest to other processes, which are loky's, once it measures that the rest takes
+long. With an executor of the caller's, its workers compute instead. Where results are kept, those that are known are
+not computed again, so that an interrupted sweep goes on where it was.
+"""
+
+import hashlib
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from dtfm_lab.domain.errors import RunError
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.simulation.executors import Executor, Here, Lost, results_of
+
+T = TypeVar("T")
+Done = Callable[[int, Any], None]
+
+WORTHWHILE_S = 6.0
+"""Seconds of work left from which other processes are started. They take two seconds to start, and on two cores both
+ways tie at some three and a half."""
+ENVIRONMENT = {"LOKY_MAX_MEMORY_LEAK_SIZE": "4e9"}
+"""Growth in bytes beyond which loky replaces a process as leaking: our caches grow by hundreds of MB."""
+PARENT_CHECK_S = 0.5
+"""Seconds between two checks of a worker process whether its parent still runs."""
+
+
+class Kept(Protocol):
+    """Rows of plain values by key, such as ``files.sweep_rows.SweepRows``."""
+
+    def __contains__(self, key: str) -> bool: ...
+    def __getitem__(self, key: str) -> Mapping[str, Any]: ...
+    def keep(self, key: str, row: Mapping[str, Any]) -> None:
+        """Write a row."""
+
+
+def results(
+    function: Callable[..., T],
+    tasks: Sequence[tuple[Any, ...]],
+    *,
+    executor: Executor | None,
+    named: Callable[[int], str],
+    kept: Kept | None,
+    to_row: Callable[[T], Mapping[str, Any]],
+    of_row: Callable[[Mapping[str, Any]], T],
+) -> Iterator[T | Lost]:
+    """Results of a module-level function for each task, in the order of the tasks.
+
+    Those that are kept are as they were, all others are computed, and then kept. A task whose worker was lost is not
+    kept, so it is tried again when the sweep is. ``named`` says what a task is, for errors. Other processes end with
+    the iterator, closed early or not, and with this process, even if it is killed. Raises RunError where one of them is
+    lost.
+    """
+    keys = [] if kept is None else [fingerprint(function.__name__, *task) for task in tasks]
+    known = {number: of_row(kept[key]) for number, key in enumerate(keys) if kept is not None and key in kept}
+    missing = [number for number in range(len(tasks)) if number not in known]
+
+    def done(position: int, result: T) -> None:
+        if kept is not None:
+            kept.keep(keys[missing[position]], to_row(result))
+
+    left = [tasks[number] for number in missing]
+    if executor is None or isinstance(executor, Here):
+        computed: Iterator[T | Lost] = _computed(function, left, 1 if executor is not None else _cores(), done)
+    else:
+        computed = results_of(executor, function, left, named=lambda position: named(missing[position]), done=done)
+    for number in range(len(tasks)):
+        yield known[number] if number in known else next(computed)
+
+
+def _computed(
+    function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], most_processes: int, done: Done
+) -> Iterator[T]:
+    n_processes = min(most_processes, len(tasks))
+    spent_s = 0.0
+    for n_done, task in enumerate(tasks, start=1):
+        started_s = time.perf_counter()
+        result = function(*task)
+        spent_s += time.perf_counter() - started_s
+        if n_done == 1:
+            spent_s = 0.0  # the first also loads what all need
+        done(n_done - 1, result)
+        yield result
+        if n_processes > 1 and spent_s / max(n_done - 1, 1) * (len(tasks) - n_done) > WORTHWHILE_S:
+            yield from _in_processes(function, tasks, n_done, n_processes, done)
+            return
+
+
+def _in_processes(
+    function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], first: int, n_processes: int, done: Done
+) -> Iterator[T]:
+    """Results of the tasks from the first on."""
+    from loky import ProcessPoolExecutor  # 0.1 s, and most calls do not need it
+
+    pool = ProcessPoolExecutor(n_processes, initializer=_initialise, initargs=(os.getpid(),), env=ENVIRONMENT)
+    try:
+        shifted = partial(_shifted, done, first)
+        for result in results_of(pool, function, tasks[first:], done=shifted):
+            if isinstance(result, Lost):
+                raise RunError(
+                    f"one of {n_processes} worker processes died, for want of memory perhaps; wanted fewer, such as "
+                    "executor='loky:1'"
+                )
+            yield result
+    finally:
+        pool.shutdown(kill_workers=True)
+
+
+def _shifted(done: Done, first: int, number: int, result: Any) -> None:
+    done(first + number, result)
+
+
+def _initialise(parent: int) -> None:
+    """Make a worker process ignore interrupts, which its parent handles, and exit when its parent has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
+
+
+def _exit_with(parent: int) -> None:
+    """Exit once the parent is another process: a parent that was killed sends no signal."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_S)
+    os._exit(1)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def fingerprint(*values: object) -> str:
+    """Hex digits that change with any of the values, or with the lab's version; alike in every process.
+
+    Of a plan count its network, job, placement and queueing, and not how long it was searched for.
+    """
+    digest = hashlib.sha256(version("dtfm_lab").encode())
+    for value in values:
+        _add(digest, value)
+    return digest.hexdigest()[:32]
+
+
+def _add(digest: Any, value: Any) -> None:
+    if isinstance(value, Plan):
+        value = (value.topology, value.job, value.placement.devices, value.queueing)
+    if isinstance(value, Topology):
+        value = ("Topology", value.fingerprint)
+    value = value.item() if isinstance(value, np.generic) else value
+    digest.update(f"{type(value).__name__}(".encode())
+    if isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
+    elif is_dataclass(value) and not isinstance(value, type):
+        for each in fields(value):
+            _add(digest, each.name)
+            _add(digest, getattr(value, each.name))
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            _add(digest, key)
+            _add(digest, value[key])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _add(digest, each)
+    else:
+        digest.update(repr(value).encode())
+    digest.update(b")")
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass of numbers as JSON has them: null where a number is unknown."""
+    return {what: _plain(number) for what, number in asdict(value).items()}
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def of_plain(kind: Callable[..., T], row: Mapping[str, Any]) -> T:
+    """The dataclass of ``plain``."""
+    return kind(**{what: math.nan if value is None else value for what, value in row.items()})
