@@ -13,9 +13,9 @@ import numpy as np
 
 import dtfm_lab as lab
 from dtfm_lab.systems import Budget, Outcome, outcome_of, work_of
+from dtfm_lab.systems.bound import fits
 from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.choosing import chosen
-from dtfm_lab.systems.room import fits
 
 GOAL_S = 10.0
 """Of any network."""

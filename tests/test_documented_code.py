@@ -47,7 +47,6 @@ ALSO = {
     "published.md": [
         (r"reproduce\(\)", 'reproduce("sailor")'),
         (r'clock="virtual"\), \.\.\.\]', "iterations=2)]"),
-        (r'calibration\.by\("layer"\)', "calibration"),  # needs traces with more stages than the file's rows have
     ],
     "real-run.md": [
         (r"\biterations=20", "iterations= 6"),  # the blank keeps it from SHORTER: it waits for the third

@@ -27,6 +27,6 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
 
     ``measured`` are traces of ``lab.run``, pairs of a plan and the seconds of its measured iteration, or a file as
     ``reproduce`` takes it. ``lab.simulate(plan, efficiency=lab.calibrate(...))`` predicts with it;
-    ``.by("gpu")``, ``.by("model")``, ``.by("size")`` and ``.by("layer")`` have a calibration each.
+    ``.by("gpu")``, ``.by("model")``, ``.by("size")`` and ``.by("group")`` have a calibration each.
     """
     return published.calibrate(measured)

@@ -1,6 +1,5 @@
 """What each training system would do with a network and a job."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -47,8 +46,4 @@ def strategies(
         systems = options.pop("systems", None)
         found = models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool)
         with closed(found):
-            outcomes = newest_of(found, progress)
-    if not outcomes.stopped:
-        with suppress(KeyboardInterrupt):
-            _ = outcomes.win  # what shows the outcomes tells it, and must not wait for it
-    return outcomes
+            return newest_of(found, progress)

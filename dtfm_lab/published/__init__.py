@@ -1,16 +1,14 @@
 """Published measurements laid beside our predictions of them, row by row: a ledger of where we agree and where not."""
 
 from dtfm_lab.published import systems  # noqa: F401  its modules register the sources
-from dtfm_lab.published.band import Band
 from dtfm_lab.published.calibrated import Calibration, calibrate
-from dtfm_lab.published.evidence import Evidence
-from dtfm_lab.published.group import Group
-from dtfm_lab.published.layer_calibration import layer_profile
+from dtfm_lab.published.evidence import Band, Evidence
 from dtfm_lab.published.ledger import Ledger
 from dtfm_lab.published.paper import PapersTable, papers_table, papers_waterfall
 from dtfm_lab.published.reproduce import reproduce
 from dtfm_lab.published.row import QUANTITIES, KnownMiss, Row
 from dtfm_lab.published.sources import Source, published, sources
+from dtfm_lab.published.tally import Group
 
 __all__ = [
     "QUANTITIES",
@@ -24,7 +22,6 @@ __all__ = [
     "Row",
     "Source",
     "calibrate",
-    "layer_profile",
     "papers_table",
     "papers_waterfall",
     "published",

@@ -20,7 +20,6 @@ from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.published.calibration import CLOSE, leave_one_out, median, own_factor
-from dtfm_lab.published.layer_calibration import StageTimes
 from dtfm_lab.published.own import OwnRow, read_rows
 from dtfm_lab.published.own_predictions import located_plan, own_efficiency, predicted
 from dtfm_lab.simulation.efficiency import GivenEfficiency, ShareFactor, share_of
@@ -28,7 +27,7 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 
 TIMED = ("iteration", "throughput", "utilisation", "compute", "bubble")
 """Quantities of an own file that an efficiency can be fitted to."""
-BY = ("gpu", "model", "size", "group", "layer")
+BY = ("gpu", "model", "size", "group")
 REPEATED = 0.035
 """Standard deviation of one measurement: identical plans measured twice by Sailor's authors differ by 5 %."""
 ONE_ROW = 0.06
@@ -84,7 +83,6 @@ class Calibration:
     factor: float | None = None
     """Median of the rows' own factors in logarithms; None where the plan of one is unknown."""
     _predict: tuple[Predict, ...] = field(default=(), compare=False)
-    _profiled: tuple[tuple[Plan, Trace], ...] = field(default=(), compare=False)
 
     def __float__(self) -> float:
         return self.efficiency
@@ -119,35 +117,14 @@ class Calibration:
     def by(self, what: str) -> Mapping[str, Calibration]:
         """A calibration for each ``gpu``, ``model``, ``size`` or ``group`` of the rows, judged within it.
 
-        By ``layer`` it is one for each kind of layer, from the profiles of pairs of a plan and its measured trace; its
-        rows are their stages, and its range is that of the fits without one of them. ``layer_profile`` predicts a plan
-        with them. Raises LabError for another name, and where the rows do not tell kinds of layers apart.
+        Raises LabError for another name.
         """
         if what not in BY:
             raise LabError(f"by is {shortened(what)}; wanted one of {', '.join(BY)}")
-        if what == "layer":
-            return self._by_layer()
         parts: dict[str, list[int]] = {}
         for index, row in enumerate(self.rows):
             parts.setdefault(getattr(row, what), []).append(index)
         return {key: _judged([self.rows[i] for i in at], [self._predict[i] for i in at]) for key, at in parts.items()}
-
-    def _by_layer(self) -> dict[str, Calibration]:
-        times = StageTimes(self._profiled)
-        rows = tuple(
-            MeasuredRow(
-                name, "", "", "", "", "s", seconds, float(at_peak.sum() / seconds), None, times.predicted(stage)
-            )
-            for stage, (name, seconds, at_peak) in enumerate(
-                zip(times.names, times.seconds.tolist(), times.at_peak, strict=True)
-            )
-        )
-        fitted = times.efficiencies()
-        without = np.array([times.efficiencies(stage) for stage in range(len(rows))])
-        return {
-            kind.value: Calibration(float(fitted[at]), float(without[:, at].min()), float(without[:, at].max()), rows)
-            for at, kind in enumerate(times.kinds)
-        }
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each measured one: name, gpu, model, size, group, unit, measured, its own efficiency, that of all
@@ -191,8 +168,7 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
             "no measured rows to fit an efficiency to; wanted traces, pairs of a plan and seconds, or a file"
         )
     described = [_described(each, number) for number, each in enumerate(given, 1)]
-    profiled = tuple((each[0], each[1]) for each in given if isinstance(each, tuple) and isinstance(each[1], Trace))
-    return replace(_judged([row for row, _ in described], [predict for _, predict in described]), _profiled=profiled)
+    return _judged([row for row, _ in described], [predict for _, predict in described])
 
 
 def _judged(rows: list[MeasuredRow], predict: list[Predict]) -> Calibration:

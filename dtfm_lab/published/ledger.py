@@ -14,11 +14,10 @@ import pandas as pd
 from dtfm_lab.domain.report import as_html, as_markdown, as_page
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
-from dtfm_lab.published.group import Group, groups_of
 from dtfm_lab.published.ledger_report import report_of
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Omission, Source
-from dtfm_lab.published.tally import Tally, by_class, hard_by_source, tally
+from dtfm_lab.published.tally import Group, Tally, by_class, groups_of, hard_by_source, tally
 
 ENDINGS = (".html", ".md", ".csv", ".json")
 

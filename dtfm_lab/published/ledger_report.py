@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dtfm_lab.domain.report import Part, Section, Table
-from dtfm_lab.published.group import Group
 from dtfm_lab.published.row import Row
-from dtfm_lab.published.tally import Tally
+from dtfm_lab.published.tally import Group, Tally
 
 if TYPE_CHECKING:
     from dtfm_lab.published.ledger import Ledger

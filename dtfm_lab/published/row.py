@@ -6,8 +6,7 @@ from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.published.band import Band
-from dtfm_lab.published.evidence import Evidence, band_by_rule
+from dtfm_lab.published.evidence import Band, Evidence, band_by_rule
 
 QUANTITIES = {
     "bandwidth": "bits a second that are needed",

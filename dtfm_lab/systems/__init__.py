@@ -14,7 +14,7 @@ from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.outcomes import Outcomes, stream_outcomes
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies, variant, work_of
-from dtfm_lab.systems.waterfall import Step, Switch, Waterfall, stream_waterfall, waterfall
+from dtfm_lab.systems.waterfall import Step, Switch, Waterfall, waterfall
 from dtfm_lab.systems.why import Why, stream_why
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "strategies",
     "stream_crossings",
     "stream_outcomes",
-    "stream_waterfall",
     "stream_why",
     "variant",
     "waterfall",

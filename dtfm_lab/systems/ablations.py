@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,10 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.network.topology import LARGEST
-from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.units import FloatArray, format_s
-from dtfm_lab.planning import evaluate, search
-from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.simulation.efficiency import peak_of, speeds_of
-from dtfm_lab.systems.grids import in_rank_order
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning import search
+from dtfm_lab.systems.branch import priced
 from dtfm_lab.systems.outcome import Outcome, predicted
 from dtfm_lab.systems.strategy import Budget
 
@@ -30,8 +28,6 @@ SAME = 5e-4
 """Share of an iteration below which a change counts as none."""
 MATTERS = 0.01
 """Share of an iteration that something saves at least where it counts as a cause."""
-NAMED = 2
-"""Most devices that are left out by name."""
 STEPS = 3
 """Generations of the search for another placement: more bring little, and a list must stay quick."""
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
@@ -88,8 +84,7 @@ class Ablation:
     @cached_property
     def plan(self) -> Plan:
         """The plan without it: to be simulated, drawn, saved."""
-        near = self.outcome.plan
-        return evaluate(near.topology, near.job, rank_map=near.rank_map).changed(iteration_s=self.iteration_s)
+        return priced(self.outcome.plan).changed(iteration_s=self.iteration_s)
 
     @property
     def sentence(self) -> str:
@@ -109,6 +104,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
+Trials = Iterator[tuple[str, Plan]]
+"""What would be so, and the plan to predict in place of the system's own."""
+Trying = Callable[[Outcome], Trials]
+
+
 def stream_ablations(outcome: Outcome) -> Iterator[Ablation]:
     """Each thing that the outcome's plan has to take away, one after the other, the cheapest first.
 
@@ -116,88 +116,61 @@ def stream_ablations(outcome: Outcome) -> Iterator[Ablation]:
     """
     if outcome.found is None or outcome.iteration_s is None:
         return
-    for name, (kind, noun, trials) in ABLATIONS.items():
-        tried = []
-        for trial in _allowed(trials, outcome):
-            try:
-                without = predicted(outcome.strategy, trial.budget or outcome.budget, trial.plan)
-                tried.append((not without.memory.fits, without.iteration_s, trial.condition, without))
-            except LabError:  # what this system's prediction does not know
-                continue
+    for name, (kind, noun, trying) in ABLATIONS.items():
+        tried = list(_predicted(outcome, trying))
         if tried:
-            *_, condition, without = min(tried, key=lambda one: one[:2])
+            condition, without = min(tried, key=lambda one: (not one[1].memory.fits, one[1].iteration_s))
             yield Ablation(
                 name=name, kind=kind, noun=noun, condition=condition, before_s=outcome.iteration_s, outcome=without
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """A plan to predict in place of the system's own."""
-
-    plan: Plan
-    condition: str
-    budget: Budget | None = None
-    """The outcome's where None."""
-
-
-Trials = Callable[[Outcome], Iterator[Trial]]
-
-
-def _allowed(trials: Trials, outcome: Outcome) -> Iterator[Trial]:
+def _predicted(outcome: Outcome, trying: Trying) -> Iterator[tuple[str, Outcome]]:
+    budget = outcome.budget
     try:
-        yield from trials(outcome)
+        for condition, plan in trying(outcome):
+            alone = plan.queueing == "pairs" != outcome.plan.queueing
+            try:
+                found = predicted(outcome.strategy, replace(budget, queueing="pairs") if alone else budget, plan)
+            except LabError:  # what this system's prediction does not know
+                continue
+            yield condition, found
     except LabError:  # the job, the network or the schedule does not allow it
         return
 
 
-def _other(outcome: Outcome, condition: str, topology: Topology | None = None, **fields: Any) -> Trial:
-    """The outcome's plan on another network, or with other fields of its job."""
-    job = outcome.job.with_fields(**fields) if fields else outcome.job
-    return Trial(plan=outcome.plan.changed(topology=topology or outcome.plan.topology, job=job), condition=condition)
+def _job(condition: str, applies: Callable[[Job], bool], **fields: Any) -> Trying:
+    """Trials of the plan with other fields of its job, where that takes something away."""
+
+    def trying(outcome: Outcome) -> Trials:
+        if applies(outcome.job):
+            yield condition.format(job=outcome.job), _with(outcome.plan, **fields)
+
+    return trying
 
 
-OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
-    "transport": ("stages computed on while they send", {"transport": "overlapped"}),
-    "checkpointing": ("no activation were computed again", {"checkpointing": "none", "recompute": False}),
-    "precision": ("gradients were exchanged in {job.dtype}", {"gradient_dtype": None}),
-    "sharding": ("replicas did not split their states", {"sharding": "none"}),
-    "averaging": (
-        "replicas never averaged",
-        {"synchronise_every": NEVER, "fragments": 1, "fragment_delay": 0, "overlap": False},
-    ),
-}
-"""What would be so if fields of a job were otherwise, and these fields."""
-WHERE: dict[str, Callable[[Job], bool]] = {
-    "transport": lambda job: job.transport != "overlapped" and job.n_stages > 1,
-    "checkpointing": lambda job: job.checkpoints != "none",
-    "precision": lambda job: job.gradients_in != job.dtype and job.n_replicas > 1,
-    "sharding": lambda job: job.sharding != "none",
-    "averaging": lambda job: job.sharding == "none" and job.n_replicas > 1,
-}
-"""Of which jobs that takes something away."""
+def _network(condition: str, change: Callable[[Topology], Topology]) -> Trying:
+    """Trials of the plan on another network, where it differs."""
+
+    def trying(outcome: Outcome) -> Trials:
+        yield condition, outcome.plan.changed(topology=change(outcome.plan.topology))
+
+    return trying
 
 
-def _otherwise(name: str, outcome: Outcome) -> Iterator[Trial]:
-    condition, fields = OTHERWISE[name]
-    if WHERE[name](outcome.job):
-        yield _other(outcome, condition.format(job=outcome.job), **fields)
+def _with(plan: Plan, **fields: Any) -> Plan:
+    return plan.changed(job=plan.job.with_fields(**fields))
 
 
-def _on(condition: str, network: Callable[[Topology], Topology], outcome: Outcome) -> Iterator[Trial]:
-    yield _other(outcome, condition, network(outcome.plan.topology))
+def _without_latency(topology: Topology) -> Topology:
+    """The network with no latency; times measured by message size follow."""
+    return topology.scaled(latency=0.0)
 
 
-def faster(topology: Topology, *, latency: bool = False, bandwidth: bool = False) -> Topology:
-    """The network without latency, or with infinite bandwidth; times measured by message size follow."""
-    latency_s = np.zeros_like(topology.latency_s) if latency else topology.latency_s
+def _without_transfer(topology: Topology) -> Topology:
+    """The network with infinite bandwidth; times measured by message size are not known there."""
     full = np.full_like(topology.bandwidth_bytes_per_s, LARGEST)
-    message_s = topology.message_s
-    if bandwidth:
-        return replace(topology, latency_s=latency_s, bandwidth_bytes_per_s=full, message_bytes=None, message_s=None)
-    if message_s is not None:
-        message_s = latency_s[:, :, None] + np.maximum(message_s - topology.latency_s[:, :, None], 0.0)
-    return replace(topology, latency_s=latency_s, message_s=message_s)
+    return replace(topology, bandwidth_bytes_per_s=full, message_bytes=None, message_s=None)
 
 
 def _without_inner(topology: Topology) -> Topology:
@@ -208,74 +181,48 @@ def _without_inner(topology: Topology) -> Topology:
 
 def with_free_messages(topology: Topology) -> Topology:
     """The network on which no message takes any time."""
-    return _without_inner(faster(topology, latency=True, bandwidth=True))
+    return _without_inner(_without_transfer(_without_latency(topology)))
 
 
-def _compute(outcome: Outcome) -> Iterator[Trial]:
+def _compute(outcome: Outcome) -> Trials:
     topology = outcome.plan.topology
     quick = tuple(replace(device, gpu="", peak_flop_per_s=LARGEST) for device in topology.devices)
-    fast = replace(topology, devices=quick)
-    yield _other(outcome, "devices computed in no time", fast, memory_traffic=False)
+    fast = outcome.plan.changed(topology=replace(topology, devices=quick))
+    yield "devices computed in no time", _with(fast, memory_traffic=False)
 
 
-def _inner(outcome: Outcome) -> Iterator[Trial]:
+def _inner(outcome: Outcome) -> Trials:
     if (outcome.job.tensor_parallel or 1) > 1:
-        free = _without_inner(outcome.plan.topology)
-        yield _other(outcome, "GPUs that share a layer summed in no time", free)
+        yield from _network("GPUs that share a layer summed in no time", _without_inner)(outcome)
 
 
-def _overlap(outcome: Outcome) -> Iterator[Trial]:
+def _overlap(outcome: Outcome) -> Trials:
     job = outcome.job
     if job.n_replicas > 1 and not job.overlap:
         size = max(job.gradient_bytes / BUCKETS, 1.0)
-        yield _other(outcome, "gradients were averaged during the last backward", overlap=True, bucket_bytes=size)
+        yield (
+            "gradients were averaged during the last backward",
+            _with(outcome.plan, overlap=True, bucket_bytes=size),
+        )
 
 
-def _cards(outcome: Outcome) -> Iterator[Trial]:
+def _cards(outcome: Outcome) -> Trials:
     topology = outcome.plan.topology
-    if topology.card_of is None and outcome.budget.queueing == "pairs":
-        return
-    apart = replace(topology, devices=tuple(replace(device, host="") for device in topology.devices))
-    yield Trial(
-        plan=outcome.plan.changed(topology=apart, queueing="pairs"),
-        condition="every pair of devices had a link of its own",
-        budget=replace(outcome.budget, queueing="pairs"),
-    )
+    if topology.card_of is not None or outcome.budget.queueing != "pairs":
+        apart = replace(topology, devices=tuple(replace(device, host="") for device in topology.devices))
+        yield "every pair of devices had a link of its own", outcome.plan.changed(topology=apart, queueing="pairs")
 
 
-def _alike(outcome: Outcome) -> Iterator[Trial]:
-    plan, topology = outcome.plan, outcome.plan.topology
-    peaks = [peak_of(device, plan.job.dtype) for device in topology.devices]
-    used = [peaks[int(d)] for d in plan.placement.devices.flat]
-    fastest = topology.devices[peaks.index(max(used))]
-    if min(used) < max(used):
-        gpu, peak = fastest.gpu, fastest.peak_flop_per_s
-        alike = tuple(replace(device, gpu=gpu, peak_flop_per_s=peak) for device in topology.devices)
-        yield _other(outcome, f"every device were as fast as {fastest.name}", replace(topology, devices=alike))
-
-
-def _schedules(outcome: Outcome) -> Iterator[Trial]:
+def _schedules(outcome: Outcome) -> Trials:
     job = outcome.job
     for name in SCHEDULES if job.n_stages > 1 else ():
         if name != job.schedule_name or job.flush_every is not None:
-            yield _other(outcome, f"passes were in the order of {name}", schedule=name, flush_every=None)
+            yield f"passes were in the order of {name}", _with(outcome.plan, schedule=name, flush_every=None)
 
 
-def _ranks(outcome: Outcome) -> Iterator[Trial]:
-    plan = outcome.plan
-    own = plan.placement.devices
-    for order, condition in (
-        ("dp-pp", "ranks of one group were neighbours"),
-        ("pp-dp", "ranks of one pipeline were neighbours"),
-    ):
-        other = in_rank_order(plan.topology, plan.job, np.arange(len(plan.topology)), order=order)
-        if not (other.placement.devices == own).all():
-            yield Trial(plan=other, condition=condition)
-
-
-def _placement(outcome: Outcome) -> Iterator[Trial]:
+def _placement(outcome: Outcome) -> Trials:
     for found in placements(outcome.plan, outcome.budget):
-        yield Trial(plan=found, condition="this lab placed its shape")
+        yield "this lab placed its shape", found
 
 
 def placements(plan: Plan, budget: Budget) -> Iterator[Plan]:
@@ -293,58 +240,64 @@ def placements(plan: Plan, budget: Budget) -> Iterator[Plan]:
             queueing=budget.queueing,
             improve_bound=False,
         )
-        yield last.plan.changed(job=plan.job)
+        yield last.plan.changed(job=plan.job, queueing=budget.queueing)
 
 
-def _fewer(outcome: Outcome) -> Iterator[Trial]:
-    """Without the slowest and farthest pipelines, one, two, four...; the others take their micro-batches."""
-    n = outcome.job.n_replicas
-    worst = np.argsort(-_pipeline_costs(outcome), kind="stable").tolist()
-    for n_without in (1 << power for power in range(n.bit_length()) if 1 << power < n):
-        yield _without(outcome, worst[:n_without])
-
-
-def _pipeline_costs(outcome: Outcome) -> FloatArray:
-    """(replicas,) seconds of each pipeline's slowest stage, of its hops, and of its devices in their groups: a ranking,
-    which takes no simulation."""
-    plan, job = outcome.plan, outcome.job
-    grid, pair = plan.placement.devices, pair_costs(plan.topology, job)
-    speeds = np.array(speeds_of(job, plan.topology.devices, outcome.budget.efficiency))
-    computing_s = job.flop / grid.size / speeds[grid].min(axis=0)
-    hops_s = pair.hop_s[grid[:-1], grid[1:]].sum(axis=0)
-    groups_s = pair.group_s[grid[:, :, None], grid[:, None, :]].sum(axis=2).max(axis=0)
-    return np.asarray(computing_s + hops_s + groups_s, dtype=np.float64)
-
-
-def _without(outcome: Outcome, replicas: list[int]) -> Trial:
-    """Raises JobError where the batch does not divide among the pipelines that are left."""
-    plan = outcome.plan
-    kept = Placement(np.delete(plan.placement.devices, replicas, axis=1))
-    fewer = plan.changed(job=plan.job.with_fields(n_replicas=kept.devices.shape[1]), placement=kept)
-    names = [plan.topology.names[int(d)] for d in plan.placement.devices[:, replicas].flat]
-    which = " and ".join(names) if len(names) <= NAMED else f"{len(names)} devices"
-    pipelines = "one of its pipelines" if len(replicas) == 1 else f"{len(replicas)} of its pipelines"
-    return Trial(plan=fewer, condition=f"it left out {pipelines} ({which})")
-
-
-ABLATIONS: dict[str, tuple[str, str, Trials]] = {
-    "transport": ("choice", "sends that block", partial(_otherwise, "transport")),
+ABLATIONS: dict[str, tuple[str, str, Trying]] = {
+    "transport": (
+        "choice",
+        "sends that block",
+        _job(
+            "stages computed on while they send",
+            lambda job: job.transport != "overlapped" and job.n_stages > 1,
+            transport="overlapped",
+        ),
+    ),
     "cards": ("ideal", "shared cards", _cards),
-    "latency": ("ideal", "latency", partial(_on, "links had no latency", partial(faster, latency=True))),
-    "bandwidth": ("ideal", "bandwidth", partial(_on, "links had infinite bandwidth", partial(faster, bandwidth=True))),
-    "messages": ("ideal", "messages", partial(_on, "messages took no time", with_free_messages)),
+    "latency": ("ideal", "latency", _network("links had no latency", _without_latency)),
+    "bandwidth": ("ideal", "bandwidth", _network("links had infinite bandwidth", _without_transfer)),
+    "messages": ("ideal", "messages", _network("messages took no time", with_free_messages)),
     "compute": ("ideal", "computing", _compute),
-    "alike": ("ideal", "slower devices", _alike),
     "inner": ("ideal", "sums of layers within a host", _inner),
-    "checkpointing": ("choice", "activations computed again", partial(_otherwise, "checkpointing")),
-    "precision": ("choice", "the precision of gradients", partial(_otherwise, "precision")),
-    "sharding": ("choice", "split states", partial(_otherwise, "sharding")),
-    "ranks": ("placement", "the order of ranks", _ranks),
+    "checkpointing": (
+        "choice",
+        "activations computed again",
+        _job(
+            "no activation were computed again",
+            lambda job: job.checkpoints != "none",
+            checkpointing="none",
+            recompute=False,
+        ),
+    ),
+    "precision": (
+        "choice",
+        "the precision of gradients",
+        _job(
+            "gradients were exchanged in {job.dtype}",
+            lambda job: job.gradients_in != job.dtype and job.n_replicas > 1,
+            gradient_dtype=None,
+        ),
+    ),
+    "sharding": (
+        "choice",
+        "split states",
+        _job("replicas did not split their states", lambda job: job.sharding != "none", sharding="none"),
+    ),
     "placement": ("placement", "the placement", _placement),
-    "averaging": ("ideal", "averaging", partial(_otherwise, "averaging")),
+    "averaging": (
+        "ideal",
+        "averaging",
+        _job(
+            "replicas never averaged",
+            lambda job: job.sharding == "none" and job.n_replicas > 1,
+            synchronise_every=NEVER,
+            fragments=1,
+            fragment_delay=0,
+            overlap=False,
+        ),
+    ),
     "overlap": ("choice", "averaging after the last backward", _overlap),
     "schedule": ("choice", "the order of passes", _schedules),
-    "fewer": ("placement", "pipelines of far or slow devices", _fewer),
 }
 """What can be taken away, by name: its kind, what it is in words, and what is tried without it. Of several trials the
 fastest that fits counts."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from dtfm_lab.domain.trace.causes import COMPUTE
 from dtfm_lab.domain.trace.chains import CAUSES, Cause
-from dtfm_lab.systems.causes import GATHERING
-from dtfm_lab.systems.outcome import Outcome
+from dtfm_lab.systems.outcome import GATHERING, Outcome
 
 STACKED = (COMPUTE, GATHERING, *(cause.value for cause in CAUSES if cause is not Cause.DEPENDENCY))
 """Causes in the order in which bars stack them, the same in all."""

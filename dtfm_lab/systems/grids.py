@@ -1,6 +1,8 @@
-"""Grids of tensor, pipeline and data parallelism, with devices in the order of their ranks."""
+"""Grids of tensor, pipeline and data parallelism, with devices in the order of their ranks, on all devices of a network
+or without some kinds, some regions, or what lies far away."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any, Protocol
 
 import numpy as np
@@ -8,11 +10,10 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.device_sets import device_sets
 from dtfm_lab.systems.grid_bound import GridBound
 from dtfm_lab.systems.strategy import Budget
 
@@ -20,10 +21,8 @@ MICROBATCHES = (1, 2, 4, 8, 16)
 """Sizes that are tried where the job leaves its micro-batch open."""
 MICROBATCHES_ALONE = tuple(2**i for i in range(9))
 """Sizes that are tried where no pipeline needs several micro-batches."""
-HOSTS = ("listed", "random")
-"""Orders of hosts: as the network lists them, or drawn."""
-ORDERS = ("dp-pp", "pp-dp")
-"""Which ranks are neighbours: those of a data-parallel group, or those of a pipeline."""
+MOST_POOLS = 4
+"""Most pools of which every selection is tried: fifteen."""
 
 
 def shapes(
@@ -169,3 +168,51 @@ def replicated(
         seed=budget.seed,
         devices=system.devices,
     )
+
+
+def device_sets(topology: Topology) -> list[IntArray]:
+    """Devices that a user might start a system on, in the network's order; all of them first.
+
+    A pool is the devices of one kind in one region. Of up to four pools every selection is tried. Of more: each alone,
+    those at least as fast as each speed, all but one, and clusters of pools, the best linked first.
+    """
+    pools = _pools(topology)
+    n = len(pools)
+    if n <= MOST_POOLS:
+        chosen = [set(one) for size in range(n, 0, -1) for one in combinations(range(n), size)]
+    else:
+        speed = [topology.devices[int(pool[0])].peak_flop_per_s for pool in pools]
+        chosen = [set(range(n))]
+        chosen += [{i for i in range(n) if speed[i] >= least} for least in sorted(set(speed))]
+        chosen += [set(range(n)) - {i} for i in range(n)]
+        chosen += _clusters(_bandwidths(topology, pools))
+        chosen += [{i} for i in range(n)]
+    distinct = dict.fromkeys(frozenset(one) for one in chosen)
+    return [np.sort(np.concatenate([pools[i] for i in one])) for one in distinct]
+
+
+def _pools(topology: Topology) -> list[IntArray]:
+    members: dict[tuple[str, str, float], list[int]] = {}
+    for i, device in enumerate(topology.devices):
+        members.setdefault((device.region, device.gpu, device.peak_flop_per_s), []).append(i)
+    return [np.array(one) for one in members.values()]
+
+
+def _bandwidths(topology: Topology, pools: list[IntArray]) -> FloatArray:
+    """(pools, pools) bytes/s of the slowest link between two, either way."""
+    bandwidth = topology.bandwidth_bytes_per_s
+    one_way = np.array([[bandwidth[np.ix_(a, b)].min() for b in pools] for a in pools])
+    found: FloatArray = np.minimum(one_way, one_way.T)
+    return found
+
+
+def _clusters(bandwidth: FloatArray) -> list[set[int]]:
+    """What comes of joining the two best linked clusters again and again, by the slowest link between them."""
+    clusters, found = [{i} for i in range(len(bandwidth))], []
+    while len(clusters) > 1:
+        pairs = list(combinations(range(len(clusters)), 2))
+        a, b = max(pairs, key=lambda pair: bandwidth[np.ix_(*(list(clusters[one]) for one in pair))].min())
+        joined = clusters[a] | clusters[b]
+        clusters = [one for i, one in enumerate(clusters) if i not in (a, b)] + [joined]
+        found.append(joined)
+    return found

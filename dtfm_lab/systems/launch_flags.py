@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,26 +22,12 @@ from dtfm_lab.systems.modelled.fsdp import FSDP
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, BY_PRECISION, Megatron
 from dtfm_lab.systems.strategy import Strategy
 
-COUNTS = (
-    *("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size"),
-    *("num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank", "num-layers", "hidden-size"),
-    *("num-attention-heads", "seq-length", "nnodes", "nproc-per-node"),
-    "recompute-num-layers",
-)
-SWITCHES = (
-    *("use-tp-pp-dp-mapping", "overlap-grad-reduce", "use-distributed-optimizer", "bf16", "fp16", "use-flash-attn"),
-    *("accumulate-allreduce-grads-in-fp32", "no-overlap-p2p-communication", "overlap-p2p-communication"),
-    "sequence-parallel",
-)
-SHARES = ("attention-dropout", "hidden-dropout")
-WORDS = ("recompute-granularity", "recompute-method", "transformer-impl", "optimizer")
 WITHOUT_EFFECT = (
     *("lr", "min-lr", "lr-decay-style", "lr-warmup-fraction", "lr-warmup-iters", "lr-warmup-samples", "weight-decay"),
     *("clip-grad", "adam-beta1", "adam-beta2", "init-method-std", "train-iters", "train-samples", "seed", "split"),
     *("data-path", "vocab-file", "merge-file", "tokenizer-type", "tokenizer-model", "save", "load", "save-interval"),
     *("log-interval", "eval-interval", "eval-iters", "tensorboard-dir", "max-position-embeddings", "master-addr"),
-    *("master-port", "node-rank", "distributed-backend"),
-    *("use-mcore-models", "log-throughput"),
+    *("master-port", "node-rank", "distributed-backend", "use-mcore-models", "log-throughput"),
 )
 """Flags that change no second of an iteration here; whatever value follows them."""
 MODEL = {"num-layers": "n_layers", "hidden-size": "d_model", "num-attention-heads": "n_heads", "seq-length": "seq_len"}
@@ -50,16 +36,43 @@ ATTENTIONS = {"local": "unfused", "transformer_engine": "fused"}
 MODES = {"none": "none", "selective": "selective", "full": "block"}
 RESHARDS = {"default": True, "always": True, "never": False}
 SWITCHED = {True: True, False: False}
+DROPOUTS = ("attention-dropout", "hidden-dropout")
+ONLY = {
+    "recompute-granularity": "full",
+    "recompute-method": "uniform",
+    "recompute-num-layers": 1,
+    "optimizer": "adam",
+}
+"""Flags of which one value has a model."""
 SHELL = ("|", "&", ";", ">", "1>", "2>")
 """What ends a command's own words."""
 SWITCH_WORDS = {"true": True, "1": True, "false": False, "0": False}
-PRECISIONS = {
+DEEPSPEED = {
+    "": (
+        *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "optimizer"),
+        *("scheduler", "gradient_clipping", "steps_per_print", "wall_clock_breakdown"),
+    ),
+    "zero_optimization": ("stage", "overlap_comm", "contiguous_gradients"),
+    "pipeline": ("stages",),
     "fp16": (
         *("enabled", "auto_cast", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis"),
         *("consecutive_hysteresis", "min_loss_scale"),
     ),
     "bf16": ("enabled",),
 }
+"""Keys of a DeepSpeed configuration that are known, by section; those of no section are under the empty name."""
+ONE = (
+    *("data_parallel_replicate_degree", "tensor_parallel_degree", "pipeline_parallel_degree"),
+    *("context_parallel_degree", "expert_parallel_degree"),
+)
+TORCHTITAN = {
+    "": ("job", "profiling", "metrics", "model", "optimizer", "lr_scheduler", "checkpoint", "validation"),
+    "training": ("local_batch_size", "global_batch_size", "seq_len", "steps", "dataset", "max_norm"),
+    "parallelism": (*ONE, "data_parallel_shard_degree", "fsdp_reshard_after_forward"),
+    "activation_checkpoint": ("mode",),
+    "compile": ("enable",),
+}
+"""Known sections of a torchtitan configuration, with their keys; those that are not read are under the empty name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,15 +146,9 @@ def from_flags(text: str) -> Launch:
 
 def _megatron(text: str) -> Launch:
     given, unknown = dict[str, Any](), []
-    for name, values in _flags(text):
-        if name in SWITCHES:
-            given[name] = _switch(f"--{name}", values)
-        elif name in SHARES:
-            given[name] = _share(f"--{name}", values)
-        elif name in COUNTS:
-            given[name] = _count(f"--{name}", " ".join(values))
-        elif name in WORDS:
-            given[name] = " ".join(values)
+    for name, words in _flags(text):
+        if name in FLAGS:
+            given[name] = FLAGS[name](f"--{name}", words)
         elif name not in WITHOUT_EFFECT:
             unknown.append(f"--{name}")
     _refuse("flags of Megatron-LM", unknown)
@@ -149,30 +156,27 @@ def _megatron(text: str) -> Launch:
         raise LabError(
             f"flags are {shortened(text)}; wanted those of Megatron-LM, DeepSpeed's JSON or torchtitan's TOML"
         )
-    if (kept := given.get("recompute-granularity", "full")) != "full":
-        raise LabError(f"--recompute-granularity is {shortened(kept)}; wanted full, or none of it")
-    for name, modelled in {"recompute-method": "uniform", "recompute-num-layers": 1}.items():
+    for name, modelled in ONLY.items():
         if (found := given.get(name, modelled)) != modelled:
             raise LabError(f"--{name} is {shortened(found)}; wanted {modelled}: no other has a model here")
+    for name in ("recompute-method", "recompute-num-layers"):
         if name in given and "recompute-granularity" not in given:
             raise LabError(f"--{name} without --recompute-granularity; wanted both")
-    if (optimizer := given.get("optimizer", "adam")) != "adam":
-        raise LabError(f"--optimizer is {shortened(optimizer)}; wanted adam: no other has a model here")
     if given.get("bf16") and given.get("fp16"):
         raise LabError("--bf16 and --fp16 are both given; wanted one of them")
-    attention = _one_of("--transformer-impl", given.get("transformer-impl", "transformer_engine"), ATTENTIONS)
     job, stages = _job_of(given), given.get("pipeline-model-parallel-size", 1)
-    interleaved = _interleaved(given, stages)
+    tensor_parallel, interleaved = given.get("tensor-model-parallel-size", 1), _interleaved(given, stages)
     overlapped = given.get("overlap-p2p-communication", True) and not given.get("no-overlap-p2p-communication")
+    attention = _one_of("--transformer-impl", given.get("transformer-impl", "transformer_engine"), ATTENTIONS)
+    how = AS_SHIPPED | {
+        "order": "pp-dp" if given.get("use-tp-pp-dp-mapping") else "dp-pp",
+        "overlap": given.get("overlap-grad-reduce", False),
+        "sharding": "zero-1" if given.get("use-distributed-optimizer") else "none",
+        "microbatches": "given" if "microbatch" in job else "tried",
+    }
     strategy = Megatron(
-        **AS_SHIPPED
-        | {
-            "order": "pp-dp" if given.get("use-tp-pp-dp-mapping") else "dp-pp",
-            "overlap": given.get("overlap-grad-reduce", False),
-            "sharding": "zero-1" if given.get("use-distributed-optimizer") else "none",
-            "microbatches": "given" if "microbatch" in job else "tried",
-        },
-        tensor_parallel=given.get("tensor-model-parallel-size", 1),
+        **how,
+        tensor_parallel=tensor_parallel,
         n_stages=stages,
         stages_per_device=interleaved,
         transport="overlapped" if interleaved > 1 and overlapped else "batched",
@@ -182,13 +186,13 @@ def _megatron(text: str) -> Launch:
         checkpointing="block" if "recompute-granularity" in given else "none",
         gradient_dtype="fp32" if given.get("accumulate-allreduce-grads-in-fp32") else BY_PRECISION,
     )
+    launched = "nnodes" in given or "nproc-per-node" in given
     processes = given.get("nnodes", 1) * given.get("nproc-per-node", 1)
-    launched = {"nnodes", "nproc-per-node"} & set(given)
     return Launch(
         strategy=strategy,
         job=job,
         n_devices=processes if launched else None,
-        of_a_replica=stages * given.get("tensor-model-parallel-size", 1),
+        of_a_replica=stages * tensor_parallel,
     )
 
 
@@ -204,7 +208,7 @@ def _job_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _drops_out(given: Mapping[str, Any]) -> bool:
     """Whether blocks keep masks; a job drops out in attention and behind it, or nowhere."""
-    dropouts = [given.get(name, 0.1) for name in SHARES]  # as Megatron-LM has them
+    dropouts = [given.get(name, 0.1) for name in DROPOUTS]  # as Megatron-LM has them
     if len({share > 0 for share in dropouts}) > 1:
         raise LabError(
             f"--attention-dropout is {dropouts[0]:g} and --hidden-dropout {dropouts[1]:g}; wanted both or neither 0"
@@ -231,25 +235,11 @@ def _deepspeed(text: str) -> Launch:
         config = json.loads(text)
     except json.JSONDecodeError as error:
         raise LabError(f"DeepSpeed configuration: line {error.lineno}: {error.msg}; wanted JSON") from None
-    known = {
-        *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "zero_optimization"),
-        *("fp16", "bf16", "pipeline", "optimizer", "scheduler", "gradient_clipping", "steps_per_print"),
-        *("wall_clock_breakdown",),
-    }
-    zero, pipeline = _section(config, "zero_optimization"), _section(config, "pipeline")
-    precisions = {dtype: _section(config, dtype) for dtype in PRECISIONS}
-    _refuse(
-        "keys of a DeepSpeed configuration",
-        [key for key in config if key not in known]
-        + [f"zero_optimization.{key}" for key in zero if key not in ("stage", "overlap_comm", "contiguous_gradients")]
-        + [f"pipeline.{key}" for key in pipeline if key != "stages"]
-        + [f"{dtype}.{key}" for dtype, keys in precisions.items() for key in keys if key not in PRECISIONS[dtype]],
-    )
-    job: dict[str, Any] = {}
-    if "train_micro_batch_size_per_gpu" in config:
-        job["microbatch"] = _count("train_micro_batch_size_per_gpu", config["train_micro_batch_size_per_gpu"])
-    if "train_batch_size" in config:
-        job["global_batch"] = _count("train_batch_size", config["train_batch_size"])
+    sections = {name: _section(config, name) for name in DEEPSPEED if name}
+    _refuse("keys of a DeepSpeed configuration", _unknown_keys(config, DEEPSPEED))
+    zero, pipeline = sections["zero_optimization"], sections["pipeline"]
+    names = {"train_micro_batch_size_per_gpu": "microbatch", "train_batch_size": "global_batch"}
+    job: dict[str, Any] = {field: _count(name, config[name]) for name, field in names.items() if name in config}
     accumulation = None
     if "gradient_accumulation_steps" in config:
         accumulation = _count("gradient_accumulation_steps", config["gradient_accumulation_steps"])
@@ -257,8 +247,8 @@ def _deepspeed(text: str) -> Launch:
             raise LabError("gradient_accumulation_steps alone; wanted train_batch_size or the micro-batch beside it")
     elif "microbatch" in job and "global_batch" not in job:
         accumulation = 1  # as DeepSpeed has it
-    for dtype, keys in precisions.items():
-        if _one_of(f"{dtype}.enabled", keys.get("enabled", False), SWITCHED):
+    for dtype in ("fp16", "bf16"):
+        if _one_of(f"{dtype}.enabled", sections[dtype].get("enabled", False), SWITCHED):
             if "dtype" in job:
                 raise LabError("fp16 and bf16 are both enabled; wanted one of them")
             job["dtype"] = dtype
@@ -283,25 +273,10 @@ def _torchtitan(text: str) -> Launch:
         config = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise LabError(f"torchtitan configuration: {error}; wanted TOML") from None
-    one = (
-        *("data_parallel_replicate_degree", "tensor_parallel_degree", "pipeline_parallel_degree"),
-        *("context_parallel_degree", "expert_parallel_degree"),
-    )
-    known = {
-        "training": ("local_batch_size", "global_batch_size", "seq_len", "steps", "dataset", "max_norm"),
-        "parallelism": (*one, "data_parallel_shard_degree", "fsdp_reshard_after_forward"),
-        "activation_checkpoint": ("mode",),
-        "compile": ("enable",),
-    }
-    sections = {section: _section(config, section) for section in known}
+    sections = {name: _section(config, name) for name in TORCHTITAN if name}
+    _refuse("keys of a torchtitan configuration", _unknown_keys(config, TORCHTITAN))
     training, parallel = sections["training"], sections["parallelism"]
-    unread = ("job", "profiling", "metrics", "model", "optimizer", "lr_scheduler", "checkpoint", "validation")
-    _refuse(
-        "keys of a torchtitan configuration",
-        [section for section in config if section not in (*known, *unread)]
-        + [f"{section}.{key}" for section, keys in known.items() for key in sections[section] if key not in keys],
-    )
-    for key in one:
+    for key in ONE:
         if parallel.get(key, 1) != 1:
             raise LabError(f"parallelism.{key} is {shortened(parallel[key])}; wanted 1: FSDP alone has a model here")
     names = {"local_batch_size": "microbatch", "global_batch_size": "global_batch", "seq_len": "seq_len"}
@@ -332,25 +307,33 @@ def _torchtitan(text: str) -> Launch:
     )
 
 
-def _flags(text: str) -> Iterator[tuple[str, list[str]]]:
+def _flags(text: str) -> Iterator[tuple[str, str]]:
     """Names of flags, dashes for underscores, and the words up to the next; words before the first are a launcher's."""
     try:
         words = shlex.split(text.replace("\\\n", " "))
     except ValueError as error:
         raise LabError(f"flags: {error}; wanted quotes in pairs") from None
-    name, values = "", list[str]()
+    found: list[tuple[str, list[str]]] = []
     for word in words:
-        if name and word.startswith(SHELL):
+        if found and word.startswith(SHELL):
             break  # what follows is of another command
-        if not word.startswith("--"):
-            values.append(word)
-            continue
-        if name:
-            yield name, values
-        name, equals, value = word[2:].partition("=")
-        name, values = name.replace("_", "-"), [value] if equals else []
-    if name:
-        yield name, values
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found.append((name.replace("_", "-"), [value] if equals else []))
+        elif found:
+            found[-1][1].append(word)
+    return ((name, " ".join(values)) for name, values in found)
+
+
+def _unknown_keys(config: Mapping[str, Any], known: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Keys of a configuration, and of its sections, that are not among the known ones."""
+    return [key for key in config if key not in known and key not in known[""]] + [
+        f"{section}.{key}"
+        for section in known
+        if section
+        for key in _section(config, section)
+        if key not in known[section]
+    ]
 
 
 def _section(config: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -378,19 +361,36 @@ def _count(what: str, value: object) -> int:
     return int(first)
 
 
-def _switch(what: str, values: list[str]) -> bool:
+def _switch(what: str, words: str) -> bool:
     """Whether a flag that needs no value is on."""
-    return bool(_one_of(what, values[0].lower(), SWITCH_WORDS)) if values else True
+    return bool(_one_of(what, words.split()[0].lower(), SWITCH_WORDS)) if words else True
 
 
-def _share(what: str, values: list[str]) -> float:
+def _share(what: str, words: str) -> float:
     try:
-        share = float(values[0]) if values else -1.0
+        share = float(words.split()[0]) if words else -1.0
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:
-        raise LabError(f"{what} is {shortened(' '.join(values))}; wanted a number from 0 to below 1")
+        raise LabError(f"{what} is {shortened(words)}; wanted a number from 0 to below 1")
     return share
+
+
+def _word(_what: str, words: str) -> str:
+    return words
+
+
+FLAGS: dict[str, Callable[[str, str], Any]] = {
+    **dict.fromkeys(("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size"), _count),
+    **dict.fromkeys(("global-batch-size", "nnodes", "nproc-per-node", *MODEL, "recompute-num-layers"), _count),
+    **dict.fromkeys(("num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"), _count),
+    **dict.fromkeys(("use-tp-pp-dp-mapping", "overlap-grad-reduce", "use-distributed-optimizer", "bf16"), _switch),
+    **dict.fromkeys(("fp16", "use-flash-attn", "sequence-parallel", "accumulate-allreduce-grads-in-fp32"), _switch),
+    **dict.fromkeys(("no-overlap-p2p-communication", "overlap-p2p-communication"), _switch),
+    **dict.fromkeys(DROPOUTS, _share),
+    **dict.fromkeys(("recompute-granularity", "recompute-method", "transformer-impl", "optimizer"), _word),
+}
+"""Flags of Megatron-LM that are known, each with what reads the words behind it."""
 
 
 def _refuse(what: str, unknown: list[str]) -> None:

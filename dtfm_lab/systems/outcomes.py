@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,7 @@ from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.outcomes_report import report_of
 from dtfm_lab.systems.strategy import Budget
-from dtfm_lab.systems.towards import stream_towards
 
-OWN = "dtfm-lab"
 ENDINGS = (".html", ".md", ".csv", ".json")
 """Endings of the files that outcomes are written to."""
 
@@ -101,26 +98,6 @@ class Outcomes:
             text += ", and changes the training" if with_plan[1].strategy.mathematics else ""
         return text
 
-    @cached_property
-    def win(self) -> str:
-        """Where the lab's own plan is the fastest: the plan of the best system without it, and what each choice of the
-        lab's saves on the way from that plan to its own. Empty elsewhere. Takes some simulations and short searches,
-        the first time that it is asked for: ``lab.strategies`` asks, what only shows outcomes does not.
-        """
-        alike = [one for one in self.outcomes if one.iteration_s is not None and not one.strategy.mathematics]
-        if len(alike) < 2 or alike[0].strategy.name != OWN:
-            return ""
-        own, rival = alike[:2]
-        *_, steps = stream_towards(rival, own)
-        known = [step for step in steps if step.iteration_s is not None and step.change_s is not None]
-        gap_s = (rival.iteration_s or 0.0) - (own.iteration_s or 0.0)
-        text = f"{rival.title} at its best: {rival.shape}, {rival.choices}"
-        if gap_s <= 0:
-            return f"{text}. {own.title} takes as long."
-        saved = [(step.sentence.rstrip("."), round(-(step.change_s or 0.0) / gap_s, 2)) for step in known]
-        shares = [f"{sentence} {share:.0%}" for sentence, share in saved if share]
-        return f"{text}. Of the {format_s(gap_s)} that {own.title} saves: {'; '.join(shares)}."
-
     def to_frame(self) -> pd.DataFrame:
         """One row a system, the fastest first: the columns of ``Outcome.to_dict`` and ``times``, over the fastest."""
         rows = [one.to_dict() for one in self.outcomes]
@@ -136,7 +113,6 @@ class Outcomes:
             "job": self.job.name,
             "global_batch": self.job.global_batch,
             "sentence": self.sentence,
-            "win": self.win,
             "systems": plain_rows(self.to_frame()),
             "assumptions": {one.name: one.strategy.assumed for one in self.outcomes},
             "not_modelled": self.not_modelled,
@@ -144,11 +120,6 @@ class Outcomes:
 
     def _repr_html_(self) -> str:
         return as_html(report_of(self, assumptions=True))
-
-    @property
-    def known_win(self) -> str:
-        """``win`` where it was asked for, of all systems; else empty."""
-        return "" if self.stopped else vars(self).get("win", "")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it as a page (.html), a table for a person (.md) or for a program (.csv), or all of it (.json).

@@ -17,14 +17,12 @@ HEAD = ("system", "an iteration", "times", "with a link a pair", "plan", "most o
 
 
 def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
-    """A table of the outcomes, the best rival where ``win`` is known, and what each chose or why it has no plan.
+    """A table of the outcomes, and what each chose or why it has no plan.
 
     With ``assumptions`` these, too, with their sources, and the reasons of what is not modelled.
     """
     least_s = min((one.iteration_s for one in found if one.iteration_s is not None), default=1.0)
     yield f"**{found.sentence}.**"
-    if found.known_win:
-        yield found.known_win
     yield Table(HEAD, [_line(one, least_s) for one in found])
     said = [(one, one.reason or "; ".join(filter(None, (one.choices, one.strategy.mathematics)))) for one in found]
     yield Section("Chosen", [f"{marked_title(one)}: {words}" for one, words in said if words], opened=True)

@@ -18,8 +18,7 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.simulate import iteration_seconds
 from dtfm_lab.systems.assumption import Assumption
 from dtfm_lab.systems.bound import least_iteration_s
-from dtfm_lab.systems.branch import Branch, priced
-from dtfm_lab.systems.promising import Candidate, promising
+from dtfm_lab.systems.branch import Branch, Candidate, priced, promising
 
 
 @dataclass(frozen=True, kw_only=True)

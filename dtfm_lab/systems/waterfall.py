@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -123,8 +123,6 @@ class Waterfall:
     published: tuple[float, float] | None = None
     """Least and most of what was published for the last step, in seconds, or in times where that is the unit."""
     published_source: str = ""
-    wanted: int = field(default=0)
-    """Switches in all; fewer steps where it was stopped."""
 
     @property
     def in_times(self) -> bool:
@@ -262,60 +260,38 @@ def waterfall(
     LabError
         A start without a strategy, or a plan to hold where there is none.
     """
-    *_, whole = stream_waterfall(
-        topology, job, switches, budget, published=published, published_source=published_source
-    )
-    return whole
-
-
-def stream_waterfall(
-    topology: Topology,
-    job: Job,
-    switches: Sequence[Switch],
-    budget: Budget | None = None,
-    *,
-    published: float | tuple[float, float] | None = None,
-    published_source: str = "",
-) -> Iterator[Waterfall]:
-    """The waterfall so far, after each switch; arguments as of ``waterfall``."""
     switches, known = list(switches), _range_of(published)
     if not switches or switches[0].strategy is None or switches[0].held is not None:
         raise LabError("a waterfall starts without a system; wanted a first switch with a strategy and nothing held")
-    return _stream(topology, job, switches, Budget() if budget is None else budget, known, published_source)
-
-
-def _stream(
-    topology: Topology,
-    job: Job,
-    switches: list[Switch],
-    budget: Budget,
-    published: tuple[float, float] | None,
-    published_source: str,
-) -> Iterator[Waterfall]:
-    strategy, against = switches[0].strategy, switches[0].against
+    budget = Budget() if budget is None else budget
+    strategy = switches[0].strategy
+    against: Strategy | None = None
     steps: list[Step] = []
-    outcomes = _Outcomes()
+    outcomes: dict[tuple[int, ...], Outcome] = {}
+
+    def chosen(strategy: Strategy) -> Outcome:
+        """What a switch leaves alone is the same object, and not searched again."""
+        key = id(strategy), id(topology), id(job), id(budget)
+        if key not in outcomes:
+            outcomes[key] = outcome_of(strategy, topology, job, budget)
+        return outcomes[key]
+
     for switch in switches:
-        strategy = strategy if switch.strategy is None else switch.strategy
-        against = against if switch.against is None else switch.against
-        topology = topology if switch.topology is None else switch.topology
-        job = job if switch.job is None else switch.job
-        budget = budget if switch.budget is None else switch.budget
-        assert strategy is not None, "the first switch has one"
-        if switch.held is None:
-            outcome = outcomes.of(strategy, topology, job, budget)
-        else:
-            outcome = predicted(strategy, budget, _held(steps[-1].outcome.plan, switch))
-        step = Step(
-            switch=switch,
-            outcome=outcome,
-            against=None if against is None else outcomes.of(against, topology, job, budget),
-            before=next((step for step in reversed(steps) if step.value is not None), None),
+        strategy = switch.strategy or strategy
+        against = switch.against or against
+        topology = switch.topology or topology
+        job = switch.job or job
+        budget = switch.budget or budget
+        held = None if switch.held is None else _held(steps[-1].outcome.plan, switch)
+        steps.append(
+            Step(
+                switch=switch,
+                outcome=chosen(strategy) if held is None else predicted(strategy, budget, held),
+                against=None if against is None else chosen(against),
+                before=next((step for step in reversed(steps) if step.value is not None), None),
+            )
         )
-        steps.append(step)
-        yield Waterfall(
-            steps=tuple(steps), published=published, published_source=published_source, wanted=len(switches)
-        )
+    return Waterfall(steps=tuple(steps), published=known, published_source=published_source)
 
 
 def _held(plan: Plan, switch: Switch) -> Plan:
@@ -325,21 +301,6 @@ def _held(plan: Plan, switch: Switch) -> Plan:
     """
     network = plan.topology if switch.topology is None else switch.topology
     return evaluate(network, plan.job.with_fields(**(switch.held or {})), rank_map=plan.rank_map)
-
-
-class _Outcomes:
-    """Outcomes by what they are of, so that what a switch leaves alone is not searched again."""
-
-    def __init__(self) -> None:
-        self._known: list[tuple[Strategy, Topology, Job, Budget, Outcome]] = []
-
-    def of(self, strategy: Strategy, topology: Topology, job: Job, budget: Budget) -> Outcome:
-        for of, there, work, limits, outcome in self._known:
-            if there is topology and of == strategy and type(of) is type(strategy) and (work, limits) == (job, budget):
-                return outcome
-        outcome = outcome_of(strategy, topology, job, budget)
-        self._known.append((strategy, topology, job, budget, outcome))
-        return outcome
 
 
 def _range_of(published: float | Iterable[float] | None) -> tuple[float, float] | None:

@@ -14,7 +14,6 @@ import pandas as pd
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.simulation.efficiency import speeds_of
@@ -29,7 +28,7 @@ MOST_CAUSES = 6
 """Most causes that the text has a sentence for; the table has all."""
 REMAINING = "messages"
 """The ablation that says what remains, and is no cause beside latency and bandwidth."""
-ASSUMED = {"ranks": "order", "inner": "tensor_parallel"}
+ASSUMED = {"placement": "order", "inner": "tensor_parallel"}
 """Assumptions of a strategy that cause what has another name here."""
 COLUMNS = ["name", "kind", "noun", "gain_s", "share", "iteration_s", "fits", "sentence", "source"]
 
@@ -86,19 +85,16 @@ class Why:
         parts = [self._headline(), *self._causes(), *self._limits(), *self._rest(), *self._towards()]
         return "\n".join(part for part in parts if part)
 
-    def to_frame(self, what: str = "causes") -> pd.DataFrame:
-        """A row for each thing taken away, the greatest gain first, with the source of the assumption behind it; or
-        ``towards``, the steps to the faster system. Seconds; both are empty without a plan."""
-        match what:
-            case "causes":
-                rows = [
-                    [self._source(one) if column == "source" else getattr(one, column) for column in COLUMNS]
-                    for one in self.ablations
-                ]
-                return pd.DataFrame(rows, columns=COLUMNS)
-            case "towards":
-                return pd.DataFrame() if self.towards is None else self.towards.to_frame()
-        raise unknown("table of an explanation", what, ("causes", "towards"))
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each thing taken away, the greatest gain first, with the source of the assumption behind it.
+
+        Seconds; empty without a plan.
+        """
+        rows = [
+            [self._source(one) if column == "source" else getattr(one, column) for column in COLUMNS]
+            for one in self.ablations
+        ]
+        return pd.DataFrame(rows, columns=COLUMNS)
 
     def summary(self) -> dict[str, Any]:
         """Plain values for JSON."""

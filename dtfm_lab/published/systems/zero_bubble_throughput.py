@@ -14,9 +14,9 @@ from dtfm_lab.published.calibration import leave_one_out
 from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import published
+from dtfm_lab.published.systems.zero_bubble_memory import plan_of
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import interval_of, shares_of
-from dtfm_lab.published.zero_bubble_plans import plan_of
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.simulate import iteration_seconds
 

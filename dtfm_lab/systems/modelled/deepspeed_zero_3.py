@@ -6,10 +6,9 @@ from typing import Annotated, ClassVar
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.systems import common_assumptions as common
-from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems import assumption as common
+from dtfm_lab.systems.assumption import TRIED, Assumption, checkpointings
 from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.checkpoints import TRIED, checkpointings
 from dtfm_lab.systems.grids import replicated
 from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 

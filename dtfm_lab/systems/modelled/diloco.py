@@ -11,12 +11,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.systems import common_assumptions as common
-from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.checkpoints import TRIED
+from dtfm_lab.systems import assumption as common
+from dtfm_lab.systems.assumption import TRIED, Assumption
+from dtfm_lab.systems.branch import Branch, Candidate
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
-from dtfm_lab.systems.promising import Candidate
 from dtfm_lab.systems.strategy import Budget, RankedStrategy, strategies
 
 ISLANDS = ("regions", "devices")

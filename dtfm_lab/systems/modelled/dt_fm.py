@@ -16,12 +16,10 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.schedule import synchronisations
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning import evaluate, plan, planners
-from dtfm_lab.systems import common_assumptions as common
-from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.checkpoints import TRIED
-from dtfm_lab.systems.device_sets import device_sets
-from dtfm_lab.systems.grids import MICROBATCHES, in_rank_order, shapes, sizes_of
-from dtfm_lab.systems.room import fits
+from dtfm_lab.systems import assumption as common
+from dtfm_lab.systems.assumption import TRIED, Assumption
+from dtfm_lab.systems.bound import fits
+from dtfm_lab.systems.grids import MICROBATCHES, device_sets, in_rank_order, shapes, sizes_of
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies
 
 FIRST_SEED = 2022

@@ -8,11 +8,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.systems import common_assumptions as common
-from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems import assumption as common
+from dtfm_lab.systems.assumption import ORDERS, TRIED, Assumption, checkpointings
 from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.checkpoints import TRIED, checkpointings
-from dtfm_lab.systems.grids import MICROBATCHES, ORDERS, grids, sizes_of
+from dtfm_lab.systems.grids import MICROBATCHES, grids, sizes_of
 from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 BY_PRECISION = "by-precision"

@@ -11,10 +11,9 @@ from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import plan
-from dtfm_lab.systems import common_assumptions as common
-from dtfm_lab.systems.assumption import Assumption
+from dtfm_lab.systems import assumption as common
+from dtfm_lab.systems.assumption import TRIED, Assumption
 from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.checkpoints import TRIED
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
 from dtfm_lab.systems.modelled.data_parallel import DDP
 from dtfm_lab.systems.modelled.megatron import Megatron

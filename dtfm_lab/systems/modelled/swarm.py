@@ -14,11 +14,10 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of
-from dtfm_lab.systems import common_assumptions as common
-from dtfm_lab.systems.assumption import Assumption
-from dtfm_lab.systems.checkpoints import TRIED
+from dtfm_lab.systems import assumption as common
+from dtfm_lab.systems.assumption import TRIED, Assumption
+from dtfm_lab.systems.branch import Candidate
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
-from dtfm_lab.systems.promising import Candidate
 from dtfm_lab.systems.stochastic import simulate_stochastic
 from dtfm_lab.systems.strategy import Budget, RankedStrategy, strategies
 

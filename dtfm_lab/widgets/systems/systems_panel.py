@@ -1,6 +1,5 @@
 """The pane Systems: what each training system would do with the network that is drawn."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -36,27 +35,25 @@ from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.systems.answers import OURS, SystemsQuestion, answers, outcome_html, rows_of, single_gpus
 from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, ChangedAssumptions
 from dtfm_lab.widgets.systems.taking import Taking, tasks_of
-from dtfm_lab.widgets.systems.timelines import Timeline, TimelinesChart
 from dtfm_lab.widgets.systems.why import WhyText
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 from dtfm_lab.widgets.views.systems import SystemsView
 
 STEP = "systems"
 """Name of this pane."""
-TIMELINE, WHY, ASSUMPTIONS = PARTS = ("Timeline", "Why", "Assumptions")
+ASSUMPTIONS, WHY = PARTS = ("Assumptions", "Why")
 NOTHING_YET = (
     "Press the button: Megatron-LM, DeepSpeed, DiLoCo and others each plan this network their own way, all predicted "
     "by one model of links and devices."
 )
 MATHEMATICS = f"{CHANGES} changes the training itself: its seconds alone do not compare"
-NO_PLAN = "It has no plan here, so there is nothing to draw"
 OTHER = "the network or the job has changed"
 
 
 class SystemsPanel(Panel):
     """Asks every system that has a model, beside the page; ``outcomes`` are those so far.
 
-    A click on one shows its plan on the network and above the lab's own in time; a button sets
+    A click on one shows its plan on the network and why it takes so long; a button sets
     ``lab_state.topology``, ``job`` and ``plan`` to it.
     """
 
@@ -78,7 +75,6 @@ class SystemsPanel(Panel):
         """Systems that are asked again once what runs has ended."""
         self._asked_with: dict[str, Any] = {}
         """Keywords of ``lab.strategies`` that the outcomes were asked with."""
-        self._n_drawn = 0
         self._edited: list[Callable[[], None]] = []
         self.start = button("Ask every system", "", "Predict the best plan of each system", "auto", style="primary")
         self.stop = button("Stop", "", "End after the system at hand and keep those so far", "auto", disabled=True)
@@ -93,12 +89,10 @@ class SystemsPanel(Panel):
         self.part = segments(
             PARTS,
             [
-                "One iteration of it, above the lab's own",
-                "What makes it slower here: one thing taken away at a time, each simulated",
                 "What its model assumes, each with its source",
+                "What makes it slower here: one thing taken away at a time, each simulated",
             ],
         )
-        self.chart = classed(TimelinesChart(empty_words="Nothing to show"), "dtfm-systems-chart")
         self.why = WhyText(self._report_error)
         self.assumptions = AssumptionControls(self._change)
         self._controls: dict[str, w.ValueWidget] = {"seconds": self.seconds, "seed": self.seed, "part": self.part}
@@ -109,7 +103,6 @@ class SystemsPanel(Panel):
         self.back.on_click(lambda _: self._put_back())
         self.part.observe(lambda _: self._show_part(), "value")
         self.bars.observe(lambda _: self._choose(), "chosen")
-        self.chart.observe(lambda change: lab_state.set_trait("selected", tuple(change["new"])), "selected")
         lab_state.observe(lambda _: self._follow(), ["topology", "job", "plan", "busy"])
         lab_state.observe(lambda _: self._preview(), "shown_panes")
         self._show_part()
@@ -120,9 +113,7 @@ class SystemsPanel(Panel):
         row = toolbar(self.start, self.stop, spacer(), self.back, more)
         head = classed(w.HBox([self.part, spacer(), self.take]), "dtfm-systems-head")
         detail = classed(
-            w.VBox(
-                [self.told, head, self.chart, self.why.view, self.assumptions.view], layout=w.Layout(display="none")
-            ),
+            w.VBox([self.told, head, self.why.view, self.assumptions.view], layout=w.Layout(display="none")),
             "dtfm-systems-detail",
         )
         style = Path(__file__).with_name("systems.css")
@@ -274,7 +265,7 @@ class SystemsPanel(Panel):
         self._follow()
 
     def _show_detail(self) -> None:
-        """Show the chosen outcome: in words, in time, on the network, and what it assumes."""
+        """Show the chosen outcome: in words, on the network, and what it assumes."""
         outcome, name = self.chosen, self.bars.chosen
         show(self.detail, bool(name))
         mark(self.view, "dtfm-systems-split", bool(name))
@@ -283,27 +274,6 @@ class SystemsPanel(Panel):
         self.told.value = waits if outcome is None else outcome_html(outcome)
         self._preview()
         self._explain()
-        self._n_drawn += 1
-        if outcome is None or outcome.found is None:
-            self.chart.empty_words = "" if outcome is None else NO_PLAN
-            self.chart.clear()
-        else:
-            begin(self._draw(outcome, self._beside(outcome), self._n_drawn), self._report_error)
-
-    async def _draw(self, outcome: Outcome, beside: Outcome | None, number: int) -> None:
-        """Read the iterations on a thread, and draw them unless another system was chosen meanwhile."""
-        shown = [one for one in (outcome, beside) if one is not None]
-        timelines = await asyncio.to_thread(lambda: [Timeline.of_outcome(one) for one in shown])
-        if number == self._n_drawn:
-            self.chart.show(timelines)
-
-    def _beside(self, outcome: Outcome) -> Outcome | None:
-        """Return what an outcome is compared with: the lab's own; of that, the next fastest."""
-        ours = self._outcome(OURS)
-        if ours is not None and ours.found is not None and ours is not outcome:
-            return ours
-        others = [one for one in self.outcomes or () if one.found is not None and one is not outcome]
-        return others[0] if others else None
 
     def _preview(self) -> None:
         """Show the chosen plan on the network, as long as this pane is on the screen and it is no other's."""
@@ -319,7 +289,6 @@ class SystemsPanel(Panel):
         state.systems_note = note
 
     def _show_part(self) -> None:
-        show(self.chart, self.part.value == TIMELINE)
         show(self.why.view, self.part.value == WHY)
         show(self.assumptions.view, self.part.value == ASSUMPTIONS)
         self._explain()
