@@ -12,8 +12,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.report import Table
 from dtfm_lab.published import Row, sources
 from dtfm_lab.published import blind as blind_tests
-from dtfm_lab.published.ledger import check_ending
-from dtfm_lab.published.ledger_report import number, report_of
+from dtfm_lab.published.ledger import check_ending, number, report_of
 
 
 class _ListingSources(click.Command):

@@ -35,8 +35,7 @@ from dtfm_lab.systems.bars import CHANGES
 from dtfm_lab.systems.choosing import chosen
 from dtfm_lab.systems.crossings import compared_by_default
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
-from dtfm_lab.systems.outcomes import ENDINGS
-from dtfm_lab.systems.outcomes_report import report_of
+from dtfm_lab.systems.outcomes import ENDINGS, report_of
 from dtfm_lab.systems.variations import AXES, BETWEEN
 
 PICTURES = (".svg", ".pdf", ".png")

@@ -16,14 +16,14 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.report import as_html, as_markdown, as_page
+from dtfm_lab.domain.report import Part, Section, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.simulation.executors import Executor
+from dtfm_lab.systems.bars import CHANGES, marked_title
 from dtfm_lab.systems.choosing import Asked, chosen, outcomes_in_order
 from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
-from dtfm_lab.systems.outcomes_report import report_of
 from dtfm_lab.systems.strategy import Budget
 
 ENDINGS = (".html", ".md", ".csv", ".json")
@@ -148,3 +148,46 @@ def stream_outcomes(
     for outcome in outcomes_in_order([(one, topology, job, budget) for one in wanted], executor):
         found.append(outcome)
         yield Outcomes(topology=topology, job=job, outcomes=tuple(found), wanted=len(wanted))
+
+
+HEAD = ("system", "an iteration", "times", "with a link a pair", "plan", "most of it")
+
+
+def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
+    """A table of the outcomes, and what each chose or why it has no plan.
+
+    With ``assumptions`` these, too, with their sources, and the reasons of what is not modelled.
+    """
+    least_s = min((one.iteration_s for one in found if one.iteration_s is not None), default=1.0)
+    yield f"**{found.sentence}.**"
+    yield Table(HEAD, [_line(one, least_s) for one in found])
+    said = [(one, one.reason or "; ".join(filter(None, (one.choices, one.strategy.mathematics)))) for one in found]
+    yield Section("Chosen", [f"{marked_title(one)}: {words}" for one, words in said if words], opened=True)
+    if any(one.strategy.mathematics for one in found):
+        yield f"{CHANGES} changes the training itself: seconds alone do not compare it."
+    if not assumptions:
+        return
+    assumed = [
+        f"{one.title}, {each['name'].replace('_', ' ')} {each['value']}: {each['help']} ({each['source']})"
+        for one in found
+        for each in one.strategy.assumed
+    ]
+    if assumed:
+        yield Section("Assumed", assumed)
+    if found.not_modelled:
+        yield Section("Not modelled", [f"{name}: {reason}" for name, reason in found.not_modelled.items()])
+
+
+def _line(one: Outcome, least_s: float) -> tuple[str, ...]:
+    name = marked_title(one)
+    if one.iteration_s is None:
+        return name, "no plan", "", "", "", ""
+    cause, part_s = next(iter(one.causes.items()), ("", 0.0))
+    pairs = "" if one.pairs_s is None else format_s(one.pairs_s)
+    most = f"{cause} {part_s / one.iteration_s:.0%}" if one.iteration_s else cause
+    return name, format_s(one.iteration_s), _times(one.iteration_s / least_s), pairs, one.shape, most
+
+
+def _times(ratio: float) -> str:
+    """With three figures at least."""
+    return f"{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}"

@@ -12,7 +12,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.report import as_markdown, as_page
 from dtfm_lab.published import Band, Evidence, KnownMiss, Ledger, Row, Source
 from dtfm_lab.published.calibration import leave_one_out, median, own_factor
-from dtfm_lab.published.ledger_report import report_of
+from dtfm_lab.published.ledger import report_of
 from dtfm_lab.published.sources import Omission
 
 reproduce_module = importlib.import_module("dtfm_lab.published.reproduce")
