@@ -39,6 +39,9 @@ LABELS = {
     "emulated": "Links as in",
     "stand_in": "Train in its place",
     "runs_on": "Computes on",
+    "max_price_per_hour": "At most $ an hour",
+    "max_iteration_s": "At most s an iteration",
+    "pace": "A generation",
 }
 """Labels of options whose name is not clear enough on the screen."""
 CHOICES = {
@@ -265,6 +268,11 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
         return w.BoundedFloatText(option.default or 0.0, **bounds, **given)
     given["layout"] = w.Layout(width=width or "330px")
     return w.Text("" if option.default is None else str(option.default), placeholder=placeholder, **given)
+
+
+def controls_for(kind: Any) -> dict[str, w.ValueWidget]:
+    """Return a control for each option of a dataclass, by its name."""
+    return {option.name: control_for(option) for option in options_of(kind)}
 
 
 def value_of(option: Option, control: w.ValueWidget) -> Any:

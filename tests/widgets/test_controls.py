@@ -8,8 +8,12 @@ from dtfm_lab.domain.job.job import JobOptions
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 from dtfm_lab.widgets.controls import CHOICES, LABELS, button, choices_of, control_for, disable
+from dtfm_lab.widgets.planner.objective_controls import Limits
+from dtfm_lab.widgets.planner.search_panel import SearchSettings
+from dtfm_lab.widgets.planner.teaching_panel import TeachingSettings
 
-OPTIONS = {option.name: option for kind in (JobOptions, RunSettings) for option in options_of(kind)}
+KINDS = (JobOptions, RunSettings, SearchSettings, Limits, TeachingSettings)
+OPTIONS = {option.name: option for kind in KINDS for option in options_of(kind)}
 
 
 def test_labels_and_choices_are_of_options_that_exist():

@@ -77,8 +77,8 @@ async def test_the_reference_is_what_the_planner_finds():
     lab_state.pane = "plan"
     await until(lambda: panel.teaching.reference is not None and panel.teaching.view.is_over)
     reference, view = panel.teaching.reference, panel.teaching.view
-    assert 0 < reference.bound_s <= reference.cost_s == view.planner_s
-    assert all(frame.best.cost_s >= reference.bound_s * (1 - 1e-9) for frame in view.frames)
+    assert 0 < reference.lower_bound_s <= reference.cost.total_s == view.planner_s
+    assert all(frame.best.cost_s >= reference.lower_bound_s * (1 - 1e-9) for frame in view.frames)
     assert panel.teaching.sentence.startswith("The real planner ")
 
 

@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
 
 import ipywidgets as w
 
 from dtfm_lab import planning
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import Option
 from dtfm_lab.planning import Frontier
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, classed, labelled, more_menu, seconds_control, seed_control, spacer
+from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.search_mode import SearchMode
 from dtfm_lab.widgets.tasks import FRAME_S, Stream
@@ -22,30 +25,27 @@ WHAT = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class FrontierSettings:
+    """What a frontier is searched with."""
+
+    seconds: Annotated[float, Option(help="Seconds of all searches together.", least=1, most=3600)] = 15.0
+    searches: Annotated[
+        int, Option(help="The fastest, the cheapest, and those under limits of dollars an hour.", least=2, most=200)
+    ] = 12
+    seed: Annotated[int, Option(help="Of the searches.", most=2**31)] = 0
+
+
 class FrontierPanel(SearchMode):
     """Sets ``lab_state.plan`` to the plan of the point that is clicked."""
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
         what = "Search for the frontier: the fastest, the cheapest, and those between"
-        super().__init__(lab_state, changed, button("Find it", "", what, "auto", style="primary"))
+        super().__init__(lab_state, changed, button("Find it", "", what, "auto", style="primary"), FrontierSettings)
         self.frontier: Frontier | None = None
-        self.seconds = seconds_control(
-            "Seconds", ("150px", "60px"), 15.0, "Seconds of all searches together", least=1.0
-        )
-        self.searches = labelled(
-            w.BoundedIntText,
-            "Searches",
-            "135px",
-            "62px",
-            12,
-            min=2,
-            max=200,
-            tooltip="The fastest, the cheapest, and those under limits of dollars an hour",
-        )
-        self.seed = seed_control("Of the searches")
-        self._controls = {"seconds": self.seconds, "searches": self.searches, "seed": self.seed}
+        self.seconds, self.searches, self.seed = self._controls.values()
         self.chart = classed(FrontierView(self._choose, height=0), "dtfm-fill")
-        more = more_menu([self.seconds, self.searches, self.seed])
+        more = more_menu([*self._controls.values()])
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.chart, w.HTML(markup.line(WHAT))])
         lab_state.observe(lambda _: self._mark_chosen(), "plan")

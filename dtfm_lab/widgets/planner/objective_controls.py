@@ -1,18 +1,32 @@
 """What a search makes least, and under which limits."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import ipywidgets as w
 
+from dtfm_lab.domain.options import Option
 from dtfm_lab.planning import default_objective, objectives
-from dtfm_lab.widgets.controls import labelled, menu, show
+from dtfm_lab.widgets.controls import controls_for, menu, show
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.measures import MEASURES, ObjectiveWords, measure_of
 from dtfm_lab.widgets.panel import SavedControls
 
 COMMUNICATION = "communication"
 UNLIMITED = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a plan must not exceed."""
+
+    max_price_per_hour: Annotated[
+        float, Option(help="Only plans whose devices cost at most so much; 0: any.", least=UNLIMITED)
+    ] = UNLIMITED
+    max_iteration_s: Annotated[float, Option(help="Only plans that take at most so long; 0: any.", least=UNLIMITED)] = (
+        UNLIMITED
+    )
 
 
 class ObjectiveControls(SavedControls):
@@ -34,14 +48,10 @@ class ObjectiveControls(SavedControls):
             "What the search makes least: seconds of the simulated iteration, dollars for tokens, or the "
             "communication cost of the paper",
         )
-        self.max_price = _limit("At most $ an hour", "122px", "Only plans whose devices cost at most so much; 0: any")
-        self.max_seconds = _limit("At most s an iteration", "146px", "Only plans that take at most so long; 0: any")
-        self.limits = w.HBox([self.max_price, self.max_seconds])
-        self._controls = {
-            "objective": self.objective,
-            "max_price_per_hour": self.max_price,
-            "max_iteration_s": self.max_seconds,
-        }
+        limits = controls_for(Limits)
+        self.max_price, self.max_seconds = limits.values()
+        self.limits = w.HBox(list(limits.values()))
+        self._controls = {"objective": self.objective, **limits}
         self.objective.observe(lambda _: self._show(), "value")
         lab_state.observe(lambda _: self._follow(), "job")
         self._follow()
@@ -58,7 +68,7 @@ class ObjectiveControls(SavedControls):
         if self.objective.value == COMMUNICATION:
             return given
         given["queueing"] = self._lab_state.queueing
-        limits = {"max_price_per_hour": self.max_price.value, "max_iteration_s": self.max_seconds.value}
+        limits = {name: control.value for name, control in self._controls.items() if name != "objective"}
         return given | {name: limit for name, limit in limits.items() if limit > UNLIMITED}
 
     def restore(self, settings: object) -> None:
@@ -88,16 +98,3 @@ class ObjectiveControls(SavedControls):
             return
         show(self.limits, self.objective.value != COMMUNICATION)
         self._changed()
-
-
-def _limit(label: str, label_width: str, tooltip: str) -> w.BoundedFloatText:
-    return labelled(
-        w.BoundedFloatText,
-        label,
-        f"calc({label_width} + 92px)",
-        label_width,
-        UNLIMITED,
-        min=UNLIMITED,
-        max=1e9,
-        tooltip=tooltip,
-    )

@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Annotated, Any
 
 import ipywidgets as w
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import Option
 from dtfm_lab.planning import PlanStep, planners, simulated
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, seconds_control, seed_control, spacer
+from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import MEASURES, TIMES, ObjectiveWords, measure_of, percent
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
@@ -35,32 +37,39 @@ FAIR = "Same network, job and seed; equal CPU seconds for each, its solver's inc
 HEAD = ("", "best", "behind", "computed", "priced", "found at", "planner")
 
 
+@dataclass(frozen=True, kw_only=True)
+class RaceSettings:
+    """What a race is asked with."""
+
+    seconds: Annotated[
+        float,
+        Option(
+            help="Seconds that each planner may compute; waiting for the others does not count.", least=0.1, most=3600
+        ),
+    ] = 3.0
+    seed: Annotated[int, Option(help="Of every planner's search.", most=2**31)] = 0
+
+
 class RacePanel(SearchMode):
     """Sets ``lab_state.plan`` to the leader's plan when that is taken over."""
 
     def __init__(
         self, lab_state: LabState, changed: Callable[[], None], options: Callable[[], dict[str, Any]] = dict
     ) -> None:
-        super().__init__(lab_state, changed, button("Race", "", "Start all of them", "auto", style="primary"))
+        start = button("Race", "", "Start all of them", "auto", style="primary")
+        super().__init__(lab_state, changed, start, RaceSettings)
         self._options = options
         self.standings = Standings()
         self._measure: ObjectiveWords = MEASURES[COMMUNICATION]
         self.planners = {
             name: checkbox(name, name in RACED) for name in [*RACED, *(one for one in planners if one not in RACED)]
         }
-        self.seed = seed_control("Of every planner's search")
-        self.seconds = seconds_control(
-            "Seconds each",
-            ("180px", "98px"),
-            3.0,
-            "Seconds that each planner may compute; waiting for the others does not count",
-        )
-        self._controls = {"seed": self.seed, "seconds": self.seconds}
+        self.seconds, self.seed = self._controls.values()
         self.take = button("Take the leader's plan", "", "Go on with the best plan of the race", "auto", disabled=True)
         clock = "seconds of processor time of each planner"
         self.curve = classed(ConvergenceView(title="Race", height=0, against="seconds", clock=clock), "dtfm-fill")
         self.table = classed(w.HTML(), "dtfm-race-table")
-        rarer = [w.Label("Planners"), *self.planners.values(), self.seconds, self.seed]
+        rarer = [w.Label("Planners"), *self.planners.values(), *self._controls.values()]
         rarer += [w.HTML(markup.line(FAIR, "note"))]
         more = more_menu(rarer, tooltip="Who races, for how long, and how")
         self.bar = [self.start, self.stop, self.take, spacer(), more]

@@ -13,7 +13,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import Cancellation, PlanStep
-from dtfm_lab.widgets.controls import button, restore_values, show, values_of
+from dtfm_lab.widgets.controls import button, controls_for, restore_values, show, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import Paced, Stream, begin
 
@@ -75,10 +75,11 @@ class SearchMode:
 
     bar: list[w.Widget]
     view: w.Widget
-    _controls: Mapping[str, w.ValueWidget]
 
-    def __init__(self, lab_state: LabState, changed: Callable[[], None], start: w.Button) -> None:
+    def __init__(self, lab_state: LabState, changed: Callable[[], None], start: w.Button, settings: type) -> None:
+        """``settings`` is the dataclass whose options the search is asked with."""
         self._lab_state, self._changed, self.start = lab_state, changed, start
+        self._controls = controls_for(settings)
         self._report_error = partial(lab_state.report_error, "plan")
         self.search: Stream[Any] | None = None
         """The search that runs; None while none does."""

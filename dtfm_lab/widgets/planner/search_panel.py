@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import ipywidgets as w
 
 from dtfm_lab import lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep, planners, simulated
-from dtfm_lab.widgets.controls import button, classed, menu, more_menu, seconds_control, seed_control, spacer
+from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.objective_controls import ObjectiveControls
@@ -22,28 +24,32 @@ SHORT_S = 0.1
 """Seconds from which a duration is shown to a tenth of a second, so that the text does not flicker."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """What a search is asked with."""
+
+    planner: Annotated[
+        str, Option(help="Who searches: ours, the paper's, chance, or the one that proves.", choices=planners)
+    ] = "evolutionary"
+    seconds: Annotated[
+        float, Option(help="Seconds of search, unless its best is proven before.", least=0.1, most=3600)
+    ] = 3.0
+    seed: Annotated[int, Option(help="Equal seeds give equal searches.", most=2**31)] = 0
+
+
 class SearchPanel(SearchMode):
     """Sets ``lab_state.plan`` to what the search finds; ``aims`` says what that makes least."""
 
     def __init__(
         self, lab_state: LabState, changed: Callable[[], None], aims: ObjectiveControls, details: w.Widget
     ) -> None:
-        super().__init__(lab_state, changed, button("Plan", "", "Search for the best plan", "auto", style="primary"))
+        plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
+        super().__init__(lab_state, changed, plan, SearchSettings)
         self._aims = aims
-        self.planner = menu(
-            "Planner",
-            "172px",
-            "55px",
-            list(planners),
-            "Who searches: ours, the paper's, chance, or the one that proves",
-            value="evolutionary",
-        )
-        self.seconds = seconds_control("Seconds", ("150px", "60px"), 3.0, "Of search, unless its best is proven before")
-        self.seed = seed_control("Equal seeds give equal searches")
-        self._controls = {"planner": self.planner, "seed": self.seed, "seconds": self.seconds}
+        self.planner, self.seconds, self.seed = self._controls.values()
         self.curve = classed(ConvergenceView(height=0), "dtfm-fill")
         table = more_menu([details], "The plan", "Its stages and pipelines as a table")
-        more = more_menu([aims.objective, aims.limits, self.planner, self.seconds, self.seed])
+        more = more_menu([aims.objective, aims.limits, *self._controls.values()])
         self.bar = [self.start, self.stop, spacer(), table, more]
         self.view = w.VBox([self.curve])
 

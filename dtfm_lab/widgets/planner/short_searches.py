@@ -1,10 +1,7 @@
-"""Short searches: from a plan at hand, for a screen that answers every edit, and for what others are measured by.
-
-They contain no widget.
-"""
+"""Short searches from a plan at hand, for a screen that answers every edit. They contain no widget."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +10,6 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab.memory_warnings import held_memory
 from dtfm_lab.planning import (
     Cancellation,
@@ -26,7 +22,6 @@ from dtfm_lab.planning import (
 )
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.nearest import nearest
-from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets.planner.edits import SAME, BeforeEdit, Change
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.tasks import shared_interpreter
@@ -41,8 +36,6 @@ COMPILING_S = 300.0
 """The same of the last search after an edit, which waits for the compiler, too."""
 BETTER = 5e-4
 """Share of its value that a longer search must save on a first plan, which nobody has looked at for long."""
-REFERENCE_S = 1.0
-"""Seconds of the search whose result others are measured by."""
 
 
 class Replanned(NamedTuple):
@@ -242,46 +235,3 @@ def _oriented(before: Plan, step: PlanStep) -> PlanStep:
     was = np.array([stage_of.get(name, -1) for name in step.topology.names])[step.devices]
     stages = np.arange(len(was))[:, None]
     return step if (was == stages).sum() >= (was[::-1] == stages).sum() else replace(step, best=step.best[::-1])
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The real planner's cost, what no placement is cheaper than, and how long it took."""
-
-    cost_s: float
-    bound_s: float
-    found_s: float
-    """Seconds of search until the cost was found; the proof may have taken longer."""
-    proved_s: float | None
-    """Seconds of search until it was proved; None where it is not."""
-
-    @property
-    def is_proved(self) -> bool:
-        return self.proved_s is not None
-
-    @property
-    def sentence(self) -> str:
-        """``The real planner proved 456 ms in 6 ms``, or what it found."""
-        if self.proved_s is not None:
-            return f"The real planner proved {format_s(self.cost_s)} in {rounded(self.proved_s)}"
-        return f"The real planner found {format_s(self.cost_s)} in {rounded(self.found_s)}"
-
-
-def rounded(seconds: float) -> str:
-    """Return a duration of a search in whole milliseconds, or in seconds to a tenth."""
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{max(1, round(seconds * 1e3))} ms"
-
-
-def refer(topology: Topology, job: Job) -> Reference:
-    """Search by the communication cost for up to ``REFERENCE_S``. Raises PlanError where the job does not fit."""
-    began = time.perf_counter()
-    best_s, bound_s, found_s, proved_s = float("inf"), 0.0, 0.0, None
-    for step in search(topology, job, PLANNER, seed=0, seconds=REFERENCE_S):
-        bound_s = max(bound_s, step.bound_s)
-        if step.best_s < best_s * (1 - PROVEN):
-            best_s, found_s = step.best_s, step.seconds
-        if step.gap < PROVEN:
-            proved_s = step.seconds
-        if time.perf_counter() - began > 10 * REFERENCE_S:
-            break
-    return Reference(best_s, min(bound_s, best_s), found_s, proved_s)

@@ -1,8 +1,9 @@
 """The mode Teaching: a slow search that is watched, scrubbed and asked about, beside what the real one has found."""
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import ipywidgets as w
 import numpy as np
@@ -10,23 +11,37 @@ import numpy as np
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray, format_s
-from dtfm_lab.planning import evaluate, simulated
+from dtfm_lab.planning import evaluate, plan, simulated
 from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
 from dtfm_lab.planning.teaching_operators import places_of
-from dtfm_lab.widgets.controls import classed, menu, more_menu, seed_control, spacer
+from dtfm_lab.widgets.controls import classed, controls_for, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.panel import SavedControls
 from dtfm_lab.widgets.planner.search_mode import SHOWN_S, stages_by_name
-from dtfm_lab.widgets.planner.short_searches import Reference, refer
 from dtfm_lab.widgets.tasks import Paced, Stream, begin, has_event_loop
 from dtfm_lab.widgets.views.population import PopulationView, cells_of
 
 PACES = {"slow (0.48 s)": 0.48, f"to watch ({PACE_S:g} s)": PACE_S, "fast (0.1 s)": 0.1}
 """Seconds that a generation stays on the screen."""
+REFERENCE_S = 1.0
+"""Seconds of the search whose result the slow one is measured by."""
 NO_NETWORK = "Open or draw a network: a slow search can then be watched."
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeachingSettings:
+    """How the search is watched, and its chance."""
+
+    pace: Annotated[
+        str,
+        Option(help="How long each generation stays on the screen; it costs no time of search.", choices=tuple(PACES)),
+    ] = f"to watch ({PACE_S:g} s)"
+    seed: Annotated[int, Option(help="Seed of its random numbers.", most=2**31)] = SEED
 
 
 class TeachingTask(NamedTuple):
@@ -45,22 +60,15 @@ class TeachingPanel(SavedControls):
         self._report_error = partial(lab_state.report_error, "plan")
         self.search: Stream[TeachingFrame] | None = None
         """The search that runs; None while none does, though frames may be left to show."""
-        self.reference: Reference | None = None
+        self.reference: Plan | None = None
+        """What the real planner finds for the same cost, which the slow one is measured by."""
         self._task: TeachingTask | None = None
         self._is_shown = False
         self._pace = Paced(SHOWN_S * 0.9)
         self.view = classed(PopulationView(self._take, hint=NO_NETWORK), "dtfm-fill")
-        self.seed = seed_control("Seed of its random numbers", label="Chance", widths=("130px", "55px"), value=SEED)
-        self.pace = menu(
-            "A generation",
-            "230px",
-            "90px",
-            list(PACES),
-            "How long each generation stays on the screen; it costs no time of search",
-            value=list(PACES)[1],
-        )
-        self.bar: list[w.Widget] = [spacer(), more_menu([self.pace, self.seed])]
-        self._controls = {"seed": self.seed, "pace": self.pace}
+        self._controls = controls_for(TeachingSettings)
+        self.pace, self.seed = self._controls.values()
+        self.bar: list[w.Widget] = [spacer(), more_menu([*self._controls.values()])]
         self.view.observe(lambda _: self._play(), "playing")
         self.view.observe(lambda _: self._show(), ["frame", "chosen"])
         self.seed.observe(lambda _: self.forget(), "value")
@@ -102,7 +110,7 @@ class TeachingPanel(SavedControls):
         if not view.frames:
             return ""
         frame = view.frames[min(view.frame, len(view.frames) - 1)]
-        real = f"{self.reference.sentence}: " if self.reference is not None else ""
+        real = f"{_result(self.reference)}: " if self.reference is not None else ""
         return (
             f"{real}{'watch' if real else 'Watch'} a slow one think: {len(frame.individuals)} from chance, "
             f"generation {frame.generation}, {format_s(frame.best.cost_s)}."
@@ -171,11 +179,11 @@ class TeachingPanel(SavedControls):
                 self.search = None
 
     async def _refer(self, task: TeachingTask) -> None:
-        found = await asyncio.to_thread(refer, task.topology, task.job)
+        found = await asyncio.to_thread(lambda: plan(task.topology, task.job, seed=0, seconds=REFERENCE_S))
         if self._task is task:
             self.reference = found
             with self.view.hold_sync():
-                self.view.bound_s, self.view.planner_s = found.bound_s, found.cost_s
+                self.view.bound_s, self.view.planner_s = found.lower_bound_s, found.cost.total_s
             self._show()
 
     def _play(self) -> None:
@@ -221,6 +229,13 @@ class TeachingPanel(SavedControls):
             self._lab_state.search_note = (
                 f"Individual {number} is the plan now: {format_s(plan.cost.total_s)} of communication."
             )
+
+
+def _result(reference: Plan) -> str:
+    """Return ``The real planner proved 456 ms in 6 ms``, or what it found."""
+    did = "proved" if reference.gap < PROVEN else "found"
+    took = f"{reference.seconds:.1f} s" if reference.seconds >= 1 else f"{max(1, round(reference.seconds * 1e3))} ms"
+    return f"The real planner {did} {format_s(reference.cost.total_s)} in {took}"
 
 
 def plan_of(topology: Topology, job: Job, grid: IntArray) -> Plan:

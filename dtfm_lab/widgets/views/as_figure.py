@@ -31,6 +31,7 @@ class AsFigure:
             layout=w.Layout(width="110px"),
         )
         self.output = w.Output()
+        self.parts = (self.button, self.output)
         self.button.on_click(lambda _: self._press())
 
     def _press(self) -> None:
