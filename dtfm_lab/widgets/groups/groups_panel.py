@@ -16,7 +16,7 @@ from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
-from dtfm_lab.widgets.views.groups import NO_EDGE, NO_GROUP, GroupsView
+from dtfm_lab.widgets.views.groups import NO_GROUP, GroupsView
 from dtfm_lab.widgets.views.groups.drawing import matching_of
 
 NO_PLAN = "No plan yet"
@@ -39,8 +39,6 @@ class GroupsPanel(Panel):
         self._n_requested = 0
         """Number of the newest request for an explanation; the results of earlier ones are dropped."""
         self._is_following = Guard()
-        self._wanted_edge = NO_EDGE
-        """A saved hop that is selected as soon as the plan has it."""
         self.groups = classed(GroupsView(height=0, hint=NO_PLAN, can_move=True), "dtfm-fill")
         self.mode = classed(
             segments(
@@ -90,19 +88,14 @@ class GroupsPanel(Panel):
         return {
             "mode": self.mode.value,
             "step": self.step.value,
-            "edge": self.groups.selected_edge,
         }
 
     def restore(self, settings: dict[str, Any]) -> None:
-        """Show the saved step; a hop that was selected waits for a plan that has it."""
+        """Show the saved picture and step."""
         if settings.get("step") in list(STEPS):
             self.step.value = settings["step"]
         if settings.get("mode") in list(MODES.values()):
             self.mode.value = settings["mode"]
-        edge = settings.get("edge")
-        if isinstance(edge, int) and not isinstance(edge, bool):
-            self._wanted_edge = edge
-            self._select_wanted()
 
     def _show(self) -> None:
         """Draw the plan, as soon as the pane is on the screen."""
@@ -116,16 +109,11 @@ class GroupsPanel(Panel):
         self.groups.title = "Groups" if plan is None else f"{plan.job.name} on {plan.topology.name}"
         with self._is_following:  # devices that the plan lacks stay selected in other views
             self.groups.show(plan)
-        self._select_wanted()
         self._follow()
         self.step.disabled = plan is None
         self.hand.take(plan)
         self._describe()
         self._ask()
-
-    def _select_wanted(self) -> None:
-        if 0 <= self._wanted_edge < len(self.groups.matchings):
-            self.groups.selected_edge, self._wanted_edge = self._wanted_edge, NO_EDGE
 
     def _show_mode(self) -> None:
         """The steps belong to the ring alone."""
