@@ -26,7 +26,7 @@ from dtfm_lab.widgets.planner.search_mode import SHOWN_S, stages_by_name
 from dtfm_lab.widgets.tasks import Paced, Stream, begin, has_event_loop
 from dtfm_lab.widgets.views.population import PopulationView, cells_of
 
-PACES = {"slow (0.48 s)": 0.48, f"to watch ({PACE_S:g} s)": PACE_S, "fast (0.1 s)": 0.1}
+PACES = {"slow": 0.48, "to watch": PACE_S, "fast": 0.1}
 """Seconds that a generation stays on the screen."""
 REFERENCE_S = 1.0
 """Seconds of the search whose result the slow one is measured by."""
@@ -40,7 +40,7 @@ class TeachingSettings:
     pace: Annotated[
         str,
         Option(help="How long each generation stays on the screen; it costs no time of search.", choices=tuple(PACES)),
-    ] = f"to watch ({PACE_S:g} s)"
+    ] = "to watch"
     seed: Annotated[int, Option(help="Seed of its random numbers.", most=2**31)] = SEED
 
 
