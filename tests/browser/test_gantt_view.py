@@ -14,7 +14,7 @@ gantt
 """
 
 
-def test_measured_bars_stream_in_below_the_predicted_ones(page, open_notebook, ask_kernel, eventually):
+def test_measured_bars_stream_in_over_the_predicted_ones(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [GANTT])
     page.get_by_text("No schedule yet").wait_for()
     ask_kernel(page, "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], kinds=kinds)")
@@ -148,40 +148,23 @@ def test_a_click_holds_a_bar_and_selects_its_device(page, open_notebook, ask_ker
     eventually(page, "gantt.selected", ["ada", "bob"])
 
 
-def test_another_trace_goes_below_with_its_end_and_what_differs(page, open_notebook, ask_kernel):
-    open_notebook(page, [GANTT, WITH_DEVICES])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
-    ask_kernel(
-        page,
-        "from dtfm_lab.widgets.views.gantt.columns import Bars; other = Bars.of(*(predicted + [0, .1, 0, 0, 0]).T)",
-    )
-    ask_kernel(page, "gantt.set_second(other, 'another')")
-    page.wait_for_selector(".dtfm-gantt[data-second='4'][data-measured='0']")
-    chart = page.locator(".dtfm-gantt").first
-    expect(chart.locator(".dtfm-legend")).to_contain_text("lower half: another")
-    box = chart.locator(".dtfm-box")
-    box.hover(position={"x": box.bounding_box()["width"] * 0.75, "y": 290})
-    expect(page.get_by_role("tooltip")).to_contain_text("ends +100 ms against predicted")
-    ask_kernel(page, "gantt.set_second(None)")
-    page.wait_for_selector(".dtfm-gantt[data-second='0']")
-
-
 SEVERAL = """
 twice = np.array([[0, .1, 0, 0, -1], [.1, .2, 0, 0, -1], [.3, .4, 0, 0, -1]])
 gantt.set_predicted(*twice.T, rows=['ada'], kinds=kinds)
-gantt.set_second(Bars.of(*(twice + [.09, .09, 0, 0, 0]).T), 'another')
+gantt.reset_measured(0)
+gantt.extend_measured(*(twice + [.09, .09, 0, 0, 0]).T)
 """
 
 
 def test_of_several_bars_of_one_action_the_first_goes_with_the_first(page, open_notebook, ask_kernel):
-    open_notebook(page, [GANTT, "from dtfm_lab.widgets.views.gantt.columns import Bars" + SEVERAL])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-second='3']")
+    open_notebook(page, [GANTT, SEVERAL])
+    page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-measured='3']")
     box = page.locator(".dtfm-gantt .dtfm-box").first
     size = box.bounding_box()
-    box.hover(position={"x": size["width"] * 0.34, "y": size["height"] * 0.2})
+    box.hover(position={"x": size["width"] * 0.5, "y": size["height"] * 0.2})
     tip = page.get_by_role("tooltip")
     expect(tip).to_contain_text("predicted 100.0 to 200.0 ms (100 ms)")
-    expect(tip).to_contain_text("another 190.0 to 290.0 ms (100 ms), ends +90 ms against predicted")
+    expect(tip).to_contain_text("measured 190.0 to 290.0 ms (100 ms), ends +90 ms against predicted")
 
 
 def test_files_come_out_of_the_page(page, open_notebook, ask_kernel, tmp_path):

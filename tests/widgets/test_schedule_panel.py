@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from loops import on_a_loop, until
 
@@ -18,7 +15,7 @@ from dtfm_lab import lab
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule import compare_with, predictions
+from dtfm_lab.widgets.schedule import predictions
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 
@@ -30,151 +27,18 @@ async def shown(topology: str = "lecture-hall", **job) -> tuple[LabState, Schedu
     job = {"n_stages": 4, "n_replicas": 2} | job
     lab_state.plan = lab.plan(lab_state.topology, lab.load_job("tiny", **job), objective="communication", steps=1)
     await until(lambda: bool(panel.chart.start))
-    panel.drawn.strip.control.value = ""
     return lab_state, panel
 
 
 @on_a_loop
-async def test_a_click_on_a_bar_selects_its_device_everywhere_and_shows_its_memory() -> None:
+async def test_a_click_on_a_bar_selects_its_device_everywhere() -> None:
     lab_state, panel = await shown()
     name = panel.chart.devices[-1]
     panel.chart.selected = [name]
     assert lab_state.selected == (name,)
-    assert panel.chart.memory_device == name
     lab_state.selected = ("somebody who is idle", panel.chart.devices[0])
     assert panel.chart.selected == [panel.chart.devices[0]]
     assert len(lab_state.selected) == 2, "what this view cannot show stays selected"
-    panel.drawn.strip.control.value = name
-    assert panel.chart.memory_device == name
-    panel.drawn.strip.control.value = " "
-    assert panel.chart.memory_time == b""
-
-
-@on_a_loop
-async def test_the_strip_holds_what_the_memory_report_says_of_the_fullest_device() -> None:
-    lab_state, panel = await shown()
-    report = memory(lab_state.chosen_plan, trace=lab_state.predicted)
-    position, replica = report.worst
-    assert panel.chart.memory_device == report.devices[position][replica]
-    assert panel.chart.memory_limit == report.limit_bytes[position, replica]
-    held = np.frombuffer(panel.chart.memory_held, "<f4")
-    assert held.max() == pytest.approx(report.peak_bytes[position, replica])
-
-
-@on_a_loop
-async def test_another_schedule_goes_into_the_lower_halves_with_its_difference_told() -> None:
-    lab_state, panel = await shown()
-    panel.against.choose("schedule: zb-h1")
-    await until(lambda: len(panel.chart.ends) == 2)
-    other = simulate(lab_state.chosen_plan, "zb-h1")
-    assert panel.chart.lower.end.max() == pytest.approx(other.iteration_s)
-    assert panel.chart.ends[1]["at"] - panel.chart.ends[0]["at"] == pytest.approx(
-        other.iteration_s - lab_state.predicted.iteration_s, abs=1e-6
-    )
-    assert "zb-h1, below, takes " in panel.chart.caption
-    assert panel.chart.memory_other_time
-    assert lab_state.predicted.context.schedule == "gpipe", "what is compared with is not what is predicted"
-    panel.choices.by_option["compression"].value = "int8"
-    compressed = simulate(replace(lab_state.plan, job=replace(lab_state.plan.job, compression="int8")), "zb-h1")
-    await until(lambda: panel.chart.ends and panel.chart.ends[1]["at"] == pytest.approx(compressed.iteration_s))
-    panel.against.choose("measured")
-    await until(lambda: panel.chart.ends == [])
-    assert panel.chart.lower_name == "measured"
-
-
-@on_a_loop
-async def test_a_pinned_prediction_is_kept_and_compared_with_what_comes_after() -> None:
-    lab_state, panel = await shown()
-    before = lab_state.predicted
-    panel.against.pin.click()
-    await until(lambda: len(panel.chart.ends) == 2)
-    panel.schedule.value = "1f1b"
-    await until(lambda: lab_state.predicted.context.schedule == "1f1b" and panel.chart.upper_name == "1f1b")
-    assert panel.chart.lower.end.max() == pytest.approx(before.iteration_s)
-    assert panel.against.chosen.startswith("pinned: gpipe, ")
-
-
-@on_a_loop
-async def test_of_many_choices_to_compare_with_the_last_is_drawn_and_few_are_played() -> None:
-    _, panel = await shown()
-    played, all_chosen = [], threading.Event()
-
-    def slowly(plan, schedule, **options):
-        played.append(schedule)
-        all_chosen.wait(60)
-        return simulate(plan, schedule, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare_with, "simulate", slowly)
-        for _ in range(5):
-            for name in ("1f1b", "zb-h1", "gpipe", "adaptive-1f1b"):
-                panel.against.choose(f"schedule: {name}")
-                await asyncio.sleep(0.005)
-        all_chosen.set()
-        await until(lambda: panel.chart.lower_name == "adaptive-1f1b")
-    assert len(played) <= 3
-    assert panel.chart.busy == ""
-
-
-@on_a_loop
-async def test_a_choice_to_compare_with_made_while_another_is_played_is_drawn_under_the_new_prediction() -> None:
-    lab_state, panel = await shown()
-    panel.against.choose("schedule: 1f1b")
-    await until(lambda: bool(panel.chart.ends))
-
-    def slowly(plan, schedule, **options):
-        time.sleep(0.4)
-        return simulate(plan, schedule, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare_with, "simulate", slowly)
-        before, panel.choices.by_option["compression"].value = lab_state.predicted, "int8"
-        await until(lambda: lab_state.predicted is not before)
-        panel.against.choose("schedule: zb-h1")
-        await until(lambda: panel.chart.lower_name == "zb-h1")
-    assert panel.chart.upper_name == "gpipe"
-    assert panel.chart.ends[0]["at"] == pytest.approx(lab_state.predicted.iteration_s)
-
-
-@on_a_loop
-async def test_measured_bars_are_back_at_once_whatever_is_still_played() -> None:
-    _, panel = await shown()
-
-    go_on = threading.Event()
-
-    def slowly(plan, schedule, **options):
-        go_on.wait()
-        return simulate(plan, schedule, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare_with, "simulate", slowly)
-        panel.against.choose("schedule: zb-h1")
-        await until(lambda: panel.chart.busy == "playing zb-h1 …")
-        panel.against.choose("measured")
-        await until(lambda: panel.chart.busy == "")
-        go_on.set()
-    assert panel.chart.lower_name == "measured"
-
-
-@on_a_loop
-async def test_a_prediction_is_pinned_once() -> None:
-    _, panel = await shown()
-    for _ in range(3):
-        panel.against.pin.click()
-    pins = [value for _, value in panel.against.control.options if value.startswith("pinned: ")]
-    assert pins == [panel.against.chosen]
-
-
-@on_a_loop
-async def test_a_run_takes_the_lower_halves() -> None:
-    _, panel = await shown()
-    panel.against.choose("schedule: 1f1b")
-    await until(lambda: bool(panel.chart.ends))
-    panel.chart.reset_measured(2)
-    panel.chart.extend_measured(*panel.chart.predicted)
-    await until(lambda: panel.chart.lower_name == "measured" and panel.second is None)
-    assert panel.chart.n_measured == len(panel.chart.lower.start)
-    assert panel.chart.ends[1]["text"].startswith("iteration 2 measured")
 
 
 @on_a_loop
@@ -211,11 +75,8 @@ async def test_settings_come_back_and_what_is_not_possible_is_ignored() -> None:
     wanted = {
         "rows_by": "region",
         "network": False,
-        "memory_of": panel.chart.devices[0],
-        "compare_with": "schedule: 1f1b",
         "critical_path": True,
         "messages": True,
-        "differences": True,
     }
     panel.restore(wanted | {"rows_by": "colour", "of tomorrow": 1})
     assert panel.settings() == json.loads(json.dumps(wanted)) | {"rows_by": "stage"}
@@ -224,7 +85,6 @@ async def test_settings_come_back_and_what_is_not_possible_is_ignored() -> None:
     _, other = await shown()
     other.restore(panel.settings())
     assert other.settings() == wanted
-    await until(lambda: bool(other.chart.ends))
 
 
 @on_a_loop

@@ -20,17 +20,15 @@ class PredictionChart(GanttView):
         self.shown: ChartedPrediction | None = None
         self.rows_by, self.with_network = "stage", True
 
-    def show(
-        self, prediction: ChartedPrediction, before: ChartedPrediction | None = None, *, stages_per_device: int = 1
-    ) -> None:
+    def show(self, prediction: ChartedPrediction, before: ChartedPrediction | None = None) -> None:
         """Draw a prediction; bars of the same rows glide to their new places.
 
         ``before`` stays as a thin line under each lane, with a mark where it ended, where it has as many stages and
-        replicas. ``stages_per_device`` is that of another chart with more shades, drawn in the lower halves.
+        replicas.
         """
         self.shown = prediction
         context, chart, rows = prediction.trace.context, prediction.chart, prediction.rows
-        n_shades = max(context.stages_per_device, stages_per_device)
+        n_shades = context.stages_per_device
         has_ghost = before is not None and before is not prediction and before.rows.shape == rows.shape
         with self.hold_sync():
             self.set_predicted(

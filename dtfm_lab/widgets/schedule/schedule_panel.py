@@ -21,7 +21,6 @@ from dtfm_lab.widgets.controls import button, classed, more_menu, pane, toggle, 
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
-from dtfm_lab.widgets.schedule.compare_with import MEASURED, CompareWith, SecondPrediction
 from dtfm_lab.widgets.schedule.predictions import FLOP, ChartedPrediction, changed_source, is_comparable, predicted
 from dtfm_lab.widgets.schedule.schedule_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
@@ -43,15 +42,13 @@ class SchedulePanel(Panel):
         self._report_error = partial(lab_state.report_error, "schedule")
         self._n_requested = self._n_begun = 0
         """Numbers of the newest request for a prediction, and of the newest that was begun."""
-        self.is_predicting = self._is_comparing = self._is_stopped = self._awaits_plan = False
+        self.is_predicting = self._is_stopped = self._awaits_plan = False
         self._shown: ChartedPrediction | None = None
         self._before: ChartedPrediction | None = None
         """What the prediction on the screen is compared with: the one before the last edits."""
         self._asked: object = None
         """What the prediction on the screen answers."""
         self._edited_at_s = 0.0
-        self.second: SecondPrediction | None = None
-        """The prediction in the lower halves; None for measured bars."""
         self._automatic = lab_state.schedule
         """The schedule that the panel has chosen itself; while ``lab_state`` names another, a person has chosen it."""
         self._is_choosing, self._is_setting = Guard(), Guard()
@@ -65,7 +62,6 @@ class SchedulePanel(Panel):
         self.simulate = button("Predict again", "bar-chart", "Predict one iteration", "130px")
         self.choices = ChoiceControls(lab_state)
         self.comparing = SchedulesTable(lab_state)
-        self.against = CompareWith(self._begin_comparing)
         self.title, self.memory = w.HTML(), w.HTML()
         self.drawn = ScheduleChart(lab_state, NOTHING_YET)
         self.chart = self.drawn.view
@@ -79,7 +75,6 @@ class SchedulePanel(Panel):
         lab_state.observe(lambda _: self._take_prediction(), "predicted")
         lab_state.observe(lambda _: self._follow_edit(), ["topology", "job"])
         lab_state.observe(lambda _: self._fill(), "measured")
-        self.chart.observe(lambda change: self._compare_with_measured(change["old"], change["new"]), "n_measured")
         self.chart.observe(lambda _: self._say_title(), "units")
         self._update_button()
         self._say_title()
@@ -93,9 +88,7 @@ class SchedulePanel(Panel):
         traitlets.link((overview, "value"), (self.chart, "overview"))
         rarer = [
             [self.choices.view],
-            [self.against.control, self.against.pin],
-            [self.drawn.rows_by, self.drawn.strip.control],
-            [self.drawn.network, self.drawn.drift, messages, overview],
+            [self.drawn.rows_by, self.drawn.network, messages, overview],
             [self.simulate, self.comparing.button, self.exports.view],
         ]
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
@@ -120,10 +113,6 @@ class SchedulePanel(Panel):
     def show(self, prediction: ChartedPrediction) -> None:
         """Show a prediction that another panel has made."""
         self._take(prediction)
-        self.second = None
-        self.against.offer(prediction)
-        if self.against.chosen != MEASURED:
-            self._begin_comparing()
         self._draw()
 
     def redo(self) -> None:
@@ -131,13 +120,11 @@ class SchedulePanel(Panel):
 
     def settings(self) -> dict[str, Any]:
         """Return what the chart shows; schedule, queueing and choices are in the lab's state."""
-        return {"compare_with": self.against.chosen, **self.drawn.settings()}
+        return self.drawn.settings()
 
     def restore(self, settings: dict[str, Any]) -> None:
         """Set what the chart shows; impossible values are ignored."""
         self.drawn.restore(settings)
-        if "compare_with" in settings:
-            self.against.choose(settings["compare_with"])
 
     def _take(self, prediction: ChartedPrediction) -> None:
         """Make this the prediction that is shown, and say where it differs by what it is predicted from."""
@@ -156,17 +143,16 @@ class SchedulePanel(Panel):
 
     def _draw(self) -> None:
         if self._shown is not None:
-            self.drawn.draw(self._shown, self.second, self._before)
+            self.drawn.draw(self._shown, self._before)
             self._say_title()
 
     def _clear(self, words: str) -> None:
         """Draw nothing, so that an old prediction is not taken for what is chosen."""
-        self._shown = self._before = self.second = None
+        self._shown = self._before = None
         self._lab_state.predicted = None
         self._lab_state.prediction_note = ""
         self.drawn.clear(words)
         self._say_title()
-        self.against.offer(None)
 
     def _choose(self) -> None:
         if not self._is_choosing:
@@ -222,11 +208,6 @@ class SchedulePanel(Panel):
         if self._shown.trace is self._lab_state.predicted:
             self.drawn.fill(measured)
 
-    def _compare_with_measured(self, before: int, now: int) -> None:
-        """Show measured bars as soon as a run brings the first ones."""
-        if now and not before:
-            self.against.choose(MEASURED)
-
     def _press(self) -> None:
         if self.simulate.icon == "stop":
             self._is_stopped = True
@@ -279,7 +260,7 @@ class SchedulePanel(Panel):
                 return
             schedule = self._lab_state.schedule
             work = partial(predicted, plan, schedule, self._lab_state.queueing, may_differ=self._is_automatic)
-            prediction = await self._run_stoppable(schedule, work, meanwhile=self._dim)
+            prediction = await self._run_stoppable(schedule, work)
         except LabError as error:
             if number == self._n_requested:
                 self._clear(REFUSED)
@@ -298,68 +279,26 @@ class SchedulePanel(Panel):
             if self._is_automatic:
                 self._automatic = self._lab_state.schedule = prediction.trace.context.schedule
             self._lab_state.predicted = prediction.trace
-        self.against.offer(prediction)
-        await self._compute_second()
-
-    def _begin_comparing(self) -> None:
-        if self._shown is not None and not self.is_predicting:
-            begin(self._compute_second(), self._report_error)
-
-    async def _compute_second(self) -> None:
-        """Compute and draw the second prediction; of several choices in quick succession, the last one is computed."""
-        if self._is_comparing:
-            return  # the call in progress reads the choice again
-        self._is_comparing = True
-        try:
-            while not await self._compute_chosen():
-                pass
-        finally:
-            self._is_comparing = False
         self._draw()
-
-    async def _compute_chosen(self) -> bool:
-        """Compute the chosen second prediction; return whether nothing else was chosen meanwhile."""
-        shown, chosen = self._shown, self.against.chosen
-        self.second = second = None
-        work = self.against.computation()
-        if work is None:
-            return True
-
-        def outdated() -> bool:
-            return self._shown is not shown or self.against.chosen == MEASURED
-
-        try:
-            second = await self._run_stoppable(chosen.partition(": ")[2], work, meanwhile=self._draw, outdated=outdated)
-        except LabError as error:
-            if not outdated() and self.against.chosen == chosen:
-                self._report_error(f"cannot compare: {error}")
-        if outdated() or self.against.chosen != chosen:
-            return False
-        if second is None:
-            self.against.choose(MEASURED)
-        self.second = second
-        return True
 
     async def _run_stoppable(
         self,
         what: str,
         work: Callable[[], Result],
-        meanwhile: Callable[[], None] = lambda: None,
-        outdated: Callable[[], bool] = lambda: False,
     ) -> Result | None:
-        """Return what ``work`` returns; None where a person stops it, or once it is ``outdated``.
+        """Return what ``work`` returns; None where a person stops it.
 
-        Where it takes long, the chart shows that it is busy, and ``meanwhile`` is called.
+        Where it takes long, the chart says what is played, and is dimmed.
         """
         self._is_stopped = False
 
         def on_slow() -> None:
             self.chart.busy = f"playing {what} …"
             self._update_button(stop=True)
-            meanwhile()
+            self._dim()
 
         try:
-            return await run_on_thread(work, on_slow=on_slow, is_stopped=lambda: self._is_stopped or outdated())
+            return await run_on_thread(work, on_slow=on_slow, is_stopped=lambda: self._is_stopped)
         finally:
             self.chart.busy = ""
             self._update_button()

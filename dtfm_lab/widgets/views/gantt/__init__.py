@@ -1,8 +1,8 @@
-"""The Gantt chart: predicted bars, and below them measured ones as they come in, or those of a second prediction."""
+"""The Gantt chart: predicted bars, and over them measured ones as they come in."""
 
 import gzip
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,21 +24,11 @@ from dtfm_lab.widgets.views.gantt.columns import (
 from dtfm_lab.widgets.views.view import View
 
 
-class Held(NamedTuple):
-    """The memory of one device: the bytes that it holds from each time (seconds) until the next."""
-
-    time: npt.ArrayLike
-    n_bytes: npt.ArrayLike
-
-
-NOTHING_HELD = Held((), ())
-
-
 class GanttView(View):
     """Draws bars on rows over time; times in seconds.
 
-    Upper bars are traits. Lower bars are sent as messages, each with how much later it ends than the upper bar of the
-    same action: the page appends new ones, and a page that opens late sends ``hello`` and is sent everything.
+    Predicted bars are traits. Measured bars are sent as messages, each with how much later it ends than the predicted
+    bar of the same action: the page appends new ones, and a page that opens late sends ``hello`` and is sent all.
     """
 
     start = traitlets.Bytes(b"").tag(sync=True)
@@ -98,13 +88,9 @@ class GanttView(View):
     """Without heading, legend and hint: for a pane that has its own."""
     overview = traitlets.Bool(True).tag(sync=True)
     """With the whole iteration in a narrow strip."""
-    show_drift = traitlets.Bool(False).tag(sync=True)
-    """With a strip of how much later the lower bars end."""
     time_unit = traitlets.Unicode("s").tag(sync=True)
     height = traitlets.Int(320).tag(sync=True)
     """Pixels of the rows, the time axis and strips; 0 fills the element that holds the view."""
-    upper_name = traitlets.Unicode("predicted").tag(sync=True)
-    lower_name = traitlets.Unicode("measured").tag(sync=True)
     ends = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"at", "text", "dashed"} of each end of an iteration, where two are compared."""
     interval = traitlets.List(traitlets.Float()).tag(sync=True)
@@ -113,12 +99,6 @@ class GanttView(View):
     """The bars of the prediction before, a thin line under each lane."""
     ghost_end = traitlets.Bytes(b"").tag(sync=True)
     ghost_row = traitlets.Bytes(b"").tag(sync=True)
-    memory_time = traitlets.Bytes(b"").tag(sync=True)
-    memory_held = traitlets.Bytes(b"").tag(sync=True)
-    memory_other_time = traitlets.Bytes(b"").tag(sync=True)
-    memory_other_held = traitlets.Bytes(b"").tag(sync=True)
-    memory_limit = traitlets.Float(0.0).tag(sync=True)
-    memory_device = traitlets.Unicode("").tag(sync=True)
     n_measured = traitlets.Int(0).tag(sync=True)
     measured_iteration = traitlets.Int(-1).tag(sync=True)
     """The iteration that the measured bars are from; -1 before any."""
@@ -126,23 +106,17 @@ class GanttView(View):
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self._measured: list[Bars] = []
-        self._second: Bars | None = None
         self._upper = self._ghost = NO_BARS
 
     @property
     def predicted(self) -> Bars:
-        """The upper bars, by row and start."""
+        """The predicted bars, by row and start."""
         return self._upper
 
     @property
     def measured(self) -> Bars:
         """The measured bars of this iteration, so far."""
         return Bars.concatenate(self._measured)
-
-    @property
-    def lower(self) -> Bars:
-        """The bars in the lower halves."""
-        return self.measured if self._second is None else self._second
 
     def set_predicted(
         self,
@@ -188,35 +162,27 @@ class GanttView(View):
             self.devices, self.devices_per_pipeline = list(devices), devices_per_pipeline
             self.units, self.n_stages = list(units), n_stages
             self._set_ghost(before)
-        if len(self.lower.start):
-            self._send_lower(self.lower, reset=True)
-
-    def forget_ghost(self) -> None:
-        """Remove the line of the bars before."""
-        with self.hold_sync():
-            self._set_ghost(NO_BARS)
+        if self.n_measured:
+            self._send_measured(self.measured, reset=True)
 
     def _set_ghost(self, before: Bars) -> None:
         self._ghost = before.ordered()[0]
         for name in ("start", "end", "row"):
             setattr(self, f"ghost_{name}", getattr(self._ghost, name).tobytes())
-        self._mark_ends(self.lower)
+        self._mark_ends()
 
     def clear(self) -> None:
-        """Remove all bars, the memory strip and the caption."""
+        """Remove all bars and the caption."""
         self.set_predicted(*NO_BARS, rows=[], kinds=[])
         self.caption, self.interval = "", []
         self.shares, self.stale = [], ""
-        self.set_memory(NOTHING_HELD)
-        self._second = None
         self.reset_measured()
 
     def reset_measured(self, iteration: int = -1) -> None:
         """Begin again with the measured bars of another iteration."""
         self._measured = []
         self.n_measured, self.measured_iteration = 0, iteration
-        if self._second is None:
-            self._send_lower(NO_BARS, reset=True)
+        self._send_measured(NO_BARS, reset=True)
 
     def extend_measured(
         self,
@@ -233,22 +199,7 @@ class GanttView(View):
             return
         self._measured.append(bars)
         self.n_measured += len(bars.start)
-        if self._second is None:
-            self._send_lower(bars, reset=False)
-
-    def set_second(self, bars: Bars | None, name: str = "") -> None:
-        """Show the bars of another prediction in the lower halves; None shows the measured ones there again."""
-        self._second = None if bars is None else bars.ordered()[0]
-        self.lower_name = name if bars is not None else "measured"
-        self._send_lower(self.lower, reset=True)
-
-    def set_memory(self, held: Held, limit_bytes: float = 0.0, device: str = "", other: Held = NOTHING_HELD) -> None:
-        """Show the memory of a device, its limit, and its memory in the lower trace; NOTHING_HELD removes the strip."""
-        with self.hold_sync():
-            self.memory_limit, self.memory_device = float(limit_bytes), device
-            for prefix, of in (("memory", held), ("memory_other", other)):
-                setattr(self, f"{prefix}_time", np.asarray(of.time, dtype="<f4").tobytes())
-                setattr(self, f"{prefix}_held", np.asarray(of.n_bytes, dtype="<f4").tobytes())
+        self._send_measured(bars, reset=False)
 
     def ask_png(self, name: str) -> None:
         """Have every open page download what it shows as a PNG, on white and twice as sharp."""
@@ -261,37 +212,34 @@ class GanttView(View):
     def alt_text(self) -> str:
         if not len(self._upper.start):
             return f"{self.title}: {self.empty_words}"
-        below = f", {len(self.lower.start):,} {self.lower_name} below" if len(self.lower.start) else ""
-        bars = f"{len(self._upper.start):,} {self.upper_name} bars on {len(self.rows)} rows{below}"
+        measured = f", {self.n_measured:,} measured" if self.n_measured else ""
+        bars = f"{len(self._upper.start):,} predicted bars on {len(self.rows)} rows{measured}"
         return f"{self.title}: {bars}" + (f" · {self.caption}" if self.caption else "")
 
-    def _send_lower(self, bars: Bars, *, reset: bool) -> None:
-        """Send lower bars: the newest of all, to be appended, or with ``reset`` all of them."""
-        whole = self.lower
-        late_s = lateness_s(self._upper, whole)[len(whole.start) - len(bars.start) :]
-        what = "measured" if self._second is None else "second"
-        self.send({"kind": "below", "what": what, "reset": reset}, buffers=[*bars.buffers(), late_s.tobytes()])
-        self._mark_ends(whole)
+    def _send_measured(self, bars: Bars, *, reset: bool) -> None:
+        """Send measured bars: the newest of all, to be appended, or with ``reset`` all of them."""
+        late_s = lateness_s(self._upper, whole := self.measured)[len(whole.start) - len(bars.start) :]
+        self.send({"kind": "measured", "reset": reset}, buffers=[*bars.buffers(), late_s.tobytes()])
+        self._mark_ends()
 
-    def _mark_ends(self, lower: Bars) -> None:
-        """Mark the ends of both iterations once the lower one is complete."""
-        upper = self._upper
-        if not len(lower.start) or (self._second is None and len(lower.start) < len(upper.start)):
-            # measured bars come in over the predicted ones, whose end stays in sight; else it is what was before
-            known, word = (upper, self.upper_name) if len(lower.start) else (self._ghost, "was")
-            at_s = float(known.end.max()) if len(known.start) else 0.0
-            self.ends = [{"at": at_s, "text": f"{word} {format_s(at_s)}", "dashed": True}] if at_s > 0 else []
-            return
-        ends_s = [float(bars.end.max()) for bars in (upper, lower) if len(bars.start)]
-        is_one = self._second is None and self.measured_iteration >= 0  # one of many, and not what the run took
-        lower_name = f"iteration {self.measured_iteration} {self.lower_name}" if is_one else self.lower_name
-        texts = [f"{self.upper_name} {format_s(ends_s[0])}", f"{lower_name} {format_s(ends_s[-1])}"]
-        if len(ends_s) > 1:
-            longer_s = ends_s[1] - ends_s[0]
-            texts[1] += f", {format_error(longer_s, ends_s[0])}" if ends_s[0] > 0 else ""
-        marks = zip(ends_s, texts[-len(ends_s) :], (self._second is None, self._second is not None), strict=False)
-        self.ends = [{"at": at, "text": text, "dashed": dashed} for at, text, dashed in marks]
+    def _mark_ends(self) -> None:
+        """Mark where the prediction before ended, or the predicted iteration, or both once the measured one is whole.
+
+        Measured bars come in over the predicted ones, whose end stays in sight.
+        """
+        known, word = (self._upper, "predicted") if self.n_measured else (self._ghost, "was")
+        at_s = float(known.end.max()) if len(known.start) else 0.0
+        ends = [{"at": at_s, "text": f"{word} {format_s(at_s)}", "dashed": True}] if at_s > 0 else []
+        if self.n_measured and self.n_measured >= len(self._upper.start):
+            end_s = float(self.measured.end.max())
+            # one of many iterations, and not what the run took
+            text = f"iteration {self.measured_iteration} measured" if self.measured_iteration >= 0 else "measured"
+            text += f" {format_s(end_s)}"
+            if at_s > 0:
+                text += f", {format_error(end_s - at_s, at_s)}"
+            ends.append({"at": end_s, "text": text, "dashed": False})
+        self.ends = ends
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
-        if content.get("kind") == "hello" and len(self.lower.start):
-            self._send_lower(self.lower, reset=True)
+        if content.get("kind") == "hello" and self.n_measured:
+            self._send_measured(self.measured, reset=True)

@@ -93,17 +93,6 @@ NO_PATH = CriticalPath.of([], [], [], [])
 MICROBATCH_BITS = 23
 
 
-class BarDifference(NamedTuple):
-    """How the lower of two charts differs from the upper one."""
-
-    longer_s: float
-    """Seconds by which the whole lower iteration is longer."""
-    row: int
-    """The row with the largest difference; -1 where no two bars are the same action."""
-    most_s: float
-    """Seconds by which the lower bar ends later there."""
-
-
 def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
     """Return (lower bars,) seconds by which each ends after the upper bar of its action; NaN where there is none.
 
@@ -114,16 +103,6 @@ def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
     _, above, below = np.intersect1d(*_keys(upper, lower), assume_unique=True, return_indices=True)
     late_s[below] = lower.end[below] - upper.end[above]
     return late_s
-
-
-def difference(upper: Bars, lower: Bars) -> BarDifference:
-    """Return how two charts that begin together differ; neither may be empty."""
-    late_s = lateness_s(upper, lower)
-    longer_s = float(lower.end.max()) - float(upper.end.max())
-    if np.isnan(late_s).all():
-        return BarDifference(longer_s, -1, 0.0)
-    at = int(np.nanargmax(np.abs(late_s)))
-    return BarDifference(longer_s, int(lower.row[at]), float(late_s[at]))
 
 
 def _keys(upper: Bars, lower: Bars) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -1,10 +1,9 @@
-// Who does what when: predicted bars and below them, row by row, measured ones as they come in, or those of
-// another schedule.
+// Who does what when: predicted bars, and over them measured ones as they come in.
 import { cleanUps, frame, h, oncePerFrame, oncePerMessage, onTraits, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { readTheme } from "shared/theme.js";
 import { Bars, barUnder, COLUMNS, counterpart, joined, LATE, NO_BARS } from "./page/bars.js";
-import { chartPainter, UPPER } from "./page/chart.js";
+import { chartPainter } from "./page/chart.js";
 import { gliding } from "./page/gliding.js";
 import { lights } from "./page/lights.js";
 import { minimap } from "./page/minimap.js";
@@ -14,7 +13,6 @@ import { rowButtons } from "./page/row_buttons.js";
 import { offer, picture, unpacked } from "./page/save.js";
 import { shareStrip } from "./page/shares.js";
 import { BAR_TRAITS, extent, readRest, readUpper, TEXT_TRAITS } from "./page/state.js";
-import { bytes, heldAt } from "./page/strips.js";
 import { describe, linkOf, moment } from "./page/words.js";
 
 const STREAMED = { ...COLUMNS, ...LATE };
@@ -27,7 +25,6 @@ function render({ model, el }) {
   const cleanUp = cleanUps();
   let state = { upper: NO_BARS, lower: NO_BARS, ghost: NO_BARS, ends: [], open: -1, overlays: false };
   let parts = []; // of the lower bars, as they came
-  let streaming = "measured"; // what they are: "measured" or "second"
   let pointer = null;
   let place = null;
   let isNew = true;
@@ -63,7 +60,7 @@ function render({ model, el }) {
   const tip = tooltip(box);
   const light = lights(root, () => drawPointer(), cleanUp);
   const glide = gliding(() => { follow(); draw(); }, cleanUp);
-  const pinned = pinnedBar((half) => (half === UPPER ? state.upper : state.lower), about, drawPointer);
+  const pinned = pinnedBar(() => (state.overlays ? state.lower : state.upper), about, drawPointer);
   const view = navigation(root, box, () => extentNow().whole, () => place, { changed: moved, clicked, scrolls: () => place !== null && place.contentHeight > place.rowsBottom - place.top + 1 }, cleanUp);
   const overview = minimap(() => place && { state, left: place.left, right: place.right, whole: extentNow().whole }, () => version, view, cleanUp);
   const shares = shareStrip();
@@ -158,7 +155,7 @@ function render({ model, el }) {
 
   const whatIs = ({ stage, depth, device, nMembers }) => (nMembers && stage >= 0 && !depth ? { stage } : device ? { devices: [device] } : null);
 
-  function whatIsBar({ bar }) {
+  function whatIsBar(bar) {
     const link = state.kinds[bar.kind]?.message ? linkOf(bar, state) : null;
     if (link) return { link };
     return state.devices[bar.row] ? { devices: [state.devices[bar.row]] } : null;
@@ -167,10 +164,7 @@ function render({ model, el }) {
   function barAt(x, y) {
     const spot = place?.under(y);
     if (!spot || x < place.left || x > place.right) return null;
-    const half = state.overlays ? 1 : spot.half;
-    const bars = half === UPPER ? state.upper : state.lower;
-    const bar = barUnder(bars, spot.row, spot.lane, state.lanes, place.time(x), 1.5 / place.scale);
-    return bar && { bar, half };
+    return barUnder(state.overlays ? state.lower : state.upper, spot.row, spot.lane, state.lanes, place.time(x), 1.5 / place.scale);
   }
 
   function wordsAt(x, y) {
@@ -178,18 +172,11 @@ function render({ model, el }) {
     if (found) return about(found);
     const spot = place.under(y);
     if (spot && state.upper.count && !glide.isOn()) return waiting(spot.row, place.time(x));
-    const at = place.strips.findIndex((_, number) => y >= place.strip(number)[0] && y <= place.strip(number)[1]);
-    if (place.strips[at] !== "memory") return [];
-    const { time, held, otherTime, otherHeld, device } = state.memory;
-    const now = place.time(x);
-    const lines = [`${device} · ${bytes(heldAt(time, held, now) ?? 0)} at ${moment(now, settled().unit)}`];
-    if (otherTime.length) lines.push(`${model.get("lower_name")} ${bytes(heldAt(otherTime, otherHeld, now) ?? 0)}`);
-    return lines;
+    return [];
   }
 
-  function about({ bar, half }) {
-    const other = state.lower !== NO_BARS ? counterpart(half === UPPER ? state.lower : state.upper, bar) : null;
-    const [upper, lower] = half === UPPER ? [bar, other] : [other, bar];
+  function about(bar) {
+    const [upper, lower] = state.overlays ? [counterpart(state.upper, bar), bar] : [bar, null];
     return describe({ upper, lower }, { ...state, several: state.perPipeline > 0, unit: settled().unit });
   }
 
@@ -247,11 +234,10 @@ function render({ model, el }) {
     if (nothing() || !place) return;
     const found = pinned.neighbour(by, place.shown[0].rows[0], place.from);
     if (!found) return;
-    const { bar } = found;
     pinned.pin(found);
-    choose(state.devices[bar.row], false);
+    choose(state.devices[found.row], false);
     const [from, to] = view.visible();
-    if (bar.start < from || bar.end > to) view.look(bar.start - (to - from) / 2, bar.start + (to - from) / 2);
+    if (found.start < from || found.end > to) view.look(found.start - (to - from) / 2, found.start + (to - from) / 2);
   }
 
   function loadUpper() {
@@ -280,7 +266,7 @@ function render({ model, el }) {
     const columns = joined(parts, STREAMED);
     parts = [columns];
     state.lower = columns.start.length ? new Bars(columns) : NO_BARS;
-    state.overlays = streaming === "measured" && columns.start.length > 0;
+    state.overlays = columns.start.length > 0;
     state.ends = model.get("ends");
     changed();
   }
@@ -295,7 +281,6 @@ function render({ model, el }) {
     version++;
     state = { ...state, ...readRest(model, state) };
     const { upper, lower, path, messages, perPipeline } = state;
-    const isMeasured = streaming === "measured";
     const [height, isBare] = [model.get("height"), model.get("bare")];
     title.textContent = model.get("title");
     caption.textContent = caption.title = model.get("caption");
@@ -309,10 +294,10 @@ function render({ model, el }) {
     box.style.height = height ? `${height}px` : "";
     shares.element.hidden = nothing() || !model.get("shares").length;
     if (!shares.element.hidden) shares.show(model.get("shares"), readTheme(box));
-    root.setAttribute("aria-label", `${model.get("title")}: ${upper.count} ${model.get("upper_name")} and ${lower.count} ${model.get("lower_name")} bars`);
+    root.setAttribute("aria-label", `${model.get("title")}: ${upper.count} predicted and ${lower.count} measured bars`);
     root.setAttribute("aria-busy", String(!busy.hidden));
     for (const [name, count] of Object.entries({
-      predicted: upper.count, measured: isMeasured ? lower.count : 0, second: isMeasured ? 0 : lower.count, path: path.bar.length,
+      predicted: upper.count, measured: lower.count, path: path.bar.length,
       messages: messages.leaves.length,
     })) root.dataset[name] = String(count);
     for (const element of [hint, legend]) element.hidden = nothing() || isBare;
@@ -326,10 +311,8 @@ function render({ model, el }) {
     }
     legend.replaceChildren(
       ...used().map(({ name, shades }) => swatch("dtfm-swatch", shades[0], name)),
-      ...(state.overlays ? [swatch("dtfm-swatch dtfm-swatch-ghost", "currentColor", `line: ${model.get("upper_name")}`)] : []),
+      ...(state.overlays ? [swatch("dtfm-swatch dtfm-swatch-ghost", "currentColor", "line: predicted")] : []),
       ...(perPipeline ? [h("span", {}, "paler: a device's later stages")] : []),
-      ...(state.halves ? [swatch("dtfm-swatch dtfm-swatch-lower", "transparent", `outlined, lower half: ${state.halves[1]}`)] : []),
-      ...(state.mostLate > 0 && state.halves ? [swatch("dtfm-swatch dtfm-swatch-later", "transparent", "ends later"), swatch("dtfm-swatch dtfm-swatch-earlier", "transparent", "earlier, by over 1 % of the iteration")] : []),
     );
     draw();
   }
@@ -341,16 +324,15 @@ function render({ model, el }) {
   const reloadTexts = oncePerFrame(showTexts, cleanUp);
 
   function receive(message, buffers) {
-    if (message.kind === "below") {
+    if (message.kind === "measured") {
       if (message.reset) parts = [];
-      streaming = message.what;
       parts.push(Object.fromEntries(Object.entries(STREAMED).map(([name, type], at) => [name, typed(buffers[at], type)])));
       reloadLower();
     } else if (message.kind === "file") {
       unpacked(buffers[0], message.type).then((blob) => offer(blob, message.name));
     } else if (message.kind === "png" && !nothing()) {
       const [width, height] = [box.clientWidth, box.clientHeight];
-      const shown = { title: model.get("title"), caption: model.get("caption"), legend: used(false), below: state.halves?.[1], width, height, ratio: PNG_RATIO };
+      const shown = { title: model.get("title"), caption: model.get("caption"), legend: used(false), width, height, ratio: PNG_RATIO };
       const keep = (context, theme) => paintChart(context, { width, height, theme, ratio: PNG_RATIO, span: view.visible(), whole: extentNow().whole, moving: false, fill: !model.get("height") },
         { ...state, unit: settled().unit });
       picture(shown, keep).then((blob) => offer(blob, message.name)).then(draw);

@@ -6,7 +6,7 @@ const OVERLAP = 0.05; // share of the shorter bar; less is rounding or the jitte
 export const COLUMNS = {
   start: Float32Array, end: Float32Array, row: Uint16Array, kind: Uint8Array, microbatch: Int32Array, stage: Uint16Array,
 };
-/** Of the lower halves only: by how many seconds a bar ends after its counterpart; not a number where it has none. */
+/** Of measured bars only: by how many seconds a bar ends after its counterpart; not a number where it has none. */
 export const LATE = { late: Float32Array };
 
 export class Bars {

@@ -1,15 +1,12 @@
 // The whole chart on a canvas: the one on the page, or a larger one to keep.
-import { alarm, kindColor } from "shared/theme.js";
+import { kindColor } from "shared/theme.js";
 import { NO_BARS } from "./bars.js";
 import { layout } from "./layout.js";
 import { endLabels, FADED, MOST_ARROWS, paintEnds, paintWhisker, paintZone, paintMessages, paintNumbers, paintPath } from "./overlays.js";
 import { paintAxis, paintGrid, paintRows } from "./paint.js";
 import { Raster } from "./raster.js";
 import { WAITED } from "./waited.js";
-import { paintDrift, paintMemory } from "./strips.js";
 
-export const [UPPER, LOWER] = [0, 1];
-const MARKED = 0.01; // share of the iteration by which a bar ends earlier or later before it is marked
 const MOST_NUMBERS = 1500 * 7; // while it moves; all of them as soon as it rests
 
 /**
@@ -19,23 +16,21 @@ const MOST_NUMBERS = 1500 * 7; // while it moves; all of them as soon as it rest
 export function chartPainter() {
   const raster = new Raster();
   return function paint(context, { width, height, theme, ratio, span, whole, moving, scroll, fill }, state) {
-    const { upper, lower, ghost, overlays, lanes, perPipeline, unit, arranged, lit, nStages, path, messages, columns, memory } = state;
+    const { upper, lower, ghost, overlays, lanes, perPipeline, unit, arranged, lit, nStages, path, messages, columns } = state;
     const kinds = state.kindsIn(theme.dark);
-    const split = lower !== NO_BARS && !overlays;
-    const strips = stripsOf(state);
     context.font = theme.font;
     const labelWidth = Math.max(...arranged.shown.map(({ label, nMembers }) => context.measureText(label).width + (nMembers ? 12 : 0)));
-    const sides = sidesOf(state, split, solid(context, theme.text), MARKED * state.length);
-    const place = layout({ width, height, labelWidth, span, split, ghost: sides.some((side) => side.ghost), lanes, arranged, nStrips: strips.length, scroll, fill });
-    place.strips = strips;
+    // measured bars lie over predicted ones, which become a line
+    const side = overlays ? { bars: lower, ghost: upper } : { bars: upper, ghost: ghost === NO_BARS ? null : ghost };
+    const place = layout({ width, height, labelWidth, span, ghost: Boolean(side.ghost), lanes, arranged, scroll, fill });
     paintGrid(context, place, unit, theme);
     paintRows(context, place, { lit, nStages }, theme);
     const withPath = state.showPath && path.bar.length > 0 && !state.isGliding;
     const looks = {
       kinds, families: WAITED.map((family) => kindColor(family, theme.dark)), lastFamily: state.averages && !(overlays && lower.count < upper.count) ? WAITED.indexOf("averaging") : undefined,
-      ink: solid(context, theme.text), later: alarm(theme.dark), earlier: solid(context, theme.text),
+      ink: solid(context, theme.text),
     };
-    const numbers = raster.paint(place, lanes, looks, perPipeline, sides, ratio);
+    const numbers = raster.paint(place, lanes, looks, perPipeline, side, ratio);
     context.save();
     context.beginPath();
     context.rect(place.left, place.top, place.right - place.left, place.rowsBottom - place.top);
@@ -52,14 +47,6 @@ export function chartPainter() {
     if (!state.isGliding) paintZone(context, place, state.interval, theme);
     context.restore();
     context.font = theme.font;
-    if (strips.length) {
-      context.fillStyle = theme.surface;
-      context.fillRect(0, place.rowsBottom, width, height - place.rowsBottom);
-    }
-    strips.forEach((strip, number) => {
-      if (strip === "drift") paintDrift(context, place, number, lower, state.driftRow, state.mostLate, unit, state.driftWords, theme);
-      else paintMemory(context, place, number, memory, theme);
-    });
     const labels = endLabels(context, place, state.ends, theme);
     place.labels = labels;
     paintAxis(context, place, unit, labels.map(({ from, to }) => [from, to]), width, whole, theme);
@@ -67,13 +54,6 @@ export function chartPainter() {
     if (!state.isGliding) paintWhisker(context, place, state.interval, theme);
     return { place, tangle: inSight > MOST_ARROWS ? inSight : 0, hurried };
   };
-}
-
-/** What is painted in the halves of a lane, or in all of it: measured bars lie over predicted ones, which become a line. */
-function sidesOf({ upper, lower, ghost, overlays }, split, text, threshold) {
-  if (overlays) return [{ bars: lower, half: UPPER, ghost: upper }];
-  if (!split) return [{ bars: upper, half: UPPER, ghost: ghost === NO_BARS ? null : ghost }];
-  return [{ bars: upper, half: UPPER }, { bars: lower, half: LOWER, outline: text, threshold }];
 }
 
 /** A CSS colour without what shines through, as "#rrggbb". */
@@ -84,5 +64,3 @@ function solid(context, color) {
   const channels = known.match(/[\d.]+/g).slice(0, 3).map(Number);
   return `#${channels.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;
 }
-
-export const stripsOf = ({ mostLate, memory, showDrift }) => [...(mostLate > 0 && showDrift ? ["drift"] : []), ...(memory.time.length ? ["memory"] : [])];

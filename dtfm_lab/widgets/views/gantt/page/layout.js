@@ -1,4 +1,4 @@
-// Where rows, strips and times are on the canvas. A unit is a stage or a device: its computations above, its messages
+// Where rows and times are on the canvas. A unit is a stage or a device: its computations above, its messages
 // below. The time axis is on top and stays there; units share the height, and scroll where they have too little.
 
 export const AXIS = 28;
@@ -8,9 +8,7 @@ const WIDEST_LABELS = 168;
 const LABELS_SHARE = 0.28; // of a narrow page that labels take at most
 export const BADGE = 10; // radius of a stage's number
 const HEADING = 17;
-export const STRIP = 58;
-const STRIP_GAP = 6;
-const LEAST = { member: 15, stacked: 22, stackedHalves: 36, single: 7, singleHalves: 14 };
+const LEAST = { member: 15, stacked: 22, single: 7 };
 const MOST = { member: 30, stacked: 88, single: 48 }; // in a pane; few units do not become walls
 const MEMBER_WEIGHT = 0.55;
 const STACKED_MEMBER = 22; // a member's messages are drawn from this height on
@@ -41,10 +39,10 @@ export function arrange({ units, nRows, labels, devices, open }) {
 }
 
 /** The height of each unit: shares of the room, no less than it needs. */
-function heights(shown, room, split, fill) {
+function heights(shown, room, fill) {
   const kindOf = ({ depth, rows }) => (depth ? "member" : rows.length > 1 ? "stacked" : "single");
-  const least = shown.map((unit) => (unit.depth ? LEAST.member : LEAST[kindOf(unit) + (split ? "Halves" : "")]));
-  const most = shown.map((unit) => (fill ? MOST[kindOf(unit)] * (split ? 1.5 : 1) : Infinity));
+  const least = shown.map((unit) => LEAST[kindOf(unit)]);
+  const most = shown.map((unit) => (fill ? MOST[kindOf(unit)] : Infinity));
   const weight = shown.map(({ depth }) => (depth ? MEMBER_WEIGHT : 1));
   const fixed = new Array(shown.length).fill(null);
   for (let turn = 0; turn < 4; turn++) {
@@ -63,19 +61,19 @@ function heights(shown, room, split, fill) {
 }
 
 /**
- * `span` is the visible [from, to] in seconds, `scroll` by how many pixels the units are scrolled. With `split`, each
- * lane has an upper and a lower half, for two traces; with `ghost`, a line under each lane has room.
+ * `span` is the visible [from, to] in seconds, `scroll` by how many pixels the units are scrolled. With `ghost`, a line
+ * under each lane has room.
  */
-export function layout({ width, height, labelWidth, span, split, ghost, lanes, arranged, nStrips, scroll = 0, fill = false }) {
+export function layout({ width, height, labelWidth, span, ghost, lanes, arranged, scroll = 0, fill = false }) {
   const { shown, slotOf, hasBadges } = arranged;
-  const wanted = Math.ceil(Math.max(nStrips ? 66 : 24, labelWidth)) + 16 + (hasBadges ? 2 * BADGE + 12 : 0);
+  const wanted = Math.ceil(Math.max(24, labelWidth)) + 16 + (hasBadges ? 2 * BADGE + 12 : 0);
   const left = Math.min(WIDEST_LABELS, Math.round(LABELS_SHARE * width), wanted);
   const right = Math.max(left + 40, width - RIGHT);
   const top = AXIS;
   const bottom = height - EDGE;
-  const rowsBottom = Math.max(top + 10, bottom - nStrips * (STRIP + STRIP_GAP));
+  const rowsBottom = Math.max(top + 10, bottom);
   const nHeadings = shown.filter(({ heading }) => heading).length;
-  const each = heights(shown, rowsBottom - top - nHeadings * HEADING, split, fill);
+  const each = heights(shown, rowsBottom - top - nHeadings * HEADING, fill);
   const tops = new Float64Array(shown.length);
   let y = top - scroll;
   shown.forEach(({ heading }, slot) => {
@@ -88,23 +86,22 @@ export function layout({ width, height, labelWidth, span, split, ghost, lanes, a
   const scale = (right - left) / (to - from || 1);
   const rowsIn = (slot) => (shown[slot].depth && each[slot] < STACKED_MEMBER ? shown[slot].rows.slice(0, 1) : shown[slot].rows);
 
-  /** Top, height and ghost line of a row of a unit, in its upper (0) or lower (1) half. */
-  function lane(slot, index, half) {
+  /** Top, height and ghost line of a row of a unit. */
+  function lane(slot, index) {
     const whole = each[slot];
     const pad = whole > 40 ? 4 : whole > 14 ? 1.5 : whole > 5 ? 0.5 : 0;
     const between = whole > 30 ? 2 : whole > 14 ? 1 : 0;
     const n = rowsIn(slot).length;
     const high = (whole - 2 * pad - (n - 1) * between) / n;
     const begin = tops[slot] + pad + index * (high + between);
-    const halfHigh = split ? high / 2 : high;
-    const hasRoom = ghost && halfHigh >= LOWEST_WITH_GHOST;
-    const bars = hasRoom ? halfHigh - GHOST - 1 : halfHigh;
-    return { top: begin + half * halfHigh, height: bars, ghostTop: begin + half * halfHigh + (hasRoom ? bars + 1 : bars - 1), ghostHeight: hasRoom ? GHOST : 1 };
+    const hasRoom = ghost && high >= LOWEST_WITH_GHOST;
+    const bars = hasRoom ? high - GHOST - 1 : high;
+    return { top: begin, height: bars, ghostTop: begin + (hasRoom ? bars + 1 : bars - 1), ghostHeight: hasRoom ? GHOST : 1 };
   }
 
   /** Top and height of a kind's bars in a row of a unit. */
-  function bandIn(slot, index, half, kind) {
-    const { top: begin, height: high } = lane(slot, index, half);
+  function bandIn(slot, index, kind) {
+    const { top: begin, height: high } = lane(slot, index);
     const mine = lanes.of(kind);
     if (mine < 0) return [begin, Math.max(1, high)];
     const laneHeight = high / lanes.count(kind);
@@ -117,40 +114,32 @@ export function layout({ width, height, labelWidth, span, split, ghost, lanes, a
   };
   return {
     left, right, top, bottom, rowsBottom, from, to, scale, shown, contentHeight, rowsIn, lane, bandIn, hasBadges,
-    headingHeight: HEADING, split,
+    headingHeight: HEADING,
     heightOf: (slot) => each[slot],
     slotTop: (slot) => tops[slot],
     x: (time) => left + (time - from) * scale,
     time: (x) => from + (x - left) / scale,
     isShown: (row) => { const slot = slotOf.get(row); return slot !== undefined && rowsIn(slot).includes(row); },
     slotOf: (row) => slotOf.get(row) ?? -1,
-    /** Top and bottom of a strip below the rows. */
-    strip: (number) => {
-      const begin = rowsBottom + STRIP_GAP + number * (STRIP + STRIP_GAP);
-      return [begin, begin + STRIP];
-    },
-    /** Top and height of a kind's bars in a row's upper (0) or lower (1) half. */
-    band: (row, half, kind) => { const spot = spotOf(row); return spot ? bandIn(spot[0], spot[1], half, kind) : [top, 0]; },
-    /** The middle of a row's upper half. */
+    /** Top and height of a kind's bars in a row. */
+    band: (row, kind) => { const spot = spotOf(row); return spot ? bandIn(spot[0], spot[1], kind) : [top, 0]; },
     middle(row) {
       const spot = spotOf(row);
       if (!spot) return top;
-      const { top: begin, height: high } = lane(spot[0], spot[1], 0);
+      const { top: begin, height: high } = lane(spot[0], spot[1]);
       return begin + high / 2;
     },
     slotAt: (height) => (height < top || height > rowsBottom ? -1 : tops.findLastIndex((begin, slot) => begin <= height && height < begin + each[slot])),
-    /** Which unit, row, half and lane is at a height. */
+    /** Which unit, row and lane is at a height. */
     under(height) {
       const slot = this.slotAt(height);
       if (slot < 0) return null;
       const rows = rowsIn(slot);
       for (let index = rows.length - 1; index >= 0; index--) {
-        for (let half = split ? 1 : 0; half >= 0; half--) {
-          const { top: begin, height: high } = lane(slot, index, half);
-          if (height < begin && (index || half)) continue;
-          const count = lanes.countIn(rows[index]);
-          return { slot, row: rows[index], half, lane: Math.min(count - 1, Math.max(0, Math.floor(((height - begin) / high) * count))) };
-        }
+        const { top: begin, height: high } = lane(slot, index);
+        if (height < begin && index) continue;
+        const count = lanes.countIn(rows[index]);
+        return { slot, row: rows[index], lane: Math.min(count - 1, Math.max(0, Math.floor(((height - begin) / high) * count))) };
       }
       return null;
     },

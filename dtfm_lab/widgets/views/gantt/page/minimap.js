@@ -26,7 +26,7 @@ export function minimap(content, version, view, cleanUp) {
         left, right, top: 0, rowsBottom: shown.length * LINE, from: first, to: last, scale, shown,
         rowsIn: (slot) => shown[slot].rows, heightOf: () => LINE, slotTop: (slot) => slot * LINE,
         lane: (slot) => ({ top: slot * LINE, height: LINE }), bandIn: (slot) => [slot * LINE, LINE],
-      }, oneLane, { kinds: state.kindsIn(theme.dark) }, state.perPipeline, [{ bars: state.upper, half: 0 }], ratio);
+      }, oneLane, { kinds: state.kindsIn(theme.dark) }, state.perPipeline, { bars: state.upper }, ratio);
     }
     context.imageSmoothingEnabled = true;
     context.globalAlpha = 0.75;

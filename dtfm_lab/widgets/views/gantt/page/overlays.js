@@ -41,7 +41,7 @@ export function paintPath(context, place, path, columns, kinds, perPipeline, ink
     const bar = path.bar[at];
     const [from, to] = [place.x(path.start[at]), place.x(path.end[at])];
     const entry = bar < 0 || !place.isShown(path.row[at]) ? null : kinds[columns.kind[bar]];
-    const [y, height] = entry ? place.band(path.row[at], 0, columns.kind[bar]) : [place.middle(path.row[at]), 0];
+    const [y, height] = entry ? place.band(path.row[at], columns.kind[bar]) : [place.middle(path.row[at]), 0];
     const wide = entry !== null && to - from > WIDE;
     add(line.length ? "lineTo" : "moveTo", from, y + height / 2);
     if (path.start[at] > place.to) break;

@@ -3,11 +3,11 @@ import { h } from "shared/dom.js";
 import { counterpart } from "./bars.js";
 
 /**
- * `barsOf(half)` are the columns now, `about({ bar, half })` words on a bar, `changed()` asks for a repaint.
+ * `barsNow()` are the columns now, `about(bar)` words on a bar, `changed()` asks for a repaint.
  * It stays pinned when new bars come, as long as the same action is among them.
  */
-export function pinnedBar(barsOf, about, changed) {
-  let pinned = null; // { bar, half }
+export function pinnedBar(barsNow, about, changed) {
+  let pinned = null;
   const words = h("span");
   const element = h("div", { class: "dtfm-pinned", role: "status", hidden: true }, words,
     h("button", { type: "button", title: "Let go of this bar (Esc)", "aria-label": "Let go of this bar", onclick: () => pin(null) }, "✕"));
@@ -21,31 +21,27 @@ export function pinnedBar(barsOf, about, changed) {
 
   /** After new bars. */
   function follow() {
-    if (!pinned) return;
-    const bar = counterpart(barsOf(pinned.half), pinned.bar);
-    pin(bar && { bar, half: pinned.half });
+    if (pinned) pin(counterpart(barsNow(), pinned));
   }
 
   /** The bar before or after the one that is pinned, of its row; without one, the first of `row` that ends after `from`. */
   function neighbour(by, row, from) {
-    const half = pinned?.half ?? 0;
-    const bars = barsOf(half);
+    const bars = barsNow();
     const along = [];
     for (let kind = 0; kind < bars.nKinds; kind++) {
-      const [begin, end] = bars.strip(pinned?.bar.row ?? row, kind);
+      const [begin, end] = bars.strip(pinned?.row ?? row, kind);
       for (let at = begin; at < end; at++) along.push(at);
     }
     along.sort((one, other) => bars.start[one] - bars.start[other] || one - other);
-    const now = pinned ? along.findIndex((at) => bars.id[at] === pinned.bar.id) + by : along.findIndex((at) => bars.end[at] >= from);
+    const now = pinned ? along.findIndex((at) => bars.id[at] === pinned.id) + by : along.findIndex((at) => bars.end[at] >= from);
     const at = along[Math.min(along.length - 1, Math.max(0, now))];
-    return at === undefined ? null : { bar: bars.bar(at), half };
+    return at === undefined ? null : bars.bar(at);
   }
 
   function outline(context, place, theme) {
-    if (!pinned || !place.isShown(pinned.bar.row)) return;
-    const { bar, half } = pinned;
-    const [top, height] = place.band(bar.row, place.split ? half : 0, bar.kind);
-    const [left, right] = [Math.max(place.left, place.x(bar.start)), Math.min(place.right, place.x(bar.end))];
+    if (!pinned || !place.isShown(pinned.row)) return;
+    const [top, height] = place.band(pinned.row, pinned.kind);
+    const [left, right] = [Math.max(place.left, place.x(pinned.start)), Math.min(place.right, place.x(pinned.end))];
     if (right < place.left || left > place.right) return;
     context.save();
     context.beginPath();

@@ -3,10 +3,10 @@
 // sight plus the number of pixels, so that a hundred thousand bars are repainted at every frame.
 import { firstAtLeast, FULL } from "./bars.js";
 
-const WIDE = 4; // pixels: from here on a bar has corners, an outline and a gap to the next
+const WIDE = 4; // pixels: from here on a bar has corners and a gap to the next
 const FAINTEST = 0.7; // of a pixel that a bar touches at all
 const NUMBERED = 15; // pixels a bar needs to carry its microbatch number
-const [LOWEST_NUMBERED, LOWEST_OUTLINED, LOWEST_ROUNDED] = [11, 5, 9]; // pixels of height
+const [LOWEST_NUMBERED, LOWEST_ROUNDED] = [11, 9]; // pixels of height
 const [HATCH_PERIOD, HATCH_WIDTH, HATCH_ALPHA, LEAST_WAIT] = [7, 1.1, 0.5, 4]; // pixels
 const CORNER = 0.35; // of a corner's pixel that a round bar leaves
 const GHOST_ALPHA = 0.55;
@@ -40,55 +40,49 @@ export class Raster {
     this.image = this.context.createImageData(this.width, this.height);
     this.pixels = new Uint32Array(this.image.data.buffer);
     for (const name of ["red", "green", "blue", "share"]) this[name] = new Float32Array(this.width);
-    for (const name of ["body", "rim", "marks", "whole", "wholeRim"]) this[name] = new Uint32Array(this.width);
+    for (const name of ["body", "rim", "whole", "wholeRim"]) this[name] = new Uint32Array(this.width);
     this.family = new Uint8Array(this.width);
     this.hatched = [];
   }
 
   /**
-   * Paints sides of `{ bars, half, outline, threshold, ghost }`: bars that end more than `threshold` seconds after
-   * their counterpart are marked at the foot, those that end as much before it at the head; `ghost` are bars drawn as a
-   * line under each lane. `looks` has `kinds`, each with `shades` and `family`; `families`, a colour for each that is
-   * waited for; `ink`, `later` and `earlier`. Returns what is to be written on bars: x, y, width, height, microbatch,
-   * kind, shade of each, in pixels of the page.
+   * Paints `{ bars, ghost }`; `ghost` are bars drawn as a line under each lane. `looks` has `kinds`, each with `shades`
+   * and `family`; `families`, a colour for each that is waited for; and `ink`. Returns what is to be written on bars:
+   * x, y, width, height, microbatch, kind, shade of each, in pixels of the page.
    */
-  paint(place, lanes, looks, perPipeline, sides, ratio) {
+  paint(place, lanes, looks, perPipeline, side, ratio) {
     this.resize(Math.round((place.right - place.left) * ratio), Math.round((place.rowsBottom - place.top) * ratio));
     Object.assign(this, { place, lanes, perPipeline, ratio, scale: place.scale * ratio, numbers: [] });
     this.inks = looks.kinds.map(({ shades, family }) => ({ shades: shades.map(pixel), family: family ?? SEVERAL }));
     this.families = (looks.families ?? []).map(pixel);
     this.lastFamily = looks.lastFamily ?? SEVERAL; // what a device waits for after its last bar
     this.ghostInk = looks.ink ? pixel(looks.ink) : 0;
-    [this.later, this.earlier] = [looks.later, looks.earlier].map((color) => (color ? pixel(color) : 0));
     place.shown.forEach((_, slot) => {
       const begin = place.slotTop(slot);
       if (begin + place.heightOf(slot) < place.top || begin > place.rowsBottom) return;
-      place.rowsIn(slot).forEach((row, index) => {
-        for (const side of sides) this.paintRow(slot, index, row, side);
-      });
+      place.rowsIn(slot).forEach((row, index) => this.paintRow(slot, index, row, side));
     });
     this.context.putImageData(this.image, 0, 0);
     return this.numbers;
   }
 
-  paintRow(slot, index, row, side) {
+  paintRow(slot, index, row, { bars, ghost }) {
     const { lanes, body, rim, whole, wholeRim } = this;
-    const { bars, ghost, half } = side;
-    const lane = this.place.lane(slot, index, half);
+    const lane = this.place.lane(slot, index);
     if (row < bars.nRows) {
       const nLanes = lanes.countIn(row);
       const spans = []; // of wide bars: from, to
-      const full = this.gather(slot, index, row, nLanes > 1 ? FULL : 0, side, spans);
-      this.finish(row, full, spans, side, bars, lane.height);
+      const full = this.gather(slot, index, row, nLanes > 1 ? FULL : 0, bars, spans);
+      this.finish(row, spans, bars, lane.height);
       if (nLanes === 1 || full) this.write(lane.top, lane.height, nLanes === 1);
       if (nLanes > 1) {
         whole.set(body);
         wholeRim.set(rim);
         for (let number = 0; number < nLanes; number++) {
           spans.length = 0;
-          if (!this.gather(slot, index, row, number, side, spans)) continue;
+          if (!this.gather(slot, index, row, number, bars, spans)) continue;
           const [top, height] = [lane.top + (number * lane.height) / nLanes, lane.height / nLanes - (number + 1 < nLanes ? 1 : 0)];
-          this.finish(row, true, spans, side, bars, height);
+          this.finish(row, spans, bars, height);
           if (full) for (let x = 0; x < this.width; x++) if (!body[x]) { body[x] = whole[x]; rim[x] = rim[x] || whole[x]; }
           this.write(top, Math.max(1, height), false);
         }
@@ -98,16 +92,14 @@ export class Raster {
   }
 
   /** The bars of a lane into `body`, what they are into `family`; whether there are any in sight. */
-  gather(slot, index, row, lane, { bars, half, threshold }, spans) {
-    const { width, body, family, marks, red, green, blue, share, place, lanes, inks, perPipeline, ratio, scale, numbers } = this;
-    const { start, end, reach, stage, microbatch, late } = bars;
+  gather(slot, index, row, lane, bars, spans) {
+    const { width, body, family, red, green, blue, share, place, lanes, inks, perPipeline, ratio, scale, numbers } = this;
+    const { start, end, reach, stage, microbatch } = bars;
     const [wide, gap] = [WIDE * ratio, Math.max(1, Math.round(ratio))];
     const numbered = NUMBERED * ratio;
     let [top, height, thinFrom, thinTo, some] = [0, 0, width, 0, false];
     body.fill(0);
     family.fill(SEVERAL);
-    this.marked = false;
-    if (late) marks.fill(0);
     for (let kind = 0; kind < Math.min(bars.nKinds, inks.length); kind++) {
       if (lanes.of(kind) !== lane) continue;
       const [begin, stop] = bars.strip(row, kind);
@@ -115,7 +107,7 @@ export class Raster {
       if (at >= stop || start[at] > place.to) continue;
       if (!some) {
         some = true;
-        [top, height] = place.bandIn(slot, index, half, kind);
+        [top, height] = place.bandIn(slot, index, kind);
         for (const channel of [share, red, green, blue]) channel.fill(0);
       }
       const { shades, family: mine } = inks[kind];
@@ -148,10 +140,6 @@ export class Raster {
           if (right > thinTo) thinTo = right;
         }
         family.fill(mine, left, Math.max(right, left + 1));
-        if (late && threshold && Math.abs(late[at]) > threshold) {
-          marks.fill(late[at] > 0 ? this.later : this.earlier, left, Math.max(right, left + 1));
-          this.marked = true;
-        }
       }
     }
     for (let x = thinFrom; x < thinTo; x++) {
@@ -162,22 +150,14 @@ export class Raster {
     return some;
   }
 
-  /** Outlines or round corners, and the waits between bars. */
-  finish(row, some, spans, { outline }, bars, height) {
-    const { body, rim, ratio } = this;
-    const line = Math.max(1, Math.round(ratio));
-    const color = outline && height >= LOWEST_OUTLINED ? pixel(outline) : 0;
+  /** Round corners, and the waits between bars. */
+  finish(row, spans, bars, height) {
+    const { body, rim } = this;
     rim.set(body);
-    for (let at = 0; at < spans.length; at += 2) {
+    for (let at = 0; at < spans.length && height >= LOWEST_ROUNDED; at += 2) {
       const [left, right] = [spans[at], spans[at + 1]];
-      if (color) {
-        rim.fill(color, left, right);
-        body.fill(color, left, Math.min(right, left + line));
-        body.fill(color, Math.max(left, right - line), right);
-      } else if (height >= LOWEST_ROUNDED) {
-        rim[left] = faded(rim[left], CORNER);
-        rim[right - 1] = faded(rim[right - 1], CORNER);
-      }
+      rim[left] = faded(rim[left], CORNER);
+      rim[right - 1] = faded(rim[right - 1], CORNER);
     }
     this.hasWaits = this.hatch(row, bars, height);
   }
@@ -243,11 +223,10 @@ export class Raster {
       for (let y = Math.max(0, first); y < Math.min(last, this.height); y++) pixels.set(hatched[y % period], y * width);
     } else this.copy(body, first, last);
     const line = Math.max(1, Math.round(ratio));
-    if (height >= LOWEST_OUTLINED) {
+    if (height >= LOWEST_ROUNDED) {
       this.rims(rim, body, first, Math.min(last, first + line));
       this.rims(rim, body, Math.max(first, last - line), last);
     }
-    if (this.marked) this.mark(first, last, Math.max(1, Math.round((height > 6 ? 2.5 : 1) * ratio)));
   }
 
   /** One line of pixels into the rows of the image from `first` up to `last`. */
@@ -264,15 +243,6 @@ export class Raster {
     const { width, pixels } = this;
     for (let y = Math.max(0, first); y < Math.min(last, this.height); y++)
       for (let x = 0; x < width; x++) if (rim[x] !== body[x]) pixels[y * width + x] = rim[x];
-  }
-
-  mark(first, last, thickness) {
-    const { width, pixels, marks, later } = this;
-    for (let x = 0; x < width; x++) {
-      if (!marks[x]) continue;
-      const from = marks[x] === later ? Math.max(first, last - thickness) : first;
-      for (let y = Math.max(0, from); y < Math.min(this.height, from + thickness); y++) pixels[y * width + x] = marks[x];
-    }
   }
 
   /** A thin line of ink where bars were. */

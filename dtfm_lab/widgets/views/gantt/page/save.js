@@ -20,7 +20,7 @@ export async function unpacked(buffer, type) {
 }
 
 /** What `paint(context, theme, width, height)` draws, with a title and a legend, on white. */
-export function picture({ title, caption, legend, below, width, height, ratio }, paint) {
+export function picture({ title, caption, legend, width, height, ratio }, paint) {
   const [head, foot] = [54, caption ? 26 : 6];
   const canvas = document.createElement("canvas");
   canvas.width = Math.round(width * ratio);
@@ -43,7 +43,6 @@ export function picture({ title, caption, legend, below, width, height, ratio },
     x += 34 + context.measureText(name).width;
   }
   context.fillStyle = LIGHT.softText;
-  if (below) context.fillText(`outlined, lower half: ${below}`, x, 39);
   if (caption) context.fillText(caption, 10, head + height + foot / 2, width - 20);
   context.translate(0, head);
   paint(context, LIGHT);

@@ -13,7 +13,6 @@ const MESSAGES = {
 };
 const PATH = { row: Uint16Array, start: Float32Array, end: Float32Array, bar: Int32Array };
 const GHOST = { start: Float32Array, end: Float32Array, row: Uint16Array };
-const MEMORY = { time: Float32Array, held: Float32Array, other_time: Float32Array, other_held: Float32Array };
 const named = (types, prefix) => Object.keys(types).map((name) => prefix + name);
 /** Traits by what has to be read anew when they change. */
 export const BAR_TRAITS = [
@@ -21,9 +20,8 @@ export const BAR_TRAITS = [
 ];
 export const TEXT_TRAITS = [
   "title", "caption", "height", "rows", "names", "kinds", "time_unit", "devices_per_pipeline", "show_path", "show_messages",
-  "units", "n_stages", "devices", "selected", "selected_stage", "upper_name", "lower_name", "busy", "stale", "empty_words", "shares", "bare",
-  "overview", "show_drift", "interval",
-  ...named(MEMORY, "memory_"), "memory_limit", "memory_device",
+  "units", "n_stages", "devices", "selected", "selected_stage", "busy", "stale", "empty_words", "shares", "bare",
+  "overview", "interval",
 ];
 
 const read = (model, types, prefix = "") => Object.fromEntries(
@@ -46,8 +44,8 @@ function latestSoFar(times) {
   return times.map((time) => (latest = Math.max(latest, time)));
 }
 
-/** Everything else that the chart needs. `open` is the unit whose devices are drawn, `overlays` whether the lower bars are measured. */
-export function readRest(model, { upper, lower, open, overlays }) {
+/** Everything else that the chart needs. `open` is the unit whose devices are drawn. */
+export function readRest(model, { upper, lower, open }) {
   const labels = model.get("rows");
   const kinds = model.get("kinds").map(({ name, color, shades, dark_shades: darkShades, family, message }) => {
     const known = shades?.length ? shades : [color || GREY];
@@ -60,17 +58,12 @@ export function readRest(model, { upper, lower, open, overlays }) {
   const devices = model.get("devices");
   const selected = new Set(model.get("selected"));
   const stage = model.get("selected_stage");
-  const memory = read(model, MEMORY, "memory_");
-  const { mostLate, latestRow } = farthest(lower);
-  const chosen = devices.findIndex((name) => selected.has(name));
-  const driftRow = chosen >= 0 ? chosen : latestRow;
   const names = Array.from({ length: nRows }, (_, row) => model.get("names")[row] ?? labels[row] ?? `row ${row}`);
   return {
-    names, kinds, devices, mostLate, driftRow,
+    names, kinds, devices,
     kindsIn: (dark) => dressed[dark ? 1 : 0],
     /** A selected device lights its own row, or its stage's while that is closed. */
     lit: (unit) => (stage >= 0 && unit.stage === stage && !unit.depth) || (unit.isOpen ? false : unit.names.some((name) => selected.has(name))),
-    driftWords: devices[driftRow] ?? names[driftRow] ?? "",
     lanes: lanesOf(kinds.length, kinds.map(({ fills }) => fills), upper, lower),
     perPipeline: model.get("devices_per_pipeline"),
     nStages: Math.max(1, model.get("n_stages")),
@@ -78,25 +71,9 @@ export function readRest(model, { upper, lower, open, overlays }) {
     ends: model.get("ends"),
     interval: model.get("interval"),
     averages: kinds.some(({ family, message }, kind) => !message && family === WAITED.indexOf("averaging") && upper.has(kind)),
-    length: Math.max(0, upper.last - upper.first),
     showPath: model.get("show_path"),
     showMessages: model.get("show_messages"),
-    showDrift: model.get("show_drift"),
-    halves: lower === NO_BARS || overlays ? null : [model.get("upper_name"), model.get("lower_name")],
-    memory: {
-      time: memory.time, held: memory.held, otherTime: memory.other_time, otherHeld: memory.other_held,
-      limit: model.get("memory_limit"), device: model.get("memory_device"),
-    },
   };
-}
-
-/** By how much any lower bar ends earlier or later, and the row where most. */
-function farthest({ late, row }) {
-  let [mostLate, latestRow] = [0, -1];
-  for (let at = 0; at < (late?.length ?? 0); at++) {
-    if (Math.abs(late[at]) > mostLate) [mostLate, latestRow] = [Math.abs(late[at]), row[at]];
-  }
-  return { mostLate, latestRow };
 }
 
 const FARTHEST = 1.8; // times the new iteration, up to which the end of the old one is kept in sight

@@ -1,8 +1,11 @@
 // What the pointer is told about a bar.
 import { figures } from "shared/axis.js";
-import { signed } from "./strips.js";
 
 const [NO_BAR, FIRST_MESSAGE] = [-1, -2]; // as in widgets/gantt.py
+
+/** "+0.4 s", "−12 ms": how much later, in the unit of the axis. */
+const signed = (seconds, unit) =>
+  `${seconds < 0 ? "\u2212" : "+"}${figures(Math.abs(seconds) * unit.perSecond)} ${unit.name}`;
 
 function times({ start, end }, unit) {
   return `${moment(start, unit, false)} to ${moment(end, unit)} (${figures((end - start) * unit.perSecond)} ${unit.name})`;
@@ -21,19 +24,16 @@ function called({ kind, microbatch, stage }, kinds, several) {
 }
 
 /**
- * Lines about a bar: who does what and when, in both halves where there are two, and what it waited for.
- * `upper` and `lower` are the same action's bars, null where one is missing.
+ * Lines about a bar: who does what and when, predicted and measured, and what it waited for.
+ * `upper` and `lower` are the same action's predicted and measured bars, null where one is missing.
  */
-export function describe({ upper, lower }, { names, kinds, several, unit, halves, ...known }) {
+export function describe({ upper, lower }, { names, kinds, several, unit, ...known }) {
   const bar = upper ?? lower;
   const head = `${names[bar.row]} · ${called(bar, kinds, several)}`;
   const why = upper ? waited(upper.id, { names, kinds, several, unit, ...known }) : "";
-  if (!halves && !(upper && lower)) return [`${head} · ${times(bar, unit)}`, why].filter(Boolean);
-  const [above, below] = halves ?? ["predicted", "measured"];
-  const difference = lower && Number.isFinite(lower.late) ? `, ends ${signed(lower.late, unit)} against ${above}` : "";
-  return [
-    head, `${above} ${upper ? times(upper, unit) : "–"}`, `${below} ${lower ? times(lower, unit) : "–"}${difference}`, why,
-  ].filter(Boolean);
+  if (!(upper && lower)) return [`${head} · ${times(bar, unit)}`, why].filter(Boolean);
+  const difference = Number.isFinite(lower.late) ? `, ends ${signed(lower.late, unit)} against predicted` : "";
+  return [head, `predicted ${times(upper, unit)}`, `measured ${times(lower, unit)}${difference}`, why].filter(Boolean);
 }
 
 /** What a bar waited for last, one line; empty where nobody knows, or it waited for nothing. */
