@@ -57,7 +57,10 @@ few = world.subset(i for i in range(64) if i % 8 < 3)
 sizes = lab.load_job("dtfm-gpt3-xl")  # gradient and activations as in the paper's public code
 job = lab.Job.from_bytes(6, 4, gradient_bytes=sizes.gradient_bytes, activation_bytes=sizes.hop_bytes)
 plan = lab.plan(few, job, seed=0, steps=10)
-lab.figures.five_steps(plan)
+lab.figures.network(few, plan)  # (a) the devices and their links, (b) in the colours of their groups
+
+# %%
+lab.figures.coarse_graph(plan)  # (c) the groups as nodes, (d) the seconds between them, (e) the thick path
 
 # %% [markdown]
 # The same plan on the map. `lab.figures.plan_map(plan, pipeline=0)` brings out one pipeline, `group=0` one group.
@@ -191,12 +194,9 @@ lab.guess(
     high=15,
 )
 
-# %%
-lab.figures.step(plan, "e")
-
 # %% [markdown]
-# Five of fifteen edges, and of each of these only the slowest pair. A plan pays for few links of a network, but which
-# ones these are is decided by all.
+# Five of fifteen edges, the thick ones of the coarsened graph above, and of each of these only the slowest pair. A plan
+# pays for few links of a network, but which ones these are is decided by all.
 #
 # For 8 groups there are 40,320 orders, for 14 some 87 billion; the library uses the dynamic programme of Held and Karp
 # (1962) up to 14 groups, and local search beyond.

@@ -87,7 +87,8 @@ def seconds(schedule, n_devices, n_microbatches, hop_s=0.0):
 
 # %%
 free = pipeline(4, 8)
-lab.figures.side_by_side([lab.simulate(free, name, profile=textbook(4)) for name in ("gpipe", "1f1b")])
+gpipe, one_f_one_b = (lab.simulate(free, name, profile=textbook(4)) for name in ("gpipe", "1f1b"))
+lab.figures.gantt(gpipe, against=one_f_one_b, lanes=["compute"])
 
 # %% [markdown]
 # **How long.** Look at the last device: it waits for $S - 1$ forwards, then computes $M$ forwards and $M$ backwards
@@ -131,7 +132,8 @@ for n_microbatches in (16, 64, 128):
 
 # %%
 slow = pipeline(4, 8, hop_s=0.6)
-lab.figures.side_by_side([lab.simulate(slow, name, profile=textbook(4)) for name in ("gpipe", "1f1b")])
+gpipe, one_f_one_b = (lab.simulate(slow, name, profile=textbook(4)) for name in ("gpipe", "1f1b"))
+lab.figures.gantt(gpipe, against=one_f_one_b, lanes=["compute"])
 
 # %% [markdown]
 # **Why.** 1F1B's first device runs $S - 1$ forwards ahead, and then begins no new micro-batch before one has come back.
@@ -211,7 +213,7 @@ print(f"{lab.simulate(pipeline(8, 64, 0.6), one_less, profile=textbook(8)).itera
 # %%
 split = lab.simulate(free, "zb-h1", profile=textbook(4))
 interleaved = lab.simulate(free, "interleaved-1f1b", profile=textbook(4, stages_per_device=2))
-lab.figures.side_by_side([split, interleaved])
+lab.figures.gantt(split, against=interleaved, lanes=["compute"])
 
 # %%
 lab.guess(

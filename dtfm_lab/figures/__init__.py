@@ -9,7 +9,6 @@ from dtfm_lab.figures.maps.network import network, network_map, plan_map
 from dtfm_lab.figures.plan.coarse_graph import coarse_graph
 from dtfm_lab.figures.plan.convergence import convergence
 from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
-from dtfm_lab.figures.plan.five_steps import five_steps, step
 from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.matching import matching
 from dtfm_lab.figures.results.alternatives import baselines
@@ -28,7 +27,6 @@ from dtfm_lab.figures.theme import alt_text, theme
 from dtfm_lab.figures.timeline.bubble import bubble
 from dtfm_lab.figures.timeline.gantt import gantt
 from dtfm_lab.figures.timeline.memory_over_time import memory_over_time
-from dtfm_lab.figures.timeline.side_by_side import side_by_side
 
 __all__ = [
     "alt_text",
@@ -41,7 +39,6 @@ __all__ = [
     "cost_breakdown",
     "crossings",
     "drift",
-    "five_steps",
     "frontier",
     "gantt",
     "ledger",
@@ -55,8 +52,6 @@ __all__ = [
     "refit",
     "save",
     "sensitivity",
-    "side_by_side",
-    "step",
     "strategies",
     "sweep",
     "theme",

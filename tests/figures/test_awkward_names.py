@@ -32,8 +32,6 @@ def steps():
 FIGURES = {
     "network": lambda plan, steps: figures.network(plan.topology, plan),
     "map": lambda plan, steps: figures.plan_map(plan, pipeline=0, group=1),
-    "five steps": lambda plan, steps: figures.five_steps(plan),
-    "one step": lambda plan, steps: figures.step(plan, "c"),
     "coarse graph": lambda plan, steps: figures.coarse_graph(plan),
     "matching": lambda plan, steps: figures.matching(plan, 0),
     "link matrix": lambda plan, steps: figures.link_matrix(plan.topology),
@@ -41,7 +39,6 @@ FIGURES = {
     "convergence": lambda plan, steps: figures.convergence({"<b>mine</b> $1$ %{y}": steps}),
     "gantt": lambda plan, steps: figures.gantt(simulate(plan)),
     "gantt with all": lambda plan, steps: figures.gantt(simulate(plan), critical=True, messages=True),
-    "side by side": lambda plan, steps: figures.side_by_side([simulate(plan)]),
     "bubble": lambda plan, steps: figures.bubble(simulate(plan)),
     "memory": lambda plan, steps: figures.memory_over_time(memory(plan)),
     "sensitivity": lambda plan, steps: figures.sensitivity(explain(plan).sensitivity()),

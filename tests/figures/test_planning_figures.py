@@ -1,4 +1,4 @@
-"""Five steps, matching, links as a matrix, convergence: what they count and say."""
+"""Matching, links as a matrix, convergence: what they count and say."""
 
 from dataclasses import replace
 
@@ -28,81 +28,6 @@ def placed(topology, stages):
 
 def trace(figure, name):
     return next(t for t in figure.data if t.name == name)
-
-
-# five steps
-
-
-def test_the_captions_hold_the_numbers_of_the_plan(large_plan):
-    words = figures.alt_text(figures.five_steps(large_plan))
-    cost = large_plan.cost
-    for told in (
-        "64 devices and 4,032 directed links",
-        "8 groups of 8 devices",
-        f"averages its gradients in {format_s(cost.data_parallel_s)}",
-        "become 8 nodes and 28 edges",
-        f"takes {format_s(cost.pipeline_s)} in 7 hops",
-        f"the plan costs {format_s(cost.total_s)}",
-    ):
-        assert told in words
-
-
-def test_five_steps_are_five_panels_with_a_heading_each(small_plan):
-    figure = figures.five_steps(small_plan)
-    headings = [a.text[3:6] for a in figure.layout.annotations if a.text.startswith("<b>(")]
-    assert headings == ["(a)", "(b)", "(c)", "(d)", "(e)"]
-    assert {t.xaxis for t in figure.data} == {"x", "x2", "x3", "x4", "x5"}
-
-
-@pytest.mark.parametrize("letter", "abcde")
-def test_a_single_step_says_what_its_panel_says(small_plan, letter):
-    figure = figures.step(small_plan, letter)
-    assert figure.layout.title.text.startswith(f"({letter})")
-    caption = figure.layout.title.subtitle.text.replace("<br>", " ")
-    assert caption in figures.alt_text(figures.five_steps(small_plan))
-
-
-def test_there_are_five_steps_only(small_plan):
-    with pytest.raises(UnknownName, match="no step named 'f'"):
-        figures.step(small_plan, "f")
-
-
-def test_groups_keep_their_letter_and_colour_from_partition_to_path(small_plan):
-    partition, path = figures.step(small_plan, "b"), figures.step(small_plan, "e")
-    marks, stages = trace(partition, "devices"), trace(path, "stages")
-    looks = dict(zip(marks.text, marks.marker.color, strict=True))
-    assert looks == dict(zip(stages.text, stages.marker.color, strict=True))
-    assert sorted(looks) == ["A", "B", "C", "D"]
-    first = small_plan.placement.devices[0][0]
-    assert stages.text[0] == marks.text[first]
-
-
-def test_the_weights_are_those_of_the_plan(large_plan):
-    heat = figures.step(large_plan, "d").data[0]
-    shown = sorted(value for row in heat.z for value in row if value is not None)
-    assert shown == pytest.approx(sorted(large_plan.cost.weights_s[~np.eye(8, dtype=bool)]))
-
-
-def test_every_hop_of_the_path_has_its_seconds(large_plan):
-    words = [a.text for a in figures.step(large_plan, "e").layout.annotations]
-    assert [w for w in words if w.startswith("<b>")] == [f"<b>{format_s(s)}</b>" for s in large_plan.cost.hop_s]
-    assert sum("layers" in w for w in words) == 8
-
-
-def test_a_path_that_is_not_the_shortest_says_what_the_shortest_takes():
-    latency = np.abs(np.subtract.outer([0, 1, 2, 3], [0, 1, 2, 3])) * 100.0
-    topology = Topology.from_matrices(latency, np.full((4, 4), 1e3))
-    straight = placed(topology, [[0], [1], [2], [3]])
-    zigzag = placed(topology, [[0], [2], [1], [3]])
-    assert "The shortest path, A B C D," in figures.alt_text(figures.step(straight, "e"))
-    words = figures.alt_text(figures.step(zigzag, "e"))
-    assert "The path A C B D takes" in words
-    assert f"the shortest would take {format_s(straight.cost.pipeline_s)}" in words
-
-
-def test_idle_devices_are_told(small_plan):
-    plan = placed(small_plan.topology, [[0, 1], [2, 3]])
-    assert "4 devices stay idle" in figures.alt_text(figures.step(plan, "b"))
 
 
 # matching

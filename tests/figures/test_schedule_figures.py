@@ -1,4 +1,4 @@
-"""Schedules side by side, where the time goes, and what devices hold."""
+"""Where the time goes, and what devices hold."""
 
 import importlib
 from dataclasses import replace
@@ -8,7 +8,6 @@ import pytest
 
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import TraceError, UnknownName
-from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.figures.palette import CAUSE_COLORS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
@@ -29,64 +28,6 @@ def with_memory(plan, n_bytes):
     """The plan on devices that have so much."""
     devices = tuple(replace(device, memory_bytes=n_bytes) for device in plan.topology.devices)
     return replace(plan, topology=replace(plan.topology, devices=devices))
-
-
-def test_side_by_side_draws_the_computations_of_one_pipeline_of_each_trace(traces):
-    figure = figures.side_by_side(traces, replica=1)
-    computes = [[a.lane is Lane.COMPUTE for a in t.actions] for t in traces]
-    wanted = [int((np.array(c)[t.action] & (t.replica == 1)).sum()) for c, t in zip(computes, traces, strict=True)]
-    drawn = [sum(len(bar.x) for bar in figure.data if bar.yaxis == f"y{i or ''}") for i in (0, 2, 3, 4)]
-    assert drawn == wanted
-
-
-def test_side_by_side_says_time_bubble_and_activations_of_each(traces):
-    figure = figures.side_by_side(traces)
-    words = headings(figure)
-    assert [word.split("</b>")[0] for word in words] == [f"<b>{name}" for name in NAMES]
-    assert f"{1 - traces[0].compute_share:.1%} bubble" in words[0]
-    assert "4 activations held at most" in words[0]
-    assert "8 activations of smaller stages held at most" in words[3]
-    assert figure.layout.title.text.startswith("gpipe is fastest; interleaved-1f1b takes ")
-
-
-def test_side_by_side_has_one_time_axis_that_holds_all(traces):
-    figure = figures.side_by_side(traces)
-    ends = {tuple(axis.range) for axis in figure.select_xaxes()}
-    assert len(ends) == 1
-    [(low, high)] = ends
-    assert low == 0
-    assert high >= max(trace.iteration_s for trace in traces) * 1e3
-
-
-def test_a_kind_is_in_the_legend_once_over_all_schedules(traces):
-    shown = [bar.name for bar in figures.side_by_side(traces).data if bar.showlegend]
-    assert len(shown) == len(set(shown)) == 6
-
-
-def test_the_pipeline_drawn_is_the_one_that_ends_last(traces):
-    subtitle = figures.side_by_side(traces[:1]).layout.title.subtitle.text
-    computes = np.array([a.lane is Lane.COMPUTE for a in traces[0].actions])[traces[0].action]
-    ends = [traces[0].end_s[computes & (traces[0].replica == r)].max() for r in range(2)]
-    assert f"pipeline {int(np.argmax(ends))}, one of 2" in subtitle
-
-
-def test_one_schedule_under_two_settings_is_told_apart_by_them(small_plan):
-    figure = figures.side_by_side([simulate(small_plan, "1f1b", queueing=queueing) for queueing in ("pairs", "cards")])
-    names = [word.split("</b>")[0] for word in headings(figure)]
-    assert names == ["<b>1f1b, queueing pairs", "<b>1f1b, queueing cards"]
-
-
-def test_equal_schedules_have_no_fastest(traces):
-    assert figures.side_by_side([traces[0]] * 2).layout.title.text.endswith(" an iteration with each")
-
-
-def test_what_cannot_stand_side_by_side_is_refused(traces, large_plan):
-    with pytest.raises(TraceError, match="no traces"):
-        figures.side_by_side([])
-    with pytest.raises(TraceError, match="different placements"):
-        figures.side_by_side([traces[0], simulate(large_plan)])
-    with pytest.raises(TraceError, match="replica is 2; wanted 0 to 1"):
-        figures.side_by_side(traces, replica=2)
 
 
 def test_the_bubble_of_each_device_adds_up_to_the_iteration(predicted):
@@ -187,16 +128,3 @@ def test_all_panels_are_as_wide_as_the_iteration_of_all_devices(small_plan, pred
     report = memory(small_plan, trace=predicted)
     ends = {figures.memory_over_time(report, devices=[name]).layout.xaxis.range[1] for name in ("ada", "john")}
     assert len(ends) == 1
-
-
-def test_side_by_side_says_how_many_micro_batches_each_pipeline_has_where_they_differ(small_plan):
-    counts = small_plan.job.microbatch_counts
-    uneven = replace(small_plan.job, microbatches_per_replica=(counts[0] + 1, counts[1] - 1, *counts[2:]))
-    both = [simulate(plan, "1f1b") for plan in (small_plan, replace(small_plan, job=uneven))]
-    figure = figures.side_by_side(both, replica=1)
-    names = [word.split("</b>")[0].removeprefix("<b>") for word in headings(figure)]
-    assert names == [f"1f1b, {counts[0]} micro-batches", f"1f1b, {counts[0] - 1} to {counts[0] + 1} micro-batches"]
-    assert f"pipeline 1, one of {len(counts)} · with {counts[0] - 1} or {counts[0]} micro-batches of its own" in (
-        figure.layout.title.subtitle.text or ""
-    )
-    figures.gantt(both[1])

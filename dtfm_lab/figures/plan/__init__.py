@@ -1,1 +1,1 @@
-"""Plans and searches: the coarsened graph, the five steps to it, the cost, and how a search converged."""
+"""Plans and searches: the coarsened graph, the cost, and how a search converged."""

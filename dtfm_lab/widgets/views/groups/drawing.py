@@ -2,7 +2,7 @@
 
 from collections import Counter
 from itertools import accumulate, combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import device_places, is_drawn, region_patches
-from dtfm_lab.figures.plan.graph_steps import lettered
 from dtfm_lab.planning.cost import bottleneck_matching, pair_costs
 from dtfm_lab.planning.step import PROVEN
 
@@ -26,6 +25,27 @@ WHOLE_REGION_UP_TO = 12
 """Most devices of a region that are all joined; in a larger one the fastest links of each device are drawn."""
 
 Pair = tuple[int, int]
+
+
+class Lettered(NamedTuple):
+    """The letters of a plan's groups: A is the group with the first device of all, then B, C and so on."""
+
+    order: tuple[int, ...]
+    """Stages in the order of their groups' letters."""
+
+    def letter(self, stage: int) -> str:
+        """Return the letter of a stage's group: ``A`` to ``Z``, then ``AA``."""
+        letters, at = "", self.order.index(stage) + 1
+        while at:
+            at, letter = divmod(at - 1, 26)
+            letters = chr(ord("A") + letter) + letters
+        return letters
+
+
+def lettered(plan: Plan) -> Lettered:
+    """Return the letters of a plan's groups."""
+    grid = plan.placement.devices
+    return Lettered(tuple(sorted(range(len(grid)), key=lambda stage: int(grid[stage].min()))))
 
 
 def groups_of(plan: Plan) -> list[dict[str, Any]]:
