@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parent))
 from machine import machine_line
 
 from dtfm_lab import lab
-from dtfm_lab.runtime.client.mystery import start_mystery
+from dtfm_lab.runtime.client.launch import start_mystery
 
 STAGES = [[0, 2], [4, 6], [1, 3], [5, 7]]
 WANTED = 28 / 30

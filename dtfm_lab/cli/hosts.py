@@ -29,7 +29,7 @@ from dtfm_lab.runtime.multihost.export import PORT, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder
 from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
 from dtfm_lab.runtime.multihost.instructions import host_command
-from dtfm_lab.runtime.multihost.joining import AWAIT_S, SILENT_S
+from dtfm_lab.runtime.multihost.rendezvous import AWAIT_S, SILENT_S
 from dtfm_lab.runtime.probe import ProbeListener, address_for_others, host_and_port, join, probe_locally
 from dtfm_lab.runtime.protocol.certificates import require_private
 from dtfm_lab.runtime.protocol.run_options import RunSettings

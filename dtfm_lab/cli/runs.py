@@ -1,9 +1,8 @@
-"""Commands of real runs: run a plan, run baselines, compare traces, and generate text with a trained model."""
+"""Commands of real runs: run a plan, run baselines, and compare traces."""
 
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +101,7 @@ def _workers(_context: click.Context, _option: click.Parameter, text: str | None
 workers_option = click.option(
     "--workers", callback=_workers, help="Run a part of PLAN on so many, or on 4x2: stages x pipelines."
 )
-OF_TRAINING = ("parameters_folder", "checkpoint_folder", "checkpoint_every", "resume_from", "evaluate_every")
+OF_TRAINING = ("checkpoint_folder", "checkpoint_every", "resume_from", "evaluate_every")
 """Options of a run that ``baselines`` does not have, because none of its runs keeps what it has trained."""
 
 
@@ -207,18 +206,3 @@ def compare(predicted: str, measured: str, plan_file: str | None, output: str | 
     if refitted is not None and output is not None:
         files.save_topology(refitted.topology, output)
     report_comparison(comparison, refitted, as_json)
-
-
-@cli.command("run --write")
-@click.argument("checkpoint", metavar="FOLDER", type=click.Path())
-@click.option("--prompt", default="", help="What the model goes on from.")
-@click.option("--bytes", "n_bytes", type=int, default=200, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--temperature", type=float, default=0.8, show_default=True, help="0: always the likeliest byte.")
-@json_option
-def write(checkpoint: str, prompt: str, n_bytes: int, seed: int, temperature: float, as_json: bool) -> None:
-    """Let the model of the checkpoint in FOLDER write."""
-    text = lab.write(checkpoint, prompt, n_bytes, seed=seed, temperature=temperature)
-    if as_json:
-        return print_json({"checkpoint": checkpoint, "prompt": prompt, "text": text})
-    sys.stdout.write(prompt + text + "\n")

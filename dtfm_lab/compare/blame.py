@@ -7,7 +7,7 @@ import pandas as pd
 
 from dtfm_lab.compare.attribution import Mask, TimedIterations, attribute, owners
 from dtfm_lab.compare.dependencies import dependencies_of
-from dtfm_lab.compare.intervals import half_width
+from dtfm_lab.compare.errors import half_width
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, format_s
 

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.special import stdtr
 
 from dtfm_lab.compare.attribution import ACTION
-from dtfm_lab.compare.intervals import Estimate, theil_sen
+from dtfm_lab.compare.errors import Estimate, theil_sen
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s, plain_rows
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.compare.dependencies import programs_of
-from dtfm_lab.compare.intervals import FEW_ITERATIONS, Estimate, around, estimate, theil_sen
+from dtfm_lab.compare.errors import FEW_ITERATIONS, Estimate, around, estimate, theil_sen
 from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import LARGEST
 from dtfm_lab.domain.plan import Plan

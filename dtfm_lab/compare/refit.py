@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.compare.errors import iteration_error, signed_share
+from dtfm_lab.compare.errors import Estimate, iteration_error, signed_share
 from dtfm_lab.compare.fit import ComputeFit, LinkFit, fit_computations, fit_links
-from dtfm_lab.compare.intervals import Estimate
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace

@@ -30,5 +30,5 @@ FORMER = {
     "warm_up": "nothing: kernels are compiled when first used, and kept",
     "why_they_differ": "lab.compare(by_communication, by_seconds).text",
     "worth": "lab.explain(plan).worth()",
-    "write": "dtfm-lab run --write",
+    "write": "lab.run(..., sample_bytes=200)",
 }

@@ -1,6 +1,5 @@
-"""Real runs, baselines, the comparison of prediction and measurement, and text by a trained model."""
+"""Real runs, baselines, and the comparison of prediction and measurement."""
 
-import os
 from typing import Any, overload
 
 from pandas import DataFrame
@@ -14,7 +13,7 @@ from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_pl
 from dtfm_lab.lab.predictions import simulate
 from dtfm_lab.planning import Difference
 from dtfm_lab.runtime.client import baselines as measured_baselines
-from dtfm_lab.runtime.client import generation_client, launch, preload
+from dtfm_lab.runtime.client import launch, preload
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
@@ -56,19 +55,6 @@ def baselines(
     """
     rows = measured_baselines.baseline_runs(as_plan(plan), as_schedule(schedule), **options)
     return table_of(rows, measured_baselines.baseline_table, progress)
-
-
-def write(
-    checkpoint: str | os.PathLike[str],
-    prompt: str = "",
-    n_bytes: int = 200,
-    *,
-    seed: int = 0,
-    temperature: float = 0.8,
-) -> str:
-    """Text that the model of a checkpoint generates after a prompt. Of a folder of several checkpoints the one of most
-    iterations is used."""
-    return generation_client.write(checkpoint, prompt, n_bytes, seed=seed, temperature=temperature)
 
 
 @overload

@@ -27,8 +27,7 @@ from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator.coordinator import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.multihost.export import RunFolder, load_run_folder
-from dtfm_lab.runtime.multihost.joining import RunOver, join_run
-from dtfm_lab.runtime.multihost.rendezvous import Rendezvous
+from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, RunOver, join_run
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.connections import ConnectionLost, Refused
 from dtfm_lab.runtime.protocol.corpus import Corpus

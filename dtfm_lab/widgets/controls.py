@@ -25,7 +25,6 @@ LABELS = {
     "recompute": "Recompute activations",
     "evaluate_every": "Held-out loss every (iterations)",
     "sample_bytes": "Text it writes at the end (bytes)",
-    "parameters_folder": "Parameters into",
     "checkpoint_folder": "Checkpoints into",
     "checkpoint_every": "Checkpoint every (iterations)",
     "resume_from": "Go on from",

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from measured_traces import lecture_hall_plan, measured, with_factor
 
 from dtfm_lab.compare import compare
-from dtfm_lab.compare.errors import signed_share
-from dtfm_lab.compare.intervals import estimate
+from dtfm_lab.compare.errors import estimate, signed_share
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.plan import subplan_for
 from dtfm_lab.domain.schedule import RECEIVES, SENDS

@@ -145,6 +145,16 @@ class Hosts:
     def until_iteration(self, number: int) -> None:
         self.until(lambda events: any(e["event"] == "iteration" and e["iteration"] >= number for e in events))
 
+    def until_next_iteration(self) -> int:
+        """The first iteration that is done after the coordinator began for the last time."""
+
+        def done(events: list[dict[str, Any]]) -> list[int]:
+            last = max(i for i, event in enumerate(events) if event["event"] == "starting")
+            return [event["iteration"] for event in events[last:] if event["event"] == "iteration"]
+
+        self.until(lambda events: bool(done(events)))
+        return done(self.first.events())[0]
+
     def count(self, event: str) -> int:
         """How often the coordinator printed this event."""
         return sum(e["event"] == event for e in self.first.events())

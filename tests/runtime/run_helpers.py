@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import load_file
 
 import dtfm_lab as lab
-from dtfm_lab.domain.job import gpt
+from dtfm_lab.domain.job import ModelSpec, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.runtime.protocol.checkpoint_folders import TENSORS, describe
 
 
 def even_plan(n_stages: int = 2, n_replicas: int = 2, **fields: object) -> Plan:
@@ -35,15 +38,26 @@ def small_plan(n_stages: int = 2, n_replicas: int = 2, *, tied: bool = False, **
         gpu="laptop",
         peak_flop_per_s=5e10,
     )
-    model = gpt(name="small", n_layers=4, d_model=32, n_heads=2, seq_len=16, vocab_size=256, tied=tied)
-    sizes = {"global_batch": 16, "microbatch": 1, "dtype": "fp64", "model": model}
+    sizes = {"global_batch": 16, "microbatch": 1, "dtype": "fp64", "model": small_model(tied=tied)}
     job = lab.load_job("tiny", n_stages=n_stages, n_replicas=n_replicas, **(sizes | fields))
     return lab.evaluate(topology, job, stages=np.arange(n).reshape(n_stages, n_replicas).tolist())
+
+
+def small_model(*, tied: bool = False) -> ModelSpec:
+    """A GPT of four blocks and a few thousand parameters."""
+    return gpt(name="small", n_layers=4, d_model=32, n_heads=2, seq_len=16, vocab_size=256, tied=tied)
 
 
 def lecture_hall_plan(n_stages: int, n_replicas: int, **fields: object) -> Plan:
     job = lab.load_job("tiny", n_stages=n_stages, n_replicas=n_replicas, **fields)
     return lab.plan(lab.load_topology("lecture-hall"), job, seed=0, steps=20)
+
+
+def kept_parameters(parent: Path) -> dict[str, np.ndarray]:
+    """The parameters in the newest checkpoint below a folder, by their names in the whole model."""
+    files = sorted(describe(parent).folder.glob(TENSORS))
+    kept = {name: array for file in files for name, array in load_file(file).items()}
+    return {name: array for name, array in kept.items() if not name.endswith(("moment", "in_common"))}
 
 
 def left_behind(group: int, patience_s: float = 60.0) -> list[str]:

@@ -7,11 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
 from torch import nn
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.runtime.protocol.checkpoint_folders import (
+    META,
+    TENSORS,
+    Checkpoint,
+    describe,
+    folder_for,
+    prepare,
+    seal,
+)
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.checkpoint_tensors import read, read_parameters, write
 from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
@@ -173,6 +185,57 @@ def test_what_is_no_checkpoint_of_this_model_is_refused_in_one_line(tmp_path: Pa
     with pytest.raises(FileError, match=r"stage-0.safetensors cannot be read") as caught:
         Trained(job_of()).load(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+@given(seed=st.integers(0, 2**32), which=st.sampled_from([0, 1, 2]), tail=st.booleans())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_checkpoint_is_read_or_refused_in_one_line(tmp_path: Path, seed: int, which: int, tail: bool) -> None:
+    """Some bytes of a file's beginning, where its header is, are others; or of its end."""
+    folder = folder_for(tmp_path, 1)
+    if not folder.exists():
+        prepare(folder)
+        trained = Trained(job_of(), 2)
+        trained.save(folder)
+        seal(
+            Checkpoint(
+                folder=folder, iteration=1, job=job_of(), seed=0, learning_rate=RATE, text="loop", text_digest=""
+            )
+        )
+    file = [folder / META, *sorted(folder.glob(TENSORS))][which]
+    whole, random = file.read_bytes(), np.random.default_rng(seed)
+    damaged = bytearray(whole)
+    for _ in range(int(random.integers(1, 4))):
+        at = int(random.integers(len(whole) if tail else min(len(whole), 3000)))
+        damaged[at] = int(random.choice([random.integers(256), ord("9"), ord("0"), ord("-"), ord("6")]))
+    try:
+        file.write_bytes(damaged)
+        assert "\n" not in refusal_of(folder)
+    finally:
+        file.write_bytes(whole)
+
+
+def refusal_of(folder: Path) -> str:
+    try:
+        Trained(job_of(), 2).load(describe(folder).folder)
+    except FileError as refusal:
+        return str(refusal)
+    return ""
+
+
+@pytest.mark.parametrize(("steps", "name"), [("9" * 30, "a"), ("-1", "a"), ("1", "0.position.0-0")])
+def test_a_header_that_no_writer_makes_is_refused(tmp_path: Path, steps: str, name: str) -> None:
+    save_file({name: torch.zeros(1)}, tmp_path / "stage-0.safetensors", {"steps": steps})
+    with pytest.raises(FileError):
+        Trained(job_of()).load(tmp_path)
+
+
+def test_a_precision_that_workers_do_not_compute_in_is_refused(tmp_path: Path) -> None:
+    prepare(folder := folder_for(tmp_path, 1))
+    Trained(job_of()).save(folder)
+    job = lab.load_job("tiny", dtype="bf16")
+    seal(Checkpoint(folder=folder, iteration=1, job=job, seed=0, learning_rate=RATE, text="t", text_digest=""))
+    with pytest.raises(FileError, match="was trained in bf16, which workers do not; wanted fp32 or fp64"):
+        describe(folder)
 
 
 def test_stages_of_different_iterations_make_no_checkpoint(tmp_path: Path) -> None:

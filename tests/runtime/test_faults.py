@@ -9,7 +9,7 @@ import sys
 
 import psutil
 import pytest
-from run_helpers import even_plan, left_behind, until
+from run_helpers import left_behind, small_plan, until
 
 from dtfm_lab.domain.errors import LabError, RunError, UnknownName
 from dtfm_lab.runtime.client.launch import start
@@ -18,7 +18,7 @@ from dtfm_lab.runtime.client.run import Run
 
 def under_way(n_stages: int = 2, n_replicas: int = 2, **options: object) -> Run:
     """A run that has some iterations behind it and many before it."""
-    run = start(even_plan(n_stages, n_replicas), iterations=10_000, **options)
+    run = start(small_plan(n_stages, n_replicas), iterations=10_000, **options)
     until(lambda: len(run.losses) >= 2 or not run.running)
     return run
 
@@ -34,7 +34,7 @@ def test_a_killed_worker_that_nobody_can_replace_ends_the_run_in_one_line_that_n
 
 def test_a_device_killed_after_an_iteration_gets_its_state_from_a_peer_and_one_killed_before_begins() -> None:
     """What docs/real-run.md says of ``run.wait_for``."""
-    run = start(even_plan(), iterations=12)
+    run = start(small_plan(), iterations=12)
     run.kill("device-1")
     run.wait_for(3)
     assert len(run.losses) >= 3
@@ -113,7 +113,7 @@ def test_workers_go_when_the_kernel_dies() -> None:
 
 
 def test_ctrl_c_while_waiting_stops_the_run() -> None:
-    run = start(even_plan(), iterations=10_000)
+    run = start(small_plan(), iterations=10_000)
 
     def interrupt(event: dict[str, object]) -> None:
         if event["event"] == "iteration":
@@ -125,7 +125,7 @@ def test_ctrl_c_while_waiting_stops_the_run() -> None:
 
 
 def test_a_run_that_is_stopped_while_it_starts_is_stopped_not_failed() -> None:
-    run = start(even_plan(), iterations=10_000)
+    run = start(small_plan(), iterations=10_000)
     run.stop()
     until(lambda: not run.running)
     assert (run.status, run.error) == ("stopped", None)

@@ -23,8 +23,7 @@ from run_helpers import until
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.worker import group_pairs
-from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier, GroupWire
-from dtfm_lab.runtime.worker.group_store import PairStore
+from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier, GroupWire, PairStore
 from dtfm_lab.runtime.worker.peer_listener import PeerListener, connect_to_peer
 from dtfm_lab.runtime.worker.processors import CpuProcessor, HostBuffer
 from dtfm_lab.runtime.worker.transport import Aborted, Transport

@@ -57,7 +57,6 @@ CHOICES = {
     "sharded states": {"sharding": "zero-1"},
     "sends that block": {"transport": "blocking"},
     "exchanges in one": {"transport": "batched"},
-    "buckets": {"overlap": True, "bucket_bytes": 20_000.0},
     "a tied embedding": {"model": gpt(name="tied", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256)},
 }
 

@@ -23,12 +23,10 @@ from dtfm_lab.runtime import hosted
 from dtfm_lab.runtime.coordinator import worker_handle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
 from dtfm_lab.runtime.hosted import MOST_IN_VAIN, HostAgent, main
-from dtfm_lab.runtime.multihost import joining
 from dtfm_lab.runtime.multihost import rendezvous as rendezvous_module
 from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
 from dtfm_lab.runtime.multihost.hosts import Host
-from dtfm_lab.runtime.multihost.joining import CoordinatorClock, Joined, RunOver, join_run
-from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, list_names
+from dtfm_lab.runtime.multihost.rendezvous import CoordinatorClock, Joined, Rendezvous, RunOver, join_run, list_names
 from dtfm_lab.runtime.protocol.connections import Channel, Listener, Refused
 from dtfm_lab.runtime.protocol.message_stream import MessageStream
 from dtfm_lab.runtime.worker import worker
@@ -37,7 +35,7 @@ from dtfm_lab.runtime.worker import worker
 @pytest.fixture(autouse=True)
 def no_long_goodbyes(monkeypatch):
     """Those that take the place of workers here do not say that they exit."""
-    monkeypatch.setattr(rendezvous_module, "LINGER_S", 1.0)
+    monkeypatch.setattr(rendezvous_module, "LINGER_S", 0.3)
 
 
 SECRET = "of this test"
@@ -236,7 +234,7 @@ def test_a_checkpoint_folder_that_is_not_the_first_hosts_is_refused(tmp_path, mo
     rendezvous = rendezvous_at(port := free_port(), 1, shared_folder=str(tmp_path / "mine"))
     (tmp_path / "mine").rename(tmp_path / "of the first host")
     (tmp_path / "mine").mkdir()
-    monkeypatch.setattr(joining, "APPEAR_S", 0.1)
+    monkeypatch.setattr(rendezvous_module, "APPEAR_S", 0.1)
     monkeypatch.setattr(rendezvous, "_shared_folder", str(tmp_path / "of the first host"))
     (tmp_path / "of the first host").rename(tmp_path / "mounted elsewhere")
     os.symlink(tmp_path / "mounted elsewhere", tmp_path / "of the first host")

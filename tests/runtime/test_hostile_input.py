@@ -96,7 +96,8 @@ LISTENERS = {"plain": plain, "peers": peers, "probe": probe}
 
 
 @pytest.mark.parametrize("which", LISTENERS)
-def test_garbage_ends_its_own_connection_and_nothing_else(which):
+def test_garbage_ends_its_own_connection_and_nothing_else(which, monkeypatch):
+    monkeypatch.setattr(connections, "HANDSHAKE_S", 2.0)
     with LISTENERS[which]() as (address, genuine):
         genuine()
         before = threading.active_count()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from run_helpers import even_plan, lecture_hall_plan
+from run_helpers import even_plan, lecture_hall_plan, small_model, small_plan
 
 import dtfm_lab as lab
 from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, Kind
@@ -12,15 +12,15 @@ from dtfm_lab.domain.trace import Trace
 
 @pytest.fixture(scope="module", params=["gpipe", "1f1b", "adaptive-1f1b", "zb-h1", "interleaved-1f1b"])
 def virtual(request: pytest.FixtureRequest) -> tuple[Trace, Trace]:
-    plan = lecture_hall_plan(2, 2)
-    measured = lab.run(plan, request.param, iterations=3, clock="virtual")
+    plan = lecture_hall_plan(2, 2, model=small_model(), global_batch=8)
+    measured = lab.run(plan, request.param, iterations=2, clock="virtual")
     return lab.simulate(plan, like=measured), measured
 
 
 def test_every_row_of_one_is_a_row_of_the_other(virtual: tuple[Trace, Trace]) -> None:
     predicted, measured = virtual
     comparison = lab.compare(predicted, measured)
-    assert len(comparison.rows) == len(measured) == 3 * len(predicted)
+    assert len(comparison.rows) == len(measured) == 2 * len(predicted)
     assert comparison.rows.notna().all().all()
 
 
@@ -64,7 +64,7 @@ def test_the_profile_was_known_before_the_first_iteration(virtual: tuple[Trace, 
 
 
 def test_the_paced_clock_agrees_when_nothing_was_late() -> None:
-    plan = even_plan(2, 2)
+    plan = small_plan(2, 2, global_batch=8)
     measured = lab.run(plan, iterations=2, clock="paced")
     context = measured.context
     error = lab.compare(lab.simulate(plan, like=measured), measured).iteration_error

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dtfm_lab import lab
-from dtfm_lab.runtime.client.launch import prepare
-from dtfm_lab.runtime.client.mystery import FACTOR, draw, start_mystery
+from dtfm_lab.runtime.client.launch import FACTOR, draw, prepare, start_mystery
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
 PLAN = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6]])

@@ -74,7 +74,6 @@ def test_a_time_scale_that_is_none(time_scale: object) -> None:
         ("checkpoint_every", 2, "checkpoint_every is 2 without a checkpoint_folder; wanted both"),
         ("learning_rate", 0, "learning_rate is 0; wanted more than 0"),
         ("text", 3, "text is 3; wanted a path"),
-        ("parameters_folder", "/nowhere", "parameters_folder /nowhere: no such folder"),
         ("resume_from", "/nowhere", "checkpoint /nowhere: no such folder"),
         ("checkpoint_folder", __file__, "is a file; wanted a folder, or a name that is free"),
         ("queueing", "card", "no queueing named 'card'; did you mean 'cards'"),

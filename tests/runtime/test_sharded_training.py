@@ -169,9 +169,9 @@ def test_a_checkpoint_holds_each_moment_once_and_says_which_elements_are_missing
         found.get(split, torch.Size([96, 32]))
 
 
-def test_processes_send_for_as_long_as_was_predicted(tmp_path: Path) -> None:
+def test_processes_send_for_as_long_as_was_predicted() -> None:
     plan = plan_of(synchronisation="ring", microbatches_per_replica=None, global_batch=12)
-    run = start(plan, "1f1b", iterations=5, parameters_folder=tmp_path)
+    run = start(plan, "1f1b", iterations=5)
     measured = run.wait()
     assert measured.context.losses == pytest.approx(train_alone(plan.job, 5)[0], abs=1e-9)
     assert measured.context.sharding == "zero-1"

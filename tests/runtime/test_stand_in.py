@@ -18,7 +18,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.runtime.client.launch import start
-from dtfm_lab.runtime.client.proxy_model import NAME, as_tied, stand_in_for, why_not_trained
+from dtfm_lab.runtime.client.run_checks import NAME, as_tied, stand_in_for, why_not_trained
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 SMALL = {"n_layers": 4, "d_model": 8, "n_heads": 2, "seq_len": 8, "vocab_size": 256}

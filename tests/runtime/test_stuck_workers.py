@@ -25,11 +25,11 @@ PATIENCE_S = 120.0
 STUCK = """
 import ctypes, os, sys
 from pathlib import Path
-from dtfm_lab.runtime.coordinator import work_limits
+from dtfm_lab.runtime.coordinator import worker_handle
 from dtfm_lab.runtime.worker import device_math, local_run
 
 library, once, stage, replica = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-work_limits.LEAST_S = 3.0
+worker_handle.LEAST_S = 3.0
 made, genuine = device_math.DeviceMath.__init__, device_math.DeviceMath.run
 
 def make(self, spec, position, replica, *rest):
@@ -95,7 +95,7 @@ class Led:
 def spec_of(n_replicas: int = 2, **options: Any) -> RunSpec:
     plan = small_plan(n_replicas=n_replicas)
     built = build(plan, "gpipe")
-    settings: dict[str, Any] = {"iterations": 60, "clock": "virtual"} | options
+    settings: dict[str, Any] = {"iterations": 12, "clock": "virtual"} | options
     return RunSpec(plan=plan, schedule=built.name, orders=built.orders, **settings)
 
 

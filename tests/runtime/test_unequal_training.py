@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from run_helpers import small_plan
+from run_helpers import kept_parameters, small_plan
 from test_recovery import after_iteration, assert_as_undisturbed, run_with
 from training_alone import parameters_of, train_alone, train_locally
 from workers_as_threads import Trained, train
@@ -105,9 +105,9 @@ def test_compression_and_recomputation_change_little():
 def test_processes_do_so_too_and_evaluate_on_all_that_is_held_out(tmp_path: Path) -> None:
     plan = plan_of((3, 1), tied=True)
     losses, modules = train_locally(override(plan.job, n_replicas=1), STEPS)
-    run = run_with(plan, iterations=STEPS, parameters_folder=tmp_path)
+    run = run_with(plan, iterations=STEPS, checkpoint_folder=tmp_path)
     assert run.losses == pytest.approx(losses, abs=1e-9)
-    found = {name: array for file in tmp_path.glob("stage-*.npz") for name, array in np.load(file).items()}
+    found = kept_parameters(tmp_path)
     for name, wanted in parameters_of(modules).items():
         np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
     inputs, targets = TextBatches(None, 8, plan.job.global_batch, 0).held_out_batch()

@@ -14,8 +14,8 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.planning import evaluate
 from dtfm_lab.runtime.client import launch
-from dtfm_lab.runtime.client.proxy_model import NAME, why_not_trained
 from dtfm_lab.runtime.client.run import Run
+from dtfm_lab.runtime.client.run_checks import NAME, why_not_trained
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation import memory, simulate
 

@@ -1,10 +1,16 @@
-"""Starts a real run from a process without torch. A run that is impossible is refused before any process starts."""
+"""Starts a real run from a process without torch. A run that is impossible is refused before any process starts.
+
+In a mystery run one link or one device is secretly slow, for a reader who is to find it from the residuals. Nothing but
+the secret itself names it: neither the run's record nor its trace. The profile is taken before a device is slowed, and
+predictions do not consider which links are emulated.
+"""
 
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import fields
-from pathlib import Path
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra
 from dtfm_lab.domain.network import shortened
@@ -13,13 +19,14 @@ from dtfm_lab.domain.plan import Plan, subplan_for
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Subplan
 from dtfm_lab.runtime.client.gpu_inventory import check_runs_on, why_too_large_for_gpus
-from dtfm_lab.runtime.client.proxy_model import why_not_trained, why_too_large
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.client.run_checks import (
     absolute_path,
     checked_spec,
     chosen_stand_in,
     emulated_network,
+    why_not_trained,
+    why_too_large,
     with_checkpoint,
     writable_folder,
 )
@@ -71,7 +78,6 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
     resolved = {
         "iterations": options.iterations or DEFAULT_ITERATIONS[clock],
         "text": absolute_path("text", options.text),
-        "parameters_folder": absolute_path("parameters_folder", options.parameters_folder),
         "emulated": emulated_network(options.emulated, plan.topology, clock),
         "stand_in": chosen_stand_in(running, options.stand_in, cannot=bool(why_not_trained(running.job))),
         "checkpoint_folder": writable_folder("checkpoint_folder", options.checkpoint_folder),
@@ -106,10 +112,6 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
 def _check_files(spec: RunSpec) -> RunSpec:
     """Check all files of the run; return the spec with the newest checkpoint of the folder that it resumes from."""
     Corpus.of(spec.text, spec.trained.modelled().seq_len)  # refuses a text that is too short
-    if spec.parameters_folder is not None:
-        if not Path(spec.parameters_folder).is_dir():
-            raise LabError(f"parameters_folder {spec.parameters_folder}: no such folder")
-        writable_folder("parameters_folder", spec.parameters_folder)
     if spec.checkpoint_every and spec.checkpoint_folder is None:
         raise LabError(f"checkpoint_every is {spec.checkpoint_every} without a checkpoint_folder; wanted both")
     spec = with_checkpoint(spec)
@@ -117,3 +119,58 @@ def _check_files(spec: RunSpec) -> RunSpec:
         check_unlocked(spec.checkpoint_folder)
         checkpoint_folders.check_free(spec.checkpoint_folder, spec.first_iteration)
     return spec
+
+
+FACTOR = 3.0
+"""How many times slower; computations of a busy machine differ by a tenth or two."""
+
+
+class Secret(NamedTuple):
+    """What was made slow, link or device, and how many times."""
+
+    of: str
+    """``link`` or ``device``."""
+    name: str
+    """The device, or the link as "a -> b"."""
+    factor: float
+
+
+def start_mystery(
+    plan: Plan, schedule: str | Schedule | None, rng: np.random.Generator, **options: Any
+) -> tuple[Run, Secret]:
+    """Start a run with a secret; links are only slowed where they are emulated, so not on the real clock.
+
+    Raises what ``start`` raises.
+    """
+    spec = prepare(plan, schedule, RunOptions(**options))
+    secret = draw(spec, rng)
+    if secret.of == "link":
+        return Run(replace(spec, emulated=_with_slow_link(spec, secret))), secret
+    run = Run(spec)
+    run.slow_in_secret(secret.name, secret.factor)
+    return run, secret
+
+
+def draw(spec: RunSpec, rng: np.random.Generator) -> Secret:
+    """Draw whether a link or a device is slow, and which of those that carry messages or compute."""
+    names = [spec.device_name(*worker) for worker in spec.workers]
+    links = [
+        f"{names[rank]} -> {names[target]}"
+        for rank, worker in enumerate(spec.workers)
+        for target in spec.targets(*worker)
+    ]
+    of = "link" if links and spec.clock != "real" and rng.random() < 0.5 else "device"
+    return Secret(of, str(rng.choice(links if of == "link" else names)), FACTOR)
+
+
+def _with_slow_link(spec: RunSpec, secret: Secret) -> Any:
+    network = spec.plan.topology if spec.emulated is None else spec.emulated
+    source, target = secret.name.split(" -> ")
+    i, j = spec.plan.topology.index(source), spec.plan.topology.index(target)
+    return network.with_link(
+        network.names[i],
+        network.names[j],
+        latency_s=float(network.latency_s[i, j]) * secret.factor,
+        bandwidth_bytes_per_s=float(network.bandwidth_bytes_per_s[i, j]) / secret.factor,
+        one_way=True,
+    )

@@ -9,22 +9,25 @@ withdrawn; the server keeps the environment of its own start, stays in the proce
 not end when idle, and belongs to all other uses of ``multiprocessing`` in the same kernel.
 """
 
+from __future__ import annotations
+
 import contextlib
 import importlib.util
+import itertools
 import json
 import math
 import os
+import queue
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TextIO
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.runtime.client.run_process import RunProcess, run_environment
-from dtfm_lab.runtime.client.run_queue import Waiting, runs_at_once
 
 IDLE_S = 600
 """A server ends itself when no run has needed it for so long."""
@@ -33,33 +36,153 @@ IDLE_VARIABLE = "DTFM_LAB_WARM_S"
 LONGEST_IDLE_S = 10**7
 MESSAGE_BYTES = 1 << 12
 """Longer than any message of the server."""
+STOP_PATIENCE_S = 1.5
+"""Time between closing the input of a run and killing it with all its workers."""
+STRAGGLERS_S = 2.0
+"""Longest time that workers may outlive the process that coordinates them."""
 
 
-def start_run_process(tell_waiting: Callable[[int, int], None]) -> RunProcess:
+def start_run_process() -> RunProcess:
     """Return a run whose process has begun, or will begin as soon as the server has loaded torch.
 
-    Where only so many runs go at once on this machine, it begins when its turn comes; ``tell_waiting`` is then called
-    with the number of runs before it and of those that go at once. Raises LabError where the environment is wrong.
+    Raises LabError where the environment is wrong.
     """
-    at_once = runs_at_once()
     run = RunProcess()
-    if at_once is None:
-        _begin(run)
-    else:
-        Waiting(run, at_once, _begin, tell_waiting)
-    return run
-
-
-def _begin(run: RunProcess) -> None:
     server = running_server()
     if server is None or not server.take(run):
         run.start_python()
+    return run
 
 
 def warm_up() -> None:
     """Begin to load torch in a process of its own, so that the first run starts at once; return at once."""
     if importlib.util.find_spec("torch") is not None:
         running_server()
+
+
+class RunProcess:
+    """A handle whose process ``preload`` starts later. All methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        (stdin, own), (events, stdout), (errors, stderr) = (os.pipe() for _ in range(3))
+        with _lock:
+            _inputs[self.number] = own
+        self.child_ends = [stdin, stdout, stderr]
+        """The process's ends of the pipes; they are closed here once the process has them."""
+        self.errors: TextIO = os.fdopen(errors, encoding="utf-8", errors="replace")
+        """What the process and its workers write to standard error."""
+        self._events: TextIO = os.fdopen(events, encoding="utf-8", errors="replace")
+        self.server: ForkServer | None = None
+        """The server that was told to fork the process; None where none was."""
+        self.pid: int | None = None
+        """Its process id, which is also that of its process group and of its session."""
+        self.returncode: int | None = None
+        """Its exit status, or the negative number of a signal; None where it is unknown."""
+        self._has_pid, self._end_known, self._all_gone = threading.Event(), threading.Event(), threading.Event()
+        self._stopping = False
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        threading.Thread(target=self._write_input, args=(own,), daemon=True).start()
+
+    def send(self, line: str) -> None:
+        """Write to its standard input, without waiting until it reads."""
+        self._lines.put(line)
+
+    def lines(self) -> Iterator[str]:
+        """Yield whole lines of its standard output, until it and all its workers are gone."""
+        with self._events:
+            for line in self._events:
+                if line.endswith("\n"):  # the last line of a killed process may be incomplete
+                    yield line
+        self._all_gone.set()
+        self._lines.put(None)
+        self._end_known.wait(STOP_PATIENCE_S)
+
+    def wait_for_pid(self) -> int | None:
+        """Wait until the process has begun and return its id; None where it never began."""
+        while not (self._has_pid.wait(0.1) or self._all_gone.is_set()):
+            pass
+        return self.pid
+
+    def wait_until_gone(self) -> None:
+        """Wait until it and all its workers are gone."""
+        self._all_gone.wait()
+
+    def stop(self) -> None:
+        """End it and its workers within two seconds, whatever state they are in."""
+        self._stopping = True
+        self._lines.put(None)
+        if not self._all_gone.wait(STOP_PATIENCE_S):
+            if self.pid is None and self.server is not None:
+                self.server.kill()
+            self.kill()
+            self._all_gone.wait(STOP_PATIENCE_S)
+
+    def kill(self) -> None:
+        """Kill the process and its workers; nothing happens where all are gone."""
+        if self.pid is not None and not self._all_gone.is_set():  # while one lives, no other group gets this number
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def start_python(self) -> None:
+        """Begin as a new Python process, which loads torch itself."""
+        if self._stopping:
+            return self.cancel()
+        stdin, stdout, stderr = self.child_ends
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dtfm_lab.runtime.worker.local_run"],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,  # Jupyter interrupts its whole process group
+                env=run_environment(),
+            )
+        except OSError as error:
+            os.write(stderr, f"it could not be started: {error}\n".encode())
+            return self.cancel()
+        self.set_started(process.pid)
+        threading.Thread(target=lambda: self.set_ended(process.wait()), daemon=True).start()
+
+    def set_started(self, pid: int) -> None:
+        """Note that the process has begun and has its ends of the pipes."""
+        self.pid = pid
+        self._has_pid.set()
+        self._close_child_ends()
+
+    def cancel(self) -> None:
+        """Note that there will be no process."""
+        self._end_known.set()
+        self._close_child_ends()
+
+    def set_ended(self, returncode: int | None) -> None:
+        """Note that the process has ended, None where its status stays unknown, and kill workers that outlive it."""
+        self.returncode = returncode
+        self._end_known.set()
+        if returncode is not None and not self._all_gone.is_set():
+            stragglers = threading.Timer(STRAGGLERS_S, self.kill)
+            stragglers.daemon = True
+            stragglers.start()
+
+    def _close_child_ends(self) -> None:
+        ends, self.child_ends = self.child_ends, []
+        for end in ends:
+            os.close(end)
+
+    def _write_input(self, own: int) -> None:
+        with contextlib.suppress(OSError):  # where the process has died, its output ends, too
+            while (line := self._lines.get()) is not None:
+                text = line.encode()
+                while text:
+                    text = text[os.write(own, text) :]
+        with _lock:
+            if _inputs.pop(self.number, None) is not None:
+                os.close(own)
+
+
+def run_environment() -> dict[str, str]:
+    """Return the environment of a run's processes: each worker computes on one thread."""
+    return dict(os.environ) | {"OMP_NUM_THREADS": "1"}
 
 
 class ForkServer:
@@ -78,45 +201,28 @@ class ForkServer:
                 env=run_environment(),
             )
         self.lives = True
-        self._ready = False
-        self._waiting: dict[int, RunProcess] = {}
-        """Runs that wait until the server is ready; this and the two below are by the run's number."""
         self._ordered: dict[int, RunProcess] = {}
-        """Runs that were ordered from the server and have not begun."""
+        """Runs that were ordered from the server and have not begun, by the run's number, as are those below. The
+        socket keeps their orders until the server has loaded torch."""
         self._begun: dict[int, RunProcess] = {}
         threading.Thread(target=self._listen, daemon=True).start()
 
     def take(self, run: RunProcess) -> bool:
-        """Order a process for the run, now or when the server is ready; return False where the server is gone."""
+        """Order a process for the run; return False where the server is gone."""
+        order = {"number": run.number, "environment": run_environment(), "folder": _current_folder()}
         with _lock:
             if self.lives:
-                run.source = self
-                self._waiting[run.number] = run
-                if self._ready:
-                    self._order_waiting()
+                try:
+                    socket.send_fds(self.socket, [json.dumps(order).encode()], run.child_ends)
+                except OSError:  # the server has just died, or the environment is too long for a message
+                    return False
+                run.server = self
+                self._ordered[run.number] = run
             return self.lives
-
-    def withdraw(self, run: RunProcess) -> None:
-        """Cancel the run if it was not ordered yet."""
-        with _lock:
-            waited = self._waiting.pop(run.number, None) is not None
-        if waited:
-            run.cancel()
 
     def kill(self) -> None:
         """Kill the server; the runs that it has forked go on."""
         self.process.kill()
-
-    def _order_waiting(self) -> None:
-        for number, run in self._waiting.items():
-            order = {"number": number, "environment": run_environment(), "folder": _current_folder()}
-            try:
-                socket.send_fds(self.socket, [json.dumps(order).encode()], run.child_ends)
-            except OSError:  # the server has just died, or the environment is too long for a message
-                run.start_python()
-            else:
-                self._ordered[number] = run
-        self._waiting.clear()
 
     def _listen(self) -> None:
         with contextlib.suppress(OSError):
@@ -126,7 +232,7 @@ class ForkServer:
             self.lives = False
             self.socket.close()
         self.process.wait()
-        for run in (*self._waiting.values(), *self._ordered.values()):
+        for run in self._ordered.values():
             run.start_python()
         for run in self._begun.values():
             run.set_ended(None)
@@ -134,9 +240,6 @@ class ForkServer:
     def _take_message(self, message: dict[str, Any]) -> None:
         with _lock:
             match message:
-                case {"event": "ready"}:
-                    self._ready = True
-                    self._order_waiting()
                 case {"event": "started", "number": number, "pid": pid}:
                     self._begun[number] = self._ordered.pop(number)
                     self._begun[number].set_started(pid)
@@ -182,18 +285,24 @@ def _current_folder() -> str:
         return "/"
 
 
+_numbers = itertools.count()
 _lock = threading.Lock()
 _server: ForkServer | None = None
+_inputs: dict[int, int] = {}
+"""The input descriptor of each run that is open in this process, by the run's number."""
 
 
-def _close_server_in_fork() -> None:
-    """Close the socket in a fork of this process, which would keep the server alive when this process is gone."""
+def _close_in_fork() -> None:
+    """Close the socket and the inputs in a fork of this process: they would keep server and runs alive without it."""
     global _server
     if _server is not None:
         _server.socket.close()
         _server = None
+    for own in _inputs.values():
+        os.close(own)
+    _inputs.clear()
     _lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_close_server_in_fork)
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_close_in_fork)

@@ -27,8 +27,8 @@ class RunRecord:
         self.spec = spec
         self.status = "starting"
         """One of starting, profiling, running, and in the end done, failed or stopped."""
-        self.waits_for = (0, 0)
-        """Runs of this machine that come before this one, and how many go at once; (0, 0) where it does not wait."""
+        self.waits_for = 0
+        """How many runs go at once on this machine, while this one waits for one of them to end; else 0."""
         self.n_ready = 0
         """Number of workers that have started."""
         self.profiled = (0, 0)
@@ -147,11 +147,9 @@ class RunRecord:
         with self._lock:
             match event["event"]:
                 case "waiting":
-                    self.waits_for = event["before"], event["at_once"]
-                case "starting":
-                    self.waits_for = (0, 0)
+                    self.waits_for = event["at_once"]
                 case "listening":
-                    self.n_ready = event["workers"]
+                    self.waits_for, self.n_ready = 0, event["workers"]
                 case "calibrating":
                     self.profiled = event["done"], event["total"]
                 case "ready":

@@ -37,7 +37,7 @@ class Run(RunRecord):
         self._listeners: list[Callable[[Event], None]] = []
         self._changed = threading.Condition()
         self._stderr: deque[str] = deque(maxlen=60)
-        self._process = preload.start_run_process(self._tell_waiting)
+        self._process = preload.start_run_process()
         self._process.send(spec.to_line())
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
         self._errors.start()
@@ -208,10 +208,6 @@ class Run(RunRecord):
     def _read_errors(self) -> None:
         with self._process.errors as lines:
             self._stderr.extend(lines)
-
-    def _tell_waiting(self, n_before: int, at_once: int) -> None:
-        if not self._stop_requested:
-            self._add({"event": "waiting", "before": n_before, "at_once": at_once})
 
     def _add(self, event: Event) -> None:
         with self._changed:

@@ -9,9 +9,6 @@ from dtfm_lab.planning.explain import sentences
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
-CAME_BACK = "came back"
-"""``Fault.how`` of a stopped worker that runs again and takes its rank back."""
-
 
 class DeviceRow(NamedTuple):
     """One device of the run, as tables show it."""
@@ -40,10 +37,9 @@ def describe_progress(run: RunRecord) -> str:
     """Return how far the run is: ``3 of 8 iterations done``, ``stopped after 3 of 8 iterations``."""
     whole = f"{len(run.losses)} of {run.spec.iterations} iterations"
     before = f", {run.spec.first_iteration} before them" if run.spec.first_iteration else ""
-    n_before, at_once = run.waits_for
     begins = "starting" if run.n_ready else "loading torch"
-    if run.status == "starting" and n_before:
-        return f"waiting: {n_before} before you, this machine runs {at_once} at once"
+    if run.status == "starting" and run.waits_for:
+        return f"waiting: this machine runs {run.waits_for} at once"
     return {
         "starting": f"{begins}, {run.n_ready} of {len(run.spec.workers)} workers",
         "profiling": f"profiling {run.profiled[0] + 1} of {max(1, *run.profiled)}",
@@ -99,8 +95,7 @@ def describe_fault(lost: Fault) -> str:
 
 def describe_recovery(lost: Fault) -> str:
     """Return such as ``recovered in 0.6 s, state from Tokyo-7``."""
-    how = "came back" if lost.how == CAME_BACK else "recovered"
-    return f"{how} in {format_s(lost.lost_s)}, state from {lost.state_from}"
+    return f"recovered in {format_s(lost.lost_s)}, state from {lost.state_from}"
 
 
 def generated_text(run: RunRecord) -> tuple[str, str]:

@@ -52,8 +52,6 @@ class CheckpointPolicy:
         Raises FileError where it cannot be written: nothing of it is left then, and earlier ones are as they were.
         """
         spec = self._spec
-        if self._lock is not None:
-            self._lock.hold()  # somebody may have removed the folder, and another run made it anew
         folder = checkpoint_folders.folder_for(self._parent(), done)
         checkpoint_folders.prepare(folder)
         try:

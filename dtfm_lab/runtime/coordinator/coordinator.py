@@ -126,7 +126,6 @@ class Coordinator:
         """Carry out one iteration and what is due after it."""
         spec, pool = self._spec, self._pool
         pool.phase = f"in iteration {self._done}"
-        self._reinstate_resumed()
         self._until_done(self._iterate)
         done = self._done
         pool.phase = f"after iteration {done - 1}"
@@ -261,12 +260,10 @@ class Coordinator:
                 name, how = ("connections", "broke") if culprit is None else (pool.describe(culprit), lost[culprit])
                 why = f" ({pool.connection_error})" if culprit is None else ""
                 raise RunFailed(f"{name} {how} {pool.phase}, for the {MOST_LOSSES + 1}th time{why}")
-        for rank in pool.finish_reinstating(joined=False):
-            self._without_state.pop(rank, None)
         self._refuse_unrecoverable({rank: (how, 0.0) for rank, how in lost.items()} | self._without_state)
         for rank, how in lost.items():
             self._without_state[rank] = how, time.monotonic()
-            pool.replace(rank, how, may_return=self._train_orders is not None)
+            pool.replace(rank)
         self._join()
 
     def _refuse_unrecoverable(self, lost: Mapping[int, tuple[str, float]]) -> Recovery | None:
@@ -278,16 +275,6 @@ class Coordinator:
             pool = self._pool
             raise RunFailed(f"{pool.describe(rank)} {how} {pool.phase}: {why_unrecoverable(self._spec, rank)}")
         return found
-
-    def _reinstate_resumed(self) -> None:
-        """Give suspended workers that run again their rank back, where a replica can send them the state."""
-        for rank, worker in self._pool.take_resumed().items():
-            if find_recovery(self._spec, [rank], self._done, None) is None:
-                worker.end()
-                continue
-            self._without_state[rank] = "came back", time.monotonic()
-            self._pool.reinstate(rank, worker)
-            self._until_done(self._join)
 
     def _join(self) -> None:
         """Make all connections anew; once training has begun, bring every worker's state to one version."""
@@ -321,7 +308,6 @@ class Coordinator:
         except WorkersLost as loss:  # workers that answered have their state
             self._report_recovered(self._without_state.keys() & loss.answered, found)
             raise
-        pool.finish_reinstating(joined=True)
         pool.send_slowdowns_again(self._without_state)
         self._report_recovered(set(self._without_state), found)
 

@@ -8,8 +8,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from dtfm_lab.runtime.coordinator.recovery import describe_stages, why_unrecoverable
-from dtfm_lab.runtime.coordinator.work_limits import WorkLimits
-from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
+from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle, WorkLimits
 from dtfm_lab.runtime.protocol.json_lines import Commands, emit
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
@@ -21,8 +20,6 @@ TIMEOUT_S = 300.0
 """The run fails when no worker has made progress for so long."""
 STUCK_TIMEOUT_S = 30.0
 """The run fails when a worker that cannot be replaced has been stuck for so long."""
-HEARTBEAT_S = 2.0
-"""A suspended worker whose last heartbeat is not older than this runs again."""
 STOOD_STILL = "stood still"
 """``Fault.how`` of a worker that was stopped or silent."""
 
@@ -44,7 +41,7 @@ class WorkersLost(Exception):
 
 
 class WorkerPool:
-    """A worker for every rank, and replaced workers that were only suspended."""
+    """A worker for every rank."""
 
     def __init__(
         self,
@@ -66,9 +63,6 @@ class WorkerPool:
         self.epoch = 0
         """Number of the newest join order. Answers to earlier orders are ignored."""
         self.workers: list[WorkerHandle] = [start_worker(rank) for rank in range(len(spec.workers))]
-        self._suspended: dict[int, WorkerHandle] = {}
-        self._substitutes: dict[int, WorkerHandle] = {}
-        """Workers whose rank was given back to a resumed one, until its join has succeeded."""
         self._slowdowns: dict[int, float] = {}
         self._unsent_slowdowns: set[int] = set()
         self._slow_in_training: set[int] | None = set()
@@ -85,50 +79,10 @@ class WorkerPool:
                 worker.order(do, epoch=self.epoch, **order, **({} if each is None else each[rank]))
         return self._gather(do)
 
-    def replace(self, rank: int, how: str, *, may_return: bool) -> None:
-        """Start a new worker; the old one is kept as suspended if it only stood still.
-
-        One that stopped on a shared GPU is killed: it may hold the lock for which the others wait. That of another host
-        is not kept: it comes back as another process, through the rendezvous.
-        """
-        keeps = may_return and how == STOOD_STILL and self.workers[rank].process is not None
-        if keeps and rank not in self._suspended and not self._spec.shares_gpus:
-            self._suspended[rank] = self.workers[rank]
-        else:
-            self.workers[rank].end()
+    def replace(self, rank: int) -> None:
+        """End the worker of this rank and start a new one."""
+        self.workers[rank].end()
         self.workers[rank] = self._start_worker(rank)
-
-    def take_resumed(self) -> dict[int, WorkerHandle]:
-        """Return the suspended workers that run again; they no longer count as suspended."""
-        resumed = {}
-        for rank, worker in list(self._suspended.items()):
-            if worker.why_gone() is not None or not worker.is_open:
-                self._suspended.pop(rank).end()
-            elif (
-                worker.address is not None
-                and not worker.is_stopped()
-                and worker.last_message_s > time.monotonic() - HEARTBEAT_S
-            ):
-                resumed[rank] = self._suspended.pop(rank)
-        return resumed
-
-    def reinstate(self, rank: int, worker: WorkerHandle) -> None:
-        """Put a resumed worker in its substitute's place; the substitute is kept until ``finish_reinstating``."""
-        self._substitutes[rank] = self.workers[rank]
-        self.workers[rank] = worker
-
-    def finish_reinstating(self, *, joined: bool) -> set[int]:
-        """End the substitutes. Where the join failed, those that still live take their rank back: these ranks."""
-        back = set()
-        for rank, substitute in self._substitutes.items():
-            if joined or substitute.why_gone() is not None or substitute.is_stopped():
-                substitute.end()
-            else:
-                self.workers[rank].end()
-                self.workers[rank] = substitute
-                back.add(rank)
-        self._substitutes = {}
-        return back
 
     def send_slowdowns_again(self, ranks: Collection[int]) -> None:
         """Order the slowdowns of these ranks again, because a replacement must be as slow as the worker before it."""
@@ -157,7 +111,7 @@ class WorkerPool:
 
     def end(self) -> None:
         """Kill all workers."""
-        for worker in [*self.workers, *self._suspended.values(), *self._substitutes.values()]:
+        for worker in self.workers:
             worker.end()
 
     def _gather(self, do: str, is_enough: Callable[[], bool] = lambda: False) -> list[Answer]:
@@ -200,20 +154,13 @@ class WorkerPool:
         self._carry_out(self._commands.complete())  # these may have come in one piece with an earlier line
         self._send_slowdowns()
         active: dict[Any, WorkerHandle] = {worker.connection: worker for worker in self.workers if worker.is_open}
-        suspended: dict[Any, WorkerHandle] = {
-            worker.connection: worker for worker in self._suspended.values() if worker.is_open
-        }
         sentinels = [worker.process.sentinel for worker in self.workers if worker.process is not None]
         messages = []
-        for ready in wait([*active, *suspended, *sentinels, self._commands.fd], timeout=CHECK_EVERY_S):
+        for ready in wait([*active, *sentinels, self._commands.fd], timeout=CHECK_EVERY_S):
             if ready == self._commands.fd:
                 self._carry_out(self._commands.read())
-            elif worker := active.get(ready) or suspended.get(ready):
-                for message in worker.receive():
-                    if ready in active:
-                        messages.append((worker, message))
-                    elif message["event"] == "listening":
-                        worker.address = message["address"]
+            elif worker := active.get(ready):
+                messages += [(worker, message) for message in worker.receive()]
         return messages
 
     def _check_alive(self, answered: Collection[int], do: str) -> None:
@@ -246,9 +193,7 @@ class WorkerPool:
                 case "pause":
                     self.workers[rank].signal(signal.SIGSTOP)
                 case "resume":
-                    for worker in (self.workers[rank], self._suspended.get(rank)):
-                        if worker is not None:
-                            worker.signal(signal.SIGCONT)
+                    self.workers[rank].signal(signal.SIGCONT)
                 case "slow":
                     self._slowdowns[rank] = command["factor"]
                     waits = self._slow_in_training if command.get("in_training") else None

@@ -45,9 +45,6 @@ class ProcessGroup(Protocol):
 class NcclBackend:
     """Groups over one GPU. ``make_group`` is ProcessGroupNCCL where it is not given."""
 
-    posts_ahead = False
-    """A posted receive is a kernel that waits on the GPU."""
-
     def __init__(
         self, device: torch.device, make_group: Callable[[Store, int, int, timedelta], ProcessGroup] | None = None
     ) -> None:

@@ -30,17 +30,17 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import save_plan
 from dtfm_lab.files.reading import Section, parse, read_mapping, read_text, require_version, write_text
-from dtfm_lab.runtime.client.proxy_model import RUN_DTYPES, why_not_built
 from dtfm_lab.runtime.client.run_checks import (
     absolute_path,
     checked_spec,
     chosen_stand_in,
     emulated_network,
+    why_not_built,
     with_checkpoint,
 )
 from dtfm_lab.runtime.multihost.hosts import Host, hosts_file
 from dtfm_lab.runtime.multihost.instructions import ranks_table, readme, run_script
-from dtfm_lab.runtime.multihost.joining import AWAIT_S, SILENT_S
+from dtfm_lab.runtime.multihost.rendezvous import AWAIT_S, SILENT_S
 from dtfm_lab.runtime.protocol.certificates import (
     Certificates,
     certificates_in,
@@ -49,7 +49,7 @@ from dtfm_lab.runtime.protocol.certificates import (
     write_private,
 )
 from dtfm_lab.runtime.protocol.corpus import Corpus
-from dtfm_lab.runtime.protocol.run_options import RunSettings
+from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSettings
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 PORT = 29400
@@ -106,8 +106,8 @@ class RunFolder:
 def spec_for(plan: Plan, schedule: str | Schedule | None = None, **options: Any) -> RunSpec:
     """The run of a plan on hosts, on the real clock where none is given, for 5 iterations.
 
-    As in a local run, a proxy replaces a model that workers cannot train. ``checkpoint_folder`` and
-    ``parameters_folder`` are paths on the hosts, relative ones in the run folder; the others are paths here.
+    As in a local run, a proxy replaces a model that workers cannot train. ``checkpoint_folder`` is a path on the hosts,
+    a relative one in the run folder; the others are paths here.
 
     Raises a LabError of one line if hosts could not run it. What this machine has, such as memory and GPUs, is
     irrelevant.
@@ -122,7 +122,6 @@ def spec_for(plan: Plan, schedule: str | Schedule | None = None, **options: Any)
         "stand_in": chosen_stand_in(plan, settings.stand_in, cannot=bool(cannot)),
         "resume_from": absolute_path("resume_from", settings.resume_from),
         "checkpoint_folder": _path_text(settings.checkpoint_folder),
-        "parameters_folder": _path_text(settings.parameters_folder),
     }
     given: dict[str, Any] = {field.name: getattr(settings, field.name) for field in fields(RunSettings)}
     spec = checked_spec(plan, schedule, **(given | resolved))
@@ -192,7 +191,7 @@ def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
     file = parse(RunFile, data, where)
     require_private(folder / "spec.json")
     spec = RunSpec.from_line(read_text(folder / "spec.json"))
-    paths = {name: getattr(spec, name) for name in ("text", "checkpoint_folder", "parameters_folder")}
+    paths = {name: getattr(spec, name) for name in ("text", "checkpoint_folder")}
     spec = replace(spec, **{name: os.fspath(folder / path) for name, path in paths.items() if path is not None})
     hosts = {host.name: tuple(host.workers) for host in file.hosts}
     held = [rank for ranks in hosts.values() for rank in ranks]

@@ -76,25 +76,15 @@ def _what_is_encrypted(spec: RunSpec) -> str:
 
 
 def _when_hosts_are_lost(spec: RunSpec, first: Host, await_s: float, silent_s: float) -> list[str]:
-    """What the run survives, and what a person does."""
-    if spec.checkpoint_folder is None:
-        back = "no checkpoint is written: a state that no other replica holds is lost, and then the run fails"
-        again = "the run begins anew"
-    else:
-        every = f"every {spec.checkpoint_every} iterations" if spec.checkpoint_every else "after the last iteration"
-        back = f"a checkpoint is written {every} to `{spec.checkpoint_folder}`, which all hosts must share"
-        again = "the run goes on from the newest checkpoint"
+    """What a person does, and where what the run survives is written."""
+    folder = spec.checkpoint_folder
+    kept = (
+        "No checkpoint is written." if folder is None else f"Checkpoints go to `{folder}`, which all hosts must share."
+    )
     return [
-        "## When a host is lost",
-        "",
-        f"A link that is down for less than {silent_s:g} s loses nothing. After that a worker's connection to the "
-        f"coordinator counts as lost, and its agent starts it again. {first.name} waits {await_s:g} s for a lost "
-        "worker and prints an event `awaiting`; then the run fails. Start `hosts/NAME/run.sh` again, there or on "
-        "another machine with this folder, and the host's workers take their places, with the state of a replica or of "
-        f"a checkpoint: {back}.",
-        "",
-        f"Where {first.name} is lost, the others try to reach it for {await_s:g} s. Start its `run.sh` again, and "
-        f"{again}. Ctrl-C on {first.name} ends the run on all hosts.",
+        f"When a host is lost, start its `run.sh` again within {await_s:g} s, there or on another machine with this "
+        f"folder; a link may be down for {silent_s:g} s. {kept} Ctrl-C on {first.name} ends the run on all hosts. What "
+        "a run survives is written in docs/hosts.md.",
     ]
 
 

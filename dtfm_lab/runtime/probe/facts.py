@@ -1,6 +1,5 @@
 """The hardware of a host: cores, memory, the rate that its processor reaches in matrix products, and its GPUs."""
 
-import json
 import os
 import re
 import statistics
@@ -12,7 +11,7 @@ import numpy as np
 import psutil
 
 from dtfm_lab.domain.network import HARDWARE, LONGEST_NAME, Device
-from dtfm_lab.domain.units import GB, format_bytes, format_gbps, to_gbps
+from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.simulation.efficiency import EFFICIENCY
 
 WIDTH = 1024
@@ -26,22 +25,17 @@ MEMORY_WORD = re.compile(r"(\d+)gb")
 ALIKE = 0.1
 """Share by which the memory that a driver reports is less than the data sheet's: error correction takes some."""
 MiB = 2**20
-NVLINK_BYTES_PER_S = 25 * GB
-"""One way, of each link of NVLink 2 to 4; those of NVLink 5 have twice that."""
-PCIE_BYTES_PER_S = 25 * GB
-"""One way, of 16 lanes of PCIe 4.0 with its protocol: what is assumed where no NVLink is reported."""
 
 
 def facts_of_this_host(seconds: float = 1.0) -> dict[str, Any]:
     """``cores``, ``memory_bytes``, ``flop_per_s`` (float32: the rates of some stretches of time), ``gpus`` (name and
-    bytes of each, as the driver reports them) and ``nvlinks`` (between each two)."""
+    bytes of each, as the driver reports them)."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
         "cores": cores,
         "memory_bytes": psutil.virtual_memory().total,
         "flop_per_s": measured_flop_per_s(seconds),
         "gpus": _gpus(),
-        "nvlinks": nvlinks_of(_answer("nvidia-smi", "topo", "-m")),
     }
 
 
@@ -89,12 +83,6 @@ def devices_of(name: str, region: str, facts: dict[str, Any]) -> list[Device]:
     return devices
 
 
-def inside_bytes_per_s(facts: dict[str, Any]) -> float:
-    """Bytes per second, one way, between two GPUs of the host: as many as its NVLinks have, or PCIe assumed."""
-    nvlink_5 = any(known_gpu(gpu) == "B200" for gpu, _ in facts["gpus"])
-    return facts["nvlinks"] * NVLINK_BYTES_PER_S * (2 if nvlink_5 else 1) or PCIE_BYTES_PER_S
-
-
 def sentence_of(name: str, facts: dict[str, Any]) -> str:
     """A line such as ``ada: 8 cores, 16 GiB, 210 GFLOP/s reached in fp32 (180 to 230 in 5 samples)``, with its GPUs."""
     low, high = (f"{end(facts['flop_per_s']) / 1e9:.3g}" for end in (min, max))
@@ -106,8 +94,7 @@ def sentence_of(name: str, facts: dict[str, Any]) -> str:
     parts += [f"{reached} ({low} to {high} in {len(facts['flop_per_s'])} samples)", *counted]
     parts += [f"{gpu} is not in the table of GPUs: fill in its peak_tflops" for gpu in unknown]
     if len(names) > 1:
-        how = f"{facts['nvlinks']} NVLinks" if facts["nvlinks"] else "PCIe 4.0, assumed"
-        parts.append(f"between its GPUs {format_gbps(to_gbps(inside_bytes_per_s(facts)))} ({how}, not timed)")
+        parts.append("links between its GPUs not timed")
     return f"{name}: {', '.join(parts)}"
 
 
@@ -119,10 +106,9 @@ def checked_facts(answer: dict[str, Any]) -> dict[str, Any]:
     sizes = [size for _, size in gpus if size is not None]
     if not all(0 < number < 1e30 for number in (*numbers.values(), *rates, *sizes)) or not rates:
         raise ValueError("numbers above 0 are wanted")
-    nvlinks = int(answer["nvlinks"])
-    if len(gpus) > MOST_GPUS or len(rates) > SAMPLES or not 0 <= nvlinks <= MOST_GPUS:
-        raise ValueError("more GPUs, rates or links than a host has")
-    return numbers | {"cores": int(numbers["cores"]), "flop_per_s": rates, "gpus": gpus, "nvlinks": nvlinks}
+    if len(gpus) > MOST_GPUS or len(rates) > SAMPLES:
+        raise ValueError("more GPUs or rates than a host has")
+    return numbers | {"cores": int(numbers["cores"]), "flop_per_s": rates, "gpus": gpus}
 
 
 def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None:
@@ -144,30 +130,10 @@ def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None
     return max(fits)[-1] if fits else None
 
 
-def nvlinks_of(matrix: str) -> int:
-    """The fewest NVLinks between two GPUs in what ``nvidia-smi topo -m`` prints; 0 where two have none."""
-    rows = [line.split() for line in matrix.splitlines() if re.match(r"GPU\d+\s", line)]
-    between = [cell for row in rows for cell in row[1 : 1 + len(rows)] if cell != "X"]
-    counts = [int(found[1]) if (found := re.fullmatch(r"NV(\d+)", cell)) else 0 for cell in between]
-    return min(counts, default=0)
-
-
-def amd_gpus(answer: str) -> list[tuple[str, float | None]]:
-    """Name and bytes of each GPU in what ``rocm-smi --showproductname --showmeminfo vram --json`` prints."""
-    try:
-        cards = [card for card in json.loads(answer).values() if isinstance(card, dict)]
-    except (ValueError, AttributeError):
-        return []
-    known = [{str(key).casefold(): str(value) for key, value in card.items()} for card in cards]
-    named = [(card.get("card series"), card.get("vram total memory (b)", "")) for card in known]
-    return [(name, float(size) if size.isdecimal() else None) for name, size in named if name]
-
-
 def _gpus() -> list[tuple[str, float | None]]:
     listed = _answer("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
     rows = [line.rpartition(",") for line in listed.splitlines() if "," in line]
-    found = [(name.strip(), float(mib) * MiB if mib.strip().isdecimal() else None) for name, _, mib in rows]
-    return found or amd_gpus(_answer("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json"))
+    return [(name.strip(), float(mib) * MiB if mib.strip().isdecimal() else None) for name, _, mib in rows]
 
 
 def _answer(*command: str) -> str:

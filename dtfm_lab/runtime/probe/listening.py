@@ -1,4 +1,7 @@
-"""The listener of a probe: gathers hosts, has them timed pair by pair, and makes a Topology of the times."""
+"""Both ends of a probe: the listener gathers hosts, has them timed pair by pair, and makes a Topology of the times.
+
+A host that joins reports its hardware, times messages to other hosts on request, and answers theirs.
+"""
 
 import contextlib
 import itertools
@@ -15,11 +18,135 @@ from typing import Any, Self
 from dtfm_lab.domain.errors import LabError, RunError, TopologyError
 from dtfm_lab.domain.network import Topology, check_text, shortened
 from dtfm_lab.domain.units import format_s, to_gbps
-from dtfm_lab.runtime.probe.facts import checked_facts, devices_of, inside_bytes_per_s, sentence_of
-from dtfm_lab.runtime.probe.joining import check_ranges, join
-from dtfm_lab.runtime.probe.network import bandwidth_of, one_way_s, topology_of
-from dtfm_lab.runtime.probe.timing import SILENCE_S, checked_timing
-from dtfm_lab.runtime.protocol.connections import HANDSHAKE_S, Channel, ConnectionLost, Listener, is_loopback
+from dtfm_lab.runtime.probe.facts import checked_facts, devices_of, facts_of_this_host, sentence_of
+from dtfm_lab.runtime.probe.timing import (
+    SILENCE_S,
+    answer_requests,
+    bandwidth_of,
+    checked_timing,
+    one_way_s,
+    time_both_ways,
+    topology_of,
+)
+from dtfm_lab.runtime.protocol.connections import (
+    HANDSHAKE_S,
+    Channel,
+    ConnectionLost,
+    Listener,
+    Refused,
+    connect,
+    is_loopback,
+    reason,
+    respond,
+)
+
+ORDER_TIMEOUT_S = 600.0
+"""Most seconds between two orders of the listener, which sends one to every host before each pair."""
+
+
+def join(
+    host: str,
+    port: int,
+    *,
+    token: str,
+    name: str,
+    region: str = "",
+    advertise: tuple[str, int] | None = None,
+    data_port: int = 0,
+    wait_s: float = 60.0,
+    report: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Take part in the probe of the listener at ``host`` and ``port`` until it ends.
+
+    Parameters
+    ----------
+    advertise
+        The address at which other hosts reach this host's ``data_port``, if it differs from the one that is listened
+        on: behind a router or a tunnel.
+    wait_s
+        Seconds within which the listener must have started.
+    report
+        Called with a line of text about every step.
+
+    Raises
+    ------
+    RunError
+        Nothing listens there, the listener refuses this host, or the probe ended early.
+    LabError
+        The data port is taken.
+    """
+    check_ranges(wait=(wait_s, 0, 86400))
+    listener = f"the listener at {host} port {port}"
+    channel: Channel | None = None
+    data: Listener | None = None
+    try:
+        channel = connect(host, port, retry_s=wait_s)
+        respond(channel, token)
+        data = Listener(channel.own_address, data_port, token, answer_requests)
+        address, reached_at = advertise or (None, data.address[1])
+        channel.send(name=name, region=region, address=address, port=reached_at)
+        report(f"joined as {name}")
+        while _follow_order(channel, token, report):
+            pass
+    except Refused as error:
+        raise RunError(f"{listener} does not take {name}: {error}") from None
+    except ConnectionLost as error:
+        raise RunError(f"{listener} {error}") from None
+    finally:
+        if channel is not None:
+            channel.close()
+        if data is not None:
+            data.close()
+
+
+def host_and_port(text: str, *, default_host: str | None = None) -> tuple[str, int]:
+    """``10.0.0.1:4711`` or ``[::1]:4711``, or ``4711`` if there is a default host, as a pair. Raises LabError."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or default_host or ""
+    if not host or not port.isdecimal() or int(port) > 65535:
+        wanted = "HOST:PORT" if default_host is None else "PORT or ADDRESS:PORT"
+        raise LabError(f"{shortened(text)} is no address; wanted {wanted}, PORT up to 65535")
+    return host, int(port)
+
+
+def check_ranges(**ranges: tuple[float, float, float]) -> None:
+    """Check values by name, each given with the least and the most that is allowed. Raises LabError."""
+    for what, (value, least, most) in ranges.items():
+        if not least <= value <= most:
+            raise LabError(f"{what} of a probe is {shortened(value)}; wanted {least} to {most}")
+
+
+def _follow_order(channel: Channel, token: str, report: Callable[[str], None]) -> bool:
+    """Receive one order and carry it out; False if it was the last."""
+    order = channel.receive(ORDER_TIMEOUT_S)
+    match order:
+        case {"order": "wait"}:
+            pass
+        case {"order": "facts", "seconds": seconds}:
+            channel.send(**facts_of_this_host(seconds))
+        case {"order": "time", "name": other, "address": address, "port": port, "seconds": seconds}:
+            report(f"timing messages to {other}")
+            channel.send(**_timed(address, port, token, seconds))
+        case {"order": "leave"}:
+            return False
+        case _:
+            raise ConnectionLost("asks for something that this version does not know")
+    return True
+
+
+def _timed(address: str, port: int, token: str, seconds: float) -> dict[str, Any]:
+    try:
+        channel = connect(address, port)
+    except ConnectionLost as error:
+        return {"unreachable": str(error)}
+    try:
+        respond(channel, token)
+        return time_both_ways(channel, seconds)
+    except OSError as error:
+        return {"lost": reason(error)}
+    finally:
+        channel.close()
+
 
 MOST_HOSTS = 256
 MOST_REPORTS = 1000
@@ -125,7 +252,6 @@ class ProbeListener:
             timed,
             name=name,
             facts=[sentence_of(host.name, of_host) for host, of_host in known],
-            inside_bytes_per_s=[inside_bytes_per_s(of_host) for of_host in facts],
         )
 
     def _arrive(self, channel: Channel) -> None:
@@ -225,7 +351,7 @@ def probe_locally(n_hosts: int, *, seconds: float = 6.0, report: Report = lambda
     check_ranges(hosts=(n_hosts, 2, MOST_HOSTS))
     listener = ProbeListener()
     context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-    context.set_forkserver_preload(["dtfm_lab.runtime.probe.joining"])  # imported once, not in every process
+    context.set_forkserver_preload(["dtfm_lab.runtime.probe.listening"])  # imported once, not in every process
     options = [{"token": listener.token, "name": f"process-{i}", "region": "here"} for i in range(n_hosts)]
     processes = [
         context.Process(target=_join_local, args=(listener.address, listener.port, one), daemon=True) for one in options

@@ -20,6 +20,7 @@ from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job, ModelSpec
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
 from dtfm_lab.runtime.protocol.corpus import Corpus
+from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES
 
 META = "checkpoint.json"
 TENSORS = "stage-*.safetensors"
@@ -206,7 +207,11 @@ def _read(folder: Path) -> Checkpoint:
         if Path(name).name != name or not there.is_file() or there.stat().st_size != size:
             found = f"has {there.stat().st_size} bytes" if there.is_file() else "is not there"
             raise FileError(f"checkpoint {folder}: {name} {found}; wanted {size} bytes")
-    return Checkpoint(folder=folder, **{name: getattr(file, name) for name in _FIELDS})
+    found = Checkpoint(folder=folder, **{name: getattr(file, name) for name in _FIELDS})
+    if (dtype := found.job.dtype) not in RUN_DTYPES:
+        wanted = " or ".join(RUN_DTYPES)
+        raise FileError(f"checkpoint {folder}: was trained in {dtype}, which workers do not; wanted {wanted}")
+    return found
 
 
 def _shares(job: Job) -> list[int]:

@@ -35,13 +35,13 @@ class CommandReader:
     def first_line(self) -> str:
         """Wait for a whole line and return it. Raises InputClosed."""
         while b"\n" not in self._text:
-            self._read_more()
+            self.read_more()
         line, self._text = self._text.split(b"\n", 1)
         return line.decode()
 
     def read(self) -> list[dict[str, Any]]:
         """Wait for input, then return as ``complete`` does. Raises InputClosed."""
-        self._read_more()
+        self.read_more()
         return self.complete()
 
     def complete(self) -> list[dict[str, Any]]:
@@ -49,7 +49,8 @@ class CommandReader:
         *lines, self._text = self._text.split(b"\n")
         return [json.loads(line) for line in lines if line.strip()]
 
-    def _read_more(self) -> None:
+    def read_more(self) -> None:
+        """Wait for input and keep it for the next ``complete``. Raises InputClosed."""
         if not (chunk := os.read(self.fd, 1 << 16)):
             raise InputClosed
         self._text += chunk

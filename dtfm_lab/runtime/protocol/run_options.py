@@ -16,6 +16,10 @@ from dtfm_lab.domain.trace import Clock
 RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
 RUNS_ON = ("cpu", "cuda")
 CARRIERS = ("sockets", "groups")
+RUN_DTYPES = ("fp32", "fp64")
+"""Precisions that workers compute in."""
+LARGEST_SEED = 2**40
+"""A generator's seed is made from it, a layer's or an iteration's number and large factors, and has 64 bits."""
 
 AnyPath = str | os.PathLike[str]
 ITERATIONS = Option(help="Iterations to train: 20 where not given, 5 on the paced clock, which waits.", least=1)
@@ -37,7 +41,7 @@ class RunSettings:
             choices=RUN_CLOCKS,
         ),
     ] = "virtual"
-    seed: Annotated[int, Option(help="Seed of parameters and batches.")] = 0
+    seed: Annotated[int, Option(help="Seed of parameters and batches.", least=0, most=LARGEST_SEED)] = 0
     learning_rate: Annotated[float, Option(help="Learning rate of AdamW.", above=0)] = 2e-3
     text: Annotated[
         AnyPath | None, Option(help="File to train on, its last tenth held out; the lab's own text where not given.")
@@ -81,9 +85,6 @@ class RunSettings:
             "or NCCL on GPUs on the real clock). Where not given: groups on GPUs on the real clock, sockets else.",
             choices=CARRIERS,
         ),
-    ] = None
-    parameters_folder: Annotated[
-        AnyPath | None, Option(help="Folder for each stage's trained parameters at the end, as stage-S.npz.")
     ] = None
     checkpoint_folder: Annotated[AnyPath | None, Option(help="Folder for checkpoints.", flag="checkpoint")] = None
     checkpoint_every: Annotated[

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any
 
-from dtfm_lab.domain.job import Job, ModelSpec, buckets_of
+from dtfm_lab.domain.job import Job, ModelSpec
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import RECEIVES, SENDS, Kind, Programs, Schedule
@@ -31,7 +31,6 @@ class RunSpec(RunSettings):
     """The schedule itself, as ``Schedule.orders`` writes it."""
     iterations: Annotated[int, ITERATIONS] = field()
     text: str | None = None
-    parameters_folder: str | None = None
     emulated: Topology | None = None
     stand_in: ModelSpec | None = None
     checkpoint_folder: str | None = None
@@ -64,7 +63,8 @@ class RunSpec(RunSettings):
             values["stand_in"] = parse(ModelSpec, values["stand_in"], "stand_in")
         if (subplan := values.pop("rehearsed")) is not None:
             subplan = parse(Subplan, subplan, "rehearsed")
-        return cls(**values, subplan=subplan)
+        known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
+        return cls(**known, subplan=subplan)  # specs of earlier versions have options that are gone
 
     @cached_property
     def trained(self) -> Job:
@@ -104,9 +104,7 @@ class RunSpec(RunSettings):
     @property
     def replays(self) -> bool:
         """Whether the coordinator replays the spans, because workers cannot determine the order of messages."""
-        in_buckets = any(len(of_device) > 1 for of_device in buckets_of(self.plan.job, self.built))
-        beside = in_buckets or self.plan.job.fragment_delay > 0
-        return self.links.has_cards or (beside and self.clock == "virtual")
+        return self.links.has_cards or (self.plan.job.fragment_delay > 0 and self.clock == "virtual")
 
     @property
     def shares_gpus(self) -> bool:

@@ -6,21 +6,16 @@ gradients, so the halves share no work: together they cost a whole backward, plu
 forward saved is kept until the second half. Weights shared by two layers of a stage (a tied embedding in a pipeline of
 one stage) get their gradients in the first half: autograd reaches the lower layer from the upper layer's output and
 would count it twice.
-
-Where gradients are synchronised in buckets, the last backward is computed in parts: its forward is cut between their
-layers, each piece with an autograd graph of its own, and each part continues from the gradient of the piece after it.
-The second half of a split backward is computed layer by layer anyway.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.runtime.worker.stages import TransformerBlock, next_token_loss
 
 Batch = list[tuple[torch.Tensor, torch.Tensor]]
@@ -35,8 +30,6 @@ class SavedForward(NamedTuple):
     """The outputs with their autograd graph; None if the forward will be recomputed."""
     layer_outputs: list[tuple[nn.Module, torch.Tensor]]
     """Layers with weights of their own and their outputs, for a split backward."""
-    joints: list[tuple[torch.Tensor, torch.Tensor]]
-    """Between the pieces of a forward that is cut, the output of one and the input of the next, first piece first."""
 
 
 class WeightWork(NamedTuple):
@@ -47,16 +40,6 @@ class WeightWork(NamedTuple):
     """The layer's output with its autograd graph."""
     gradient: torch.Tensor
     """The gradient of that output."""
-
-
-class Cut(NamedTuple):
-    """How a stage's last backward is cut into parts."""
-
-    microbatch: int
-    kind: Kind
-    """``BACKWARD``, or ``BACKWARD_WEIGHT`` where the backward is split."""
-    layers: tuple[int, ...]
-    """Number of layers of each part, the last layers first."""
 
 
 class AutogradStage:
@@ -72,7 +55,6 @@ class AutogradStage:
         split_backward: bool,
         recompute: bool,
         checkpoints_blocks: bool = False,
-        cut: Cut | None = None,
     ) -> None:
         """``shape``: of one micro-batch's activations; ``loss_divisor``: what each micro-batch's loss is divided by;
         ``split_backward``: whether backwards may have two halves; ``checkpoints_blocks``: whether a block of a whole
@@ -81,14 +63,9 @@ class AutogradStage:
         self._checkpoints_blocks = checkpoints_blocks
         self._module, self._shape, self._loss_divisor = module, shape, loss_divisor
         self._is_last, self._recompute = is_last, recompute
-        self._cut = cut
-        self._pieces = [module] if cut is None else _pieces(module, cut.layers)
-        self._joints: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._saved: dict[int, SavedForward] = {}
         self._weight_work: dict[int, list[WeightWork]] = {}
         self._layer_outputs: list[tuple[nn.Module, torch.Tensor]] = []
-        self._part_inputs: torch.Tensor | None = None
-        """Inputs of the micro-batch whose backward has begun with a part."""
         self.losses: dict[int, float] = {}
         """The loss of each micro-batch, divided by ``loss_divisor``; filled on the last stage."""
         layers = list(module.modules()) if split_backward else []
@@ -104,10 +81,10 @@ class AutogradStage:
         if self._recompute:
             with torch.no_grad():
                 outputs = self._run(microbatch, inputs, batch)
-            self._saved[microbatch] = SavedForward(inputs, None, [], [])
+            self._saved[microbatch] = SavedForward(inputs, None, [])
         else:
             outputs = self._run(microbatch, inputs, batch)
-            self._saved[microbatch] = SavedForward(inputs, outputs, self._take_layer_outputs(), self._take_joints())
+            self._saved[microbatch] = SavedForward(inputs, outputs, self._take_layer_outputs())
         if self._is_last:
             self.losses[microbatch] = float(outputs.detach())
             return None
@@ -129,38 +106,16 @@ class AutogradStage:
         self._saved.clear()
         self._weight_work.clear()
         self._layer_outputs = []
-        self._joints = []
-        self._part_inputs = None
 
     def backward(self, microbatch: int, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
         """The gradient of the inputs, to send to the stage before; None on the first stage."""
-        if self._part_inputs is not None and self._cut is not None and microbatch == self._cut.microbatch:
-            inputs, self._part_inputs = self._part_inputs, None
-            self._continue_backward()
-            return inputs.grad
-        inputs, outputs, _, _ = self._restore(microbatch, batch)
+        inputs, outputs, _ = self._restore(microbatch, batch)
         torch.autograd.backward(outputs, None if received is None else received.view(self._shape))
         return inputs.grad
 
-    def backward_part(self, number: int, received: torch.Tensor | None, batch: Batch) -> None:
-        """All parts but the last of the stage's last backward, in order; ``received`` goes to the first."""
-        assert self._cut is not None
-        microbatch, kind, layers = self._cut
-        if kind is Kind.BACKWARD_WEIGHT:
-            first = sum(layers) - sum(layers[: number + 1])
-            part = {id(layer) for child in list(self._module.children())[first:] for layer in child.modules()}
-            work = self._weight_work[microbatch]
-            self._weight_work[microbatch] = [one for one in work if id(one.module) not in part]
-            self._compute_weights(one for one in work if id(one.module) in part)
-        elif number == 0:
-            self._part_inputs, outputs, _, self._joints = self._restore(microbatch, batch)
-            torch.autograd.backward(outputs, None if received is None else received.view(self._shape))
-        else:
-            self._continue_backward()
-
     def backward_input(self, microbatch: int, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
         """The first half of a backward: as ``backward``, but saves the gradients of the layers' outputs."""
-        inputs, outputs, layer_outputs, _ = self._restore(microbatch, batch)
+        inputs, outputs, layer_outputs = self._restore(microbatch, batch)
         wanted = [output for _, output in layer_outputs] + self._shared + ([inputs] if inputs.requires_grad else [])
         gradient = None if received is None else received.view(self._shape)
         found = torch.autograd.grad(outputs, wanted, gradient, retain_graph=True)
@@ -173,47 +128,28 @@ class AutogradStage:
 
     def backward_weight(self, microbatch: int) -> None:
         """The second half of a backward: the gradients of the weights, each from its layer's output alone."""
-        self._compute_weights(self._weight_work.pop(microbatch))
-
-    def _compute_weights(self, work: Iterable[WeightWork]) -> None:
-        for module, output, gradient in work:
+        for module, output, gradient in self._weight_work.pop(microbatch):
             own = self._own_weights(module)
             _add_gradients(own, torch.autograd.grad(output, own, gradient))
 
     def _run(self, microbatch: int, inputs: torch.Tensor, batch: Batch) -> torch.Tensor:
-        cut = self._cut is not None and self._cut.kind is Kind.BACKWARD and self._cut.microbatch == microbatch
-        pieces = self._pieces if cut else [self._module]
-        outputs = self._through(pieces[0], inputs)
-        for piece in pieces[1:]:
-            joint = outputs.detach().requires_grad_()
-            self._joints.append((outputs, joint))
-            outputs = self._through(piece, joint)
-        if self._is_last:
-            outputs = next_token_loss(outputs, batch[microbatch][1]) / self._loss_divisor
-        return outputs
-
-    def _through(self, piece: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
         outputs = inputs
-        for layer in piece.children():
+        for layer in self._module.children():
             if self._checkpoints_blocks and isinstance(layer, TransformerBlock) and torch.is_grad_enabled():
                 # nothing is drawn at random, so the states of torch's generators need not be kept
                 outputs = checkpoint(layer, outputs, use_reentrant=False, preserve_rng_state=False)
             else:
                 outputs = layer(outputs)
+        if self._is_last:
+            outputs = next_token_loss(outputs, batch[microbatch][1]) / self._loss_divisor
         return outputs
 
-    def _continue_backward(self) -> None:
-        """The backward of the piece before the one that was done last."""
-        output, joint = self._joints.pop()
-        torch.autograd.backward(output, joint.grad)
-
-    def _restore(self, microbatch: int, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, list[Any], list[Any]]:
-        inputs, outputs, layer_outputs, joints = self._saved.pop(microbatch)
+    def _restore(self, microbatch: int, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, list[Any]]:
+        inputs, outputs, layer_outputs = self._saved.pop(microbatch)
         if outputs is None:
-            self._joints = []  # of the forward that kept nothing
             outputs = self._run(microbatch, inputs, batch)
-            return inputs, outputs, self._take_layer_outputs(), self._take_joints()
-        return inputs, outputs, layer_outputs, joints
+            return inputs, outputs, self._take_layer_outputs()
+        return inputs, outputs, layer_outputs
 
     def _own_weights(self, layer: nn.Module) -> list[nn.Parameter]:
         """The weights that no other layer shares."""
@@ -226,20 +162,6 @@ class AutogradStage:
     def _take_layer_outputs(self) -> list[tuple[nn.Module, torch.Tensor]]:
         taken, self._layer_outputs = self._layer_outputs, []
         return taken
-
-    def _take_joints(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        taken, self._joints = self._joints, []
-        return taken
-
-
-def _pieces(module: nn.Module, layers: tuple[int, ...]) -> list[nn.Module]:
-    """The module's children in groups, first layer first, of the sizes ``layers``, which begin with the last layers."""
-    children = list(module.children())
-    pieces: list[nn.Module] = []
-    for count in layers:
-        pieces.append(nn.Sequential(*children[len(children) - count :]))
-        del children[len(children) - count :]
-    return pieces[::-1]
 
 
 def _add_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[torch.Tensor]) -> None:

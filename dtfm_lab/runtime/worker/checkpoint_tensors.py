@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,11 @@ from torch import nn
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.runtime.protocol.checkpoint_folders import TENSORS
+from dtfm_lab.runtime.worker.stages import DTYPES
 from dtfm_lab.runtime.worker.training_state import TrainingState
 
 _REPLICA = re.compile(r".*-replica-(\d+)")
+MOST_STEPS = 2**31
 MOMENTS = (".first_moment", ".second_moment")
 _PIECE = re.compile(r"(.+)\.(\d+)-(\d+)")
 
@@ -90,15 +92,17 @@ class CheckpointTensors:
         """Of a tensor that is written in pieces: first element -> (the one after the last, name of the piece)."""
         steps = {}
         for path in self._own_files():
-            try:
+            with self._one_line(path.name):
                 file = self._files.enter_context(safe_open(path, framework="pt"))
-                steps[int(file.metadata()["steps"])] = path.name
-            except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-                self._files.close()
-                raise FileError(f"checkpoint {self._folder}: {path.name} cannot be read: {error}") from None
-            self._holders |= dict.fromkeys(file.keys(), file)
-            for match in filter(None, map(_PIECE.fullmatch, file.keys())):
-                self._pieces.setdefault(match[1], {})[int(match[2])] = int(match[3]), match[0]
+                done = int(file.metadata()["steps"])
+                if not 0 <= done < MOST_STEPS:
+                    raise ValueError(f"it is of {done} steps")
+                steps[done] = path.name
+                self._holders |= dict.fromkeys(file.keys(), file)
+                for match in filter(None, map(_PIECE.fullmatch, file.keys())):
+                    first, end = int(match[2]), int(match[3])
+                    if first < end:
+                        self._pieces.setdefault(match[1], {})[first] = end, match[0]
         if len(steps) > 1:
             self._files.close()
             found = ", ".join(f"{name} after {n}" for n, name in sorted(steps.items()))
@@ -138,11 +142,19 @@ class CheckpointTensors:
         return torch.cat(pieces).view(shape)
 
     def _read(self, name: str) -> torch.Tensor:
-        try:
+        with self._one_line(f"tensor {name}"):
             tensor: torch.Tensor = self._holders[name].get_tensor(name)
-        except SafetensorError as error:
-            raise FileError(f"checkpoint {self._folder}: tensor {name} cannot be read: {error}") from None
-        return tensor
+            return tensor.to(torch.float64) if tensor.dtype not in DTYPES.values() else tensor
+
+    @contextmanager
+    def _one_line(self, what: str) -> Iterator[None]:
+        """Raise FileError for anything that goes wrong in the block: a damaged file fails in many ways."""
+        try:
+            yield
+        except Exception as error:
+            self._files.close()
+            why = " ".join(str(error).split()) or type(error).__name__
+            raise FileError(f"checkpoint {self._folder}: {what} cannot be read: {why}") from None
 
     def _own_files(self) -> Iterator[Path]:
         by_replica: dict[int, list[Path]] = {}

@@ -1,16 +1,13 @@
 """What each action of a device's program does to its tensors: forwards, backwards, all-reduce and optimiser steps."""
 
-from functools import partial
-
 import torch
 from torch import nn
 
-from dtfm_lab.domain.job import bucket_layers, buckets_of
-from dtfm_lab.domain.schedule import Action, Kind, Step
+from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.protocol.gradient_shards import Shard
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.runtime.worker.all_reduce import AllReduce, BucketedAllReduce
-from dtfm_lab.runtime.worker.autograd_stage import AutogradStage, Batch, Cut
+from dtfm_lab.runtime.worker.all_reduce import AllReduce
+from dtfm_lab.runtime.worker.autograd_stage import AutogradStage, Batch
 from dtfm_lab.runtime.worker.codec import Codec
 from dtfm_lab.runtime.worker.stages import DTYPES, build_stages, tied_weight
 from dtfm_lab.runtime.worker.training_state import TrainingState, learning_rate_at
@@ -44,7 +41,6 @@ class DeviceMath:
         own, mean = job.microbatch_counts[replica], job.mean_microbatches
         self._weight = own / mean if local_updates else 1.0
         steps = spec.programs(synchronise=True).of(position, replica)
-        self._cuts = cuts_of(steps, bucket_layers(job, schedule, position) if job.overlap else [])
         self._stages = {
             stage: AutogradStage(
                 module,
@@ -54,7 +50,6 @@ class DeviceMath:
                 split_backward=stage in split,
                 recompute=job.checkpoints == "stage",
                 checkpoints_blocks=job.checkpoints == "block",
-                cut=self._cuts.get(stage),
             )
             for stage, module in self.modules.items()
         }
@@ -65,21 +60,8 @@ class DeviceMath:
         self._delayed = planned.fragment_delay > 0
         if planned.averaged_share < 1:
             steps = tuple(step._replace(share=round(step.share / planned.averaged_share, 9)) for step in steps)
-        averaging = partial(
-            AllReduce,
-            synchronisation=planned.synchronisation,
-            replica=replica,
-            n_replicas=planned.n_replicas,
-            codec=codec,
-            uncompressed=self._uncompressed,
-        )
-        buckets = () if planned.n_replicas == 1 else buckets_of(planned, schedule)
-        self.all_reduce: AllReduce | BucketedAllReduce = (
-            BucketedAllReduce(
-                steps, averaging, buckets[position], self._slices_of(bucket_layers(planned, schedule, position))
-            )
-            if buckets and len(buckets[position]) > 1
-            else averaging(steps)
+        self.all_reduce = AllReduce(
+            steps, planned.synchronisation, replica, planned.n_replicas, codec, self._uncompressed
         )
         self.state = TrainingState(
             self.modules.values(),
@@ -89,21 +71,6 @@ class DeviceMath:
         )
         tied = tied_weight(self.modules, schedule.n_stages) if planned.ties_stages else None
         self._tied = slice(0, 0) if tied is None else self.state.slice_of(tied)
-
-    def _slices_of(self, buckets: list[list[tuple[int, int]]]) -> list[list[slice]]:
-        """Of each bucket, the elements of its layers; a weight that layers share belongs to the first of them."""
-        slices: dict[tuple[int, int], list[slice]] = {}
-        seen: set[nn.Parameter] = set()
-        end = 0
-        for stage, module in self.modules.items():
-            for number, layer in enumerate(module.children()):
-                own = slices[stage, number] = []
-                for p in layer.parameters():
-                    if p not in seen:
-                        own.append(slice(end, end + p.numel()))
-                        end += p.numel()
-                        seen.add(p)
-        return [[one for key in bucket for one in slices[key]] for bucket in buckets]
 
     def begin(self, *, synchronises: bool, iteration: int) -> None:
         """Start an iteration."""
@@ -127,11 +94,6 @@ class DeviceMath:
         mean over replicas is the mean loss; 0 on devices without the last stage."""
         own = sum(loss for stage in self._stages.values() for _, loss in sorted(stage.losses.items()))
         return own * self._weight
-
-    def run_part(self, action: Action, received: torch.Tensor | None, batch: Batch) -> None:
-        """Run one part of a stage's last backward, but not the last part, which is the backward itself."""
-        assert action.microbatch is not None
-        self._stages[action.stage].backward_part(action.microbatch, received, batch)
 
     def run(self, action: Action, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
         """Run a forward or backward on what another stage sent; return what to send to the next."""
@@ -199,7 +161,6 @@ class DeviceMath:
             if not self._delayed:
                 self._average_change()
         elif splits_states:
-            assert isinstance(self.all_reduce, AllReduce)
             self.all_reduce.send_parameters(self.state.parameters)
 
     def _average_change(self) -> None:
@@ -214,16 +175,3 @@ class DeviceMath:
         if self._tied_gradient is not None:
             self.state.gradients[self._tied] += self._tied_gradient
             self._tied_gradient = None
-
-
-def cuts_of(steps: tuple[Step, ...], buckets: list[list[tuple[int, int]]]) -> dict[int, Cut]:
-    """By stage, how its last backward is cut; only of stages with parts. ``buckets``: (stage, layer) of each bucket."""
-    cuts = {}
-    for i, (action, *_) in enumerate(steps):
-        if action.kind is not Kind.PART or action.stage in cuts:
-            continue
-        last = next(step.action for step in steps[i:] if step.whole is None and step.action.stage == action.stage)
-        assert last.microbatch is not None
-        counts = [sum(stage == action.stage for stage, _ in bucket) for bucket in buckets]
-        cuts[action.stage] = Cut(last.microbatch, last.kind, tuple(count for count in counts if count))
-    return cuts

@@ -10,7 +10,6 @@ import torch
 from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.schedule import ACROSS_STAGES, COMPUTE, PASSES, RECEIVES, SENDS, Action, Kind, Step
-from dtfm_lab.domain.schedule.buckets import LAST
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
@@ -63,8 +62,6 @@ class ProgramExecutor:
         self._turns = [{pair[0]: pair[1] for pair in of_kind} for of_kind in turns]
         self._blocking = job.transport != "overlapped"
         self._order = [_in_order(steps) for steps in self._programs]
-        self._parts_s: dict[int, tuple[float, float]] = {}
-        """By stage, busy and wall seconds of the parts of its last backward so far."""
         self._one_device = spec.built.n_devices == 1
         self.math, self.clock, self._transport = math, clock, transport
         self.activity = Activity()
@@ -85,7 +82,6 @@ class ProgramExecutor:
         self._arrived: dict[Action, torch.Tensor] = {}
         self._results: dict[Action, torch.Tensor] = {}
         self._links.reset()
-        self._parts_s.clear()
         self.math.begin(synchronises=synchronises, iteration=iteration)
         self.clock.start_iteration(began_monotonic_s)
         for at in self._order[synchronises]:
@@ -130,25 +126,14 @@ class ProgramExecutor:
         start_s = self.clock.begin(self._ready_s(step))
         wall_s, busy_s = self._processor.timed(lambda: self._work(at, step))
         self.activity.end()
-        self._log_seconds(action, busy_s, wall_s)
-        kind = action.kind if step.whole is None else step.whole
-        drawn_s = self._drawn_s.get((action.stage, kind), busy_s / (step.fraction or 1.0)) * step.fraction
+        self._log.add(action.stage, action.kind, busy_s, wall_s)
+        drawn_s = self._drawn_s.get((action.stage, action.kind), busy_s)
         if (slower := self.slowdown) != 1.0:
             busy_s, drawn_s = busy_s * slower, drawn_s * slower
             if isinstance(self.clock, RealClock):
                 self.clock.delay(wall_s * (slower - 1.0))
         end_s = self.clock.finish(start_s, busy_s, drawn_s)
         self._record_span(at, action, start_s, end_s)
-
-    def _log_seconds(self, action: Action, busy_s: float, wall_s: float) -> None:
-        """Log a computation; the parts of a backward count as one, with the last of them."""
-        if action.kind in (Kind.PART, *LAST):
-            before = self._parts_s.pop(action.stage, (0.0, 0.0))
-            busy_s, wall_s = busy_s + before[0], wall_s + before[1]
-        if action.kind is Kind.PART:
-            self._parts_s[action.stage] = busy_s, wall_s
-        else:
-            self._log.add(action.stage, action.kind, busy_s, wall_s)
 
     def _work(self, at: int, step: Step) -> None:
         self.activity.begin(step.action)  # here, and not before a shared GPU is this worker's
@@ -159,8 +144,6 @@ class ProgramExecutor:
                 self.math.reduce(at, sums=any(a.kind is Kind.RECV_G for a in self._needed(step)))
             case Kind.STEP:
                 self.math.step()
-            case Kind.PART:
-                self.math.run_part(step.action, self._received(step), self._batch)
             case _:
                 result = self.math.run(step.action, self._received(step), self._batch)
                 self._keep_result(step.action, result)
@@ -252,9 +235,9 @@ class ProgramExecutor:
 
 
 def _in_order(steps: tuple[Step, ...]) -> list[int]:
-    """Positions of the steps in the order of their execution: the program's, but a bucket leaves when it is whole.
+    """Positions of the steps in the order of their execution: the program's, but a delayed average leaves at once.
 
-    Its compression and the messages that need no other replica follow the part after which it is whole.
+    Its compression and the messages that need no other replica come before the passes that run beside it.
     """
     first = next((i for i, step in enumerate(steps) if step.bucket is not None), len(steps))
     moved: dict[int, int] = {}

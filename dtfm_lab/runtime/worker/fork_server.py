@@ -1,10 +1,10 @@
 """A process that has loaded torch, and forks a process for each run (``local_run``) from itself.
 
 ``python -m dtfm_lab.runtime.worker.fork_server FD IDLE_S`` serves the Unix socket FD, one JSON message a datagram. The
-client sends a number, an environment and a folder, with three descriptors. The server sends ``ready``, ``started``
-with a process id, ``refused`` where the system had no process left, and ``ended`` with the exit status. It stays
-single-threaded, because a fork copies one thread only. It exits when the client has closed its end, or when nothing
-has run for IDLE_S seconds. Runs do not depend on it once they are started: they watch their own standard input.
+client sends a number, an environment and a folder, with three descriptors. The server sends ``started`` with a process
+id, ``refused`` where the system had no process left, and ``ended`` with the exit status. It stays single-threaded,
+because a fork copies one thread only. It exits when the client has closed its end, or when nothing has run for IDLE_S
+seconds. Runs do not depend on it once they are started: they watch their own standard input.
 """
 
 import contextlib
@@ -33,7 +33,6 @@ def serve(client: socket.socket, idle_s: float) -> None:
         end.setblocking(False)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing would be written to wake
-    send(client, event="ready")
     idle_since_s = time.monotonic()
     while numbers or time.monotonic() - idle_since_s < idle_s:
         readable, _, _ = select.select([client, woken], [], [], None if numbers else idle_s)

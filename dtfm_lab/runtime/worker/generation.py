@@ -1,7 +1,5 @@
-"""Generates text with a trained model. ``generation_client`` runs this as a process, for a kernel without torch."""
+"""Generates text with a trained model."""
 
-import json
-import sys
 from pathlib import Path
 
 import torch
@@ -23,7 +21,7 @@ def load_model(folder: str | Path) -> tuple[nn.Module, Job]:
     """The whole model of a checkpoint, or of the newest one below a folder, and its job as a single stage."""
     checkpoint = describe(folder)
     job = override(checkpoint.job, n_stages=1, n_replicas=1)
-    model = build_stages(job, 1, [0], checkpoint.seed)[0]
+    model = build_stages(job, 1, [0], seed=0)[0]  # what is drawn is overwritten
     read_parameters(checkpoint.folder, model)
     return model, job
 
@@ -49,19 +47,3 @@ def generate(
             probabilities = torch.softmax((logits - logits.max()) / temperature, dim=0)
             tokens.append(int(torch.multinomial(probabilities, 1, generator=generator)))
     return bytes(tokens[first:]).decode(errors="replace")
-
-
-def main() -> None:
-    """Read the arguments as JSON from standard input, write the text or the error to standard output."""
-    torch.set_num_threads(1)  # more threads would contend for the cores of a busy machine
-    order = json.loads(sys.stdin.readline())
-    try:
-        model, job = load_model(order.pop("folder"))
-        answer = {"text": generate(model, job.modelled().seq_len, **order)}
-    except LabError as error:
-        answer = {"error": str(error)}
-    sys.stdout.write(json.dumps(answer) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -34,32 +34,90 @@ from datetime import timedelta
 from typing import Any, Protocol, cast
 
 import torch
-from torch._C._distributed_c10d import ProcessGroupGloo
+from torch._C._distributed_c10d import ProcessGroupGloo, Store
 
 from dtfm_lab.runtime.gpu.nccl_groups import NcclBackend, ProcessGroup, Work
-from dtfm_lab.runtime.protocol.connections import ConnectionLost
+from dtfm_lab.runtime.protocol.channels import Channel, ConnectionLost
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.runtime.worker.group_store import PairStore
 from dtfm_lab.runtime.worker.processors import Processor, ReceiveBuffer, SendBuffer
 
 SENDER, RECEIVER = 0, 1
 """Ranks in the group of a directed pair."""
-CONTENT, PROOF, INTERRUPTION, AHEAD = 0, 1, 2, 3
-"""Tags of a group's operations; those of receives that are posted ahead count upwards from AHEAD."""
-MOST_AHEAD, LARGEST_AHEAD_BYTES = 4, 2**26
-"""Most sizes of contents, and the largest, for which a pair holds a receive that is posted ahead."""
+CONTENT, PROOF, INTERRUPTION = 0, 1, 2
+"""Tags of a group's operations."""
 CONNECT_S = 20.0
 """Longest time for a new group to connect and to be proved."""
 LEAST_TRANSFER_S, SLOWEST_BYTES_PER_S = 60.0, 125e3
 """A content may take a minute, and what a link of 1 Mbit/s needs for it; then the pair counts as broken."""
 PROOF_BYTES = 32
+LONGEST_VALUE = 2**14
+"""Most bytes of a value: gloo's are below 1 KiB, NCCL's unique id has 128."""
+MOST_KEYS = 64
+"""Most keys that the other end may set."""
+
+
+class PairStore(Store):
+    """The rendezvous of a group: what one end sets, the other end gets, over the authenticated socket of the pair.
+
+    torch's own stores listen on a port of their own and let in whoever connects (``TCPStore``), or want a file system
+    that both hosts see (``FileStore``). Read by one thread until ``close``, which leaves the socket to others. Methods
+    raise ConnectionLost where the other end is gone, silent for too long, or breaks the protocol.
+    """
+
+    def __init__(self, connection: socket.socket, timeout_s: float) -> None:
+        super().__init__()
+        self._channel: Channel | None = Channel(connection)
+        self._timeout_s = timeout_s
+        self._values: dict[str, bytes] = {}
+        self._n_received = 0
+
+    def set(self, key: str, value: bytes | str) -> None:
+        self._values[key] = value.encode() if isinstance(value, str) else bytes(value)
+        if self._channel is not None:
+            self._channel.send(key=key, value=self._values[key].hex())
+
+    def get(self, key: str) -> bytes:
+        self.wait([key])
+        return self._values[key]
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        within_s = self._timeout_s if timeout is None else timeout.total_seconds()
+        for key in keys:
+            while key not in self._values:
+                self._receive(within_s)
+
+    def check(self, keys: list[str]) -> bool:
+        """Whether all are there already. NCCL's own threads may ask at any time, so nothing is read."""
+        return all(key in self._values for key in keys)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout_s = timeout.total_seconds()
+
+    def clone(self) -> PairStore:
+        return self
+
+    def close(self) -> None:
+        """Read and write no more of the socket: what follows on it are messages of the transport."""
+        if self._channel is not None:
+            self._channel.raw()
+        self._channel = None
+
+    def _receive(self, within_s: float) -> None:
+        if self._channel is None:
+            raise ConnectionLost("is asked for a key after the rendezvous")
+        line = self._channel.receive(within_s)
+        try:
+            key, value = str(line["key"]), bytes.fromhex(line["value"])
+        except (KeyError, TypeError, ValueError):
+            raise ConnectionLost("speaks another protocol") from None
+        self._n_received += 1
+        if self._n_received > MOST_KEYS or len(value) > LONGEST_VALUE or key in self._values:
+            raise ConnectionLost("set keys that no rendezvous has")
+        self._values[key] = value
 
 
 class Backend(Protocol):
     """How groups are made, interrupted, and given memory; one for each worker, for all its groups."""
-
-    posts_ahead: bool
-    """Whether receives may be posted before their content is announced, because nothing waits for them."""
 
     def make(self, store: PairStore, rank: int, connect_s: float) -> ProcessGroup:
         """A group of two, connected or to be connected by its first operation."""
@@ -81,13 +139,7 @@ class Backend(Protocol):
 
 
 class GlooBackend:
-    """TCP by gloo, from host memory to host memory; it listens on one port of the given address only.
-
-    gloo sends a content once it has heard that the receive is posted. Announced, received and sent, a content would
-    need three ways over the link; with its receive posted ahead it needs one.
-    """
-
-    posts_ahead = True
+    """TCP by gloo, from host memory to host memory; it listens on one port of the given address only."""
 
     def __init__(self, address: str, processor: Processor) -> None:
         self._processor = processor
@@ -168,33 +220,19 @@ class GroupWire:
         self._posting = threading.Lock()
         """Held while an operation is posted and while the group is interrupted: neither meets the other halfway."""
         self._aborted = False
-        self._sizes: list[int] = []
-        """Sizes of contents that are received ahead from their second time on; equal at both ends, which see the same
-        contents in the same order."""
-        self._ahead: dict[int, tuple[torch.Tensor, Work]] = {}
-        """By tag, what the receiver has posted ahead."""
 
     def send(self, header: bytes, buffer: SendBuffer) -> None:
         """Announce a content and send it. Raises ConnectionError."""
         content = self._backend.whole(buffer)
         self._connection.sendall(header)
         with self._backend.on_stream(self._pair):
-            tag = self._tag(content.numel())
-            self._transfer("send", content, CONTENT if tag is None else tag)
-            self._note(content.numel())
+            self._transfer("send", content, CONTENT)
 
     def receive(self, n_bytes: int) -> ReceiveBuffer:
         """Receive a content that was announced. Raises ConnectionError."""
         with self._backend.on_stream(self._pair):
-            tag = self._tag(n_bytes)
-            tag = CONTENT if tag is None else tag
-            content, posted = self._ahead.pop(tag, None) or (self._backend.empty(n_bytes), None)
-            self._transfer("receive", content, tag, posted=posted)
-            self._note(n_bytes)
-            if (tag := self._tag(n_bytes)) is not None:
-                ahead = self._backend.empty(n_bytes)
-                with contextlib.suppress(RuntimeError, ConnectionError):  # the other end may be done and gone
-                    self._ahead[tag] = ahead, self._post("receive", ahead, tag)
+            content = self._backend.empty(n_bytes)
+            self._transfer("receive", content, CONTENT)
             return self._backend.received(content)
 
     def prove(self, secret: str, nonces: str, within_s: float) -> None:
@@ -219,33 +257,20 @@ class GroupWire:
                 self._aborted = True
                 self._backend.interrupt(self._group)
 
-    def _tag(self, n_bytes: int) -> int | None:
-        """The tag on which a content of this size is received ahead; None where it is not."""
-        return AHEAD + self._sizes.index(n_bytes) if n_bytes in self._sizes else None
-
-    def _note(self, n_bytes: int) -> None:
-        """After a content: from now on others of its size are received ahead, where there is room for one more."""
-        fits = 0 < n_bytes <= LARGEST_AHEAD_BYTES and len(self._sizes) < MOST_AHEAD
-        if self._backend.posts_ahead and fits and n_bytes not in self._sizes:
-            self._sizes.append(n_bytes)
-
     def _post(self, what: str, content: torch.Tensor, tag: int) -> Work:
         with self._posting:
             if self._aborted:
                 raise ConnectionError(f"the group of {self._own} and {self._other} was given up")
             return (self._group.send if what == "send" else self._group.recv)([content], self._to, tag)
 
-    def _transfer(
-        self, what: str, content: torch.Tensor, tag: int, within_s: float | None = None, posted: Work | None = None
-    ) -> None:
-        """Post an operation, unless it is ``posted``, and wait for its end."""
+    def _transfer(self, what: str, content: torch.Tensor, tag: int, within_s: float | None = None) -> None:
+        """Post an operation and wait for its end."""
         if not (n_bytes := content.numel()):
             return
         within_s = LEAST_TRANSFER_S + n_bytes / SLOWEST_BYTES_PER_S if within_s is None else within_s
         began_s = time.monotonic()
         try:
-            work = self._post(what, content, tag) if posted is None else posted
-            work.wait(timedelta(seconds=within_s))
+            self._post(what, content, tag).wait(timedelta(seconds=within_s))
         except RuntimeError as error:
             took_s = time.monotonic() - began_s
             why = f"within {within_s:.0f} s" if took_s >= within_s else f"after {took_s:.1f} s: {_reason(error)}"

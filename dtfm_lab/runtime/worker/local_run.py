@@ -11,19 +11,18 @@ import os
 import sys
 from typing import Any
 
-import torch
-import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
-
 from dtfm_lab.runtime.coordinator.coordinator import lead
+from dtfm_lab.runtime.coordinator.turn import await_turn
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.json_lines import CommandReader
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
-from dtfm_lab.runtime.worker import worker
 
 
 def forked_workers(spec: RunSpec) -> StartWorker:
     """Return a function that forks a worker from this process; where the system cannot fork, it spawns one."""
+    from dtfm_lab.runtime.worker import worker  # torch
+
     forks = sys.platform == "linux"
     context: Any = multiprocessing.get_context("fork" if forks else "spawn")  # its class depends on the system
     # The text is opened once, so that every replacement trains on the same bytes, even if the file is replaced.
@@ -40,7 +39,12 @@ def forked_workers(spec: RunSpec) -> StartWorker:
 
 
 def prepare_to_fork() -> None:
-    """Let forks of this process, which has loaded torch, begin with as little work as possible."""
+    """Load torch and all that a worker needs, so that forks of this process begin with as little work as possible."""
+    import torch
+    import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
+
+    import dtfm_lab.runtime.worker.worker  # noqa: F401
+
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()  # the garbage collectors of the forks need not look through what was imported
@@ -48,9 +52,14 @@ def prepare_to_fork() -> None:
 
 def main() -> None:
     """Carry out one run; does not return."""
-    prepare_to_fork()
     commands = CommandReader()
-    lead(commands, lambda: RunSpec.from_line(commands.first_line()), forked_workers)
+
+    def starter(spec: RunSpec) -> StartWorker:
+        await_turn(commands)  # and load torch, which takes memory, only then
+        prepare_to_fork()
+        return forked_workers(spec)
+
+    lead(commands, lambda: RunSpec.from_line(commands.first_line()), starter)
     os._exit(0)  # unloading torch takes time
 
 

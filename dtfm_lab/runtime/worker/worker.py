@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 
 from dtfm_lab.domain.errors import FileError
@@ -267,15 +266,11 @@ class Worker:
         return {"text": generate(model, job.modelled().seq_len, order["prompt"], n_bytes, seed=seed)}
 
     def _leave(self, order: Order) -> Answer:
-        """The digest of the trained parameters, which the first replica saves if the run asks for them."""
+        """The digest of the trained parameters."""
         digest = hashlib.sha256()
-        for stage, module in self._current_executor.math.modules.items():
-            arrays = {name: p.detach().cpu().numpy() for name, p in module.named_parameters()}
-            for array in arrays.values():
-                digest.update(array.tobytes())
-            if self._spec.parameters_folder is not None and self._replica == 0:
-                stored: dict[str, Any] = arrays  # numpy's own keywords of savez are typed otherwise
-                np.savez(Path(self._spec.parameters_folder) / f"stage-{stage}.npz", **stored)
+        for module in self._current_executor.math.modules.values():
+            for parameter in module.parameters():
+                digest.update(parameter.detach().cpu().numpy().tobytes())
         return {"sha256": digest.hexdigest()}
 
     def _connect(self, order: Order) -> Transport:

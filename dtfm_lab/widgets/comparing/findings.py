@@ -13,9 +13,8 @@ import pandas as pd
 
 from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.blame import NOTABLE
-from dtfm_lab.compare.errors import share_of, signed_s, signed_share
+from dtfm_lab.compare.errors import Estimate, estimate, share_of, signed_s, signed_share
 from dtfm_lab.compare.headline import headline, parts_of
-from dtfm_lab.compare.intervals import Estimate, estimate
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import BY_MODEL
 from dtfm_lab.figures.theme import count

@@ -55,8 +55,6 @@ class ActivityMonitor:
         self._ordered: dict[tuple[str, bool], list[Action]] = {}
         self._killed: dict[str, int] = {}
         """Number of earlier faults, by killed device."""
-        self._stand_still: set[str] = set()
-        """Devices that were paused and not resumed, though another worker may have replaced theirs since."""
         self._conditions: dict[str, tuple[str, float]] = {}
         """The condition of each device, and since when it has had it."""
         self._busy: tuple[int, dict[str, float]] = (-1, {})
@@ -68,13 +66,8 @@ class ActivityMonitor:
 
     def disturbed(self, device: str, what: str) -> None:
         """Record what a person has just done to a device."""
-        match what:
-            case "kill":
-                self._killed[device] = len(self._faults_of(device))
-            case "pause":
-                self._stand_still.add(device)
-            case "resume":
-                self._stand_still.discard(device)
+        if what == KILL:
+            self._killed[device] = len(self._faults_of(device))
 
     def look(self) -> dict[str, DeviceActivity]:
         """Return the activity of every device, by name."""
@@ -182,7 +175,7 @@ class ActivityMonitor:
 
     def _may(self, name: str, condition: str) -> tuple[str, ...]:
         slowed = self._run.slowdowns.get(name, 1.0) > 1
-        goes_on = (RESUME,) if slowed or condition == "paused" or name in self._stand_still else ()
+        goes_on = (RESUME,) if slowed or condition == "paused" else ()
         if condition in ("killed", "lost"):
             return goes_on
         return (KILL, *(() if condition == "paused" else (PAUSE,)), *goes_on, SLOW)

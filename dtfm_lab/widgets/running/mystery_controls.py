@@ -6,7 +6,7 @@ from html import escape
 import ipywidgets as w
 
 from dtfm_lab.compare import Comparison
-from dtfm_lab.runtime.client.mystery import Secret
+from dtfm_lab.runtime.client.launch import Secret
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, classed, show
 from dtfm_lab.widgets.lab_state import LabState

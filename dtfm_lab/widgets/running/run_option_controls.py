@@ -23,7 +23,6 @@ NOT_OFFERED = frozenset(
         "emulated",
         "iterations",
         "learning_rate",
-        "parameters_folder",
         "queueing",
         "runs_on",
         "seed",

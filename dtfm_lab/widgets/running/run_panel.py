@@ -20,8 +20,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.traces import losses
 from dtfm_lab.runtime.client import preload, run_report
-from dtfm_lab.runtime.client.launch import what_runs
-from dtfm_lab.runtime.client.mystery import Secret, start_mystery
+from dtfm_lab.runtime.client.launch import Secret, start_mystery, what_runs
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate

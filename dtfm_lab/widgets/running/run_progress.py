@@ -133,9 +133,9 @@ class Happenings:
 
 def describe(fault: Fault) -> tuple[str, str]:
     """Return what befell a device and what replaced it, without its name, and that the run goes on."""
-    instead = "" if fault.how == run_report.CAME_BACK else "; another worker takes its place"
     return (
-        f"{fault.how} in iteration {fault.iteration}{instead}, with the state from {fault.state_from}",
+        f"{fault.how} in iteration {fault.iteration}; another worker takes its place, with the state from "
+        f"{fault.state_from}",
         f"training goes on, {format_s(fault.lost_s)} lost",
     )
 
