@@ -30,7 +30,7 @@ from dtfm_lab.runtime.multihost.export import export as write_run_folder
 from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
 from dtfm_lab.runtime.multihost.instructions import host_command
 from dtfm_lab.runtime.multihost.rendezvous import AWAIT_S, SILENT_S
-from dtfm_lab.runtime.probe import ProbeListener, address_for_others, host_and_port, join, probe_locally
+from dtfm_lab.runtime.probe import ProbeListener, address_for_others, host_and_port, join
 from dtfm_lab.runtime.protocol.certificates import require_private
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 
@@ -100,7 +100,6 @@ def export(
 @click.option("--token", help="The listener prints it. All users of the machine see it here: use DTFM_PROBE_TOKEN.")
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach this host's data port, if not directly.")
 @click.option("--data-port", type=int, default=0, help="Others time messages to here; any free one by default.")
-@click.option("--local", "n_local", type=int, help="Probe so many processes on this machine instead.")
 @click.option("--seconds", type=float, default=6.0, show_default=True, help="About as many for each pair.")
 @click.option("--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds, for the others to come.")
 @file_option("-o", "--output", help="Write the network to this file.")
@@ -109,7 +108,6 @@ def probe(
     listen: str | None,
     n_hosts: int | None,
     joined: str | None,
-    n_local: int | None,
     name: str | None,
     token: str | None,
     token_file: str | None,
@@ -121,12 +119,12 @@ def probe(
 ) -> None:
     """Measure latency and bandwidth between your own hosts.
 
-    One of --listen, --join and --local. Every host runs dtfm-lab doctor --probe --join HOST:PORT and is told the token
+    One of --listen and --join. Every host runs dtfm-lab doctor --probe --join HOST:PORT and is told the token
     by DTFM_PROBE_TOKEN, --token-file or a prompt; one machine (it may be one of them) runs dtfm-lab doctor --probe
     --listen ADDRESS:PORT --hosts N -o network.yaml.
     """
-    if sum(chosen is not None for chosen in (listen, joined, n_local)) != 1:
-        raise click.UsageError("wanted one of --listen, --join and --local")
+    if (listen is None) == (joined is None):
+        raise click.UsageError("wanted one of --listen and --join")
     address, port = host_and_port(joined or listen or "0", default_host=None if joined else "127.0.0.1")
     token = _token(token, token_file)
     if joined is not None:
@@ -137,8 +135,6 @@ def probe(
         reached_at = None if advertise is None else host_and_port(advertise)
         as_host |= {"name": name or socket.gethostname(), "advertise": reached_at}
         return join(address, port, token=token, report=_print_now, **as_host)
-    if n_local is not None:
-        return _report(probe_locally(n_local, seconds=seconds, report=_print_now), output, as_json)
     if n_hosts is None:
         raise click.UsageError("--listen wants --hosts, the number to wait for")
     with ProbeListener(address, port, token) as listener:

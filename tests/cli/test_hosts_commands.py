@@ -7,14 +7,11 @@ import re
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.cli import hosts
 from dtfm_lab.runtime.probe import address_for_others, join, listening
 
 Shell = Callable[..., tuple[int, str, str]]
@@ -24,19 +21,6 @@ Shell = Callable[..., tuple[int, str, str]]
 def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
     plan = lab.plan("lecture-hall", "tiny", steps=1)
     return str(lab.save(plan, tmp_path_factory.mktemp("plans") / "plan.json"))
-
-
-def test_a_probe_of_this_machine_writes_a_network_and_tells_its_progress_on_stderr(shell, monkeypatch):
-    def probed(n_hosts: int, *, seconds: float, report: Callable[[str], None]) -> lab.Topology:
-        report(f"{n_hosts} hosts in {seconds} s")
-        one = np.ones((n_hosts, n_hosts))
-        return replace(lab.Topology.from_matrices(one, one), message_bytes=[1, 2], message_s=np.ones((2, 2, 2)))
-
-    monkeypatch.setattr(hosts, "probe_locally", probed)
-    status, out, err = shell("doctor", "--probe", "--local", "2", "--seconds", "0.2", "-o", "network.yaml", "--json")
-    assert (status, err) == (0, "2 hosts in 0.2 s\n")
-    assert "measured" in json.loads(out)
-    assert lab.load_topology("network.yaml").message_s is not None
 
 
 def free_port() -> int:
@@ -101,15 +85,12 @@ def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch)
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "wanted one of --listen, --join and --local"),
-        (("--local", "2", "--listen", "4711"), "wanted one of --listen, --join and --local"),
-        (("--local", "1"), "hosts of a probe is 1; wanted 2 to 256"),
+        ((), "wanted one of --listen and --join"),
         (("--listen", "4711"), "--listen wants --hosts, the number to wait for"),
         (("--listen", "here", "--hosts", "2"), "'here' is no address; wanted PORT or ADDRESS:PORT"),
         (("--listen", "192.0.2.1:4711", "--hosts", "2"), "192.0.2.1 is no address of this machine"),
         (("--join", "127.0.0.1:4711"), "--join wants the token that the listener printed, in DTFM_PROBE_TOKEN"),
         (("--join", "4711", "--token", "t"), "'4711' is no address; wanted HOST:PORT"),
-        (("--local", "2", "-o", "nowhere/net.yaml"), "nowhere/net.yaml: cannot be written: nowhere is no folder"),
     ],
 )
 def test_mistakes_of_a_probe_are_one_line(shell, monkeypatch, arguments, complaint):
@@ -131,8 +112,8 @@ def test_export_tells_each_hosts_line(shell, plan_file):
     assert status == 0, err
     told = json.loads(out)
     assert told["folder"] == "run"
-    assert len(told["torchrun"]) == 2
-    assert all("--nproc-per-node 4" in line for line in told["torchrun"].values())
+    assert len(told["commands"]) == 2
+    assert all(line.endswith(f"dtfm_lab.runtime.hosted run --host {name}") for name, line in told["commands"].items())
     status, out, err = shell("export", plan_file, "-o", "run")
     assert (status, out) == (2, "")
     assert "an earlier run folder is there; wanted a new folder, or --force" in err

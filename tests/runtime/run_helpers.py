@@ -49,8 +49,10 @@ def small_model(*, tied: bool = False) -> ModelSpec:
 
 
 def lecture_hall_plan(n_stages: int, n_replicas: int, **fields: object) -> Plan:
+    """On links that are unlike each other, stage by stage in the network's order."""
     job = lab.load_job("tiny", n_stages=n_stages, n_replicas=n_replicas, **fields)
-    return lab.plan(lab.load_topology("lecture-hall"), job, seed=0, steps=20)
+    grid = np.arange(n_stages * n_replicas).reshape(n_stages, n_replicas)
+    return lab.evaluate(lab.load_topology("lecture-hall"), job, stages=grid.tolist())
 
 
 def kept_parameters(parent: Path) -> dict[str, np.ndarray]:

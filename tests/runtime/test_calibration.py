@@ -21,11 +21,11 @@ from dtfm_lab.runtime.coordinator.calibration import (
     LONGEST_S,
     PADDING,
     SPREAD_UNDER_LOAD,
+    MeasuredDurations,
     RunCalibration,
     Work,
     calibrate,
 )
-from dtfm_lab.runtime.protocol.profile import MeasuredDurations
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic

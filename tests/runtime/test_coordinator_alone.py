@@ -134,6 +134,7 @@ def test_a_worker_lost_in_an_iteration_repeats_that_one_or_what_came_after_the_c
     assert led.record.losses == losses
     for done in (4, 6):
         kept = json.loads((checkpoint_folders.folder_for(tmp_path, done) / checkpoint_folders.META).read_text())
+        assert kept["iteration"] == done
         assert kept["losses"] == losses[:done], "each iteration once"
     join = [order for order in led.orders[1] if order["do"] == "join"][-1]
     assert join["version"] == again

@@ -78,7 +78,7 @@ def test_the_paced_clock_agrees_when_nothing_was_late() -> None:
 
 @pytest.mark.parametrize(("clock", "links"), [("virtual", "emulated"), ("paced", "emulated"), ("real", "real")])
 def test_a_single_pipeline_of_unequal_stages_runs_on_every_clock(clock: str, links: str) -> None:
-    plan = even_plan(3, 1, global_batch=4)
+    plan = even_plan(3, 1, global_batch=2)
     assert plan.layers == (4, 3, 3)
     measured = lab.run(plan, iterations=1, clock=clock)
     assert (measured.context.clock, measured.context.links) == (clock, links)
@@ -91,7 +91,8 @@ def test_a_single_pipeline_of_unequal_stages_runs_on_every_clock(clock: str, lin
 
 def test_devices_that_outrun_this_machine_are_paced_as_fast_as_it_can_and_that_is_counted() -> None:
     topology = lab.Topology.from_matrices([[0, 5], [5, 0]], [[1, 1], [1, 1]])  # V100s
-    plan = lab.plan(topology, lab.load_job("tiny", n_stages=2, n_replicas=1, global_batch=4), steps=1)
+    job = lab.load_job("tiny", n_stages=2, n_replicas=1, global_batch=2, model=small_model())
+    plan = lab.evaluate(topology, job, stages=[[0], [1]])
     measured = lab.run(plan, iterations=1, clock="paced")
     assert measured.context.stretched == len(measured.context.profile)
     assert measured.context.time_scale == 40

@@ -15,8 +15,7 @@ PICKLERS = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "jo
 OBJECTS = {"send", "recv"}
 """Methods by which ``multiprocessing.connection.Connection`` pickles and unpickles; its ``send_bytes`` does not."""
 PROCESSES_OF_ONE_MACHINE = {
-    "probe/listening.py": "processes of probe_locally start over pipes that multiprocessing makes for its own children",
-    "worker/local_run.py": "workers of a local run are forked, or spawned over such pipes",
+    "worker/local_run.py": "workers are forked, or spawned over pipes that multiprocessing makes for its own children",
 }
 
 

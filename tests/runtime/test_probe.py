@@ -16,7 +16,7 @@ from slow_proxy import Line, slow_proxy
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
-from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, listening, probe_locally
+from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, listening
 from dtfm_lab.runtime.probe.facts import devices_of, known_gpu, sentence_of
 from dtfm_lab.runtime.probe.timing import bandwidth_of, one_way_s, topology_of
 from dtfm_lab.runtime.protocol.connections import PROTOCOL, Channel, respond
@@ -96,15 +96,18 @@ def test_delay_and_rate_of_a_known_network_are_found_in_both_directions(listener
     assert any("pair 1 of 1: ada - barbara" in line for line in lines)
 
 
-def test_processes_on_this_machine_make_a_network_that_can_be_saved_planned_and_simulated(tmp_path):
-    network = lab.load_topology(lab.save(probe_locally(2, seconds=0.3), tmp_path / "network.yaml"))
-    assert network.names == ("process-0", "process-1")
+def test_a_network_that_was_probed_can_be_saved_planned_and_simulated(listener, tmp_path):
+    hosts = [Host(listener, name) for name in ("ada", "barbara")]
+    with listener:
+        probed = listener.probe(2, seconds=0.3)
+    assert [host.end() for host in hosts] == ["done", "done"]
+    network = lab.load_topology(lab.save(probed, tmp_path / "network.yaml"))
     off = ~np.eye(2, dtype=bool)
     assert (network.latency_s[off] > 0).all()
     assert np.isfinite(network.message_s[off]).all()
     assert network.message_bytes[0] == 1024
     assert all(device.peak_flop_per_s > 1e8 and device.memory_bytes > 1e8 for device in network.devices)
-    plan = lab.plan(network, lab.lab.load_job("tiny", n_stages=2, n_replicas=1), steps=2)
+    plan = lab.plan(network, lab.load_job("tiny", n_stages=2, n_replicas=1), steps=2)
     trace = lab.simulate(plan, "1f1b")
     one_way_s = max(network.transfer_s(plan.job.activation_bytes)[off])
     assert 0 < one_way_s < trace.iteration_s

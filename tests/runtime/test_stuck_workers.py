@@ -43,7 +43,7 @@ def run(self, action, *rest):
     return genuine(self, action, *rest)
 
 device_math.DeviceMath.__init__, device_math.DeviceMath.run = make, run
-local_run.main()
+local_run.lead_run()
 """
 SHARED = """
 import sys
@@ -59,7 +59,7 @@ class OnSharedGpu(processors.CpuProcessor):
             return super().timed(work)
 
 worker.make_processor = lambda *_, **__: OnSharedGpu()
-local_run.main()
+local_run.lead_run()
 """
 
 

@@ -22,7 +22,6 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Schedule
 from dtfm_lab.domain.trace import ComputeTime, Span
 from dtfm_lab.runtime.coordinator.replay import turns_of
-from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.clocks import VirtualClock
@@ -31,6 +30,7 @@ from dtfm_lab.runtime.worker.execute import ProgramExecutor
 from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
 from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import CpuProcessor
+from dtfm_lab.runtime.worker.reporter import ComputeLog
 from dtfm_lab.runtime.worker.transport import NO_DELAY, Message, Transport
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic

@@ -186,13 +186,13 @@ def run_environment() -> dict[str, str]:
 
 
 class ForkServer:
-    """The client's end of ``runtime.worker.fork_server``."""
+    """The client's end of ``runtime.worker.local_run``."""
 
     def __init__(self, idle_s: float) -> None:
         self.socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_end:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "dtfm_lab.runtime.worker.fork_server", str(child_end.fileno()), str(idle_s)],
+                [sys.executable, "-m", "dtfm_lab.runtime.worker.local_run", str(child_end.fileno()), str(idle_s)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,  # where it cannot start, a new Python cannot, either, and says why

@@ -1,4 +1,8 @@
-"""Expected duration of each computation of a run, and the scale of the paced clock, from the calibration iterations."""
+"""Expected duration of each computation of a run, and the scale of the paced clock, from the calibration iterations.
+
+A calibration iteration runs the same program, with the same messages, on a copy of each stage. Timed alone in a loop,
+the same computations come out 5 to 10 % cheaper: caches stay warm and cores idle.
+"""
 
 import statistics
 from collections import defaultdict
@@ -10,12 +14,16 @@ import numpy as np
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import PASSES, Kind
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.runtime.protocol.profile import MeasuredDurations
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.engine import simulate_iteration
 
+WARM_UPS = 2
+"""First calibration iterations, which are not counted; only one where an iteration takes longer than LONG_S."""
+LONG_S = 0.5
+FEWEST, MOST = 3, 6
+"""Calibration iterations that are counted: more than the fewest only while these took less than LONG_S together."""
 PADDING = 5.0
 """Paced clock: least ratio of a computation's padded time to the wall time that nine of ten calibration runs took."""
 LARGEST_SCALE = 40.0
@@ -34,6 +42,17 @@ UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
 
 Work = tuple[int, int, Kind]
 """A kind of computation of one worker: (stage, replica, kind)."""
+
+
+class MeasuredDurations(NamedTuple):
+    """Durations of one kind of computation of one worker."""
+
+    cpu_s: float
+    """Mean CPU seconds of the computing thread; the mean, because an iteration is a sum of slow and fast ones."""
+    wall_s: float
+    """Mean wall seconds, which the real clock counts."""
+    crowded_wall_s: float
+    """Wall seconds that nine of ten took at most, with all workers busy at once."""
 
 
 class RunCalibration(NamedTuple):

@@ -15,14 +15,22 @@ from typing import Any
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.runtime.coordinator.calibration import RunCalibration, Work, calibrate
+from dtfm_lab.runtime.coordinator.calibration import (
+    FEWEST,
+    LONG_S,
+    MOST,
+    WARM_UPS,
+    MeasuredDurations,
+    RunCalibration,
+    Work,
+    calibrate,
+)
 from dtfm_lab.runtime.coordinator.checkpoint_policy import CheckpointPolicy
 from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery, why_unrecoverable
 from dtfm_lab.runtime.coordinator.replay import replay, turns_of
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
 from dtfm_lab.runtime.protocol.json_lines import Commands, InputClosed, emit
-from dtfm_lab.runtime.protocol.profile import FEWEST, LONG_S, MOST, WARM_UPS, MeasuredDurations
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 HEAD_START_S = 0.02

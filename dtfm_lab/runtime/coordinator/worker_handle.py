@@ -23,8 +23,8 @@ from typing import Any
 import psutil
 
 from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.runtime.coordinator.calibration import MeasuredDurations
 from dtfm_lab.runtime.protocol.message_stream import MessageConnection, MessageStream
-from dtfm_lab.runtime.protocol.profile import MeasuredDurations
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 LEAST_S = 30.0

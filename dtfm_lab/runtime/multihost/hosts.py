@@ -132,6 +132,6 @@ def workers_by_device(spec: RunSpec) -> dict[str, int]:
 
 
 def _first_worker_first(hosts: Sequence[Host]) -> tuple[Host, ...]:
-    """Hosts with workers. The coordinator and torchrun's first node are where worker 0 is."""
+    """Hosts with workers. The coordinator is where worker 0 is."""
     serving = [host for host in hosts if host.workers]
     return tuple(sorted(serving, key=lambda host: 0 not in host.workers))

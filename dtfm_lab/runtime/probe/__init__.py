@@ -5,7 +5,7 @@ one after the other, to time their messages. All connections are authenticated b
 encrypted.
 """
 
-from dtfm_lab.runtime.probe.listening import ProbeListener, host_and_port, join, probe_locally
+from dtfm_lab.runtime.probe.listening import ProbeListener, host_and_port, join
 from dtfm_lab.runtime.protocol.connections import address_for_others
 
-__all__ = ["ProbeListener", "address_for_others", "host_and_port", "join", "probe_locally"]
+__all__ = ["ProbeListener", "address_for_others", "host_and_port", "join"]

@@ -5,10 +5,8 @@ A host that joins reports its hardware, times messages to other hosts on request
 
 import contextlib
 import itertools
-import multiprocessing
 import queue
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -153,8 +151,6 @@ MOST_REPORTS = 1000
 """Lines of text about rejected connections that wait to be reported."""
 FACTS_S = 1.0
 """Seconds for which a host multiplies matrices."""
-STOP_S = 5.0
-"""Seconds after the probe within which a process of this machine must have ended."""
 
 Report = Callable[[str], None]
 """Called with a line of text about every step."""
@@ -344,31 +340,3 @@ class ProbeListener:
         there, back = (to_gbps(bandwidth_of(*one_way_s(timing["median_s"], timing[w]))) for w in ("there", "back"))
         latency, least = (format_s(timing[what] / 2) for what in ("median_s", "least_s"))
         return f"{a} - {b}: {latency} one way (at best {least}), {there:.3g} Gbit/s there, {back:.3g} back"
-
-
-def probe_locally(n_hosts: int, *, seconds: float = 6.0, report: Report = lambda line: None) -> Topology:
-    """Probe ``n_hosts`` processes of this machine over loopback. Raises RunError, or LabError for a bad number."""
-    check_ranges(hosts=(n_hosts, 2, MOST_HOSTS))
-    listener = ProbeListener()
-    context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-    context.set_forkserver_preload(["dtfm_lab.runtime.probe.listening"])  # imported once, not in every process
-    options = [{"token": listener.token, "name": f"process-{i}", "region": "here"} for i in range(n_hosts)]
-    processes = [
-        context.Process(target=_join_local, args=(listener.address, listener.port, one), daemon=True) for one in options
-    ]
-    try:
-        with listener:
-            for process in processes:
-                process.start()
-            return listener.probe(n_hosts, seconds=seconds, name=f"loopback-{n_hosts}", report=report)
-    finally:
-        for process in processes:
-            if process.pid is not None:
-                process.join(STOP_S)
-                process.kill()
-
-
-def _join_local(host: str, port: int, options: dict[str, Any]) -> None:
-    """The body of a process of ``probe_locally``; the listener reports what went wrong."""
-    with contextlib.suppress(RunError, KeyboardInterrupt):
-        join(host, port, **options)

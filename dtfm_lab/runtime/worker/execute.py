@@ -11,14 +11,13 @@ from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.schedule import ACROSS_STAGES, COMPUTE, PASSES, RECEIVES, SENDS, Action, Kind, Step
 from dtfm_lab.domain.trace import Span
-from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.clocks import Clock, RealClock
 from dtfm_lab.runtime.worker.codec import Codec
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.processors import CpuProcessor, Processor
-from dtfm_lab.runtime.worker.reporter import Activity
+from dtfm_lab.runtime.worker.reporter import Activity, ComputeLog
 from dtfm_lab.runtime.worker.stages import DTYPES
 from dtfm_lab.runtime.worker.transport import Transport
 

@@ -3,12 +3,24 @@
 ``python -m dtfm_lab.runtime.worker.local_run`` reads a RunSpec as its first line of standard input, then commands, and
 writes events as JSON lines. It loads torch once, which saves each worker the import; it computes nothing, because a
 fork copies one thread only. The end of its input means that the client is gone: then every worker is killed.
+
+``... local_run FD IDLE_S`` is a fork server: it has loaded torch, and forks such a process for each run from itself. It
+serves the Unix socket FD, one JSON message a datagram. The client sends a number, an environment and a folder, with
+three descriptors. The server sends ``started`` with a process id, ``refused`` where the system had no process left, and
+``ended`` with the exit status. It stays single-threaded, too. It exits when the client has closed its end, or when
+nothing has run for IDLE_S seconds. Runs do not depend on it once they are started: they watch their own standard input.
 """
 
+import contextlib
 import gc
+import json
 import multiprocessing
 import os
+import select
+import signal
+import socket
 import sys
+import time
 from typing import Any
 
 from dtfm_lab.runtime.coordinator.coordinator import lead
@@ -16,7 +28,12 @@ from dtfm_lab.runtime.coordinator.turn import await_turn
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.json_lines import CommandReader
+from dtfm_lab.runtime.protocol.processes import ended_children, exit_after, send
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
+
+LONGEST_MESSAGE = 1 << 20
+STREAMS = 3
+"""Descriptors of a run: standard input, output and error."""
 
 
 def forked_workers(spec: RunSpec) -> StartWorker:
@@ -50,7 +67,7 @@ def prepare_to_fork() -> None:
     gc.freeze()  # the garbage collectors of the forks need not look through what was imported
 
 
-def main() -> None:
+def lead_run() -> None:
     """Carry out one run; does not return."""
     commands = CommandReader()
 
@@ -60,6 +77,70 @@ def main() -> None:
         return forked_workers(spec)
 
     lead(commands, lambda: RunSpec.from_line(commands.first_line()), starter)
+    os._exit(0)  # unloading torch takes time
+
+
+def serve(client: socket.socket, idle_s: float) -> None:
+    """Fork a run for every message and report when it ended; return when the client closed, or after idle time."""
+    numbers: dict[int, int] = {}  # of the runs that are going on, by process id
+    woken, wake = socket.socketpair()
+    for end in (woken, wake):
+        end.setblocking(False)
+    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing would be written to wake
+    idle_since_s = time.monotonic()
+    while numbers or time.monotonic() - idle_since_s < idle_s:
+        readable, _, _ = select.select([client, woken], [], [], None if numbers else idle_s)
+        if woken in readable:
+            with contextlib.suppress(BlockingIOError):
+                woken.recv(4096)
+        for pid, status in ended_children():
+            send(client, event="ended", number=numbers.pop(pid), status=os.waitstatus_to_exitcode(status))
+            idle_since_s = time.monotonic()
+        if client in readable:
+            message, descriptors, _, _ = socket.recv_fds(client, LONGEST_MESSAGE, STREAMS)
+            if not message:
+                return
+            order = json.loads(message)
+            try:
+                pid = os.fork()
+            except OSError:  # no memory, or too many processes
+                send(client, event="refused", number=order["number"])
+            else:
+                if pid == 0:
+                    signal.set_wakeup_fd(-1)
+                    woken.close()
+                    wake.close()
+                    exit_after(become_run, client, order, descriptors)
+                numbers[pid] = order["number"]
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def become_run(client: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
+    """Carry out a run in the forked process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    for stream, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, stream)
+        os.close(descriptor)
+    # The run reports its start itself: then every run is known to the client, whenever the server dies.
+    send(client, event="started", number=order["number"], pid=os.getpid())
+    client.close()
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    with contextlib.suppress(OSError):  # the folder may be gone; no path of a run is relative to it
+        os.chdir(order["folder"])
+    lead_run()
+
+
+def main() -> None:
+    """Carry out a run, or serve the socket that the command line names."""
+    if not sys.argv[1:]:
+        lead_run()
+    descriptor, idle_s = sys.argv[1:]
+    prepare_to_fork()
+    serve(socket.socket(fileno=int(descriptor)), float(idle_s))
     os._exit(0)  # unloading torch takes time
 
 

@@ -4,14 +4,16 @@ Heartbeats come from a thread of their own, and say what the main thread works a
 """
 
 import json
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dtfm_lab.domain.schedule import Action
+from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span
+from dtfm_lab.runtime.coordinator.calibration import MeasuredDurations
 from dtfm_lab.runtime.protocol.message_stream import MessageConnection
 
 MOST_PER_BEAT_S = 1.0
@@ -119,3 +121,28 @@ class Reporter:
 
     def _write(self, values: dict[str, Any]) -> None:
         self._connection.send_bytes(json.dumps(values).encode())
+
+
+class ComputeLog:
+    """Durations of every computation of one worker, by stage and kind; kept only while ``counts`` is true."""
+
+    def __init__(self) -> None:
+        self.counts = False
+        self._cpu_s: dict[tuple[int, Kind], list[float]] = {}
+        self._wall_s: dict[tuple[int, Kind], list[float]] = {}
+
+    def clear(self) -> None:
+        self._cpu_s.clear()
+        self._wall_s.clear()
+
+    def add(self, stage: int, kind: Kind, cpu_s: float, wall_s: float) -> None:
+        if self.counts:
+            self._cpu_s.setdefault((stage, kind), []).append(cpu_s)
+            self._wall_s.setdefault((stage, kind), []).append(wall_s)
+
+    def measured(self) -> dict[tuple[int, Kind], MeasuredDurations]:
+        crowded_s = {k: statistics.quantiles([*seconds, max(seconds)], n=10)[-1] for k, seconds in self._wall_s.items()}
+        return {
+            k: MeasuredDurations(statistics.fmean(self._cpu_s[k]), statistics.fmean(self._wall_s[k]), crowded_s[k])
+            for k in self._cpu_s
+        }

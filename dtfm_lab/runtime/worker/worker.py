@@ -22,7 +22,6 @@ from dtfm_lab.runtime.protocol.certificates import Certificates
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.message_stream import MessageConnection
 from dtfm_lab.runtime.protocol.processes import exit_with_parent
-from dtfm_lab.runtime.protocol.profile import ComputeLog
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.batches import TextBatches
@@ -31,7 +30,7 @@ from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.execute import ProgramExecutor
 from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import make_processor
-from dtfm_lab.runtime.worker.reporter import Reporter
+from dtfm_lab.runtime.worker.reporter import ComputeLog, Reporter
 from dtfm_lab.runtime.worker.transport import Aborted, Transport
 
 COMPUTING = ("calibrate", "iterate", "evaluate", "write")
