@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -90,21 +89,31 @@ except lab.LabError as error:
 
 
 def test_the_command_line_knows_them(python: Python) -> None:
-    def shell(*arguments: str) -> str:
-        ran = python(f"import sys; sys.argv = ['dtfm-lab', *{arguments!r}]; from dtfm_lab.cli import main; main()")
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+    ran = python("""
+import contextlib, io, json, sys
+from dtfm_lab.cli import main
 
-    named = [network["name"] for network in json.loads(shell("topologies", "--json"))["topologies"]]
-    assert "ring-of-eight" in named
-    assert "file-order" in shell("plan", "--help")
-    assert "one-pipeline" in shell("strategies", "--help")
-    asked = ("strategies", "ring-of-eight", "--job", "mlp-small", "--system", "one-pipeline", "--json")
-    told = json.loads(shell(*asked, "--assume", "one-pipeline.schedule=gpipe"))
-    assert {row["system"] for row in told["systems"]} == {"one-pipeline", "one-pipeline (schedule gpipe)"}
-    shell("plan", "ring-of-eight", "--job", "mlp-small", "--planner", "file-order", "-o", "plan.json")
-    told = json.loads(shell("simulate", "plan.json", "--schedule", "by-latency", "--json"))
-    assert told["schedule"] == "by-latency"
+def shell(*arguments):
+    sys.argv = ["dtfm-lab", *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        try:
+            main()
+        except SystemExit as left:
+            assert not left.code, arguments
+    return said.getvalue()
+
+named = [network["name"] for network in json.loads(shell("topologies", "--json"))["topologies"]]
+assert "ring-of-eight" in named
+assert "file-order" in shell("plan", "--help")
+assert "one-pipeline" in shell("strategies", "--help")
+asked = ("strategies", "ring-of-eight", "--job", "mlp-small", "--system", "one-pipeline", "--json")
+told = json.loads(shell(*asked, "--assume", "one-pipeline.schedule=gpipe"))
+assert {row["system"] for row in told["systems"]} == {"one-pipeline", "one-pipeline (schedule gpipe)"}
+shell("plan", "ring-of-eight", "--job", "mlp-small", "--planner", "file-order", "-o", "plan.json")
+told = json.loads(shell("simulate", "plan.json", "--schedule", "by-latency", "--json"))
+assert told["schedule"] == "by-latency"
+""")
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_the_lab_offers_them(python: Python) -> None:

@@ -1,7 +1,9 @@
-"""What pip installs: whole, small, and enough to work without the repository, without Node and without a network."""
+"""What pip installs: whole, small, and enough to work without the repository, without Node and without a network.
+
+That the sdist holds enough to build the same wheel, ``tools/try_release.py`` tries before a release.
+"""
 
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -55,41 +57,16 @@ def pip(arguments: list[str]) -> None:
 def test_the_wheel_holds_all_that_the_repository_shows(wheel):
     with zipfile.ZipFile(wheel) as archive:
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
-    for folder in ("dtfm_lab", "topologies"):
-        for path in (REPOSITORY / folder).rglob("*"):
+    for pattern in ("dtfm_lab/**/*", "topologies/**/*", "notebooks/*.ipynb", "docs/*.md"):
+        for path in REPOSITORY.glob(pattern):
             if path.is_file() and "__pycache__" not in path.parts:
                 name = path.relative_to(REPOSITORY).as_posix()
-                inside = name if folder == "dtfm_lab" else f"dtfm_lab/{name}"
+                inside = name if name.startswith("dtfm_lab/") else f"dtfm_lab/{name}"
                 assert inside in sizes, f"{inside} is not in the wheel"
                 assert sizes[inside] == path.stat().st_size
     licences = [name for name in sizes if name.endswith(("licenses/LICENSE", f"{STATIC}LICENSES.txt"))]
     assert len(licences) == 2, licences
     assert not [name for name in sizes if name.startswith(("tests/", "benchmarks/", "js/"))]
-
-
-def test_the_lessons_and_their_pages_are_in_the_wheel(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        inside = set(archive.namelist())
-    kept = [*(REPOSITORY / "notebooks").glob("*.ipynb"), *(REPOSITORY / "docs").glob("*.md")]
-    assert [path.name for path in kept if f"dtfm_lab/{path.relative_to(REPOSITORY).as_posix()}" not in inside] == []
-
-
-def test_the_wheel_of_the_sdist_is_that_of_the_repository(wheel, tmp_path):
-    code = "import sys; from hatchling import build; build.build_sdist(sys.argv[1])"
-    build = [sys.executable, "-c", code, str(tmp_path)]
-    subprocess.run(build, cwd=REPOSITORY, env=os.environ | {"PATH": ""}, check=True, timeout=120)
-    (sdist,) = tmp_path.glob("*.tar.gz")
-    shutil.unpack_archive(sdist, tmp_path)
-    options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", str(tmp_path / "again")]
-    pip(["wheel", *options, str(tmp_path / sdist.name.removesuffix(".tar.gz"))])
-    (again,) = (tmp_path / "again").glob("*.whl")
-    assert files_of(again) == files_of(wheel)
-
-
-def files_of(wheel: Path) -> dict[str, int]:
-    """Names and checksums, without the wheel's own list of them."""
-    with zipfile.ZipFile(wheel) as archive:
-        return {entry.filename: entry.CRC for entry in archive.infolist() if not entry.filename.endswith("/RECORD")}
 
 
 def test_every_canvas_is_there_built_and_all_together_are_small(wheel):
@@ -109,10 +86,11 @@ def test_the_lab_works_from_the_installed_files(wheel, tmp_path):
     found = subprocess.run(
         [sys.executable, "-c", WORK],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(target), "HOME": str(tmp_path)},
+        # the searches' code would be compiled anew, which takes longer than all else
+        env=os.environ | {"PYTHONPATH": str(target), "HOME": str(tmp_path), "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
-        timeout=900,  # the searches' code is compiled anew
+        timeout=300,
     )
     assert found.returncode == 0, found.stderr
     assert Path(found.stdout.strip()) == target / "dtfm_lab"

@@ -72,6 +72,9 @@ class Case:
     """Where the function is wrong, the beginning of the sentence that says so."""
 
 
+Cases = Callable[[np.random.Generator], Iterable[Case]]
+
+
 class MissionsOf:
     """Registers the missions of one lesson; the docstring of what is decorated is the task."""
 
@@ -89,25 +92,26 @@ class MissionsOf:
 
         return register
 
-    def number(self, name: str, *, answer: str, **about: Any) -> Callable[[Callable[[Given], Number]], None]:
+    def number(
+        self, name: str, *, answer: str, **about: Any
+    ) -> Callable[[Callable[[Given], Number]], Callable[[Given], Number]]:
         """Register a mission whose answer is a number; what is decorated computes it from what the reader is given."""
 
-        def register(wanted_of: Callable[[Given], Number]) -> None:
+        def register(wanted_of: Callable[[Given], Number]) -> Callable[[Given], Number]:
             def check(found: float, given: Given) -> str:
                 number = wanted_of(given)
                 near(found, number.wanted, number.within, number.slips)
                 return number.said
 
             self._register(name, inspect.getdoc(wanted_of) or "", check, answer, {"takes": float, **about})
+            return wanted_of
 
         return register
 
-    def function(
-        self, name: str, *, answer: str, said: str, **about: Any
-    ) -> Callable[[Callable[[np.random.Generator], Iterable[Case]]], None]:
+    def function(self, name: str, *, answer: str, said: str, **about: Any) -> Callable[[Cases], Cases]:
         """Register a mission whose answer is a function; what is decorated draws the cases on which it is tried."""
 
-        def register(cases: Callable[[np.random.Generator], Iterable[Case]]) -> None:
+        def register(cases: Cases) -> Cases:
             def check(function: Callable[..., Any], given: Given) -> str:
                 for case in cases(fresh_cases()):
                     found = number_from(function, *case.arguments)
@@ -118,6 +122,7 @@ class MissionsOf:
                 return said
 
             self._register(name, inspect.getdoc(cases) or "", check, answer, {"takes": FunctionType, **about})
+            return cases
 
         return register
 

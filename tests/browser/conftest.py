@@ -149,7 +149,7 @@ def open_notebook(jupyter: Jupyter) -> Callable[..., None]:
         elif shared.keeps_kernel and not busy:
             jupyter.replace(page, cells)
         else:
-            jupyter.open_beside(page, cells, name)
+            jupyter.open_instead(page, cells, name)
         shared.keeps_kernel = not busy and ui == "lab/tree"
         jupyter.run_all(page)
 

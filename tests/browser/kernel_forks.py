@@ -1,132 +1,33 @@
-"""Lets Jupyter start the kernels of the browser tests as forks of ``kernel_server``, which has loaded the lab once.
+"""JupyterLab whose kernels are forks of one process that has loaded the lab, so that no test waits for an import.
 
-Where it cannot fork, they are new Python processes.
+``python kernel_forks.py JUPYTERLAB'S ARGUMENTS`` is that JupyterLab; with ``--fork FD`` it is the process that is
+forked for every order which comes over a Unix socket.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import gc
+import importlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+import time
 from importlib.metadata import EntryPoint
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-NAME = "dtfm-lab-forks"
-MESSAGE_BYTES = 1 << 12
-"""Longer than any message of the server."""
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
-    "MALLOC_ARENA_MAX": "2"
-}
-"""Environment of a process that is to be forked: it must not have threads; and thirty kernels share few cores."""
-
-
-@contextmanager
-def fork_kernels(network: str | None) -> Iterator[None]:
-    """While this lasts, Jupyter's kernels of this process are forks of a process that has loaded the lab.
-
-    Nothing changes on other systems than Linux, where a process that has loaded so much cannot be forked safely.
-    """
-    global _server
-    if sys.platform != "linux":
-        yield
-        return
-    _server = KernelServer(network)
-    factory = KernelProvisionerFactory.instance()
-    before = factory.default_provisioner_name
-    factory.provisioners[NAME] = EntryPoint(NAME, f"{__name__}:ForkedKernel", KernelProvisionerFactory.GROUP_NAME)
-    factory.default_provisioner_name = NAME
-    try:
-        yield
-    finally:
-        factory.default_provisioner_name = before
-        _server.close()
-        _server = None
-
-
-class KernelServer:
-    """The client's end of ``kernel_server``."""
-
-    def __init__(self, network: str | None) -> None:
-        self._socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with child_end:
-            self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("kernel_server.py")), str(child_end.fileno())]
-                + ([] if network is None else [network]),
-                stdin=subprocess.DEVNULL,
-                pass_fds=[child_end.fileno()],
-                start_new_session=True,  # Ctrl-C is for the server of the page, which ends the kernels
-                env=os.environ | ONE_THREAD,
-            )
-        self._numbers = count()
-        self._lock = threading.Lock()
-        self._lives = True
-        self._ordered: dict[int, Future[int | None]] = {}
-        """Process ids to come, by the kernel's number; None where there will be no process."""
-        self._forks: dict[int, Fork] = {}
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    async def fork(self, arguments: list[str], environment: dict[str, str], folder: str) -> Fork | None:
-        """Return a new kernel's process; None where the server cannot make one."""
-        number, pid = next(self._numbers), Future[int | None]()
-        order = {"number": number, "arguments": arguments, "environment": environment, "folder": folder}
-        with self._lock:
-            if not self._lives:
-                return None
-            self._ordered[number] = pid
-            try:
-                self._socket.send(json.dumps(order).encode())
-            except OSError:  # the server has just died, or the environment is too long for a message
-                del self._ordered[number]
-                return None
-        await asyncio.wrap_future(pid)
-        return self._forks.get(number)
-
-    def close(self) -> None:
-        """End the server; kernels that are left end themselves."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        try:
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def _listen(self) -> None:
-        with contextlib.suppress(OSError):
-            while message := self._socket.recv(MESSAGE_BYTES):
-                self._take_message(json.loads(message))
-        with self._lock:
-            self._lives = False
-            self._socket.close()
-        for pid in self._ordered.values():
-            pid.set_result(None)
-        for fork in self._forks.values():
-            fork.orphaned = True
-
-    def _take_message(self, message: dict[str, Any]) -> None:
-        match message:
-            case {"event": "started", "number": number, "pid": pid}:
-                self._forks[number] = Fork(pid)
-                self._ordered.pop(number).set_result(pid)
-            case {"event": "refused", "number": number}:
-                self._ordered.pop(number).set_result(None)
-            case {"event": "ended", "number": number, "status": status}:
-                self._forks.pop(number).end(status)
+NAME = "forks"
+SOCKET = "DTFM_FORK_SOCKET"
+"""Environment variable with the path of the socket."""
+LONGEST_ORDER = 1 << 20
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Environment of a process that is to be forked: a fork copies one thread only."""
 
 
 class Fork:
@@ -136,19 +37,18 @@ class Fork:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.orphaned = False
-        """Whether nobody reports its end any more; it then ends within seconds."""
-        self.returncode: int | None = None
-        self._ended = threading.Event()
 
     def poll(self) -> int | None:
-        if self.orphaned and self.returncode is None and not _exists(self.pid):
-            self.end(1)
-        return self.returncode
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return 1  # the system reaps it, and keeps no status
+        return None
 
     def wait(self, timeout: float | None = None) -> int:
-        self._ended.wait(timeout)
-        return self.returncode or 0
+        while self.poll() is None:
+            time.sleep(0.02)
+        return 1
 
     def send_signal(self, signum: int) -> None:
         if self.poll() is None:
@@ -160,35 +60,87 @@ class Fork:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def end(self, status: int) -> None:
-        """Keep the exit status of a kernel that has ended, and wake who waits for it."""
-        self.returncode = status
-        self._ended.set()
-
 
 class ForkedKernel(LocalProvisioner):
-    """Starts a kernel as a fork of the server."""
+    """Starts a kernel as a fork."""
 
     async def launch_kernel(self, cmd: list[str], **options: Any) -> Any:
-        arguments = cmd[cmd.index("-f") :] if "-f" in cmd else None
-        fork = None
-        if _server is not None and arguments is not None:
-            fork = await _server.fork(
-                arguments, dict(options.get("env") or os.environ), options.get("cwd") or os.getcwd()
-            )
-        if fork is None:
-            return await super().launch_kernel(cmd, **options)
-        self.process = fork  # type: ignore[assignment]  # it has what Jupyter uses of a Popen
-        self.pid = self.pgid = fork.pid
+        order = {
+            "arguments": cmd[cmd.index("-f") :],
+            "environment": dict(options.get("env") or os.environ),
+            "folder": options.get("cwd") or os.getcwd(),
+        }
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+            asking.connect(os.environ[SOCKET])  # until the lab is loaded, orders wait in the socket's queue
+            asking.send(json.dumps(order).encode())
+            self.process = Fork(int(asking.recv(64)))
+        self.pid = self.pgid = self.process.pid
         return self.connection_info
 
 
-def _exists(pid: int) -> bool:
+def serve(listener: socket.socket) -> None:
+    """Load the lab, then fork a kernel for every order until standard input is closed."""
+    for name in ("ipykernel.kernelapp", "IPython.core.interactiveshell", "dtfm_lab.widgets.workbench"):
+        importlib.import_module(name)
+    lab = importlib.import_module("dtfm_lab.lab")
+    lab.simulate(lab.plan("lecture-hall", seed=0, seconds=0.2))
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the kernels
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:
+            os._exit(0)
+        with listener.accept()[0] as asking:
+            order, server = json.loads(asking.recv(LONGEST_ORDER)), os.getpid()
+            if (pid := os.fork()) == 0:
+                listener.close()
+                become_kernel(order, server)
+            asking.send(str(pid).encode())
+
+
+def become_kernel(order: dict[str, Any], server: int) -> None:
+    """Be the kernel in the forked process, and never return."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()  # Jupyter signals the process group of a kernel
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    os.chdir(order["folder"])
+    sys.argv = ["ipykernel", *order["arguments"]]
+    from ipykernel.kernelapp import IPKernelApp
+
+    # A kernel ends when its parent has. ipykernel read who that is when it was imported, so it is told again; and
+    # ipywidgets was imported before there was a kernel, so it has yet to register with this one.
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+        IPKernelApp.launch_instance([*order["arguments"], f"--IPKernelApp.parent_handle={server}", "--ext=ipywidgets"])
+    finally:
+        os._exit(0)
 
 
-_server: KernelServer | None = None
+def main() -> None:
+    """Be JupyterLab, beside a process that is forked for its kernels."""
+    from jupyterlab.labapp import main
+
+    os.environ[SOCKET] = os.path.join(os.getcwd(), "forks.socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(os.environ[SOCKET])
+        listener.listen(64)
+        command = [sys.executable, __file__, "--fork", str(listener.fileno())]
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+            env=os.environ | ONE_THREAD,
+        )
+    factory = KernelProvisionerFactory.instance()
+    factory.provisioners[NAME] = EntryPoint(NAME, "kernel_forks:ForkedKernel", KernelProvisionerFactory.GROUP_NAME)
+    factory.default_provisioner_name = NAME
+    main()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--fork":
+        serve(socket.socket(fileno=int(sys.argv[2])))
+    else:
+        main()

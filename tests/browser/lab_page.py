@@ -2,9 +2,10 @@
 
 import os
 import re
+import time
 from pathlib import Path
 
-from serving import PATIENCE_MS
+from serving import PATIENCE_MS, PATIENCE_S, ask
 
 FRAME = {
     "bar": ".dtfm-bar",
@@ -29,6 +30,7 @@ OUTSIDE = """() => {
 }"""
 BADGE = """(name) => document.querySelector(".dtfm-editor .dtfm-stage")._cyreg.cy.getElementById(`device:${name}`)
     .renderedPosition()"""
+AT_REST = "print(the_lab.replanning._task is None and the_lab.predicted is not None)"
 CARD = """(name) => document.querySelector(".dtfm-map").whereIs(name)"""
 
 
@@ -91,14 +93,18 @@ class LabPage:
         return found.evaluate("(one) => [...one.childNodes].filter((part) => part.nodeName !== 'EM')"
                               ".map((part) => part.textContent).join('')")  # fmt: skip
 
-    def settled(self, label):
-        """The same once it stands: a live plan is found in three searches, each longer than the one before."""
-        stands, since = "", 0
-        while since < 14:
+    def at_rest(self):
+        """Wait until no search is looking for a better plan, and the page has heard of it."""
+        deadline, quiet = time.monotonic() + PATIENCE_S, 0
+        while quiet < 2:  # an edit takes a moment to begin a search
+            assert time.monotonic() < deadline, "a search goes on"
             self.page.wait_for_timeout(250)
-            now = self.number(label)
-            stands, since = now, since + 1 if now == stands else 0
-        return stands
+            quiet = quiet + 1 if ask(self.page, AT_REST) == "True" else 0
+
+    def settled(self, label):
+        """One of the bar's numbers once nothing changes it any more."""
+        self.at_rest()
+        return self.number(label)
 
     def said(self):
         return self.headline.inner_text()

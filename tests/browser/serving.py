@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 REPOSITORY = Path(__file__).parents[2]
+FORKING = Path(__file__).with_name("kernel_forks.py")
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -39,14 +40,6 @@ PATIENCE_S = 120 * float(os.environ.get("DTFM_PATIENCE", "1"))
 """Seconds to wait for anything on the page or in the kernel, a cold start included. No test has a deadline of its own;
 ``DTFM_PATIENCE=3`` waits three times as long on a very busy machine."""
 PATIENCE_MS = PATIENCE_S * 1000
-WITH_FORKS = f"""
-import sys
-from jupyterlab.labapp import main
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from kernel_forks import fork_kernels
-with fork_kernels("lecture-hall"):
-    main()
-"""
 CURRENT_KERNEL = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel"
 READY = f"""() => {{
     const panel = window.jupyterapp?.shell.currentWidget;
@@ -55,8 +48,14 @@ READY = f"""() => {{
 }}"""
 """Whether the open notebook has its cells and its kernel. A kernel that lives already is there before the cells, and to
 run all cells then is to run none."""
-CLOSE_ALL = "() => [...window.jupyterapp.shell.widgets('main')].forEach((widget) => widget.dispose())"
-OPEN = "(path) => window.jupyterapp.commands.execute('docmanager:open', { path, factory: 'Notebook' })"
+OPEN_ALONE = """async (path) => {
+    const { shell, commands } = window.jupyterapp;
+    const before = [...shell.widgets("main")];
+    const panel = await commands.execute("docmanager:open", { path, factory: "Notebook" });
+    before.forEach((widget) => widget.dispose());
+    shell.activateById(panel.id);
+}"""
+"""Opens a notebook and closes all else, in this order: a main area without anything opens a launcher."""
 REPLACE = "(notebook) => window.jupyterapp.shell.currentWidget.context.model.fromJSON(notebook)"
 FORGET = "from ipywidgets import Widget; Widget.close_all()"
 
@@ -80,7 +79,10 @@ class Jupyter:
 
     def end_sessions(self) -> None:
         """Kernels outlive their page; the next notebook must not find an old one."""
-        for session in self.api("sessions"):
+        self.end(self.api("sessions"))
+
+    def end(self, sessions: Sequence[dict]) -> None:
+        for session in sessions:
             self.api(f"sessions/{session['id']}", method="DELETE")
 
     def open(self, page: Page, cells: Sequence[str], name: str = "test.ipynb", ui: str = "lab/tree") -> None:
@@ -89,12 +91,12 @@ class Jupyter:
         page.goto(f"{self.url}/{ui}/{name}?token={self.token}&reset")
         page.wait_for_function(READY, timeout=PATIENCE_MS)
 
-    def open_beside(self, page: Page, cells: Sequence[str], name: str) -> None:
+    def open_instead(self, page: Page, cells: Sequence[str], name: str) -> None:
         """The same in the JupyterLab that the page shows already, in the place of all that is open there."""
-        page.evaluate(CLOSE_ALL)
-        self.end_sessions()
+        before = self.api("sessions")
         (self.folder / name).write_text(json.dumps(notebook(cells)))
-        page.evaluate(OPEN, name)
+        page.evaluate(OPEN_ALONE, name)
+        self.end(before)
         page.wait_for_function(READY, timeout=PATIENCE_MS)
 
     def replace(self, page: Page, cells: Sequence[str]) -> None:
@@ -110,7 +112,7 @@ class Jupyter:
 def jupyter_server(root: Path, *, forks: bool = False) -> Iterator[Jupyter]:
     """JupyterLab with a home of its own in this folder, so that nobody's settings or extensions matter.
 
-    With ``forks`` its kernels are forks of one process that has loaded the lab, which starts them sooner.
+    With ``forks`` its kernels are forks of one process that has loaded the lab.
     """
     folder, config = root / "notebooks", root / "config"
     folder.mkdir()
@@ -118,12 +120,11 @@ def jupyter_server(root: Path, *, forks: bool = False) -> Iterator[Jupyter]:
     # The news pop-up covers buttons, and asks a server far away.
     disabled = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
     (config / "labconfig" / "page_config.json").write_text(json.dumps(disabled))
-    close_door(root)
     extensions = root / "data" / "labextensions"  # where an installed wheel has it
     extensions.mkdir(parents=True)
     (extensions / "dtfm-lab").symlink_to(REPOSITORY / "labextension")
     port, token = free_port(), secrets.token_hex(16)
-    command = [sys.executable, *(["-c", WITH_FORKS] if forks else ["-m", "jupyterlab"]), "--allow-root", "--no-browser"]
+    command = [sys.executable, *([str(FORKING)] if forks else ["-m", "jupyterlab"]), "--allow-root", "--no-browser"]
     command += ["--ip=127.0.0.1", f"--port={port}"]
     command += ["--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
     command += ["--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"]
@@ -161,13 +162,6 @@ def app_server(root: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Po
 def kernels_of(server: psutil.Process) -> list[psutil.Process]:
     """The visitors' kernels of ``dtfm-lab lab --app``: children of the page's server."""
     return server.children()
-
-
-def close_door(root: Path) -> None:
-    """The visitor of this home has closed the door before, so that it covers nothing that is tested."""
-    closed = root / ".local" / "state" / "dtfm_lab" / "door-closed"
-    closed.parent.mkdir(parents=True, exist_ok=True)
-    closed.touch()
 
 
 def own_environment(root: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The Lab as a page of its own: what a visitor sees, and what is left when the visitor goes."""
+"""The Lab as a page of its own: what a visitor sees, and that no kernel is left, however visitors and server go."""
 
 import signal
 import time
@@ -10,12 +10,16 @@ from serving import PATIENCE_S, app_server, fresh_page, kernels_of
 
 pytest.importorskip("voila", reason="the page needs voila")
 
+PLANNED = ".dtfm-lab .dtfm-gantt:not([data-predicted='0'])"
+
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    """The address of the page, and its server."""
-    with app_server(tmp_path_factory.mktemp("app"), "lecture-hall") as (address, process):
-        yield address, process
+    """The address of the page, and its server, which waits 15 s for a page that is away."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DTFM_LAB_AWAY_S", "15")  # a page takes long to come on a busy machine
+        with app_server(tmp_path_factory.mktemp("app"), "lecture-hall") as (address, process):
+            yield address, process
 
 
 def kernels(process):
@@ -24,10 +28,9 @@ def kernels(process):
 
 def until(holds):
     deadline = time.monotonic() + PATIENCE_S
-    while not (found := holds()):
+    while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    return found
 
 
 def visit(page, address):
@@ -36,24 +39,10 @@ def visit(page, address):
     page.locator("#loading").wait_for(state="detached")
 
 
-def test_a_visitor_finds_a_plan_in_the_whole_window_and_takes_the_kernel_along(app, browser):
+def test_a_visitor_finds_a_plan_in_the_whole_window_as_light_as_the_system(app, browser):
+    """The page's frame stands before its kernel has answered; the theme follows the visitor's system."""
     address, process = app
-    with fresh_page(browser) as page:
-        visit(page, address)
-        assert page.title().startswith("dtfm lab")
-        assert page.locator(".jp-InputArea:visible, .jp-OutputPrompt:visible").count() == 0
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert kernels(process)
-        page.wait_for_selector(".dtfm-lab .dtfm-gantt:not([data-predicted='0'])")
-        assert page.locator(".dtfm-lab").bounding_box() == {"x": 0, "y": 0, **page.viewport_size}
-        screenshot(page, "app-planned")
-        page.goto("about:blank")
-        until(lambda: not kernels(process))
-
-
-def test_the_frame_of_the_lab_stands_before_the_kernel_has_answered(app, browser):
-    address, _ = app
-    with fresh_page(browser) as page:
+    with fresh_page(browser, color_scheme="dark") as page:
         page.goto(address, wait_until="commit")
         page.locator("#loading #loading_text").wait_for()
         assert page.title().startswith("dtfm lab")
@@ -61,39 +50,58 @@ def test_the_frame_of_the_lab_stands_before_the_kernel_has_answered(app, browser
         box = page.locator("#loading").bounding_box()
         assert (box["width"], box["height"]) == (page.viewport_size["width"], page.viewport_size["height"])
         page.locator("#loading").wait_for(state="detached")
-        page.locator(".dtfm-lab .dtfm-panes").wait_for()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_page_is_as_light_as_the_visitors_system(app, browser, theme):
-    address, _ = app
-    with fresh_page(browser, color_scheme=theme, viewport={"width": 1000, "height": 900}) as page:
-        visit(page, address)
-        screenshot(page, f"app-{theme}")
-        surface = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert surface == {"light": "rgb(255, 255, 255)", "dark": "rgb(33, 33, 33)"}[theme]
-        assert page.get_attribute("body", "data-jp-theme-light") == str(theme == "light").lower()
+        page.wait_for_selector(PLANNED)
+        assert page.locator(".jp-InputArea:visible, .jp-OutputPrompt:visible").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        other = {"light": "dark", "dark": "light"}[theme]
-        page.emulate_media(color_scheme=other)
-        page.wait_for_selector(f"body[data-jp-theme-light='{str(other == 'light').lower()}']", state="attached")
+        assert page.locator(".dtfm-lab").bounding_box() == {"x": 0, "y": 0, **page.viewport_size}
+        screenshot(page, "app")
+        for theme, surface in (("dark", "rgb(33, 33, 33)"), ("light", "rgb(255, 255, 255)")):
+            page.emulate_media(color_scheme=theme)
+            is_light = str(theme == "light").lower()
+            page.wait_for_selector(f"body[data-jp-theme-light='{is_light}']", state="attached")
+            page.wait_for_function(f"() => getComputedStyle(document.body).backgroundColor === '{surface}'")
+        assert kernels(process)
+        page.goto("about:blank")
+        until(lambda: not kernels(process))
+
+
+def test_visitors_leave_in_three_ways_and_no_kernel_stays(app, browser):
+    address, process = app
+    visitors = [browser.new_context(reduced_motion="reduce") for _ in range(3)]
+    pages = [visitor.new_page() for visitor in visitors]
+    for page in pages:
+        page.set_default_timeout(PATIENCE_S * 1000)
+        visit(page, address)
+    found = kernels(process)
+    assert len(found) == 3
+    assert all(kernel.children() == [] for kernel in found), "torch is not loaded before something runs"
+    shut, gone, lid = pages
+    shut.close(run_before_unload=True)
+    gone.goto("about:blank")
+    lid.context.close()
+    until(lambda: not kernels(process))
+    for visitor in visitors:
+        visitor.close()
 
 
 def test_nobody_without_the_token_gets_a_kernel(app, browser):
     address, process = app
-    before = len(kernels(process))
     with fresh_page(browser) as page:
         page.goto(address.split("?")[0])
         assert "/login" in page.url
-        assert len(kernels(process)) == before
+        assert kernels(process) == []
 
 
-def test_an_interrupt_ends_the_page_and_its_kernels(browser, tmp_path):
+@pytest.mark.parametrize("end", ["interrupt", "kill"])
+def test_kernels_end_with_their_server(browser, tmp_path, end):
     with app_server(tmp_path) as (address, process), fresh_page(browser) as page:
         visit(page, address)
         assert page.locator(".dtfm-lab").is_visible(), "a blank canvas, where no network is named"
-        assert kernels(process)
         served = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(15) == 0
-        until(lambda: not any(kernel.is_running() for kernel in served))
+        assert served
+        if end == "interrupt":
+            process.send_signal(signal.SIGINT)
+            assert process.wait(15) == 0
+        else:
+            process.kill()
+        until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in served))

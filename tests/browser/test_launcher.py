@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from conftest import shared
 
 pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
 
@@ -14,6 +15,7 @@ SAVED = """async () => {
     return JSON.stringify(kept).includes('"dtfm-lab:dtfm-lab.ipynb"');
 }"""
 """Whether JupyterLab has saved its layout with the tab in it."""
+ALL_SAVED = "() => [...window.jupyterapp.shell.widgets('main')].every((tab) => !tab.context?.model.dirty)"
 TABS = "() => [...window.jupyterapp.shell.widgets('main')].map((tab) => tab.title.label)"
 
 
@@ -21,52 +23,42 @@ def open_lab(page, jupyter, query="reset"):
     page.goto(f"{jupyter.url}/lab?token={jupyter.token}&{query}")
 
 
-def from_card(page, jupyter):
+@pytest.fixture(autouse=True)
+def own_notebooks(jupyter):
+    """No notebook is there before, and no tab of these afterwards."""
+    for path in jupyter.folder.glob("dtfm-lab*.ipynb"):
+        path.unlink()
+    yield
+    shared.leave_page()
+
+
+def test_the_card_opens_the_lab_in_a_tab_that_is_there_again_after_page_and_kernel_have_ended(page, jupyter):
     open_lab(page, jupyter)
     page.locator(".jp-LauncherCard", has_text="dtfm lab").click()
     page.locator(".dtfm-lab-tab .dtfm-lab").wait_for()
-
-
-@pytest.fixture(autouse=True)
-def no_notebooks_before(jupyter):
-    for path in jupyter.folder.glob("dtfm-lab*.ipynb"):
-        path.unlink()
-
-
-def test_the_card_opens_the_lab_in_a_tab_that_it_fills(page, jupyter):
-    from_card(page, jupyter)
     tab, lab = (page.locator(selector).bounding_box() for selector in (".dtfm-lab-tab", ".dtfm-lab-tab .dtfm-lab"))
     assert lab == pytest.approx(tab, abs=1)
     assert tab["height"] > 0.85 * page.viewport_size["height"]
     assert sorted(page.evaluate(TABS)) == ["dtfm lab", "dtfm-lab.ipynb"]
     assert page.locator(".dtfm-lab-tab > p").is_hidden()
 
-
-def test_the_tab_is_there_again_after_the_page_is_loaded_anew(page, jupyter):
-    from_card(page, jupyter)
-    page.wait_for_timeout(2500)  # the notebook is saved
+    page.wait_for_function(ALL_SAVED)
     page.wait_for_function(SAVED)
     open_lab(page, jupyter, "")
     page.locator(".dtfm-lab-tab .dtfm-lab").wait_for()
     assert sorted(page.evaluate(TABS)) == ["dtfm lab", "dtfm-lab.ipynb"]
 
-
-def test_the_lab_can_be_opened_again_where_its_kernel_has_ended(page, jupyter):
-    from_card(page, jupyter)
     page.evaluate("() => window.jupyterapp.serviceManager.sessions.shutdownAll()")
-    page.wait_for_timeout(2500)
+    page.wait_for_function(SAVED)
     open_lab(page, jupyter, "")
     page.get_by_role("button", name="Open it again").click()
     page.locator(".dtfm-lab-tab .dtfm-lab").wait_for()
     page.locator(".dtfm-lab-tab > p").wait_for(state="hidden")
 
-
-def test_the_command_writes_a_new_notebook_each_time(page, jupyter):
-    from_card(page, jupyter)
     page.evaluate("() => { window.jupyterapp.commands.execute('dtfm-lab:open'); }")
     page.wait_for_function(f"({TABS})().length === 4")
     written = sorted(path.name for path in jupyter.folder.glob("dtfm-lab*.ipynb"))
-    assert written == ["dtfm-lab-1.ipynb", "dtfm-lab.ipynb"]
+    assert written == ["dtfm-lab-1.ipynb", "dtfm-lab.ipynb"], "a new notebook each time"
 
 
 def test_the_extension_is_the_packages_and_of_its_version():

@@ -37,29 +37,25 @@ PLANNED = "the_lab.plan is not None and not the_lab.lab_state.plan_is_stale"
 NUMBERS = "print(the_lab.plan.cost.total_s, the_lab.measured.iteration_s, the_lab.topology.fingerprint)"
 
 
-def begin(page, open_notebook, set_theme, theme, *, name, network="", size=None, whole=True):
-    if size is not None:
-        page.set_viewport_size({"width": size[0], "height": size[1]})
-    page.add_init_script("localStorage.setItem('dtfm-lab-door-closed', 'yes')")  # it opens when it is asked to
+def begin(page, open_notebook, name, size, network=""):
+    page.set_viewport_size({"width": size[0], "height": size[1]})
     open_notebook(page, [f"import dtfm_lab as lab\nthe_lab = lab.Lab({network!r})\nthe_lab".replace("''", "")])
-    set_theme(page, theme)
-    if not whole:
-        page.evaluate("() => window.jupyterapp.commands.execute('application:toggle-left-area')")
-        page.locator(".dtfm-lab").scroll_into_view_if_needed()
     lab = LabPage(page, name)
-    if whole:
-        lab.whole_window()
-    else:
-        lab.settle()
     if not network:
-        lab.press_next("Open a network")
-        door = lab.root.get_by_role("dialog")
-        door.get_by_role("button", name=re.compile("^all .* networks")).wait_for()
-        lab.look("door")
-        card = door.get_by_role("button", name=re.compile("^Blank")).bounding_box()
-        lab.click((card["x"] + card["width"] / 2, card["y"] + card["height"] / 2))  # a locator may scroll first
-        door.wait_for(state="hidden")
+        page.get_by_role("dialog", name="Open a network").get_by_role("button", name=re.compile("^Close")).click()
+    lab.whole_window()
     return lab
+
+
+def open_blank(lab):
+    """By the next step and the card of the gallery."""
+    lab.press_next("Open a network")
+    door = lab.root.get_by_role("dialog")
+    door.get_by_role("button", name=re.compile("^all .* networks")).wait_for()
+    lab.look("door")
+    card = door.get_by_role("button", name=re.compile("^Blank")).bounding_box()
+    lab.click((card["x"] + card["width"] / 2, card["y"] + card["height"] / 2))  # a locator may scroll first
+    door.wait_for(state="hidden")
 
 
 def draw(lab, eventually) -> None:
@@ -99,11 +95,11 @@ def draw(lab, eventually) -> None:
     eventually(page, "float(the_lab.topology.bandwidth_bytes_per_s[0, 5])", 2.5e6)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_kernel, eventually, set_theme, theme):
-    """Light in the cell of a notebook, dark over the whole window, both at 1440 x 900."""
-    lab = begin(page, open_notebook, set_theme, theme, name=f"whole-{theme}", size=(1440, 900), whole=theme == "dark")
-    eventually(page, "the_lab.lab_state.dark", theme == "dark")
+def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_kernel, eventually, set_theme):
+    set_theme(page, "dark")
+    lab = begin(page, open_notebook, "whole", (1440, 900))
+    open_blank(lab)
+    eventually(page, "the_lab.lab_state.dark", True)
     lab.look("blank")
     draw(lab, eventually)
     lab.look("drawn")
@@ -164,12 +160,12 @@ def race(lab, eventually) -> None:
 def groups(lab, ask_kernel, eventually) -> None:
     """The paper's five steps, then a device moved by hand, and back."""
     page, pane = lab.page, lab.pane("Groups")
-    page.wait_for_timeout(700)
     lab.look("groups")
     pane.get_by_role("button", name="Ring", exact=True).click()
     for letter in "abcde":
         pane.get_by_role("button", name=re.compile(rf"\({letter}\)")).click()
-        page.wait_for_timeout(900)
+        eventually(page, "the_lab.groups_panel.groups.step", letter)
+        page.wait_for_timeout(200)  # it is drawn
         lab.look(f"step-{letter}")
     pane.get_by_role("button", name="Path", exact=True).click()
     name = ask_kernel(page, "print(the_lab.plan.stages[0][0])")
@@ -232,33 +228,24 @@ def saved_and_restored(lab, ask_kernel, eventually) -> None:
     more.get_by_text("restored").wait_for()
     lab.close_menu()
     eventually(page, "the_lab.comparison is not None", True)
-    page.wait_for_timeout(3500)  # a live search would have answered by now
+    lab.at_rest()
     assert ask_kernel(page, NUMBERS) == before
     lab.look("restored")
 
 
-@pytest.mark.parametrize("size", [(1100, 800), (1280, 720)], ids=["1100x800", "1280x720"])
-def test_it_holds_in_smaller_windows(page, open_notebook, ask_kernel, eventually, set_theme, size):
-    """Every pane and picture of a planned network, a run and its comparison, in the whole window."""
-    name = f"window-{size[0]}"
-    lab = begin(page, open_notebook, set_theme, "light", name=name, network="lecture-hall", size=size)
+def test_every_pane_and_picture_holds_in_smaller_windows(page, open_notebook, eventually):
+    lab = begin(page, open_notebook, "window", (1280, 720), "lecture-hall")
     eventually(page, f"{PLANNED} and the_lab.predicted is not None", True)
-    lab.look("opened")
-    for digit, title in enumerate(("Search", "Groups", "Schedule", "What if", "Run", "Compare"), 1):
-        lab.key_pane(digit, title)
-        lab.look(title.lower().replace(" ", "-"))
-    for title in ("Matrix", "Map", "Canvas"):
-        lab.picture(title)
-        lab.look(title.lower())
-    for menu in ("network", "job", "more"):
-        lab.menu(menu)
-        lab.look(f"menu-{menu}")
-        lab.close_menu()
-    ask_kernel(page, "the_lab.run_panel.iterations.value = 4")
-    lab.press_next("Run it for real")
-    lab.look("run-begins")
-    eventually(page, "the_lab.comparison is not None", True)
-    lab.look("measured")
-    lab.press_next("Compare")
-    page.wait_for_timeout(800)
-    lab.look("compared")
+    for width, height in ((1280, 720), (1100, 800)):
+        page.set_viewport_size({"width": width, "height": height})
+        lab.settle()
+        for digit, title in enumerate(("Search", "Groups", "Schedule", "What if", "Run", "Compare"), 1):
+            lab.key_pane(digit, title)
+            lab.look(f"{width}-{title.lower().replace(' ', '-')}")
+        for title in ("Matrix", "Map", "Canvas"):
+            lab.picture(title)
+            lab.look(f"{width}-{title.lower()}")
+        for menu in ("network", "job", "more"):
+            lab.menu(menu)
+            lab.look(f"{width}-menu-{menu}")
+            lab.close_menu()
