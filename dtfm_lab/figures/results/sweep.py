@@ -5,42 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
+from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.figures.palette import CATEGORIES, DASHES, EDGES, LINE_GREY
-from dtfm_lab.figures.results.sweep_rows import (
-    RESULTS,
-    by_number,
-    equal,
-    fits,
-    hover,
-    settings_text,
-    shown,
-    value,
-    value_text,
-    values,
-    varied,
-    word,
-)
 from dtfm_lab.figures.results.tables import row_at
-from dtfm_lab.figures.theme import LEGEND_BELOW, literal, titled, with_headings
+from dtfm_lab.figures.theme import LEGEND_BELOW, literal, titled
+from dtfm_lab.planning.sweeps import PLANNED
+from dtfm_lab.simulation.variations import OUTCOMES
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 NO_FILL = "rgba(128, 128, 128, 0.12)"
-PANEL_PX = 300
-HEADING_PX = 96
-"""Space between panels for the axis of the upper one and the heading of the lower one."""
-MOST_COLUMNS = 3
 MOST_TICKS = 12
 LOG_FROM = 8.0
 """Ratio of the largest to the smallest value from which the axis is logarithmic."""
 
 
 def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) -> go.Figure:
-    """One result against up to three varied settings: one along the axis, one by colour, and one by panel.
+    """One result against up to two varied settings: one along the axis, and one by colour.
 
     Points that do not fit in memory are hollow. Impossible combinations are counted, not drawn.
 
@@ -58,7 +44,7 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     UnknownName
         No such result or setting.
     TraceError
-        No row, or more than three settings varied.
+        No row, or more than two settings varied.
     """
     if y not in RESULTS or y not in frame.columns:
         raise unknown("result of a sweep", y, [name for name in RESULTS if name in frame.columns])
@@ -69,56 +55,35 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     highest = float(drawn[y].astype(float).max()) if len(drawn) else 0.0
     result = shown(y, highest)
     roles = Roles.of(frame, names, x)
-    panels = values(frame, roles.panel) if roles.panel else [None]
-    n_columns = min(len(panels), MOST_COLUMNS)
-    n_rows = -(-len(panels) // n_columns)
-    total_px = n_rows * PANEL_PX + (n_rows - 1) * HEADING_PX
-    headings = [f"{literal(word(roles.panel))}: {literal(value_text(one))}" for one in panels] if roles.panel else None
-    figure = make_subplots(
-        rows=n_rows,
-        cols=n_columns,
-        shared_yaxes=True,
-        subplot_titles=headings,
-        horizontal_spacing=0.04,
-        vertical_spacing=HEADING_PX / total_px if n_rows > 1 else 0.0,
-    )
-    named: set[str] = set()
-    for number, one in enumerate(panels):
-        row, column = (n + 1 for n in divmod(number, n_columns))
-        here = drawn[equal(drawn[roles.panel], one)] if roles.panel else drawn
-        here = here if roles.x is None or roles.by_name else here.sort_values(roles.x, kind="stable")
-        for name, look, rows in _colored(frame, here, roles.color, result.word):
-            at = roles.along(rows), (rows[y].astype(float) * result.scale).tolist()
-            traces = _bars(rows, *at, look) if roles.by_name else _curve(rows, *at, look)
-            traces[0].showlegend = roles.color is not None and name not in named
-            for trace in traces:
-                trace.update(name=literal(name), legendgroup=name)
-            figure.add_traces(traces, rows=row, cols=column)
-            named.add(name)
-        if number >= len(panels) - n_columns:
-            figure.update_xaxes(title_text=roles.x_title, row=row, col=column)
-    figure.update_xaxes(**_x_axis(frame, roles))
-    figure.update_yaxes(range=[0, 1.1 * highest * result.scale or 1.0])
-    figure.update_yaxes(title_text=result.label, col=1)
+    figure = go.Figure()
+    ordered = drawn if roles.x is None or roles.by_name else drawn.sort_values(roles.x, kind="stable")
+    for name, look, rows in _colored(frame, ordered, roles.color, result.word):
+        at = roles.along(rows), (rows[y].astype(float) * result.scale).tolist()
+        traces = _bars(rows, *at, look) if roles.by_name else _curve(rows, *at, look)
+        traces[0].showlegend = roles.color is not None
+        for trace in traces:
+            trace.update(name=literal(name), legendgroup=name)
+        figure.add_traces(traces)
+    figure.update_xaxes(title_text=roles.x_title, **_x_axis(frame, roles))
+    figure.update_yaxes(title_text=result.label, range=[0, 1.1 * highest * result.scale or 1.0])
     n_tight = fits(drawn).count(False)
     if n_tight:
-        figure.add_trace(_hollow(), row=1, col=1)
+        figure.add_trace(_hollow())
     if not len(drawn):
         nowhere = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
         figure.add_annotation(text="nothing to draw", **nowhere)
-    titled(
+    return titled(
         figure,
         _title(drawn, y, names) if len(drawn) else f"{result.word}: known of none of these combinations",
         _subtitle(frame, y),
         alt=_alt(drawn, y, names, n_tight),
-        height=max(360, total_px + 200),
+        height=500,
         legend={**LEGEND_BELOW, "traceorder": "normal", "title": {"text": literal(word(roles.color or ""))}},
         margin_b=110,
         barmode="group",
         bargap=0.2 if roles.x else 0.7,
         hovermode="closest",
     )
-    return with_headings(figure) if roles.panel else figure
 
 
 class Roles(NamedTuple):
@@ -130,17 +95,13 @@ class Roles(NamedTuple):
     """Whether the axis has names, not numbers."""
     color: str | None
     """The setting that has a colour for each value, if any."""
-    panel: str | None
-    """The setting that has a panel for each value, if any."""
 
     @classmethod
     def of(cls, frame: pd.DataFrame, names: Sequence[str], x: str | None) -> Roles:
-        """The setting with most numbers is along the axis, that with most names has colours, a third has panels."""
+        """The setting with most numbers is along the axis, the other has colours."""
         by_size = sorted(names, key=lambda name: -len(values(frame, name)))
         x = x or next((name for name in by_size if by_number(frame, name)), by_size[0] if names else None)
-        others = sorted((name for name in by_size if name != x), key=lambda name: by_number(frame, name))
-        color, panel = [*others, None, None][:2]
-        return cls(x, x is None or not by_number(frame, x), color, panel)
+        return cls(x, x is None or not by_number(frame, x), next((name for name in by_size if name != x), None))
 
     @property
     def x_title(self) -> str:
@@ -267,3 +228,151 @@ def _hollow() -> go.Scatter:
     marker = {"size": 9, "symbol": "circle-open", "color": LINE_GREY, "line": {"width": 2}}
     name = "hollow: does not fit in memory"
     return go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, hoverinfo="skip", showlegend=True)
+
+
+# rows in words
+
+
+MOST_VARIED = 2
+
+
+class Result(NamedTuple):
+    """A result of a combination of settings: a column of the table."""
+
+    word: str
+    unit: str = ""
+    scale: float = 1.0
+    more_is_better: bool = False
+
+    @property
+    def label(self) -> str:
+        """Title of its axis."""
+        return f"{self.word} ({self.unit})" if self.unit else self.word
+
+
+RESULTS = {
+    "iteration_s": Result("iteration", "s"),
+    "tokens_per_s": Result("tokens per second", more_is_better=True),
+    "mfu": Result("model FLOP utilisation", "%", 100, more_is_better=True),
+    "pflops": Result("PFLOP/s", more_is_better=True),
+    "bubble_share": Result("bubble", "%", 100),
+    "peak_memory_bytes": Result("peak memory", "bytes"),
+    "over_bytes": Result("memory lacking", "bytes"),
+    "peak_activations": Result("activations held at most"),
+    "price_per_million_tokens": Result("price of a million tokens"),
+    "communication_cost_s": Result("communication cost", "s"),
+    "iteration_lower_bound_s": Result("lower bound of the iteration", "s"),
+    "plan_devices": Result("devices that serve"),
+    "planning_s": Result("search", "s"),
+}
+NO_SETTING = {*RESULTS, *OUTCOMES, *PLANNED, "error"}
+FACTORS = ("bandwidth", "latency")
+WORDS = {
+    "microbatch": "micro-batch (sequences)",
+    "global_batch": "global batch (sequences)",
+    "bandwidth": "bandwidth of all links (factor)",
+    "latency": "latency of all links (factor)",
+    "synchronise_every": "synchronising every (iterations)",
+    "efficiency": "efficiency (share of peak)",
+    "codec_bytes_per_s": "codec (bytes/s)",
+}
+UNITS = {"s": (("s", 1.0), ("ms", 1e-3)), "bytes": (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10))}
+
+
+def shown(y: str, highest: float) -> Result:
+    """A result in the unit that suits its highest value."""
+    result = RESULTS[y]
+    units = UNITS.get(result.unit, ())
+    fitting = next(((unit, size) for unit, size in units if highest >= size), units[-1] if units else None)
+    return result if fitting is None else result._replace(unit=fitting[0], scale=1 / fitting[1])
+
+
+def settings(frame: pd.DataFrame) -> list[str]:
+    """Names of the columns that hold settings."""
+    return [str(name) for name in frame.columns if name not in NO_SETTING]
+
+
+def varied(frame: pd.DataFrame) -> list[str]:
+    """The settings with more than one value.
+
+    Raises TraceError where there is no row, or where more settings vary than a figure can show.
+    """
+    if not len(frame):
+        raise TraceError("sweep has no rows; wanted at least one")
+    found = [name for name in settings(frame) if len(values(frame, name)) > 1]
+    if len(found) > MOST_VARIED:
+        raise TraceError(
+            f"sweep varies {len(found)} settings ({', '.join(found)}); wanted at most {MOST_VARIED} to draw: "
+            f"choose rows of one {found[-1]}"
+        )
+    return found
+
+
+def values(frame: pd.DataFrame, setting: str) -> list[Any]:
+    """The values of a setting: numbers sorted, names in the table's order. None is a value, too."""
+    found = list(dict.fromkeys(None if pd.isna(value) else value for value in frame[setting]))
+    return sorted(found) if by_number(frame, setting) else found
+
+
+def by_number(frame: pd.DataFrame, setting: str) -> bool:
+    """Whether all values of a setting are numbers."""
+    column = frame[setting]
+    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    return bool(numeric and column.notna().all())
+
+
+def equal(column: pd.Series, value: object) -> pd.Series:
+    """Whether each row has this value, None included."""
+    return column.isna() if value is None else column == value
+
+
+def fits(rows: pd.DataFrame) -> list[bool]:
+    """Whether each row fits in memory; a row without an answer counts as fitting."""
+    return [pd.isna(fit) or bool(fit) for fit in rows["fits"]] if "fits" in rows else [True] * len(rows)
+
+
+def word(setting: str) -> str:
+    """A setting's name for people."""
+    return WORDS.get(setting, setting.replace("_", " "))
+
+
+def value_text(value: Any) -> str:
+    """A setting's value for people."""
+    if value is None or pd.isna(value):
+        return "default"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def settings_text(row: pd.Series, names: Sequence[str]) -> str:
+    """The settings of a row, such as ``schedule zb-h1, bandwidth × 4``."""
+    return ", ".join(
+        f"{word(name).partition(' (')[0] if name not in FACTORS else f'{name} ×'} {value_text(row[name])}"
+        for name in names
+    )
+
+
+def value(y: str, number: float) -> str:
+    """A result with its unit."""
+    unit = RESULTS[y].unit
+    if unit == "s":
+        return format_s(number)
+    if unit == "bytes":
+        return format_bytes(number)
+    scaled = number * RESULTS[y].scale
+    digits = f"{scaled:,.0f}" if abs(scaled) >= 1000 else f"{scaled:.4g}"
+    return f"{digits} {unit}" if unit else digits
+
+
+def hover(rows: pd.DataFrame) -> list[str]:
+    """The settings and results of each combination, a line each."""
+    names = settings(rows)
+    texts = []
+    for _, row in rows.iterrows():
+        lines = [f"{literal(word(name))}: {literal(value_text(row[name]))}" for name in names]
+        for y, result in RESULTS.items():
+            if y in row and not pd.isna(row[y]) and (y != "over_bytes" or row[y]):
+                lines.append(f"{result.word}: {value(y, float(row[y]))}")
+        texts.append("<br>".join(lines))
+    return texts
