@@ -49,13 +49,6 @@ def test_why_one_is_slower_is_said_below_the_table():
     assert " ".join(why.text.split()) in words
 
 
-def test_a_system_that_is_named_twice_is_asked_once(tmp_path):
-    ran = invoked("strategies", *SMALL, *("--system", "megatron") * 2, "-o", tmp_path / "systems.md")
-    assert ran.exit_code == 0
-    assert ran.stderr == ""
-    assert "Megatron-LM" in (tmp_path / "systems.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

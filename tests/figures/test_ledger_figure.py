@@ -34,20 +34,20 @@ def figure():
 
 
 def test_every_row_is_a_point_that_says_what_was_assumed(figure):
-    hovers = [text for trace in figure.data if trace.xaxis == "x2" for text in trace.hovertext or ()]
+    hovers = [text for trace in figure.data for text in trace.hovertext or ()]
     for setting in ("2 stages", "4 stages", "far", "idle"):
         assert any(setting in text and "sends block" in text for text in hovers)
     assert any("their own prediction 11" in text for text in hovers)
 
 
 def test_what_is_outside_its_band_is_drawn_as_such(figure):
-    (outside,) = [trace for trace in figure.data if trace.name == "outside of it" and trace.xaxis == "x2"]
+    (outside,) = [trace for trace in figure.data if trace.name == "outside of it"]
     assert len(outside.x) == 2
     assert "3 of 5 inside their bands" in figure.layout.title.text
 
 
 def test_names_are_shown_letter_by_letter(figure):
-    assert "&lt;i&gt;" in figure.layout.yaxis2.categoryarray[0]
+    assert "&lt;i&gt;" in figure.layout.yaxis.categoryarray[0]
 
 
 @pytest.mark.parametrize("dark", [True, False])

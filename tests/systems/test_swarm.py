@@ -16,7 +16,7 @@ from dtfm_lab.systems import Budget, outcome_of, work_of
 from dtfm_lab.systems.modelled.swarm import Swarm
 from dtfm_lab.systems.stochastic import simulate_stochastic
 
-NETWORKS = ("worldwide", "campus", "shared-cards")
+NETWORKS = ("worldwide", "shared-cards")
 JOB = lab.load_job("gpt3-xl", global_batch=24, microbatch=1)
 
 

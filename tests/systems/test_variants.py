@@ -57,11 +57,6 @@ def test_what_is_no_assumption_is_refused(assumptions, says) -> None:
     assert str(refused.value).startswith(says)
 
 
-def test_a_job_without_a_model_is_refused() -> None:
-    with pytest.raises(lab.LabError, match="model"):
-        lab.strategies("lecture-hall", lab.Job.from_bytes(2, 2, 1e6, 1e6), systems="megatron")
-
-
 def test_those_so_far_are_kept() -> None:
     def stop(found) -> None:
         raise KeyboardInterrupt

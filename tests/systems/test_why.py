@@ -102,7 +102,7 @@ def test_the_steps_lead_from_the_outcome_to_the_fastest(outcomes, found) -> None
         assert step.outcome.trace.iteration_s == pytest.approx(step.iteration_s)
 
 
-@pytest.mark.parametrize("name", list(strategies))
+@pytest.mark.parametrize("name", ["fsdp", "megatron", "dt-fm", "diloco", "swarm"])
 def test_every_system_is_explained_and_led_to_a_faster_one(name, outcomes) -> None:
     one = outcome_of(variant(name), NETWORK, JOB, BUDGET)
     best = min((each for each in [*outcomes, one] if each.found is not None), key=lambda each: each.iteration_s)

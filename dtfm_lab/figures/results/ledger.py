@@ -1,14 +1,13 @@
-"""Published numbers against our predictions of them: all on one diagonal, and each group's ratios on its bands."""
+"""Published numbers against our predictions of them: each group's ratios on its bands."""
 
 import math
 import textwrap
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
-from dtfm_lab.figures.theme import LEGEND_BELOW, by_name, literal, log_ticks, titled, with_headings
+from dtfm_lab.figures.theme import LEGEND_BELOW, by_name, literal, titled
 from dtfm_lab.published import Group, Ledger, Row
 
 RED = CAUSE_COLORS["straggler"]
@@ -18,8 +17,6 @@ BAND = "rgba(128, 128, 128, 0.30)"
 BAND_WIDTH_PX = 12
 PALE = 0.4
 """Opacity of what the headline does not count."""
-MARGIN = 1.12
-"""Share by which the axes go beyond the outermost points."""
 FARTHEST = 2.0
 """Ratios beyond this, or below one over it, are drawn at the edge; the hover text has them."""
 LETTERS_A_LINE = 70
@@ -27,28 +24,21 @@ TICKS = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3)
 
 
 def ledger(ledger: Ledger) -> go.Figure:
-    """Left: predicted against published, on a diagonal. Right: the ratio of the two, a line of dots for each group.
+    """The ratio of predicted to published numbers, a line of dots for each group.
 
     What is outside of its band is a red cross, known or not; the system's own predictions are hollow diamonds. Grey are
     the bands that are stated; pale is what the headline does not count, by its class of evidence. Hover texts have the
     assumptions.
     """
     groups = ledger.groups
-    figure = make_subplots(
-        rows=1,
-        cols=2,
-        column_widths=[0.4, 0.6],
-        horizontal_spacing=0.33,
-        subplot_titles=("predicted against published", "predicted / published, by group"),
-    )
+    figure = go.Figure()
     if groups:
-        _diagonal(figure, ledger.rows)
-        _ratios(figure, groups, ledger.rows)
+        _draw(figure, groups, ledger.rows)
     headline, _, how_well = ledger.headline.partition(", ")
     far = any(row.published > 0 and _within_reach(row.ratio) != row.ratio for row in ledger.rows)
     edge = f"; beyond {FARTHEST:g} times at the edge" if far else ""
     pale = "pale: of other classes" if any(not row.hard for row in ledger.rows) else ""
-    titled(
+    return titled(
         figure,
         headline,
         "; ".join(filter(None, [how_well, pale, f"grey: the stated bands{edge}"])) + f"; of all, {ledger.sentence}",
@@ -57,33 +47,9 @@ def ledger(ledger: Ledger) -> go.Figure:
         legend={**LEGEND_BELOW, "traceorder": "normal"},
         margin_b=104,
     )
-    return with_headings(figure, spare_px=12)
 
 
-def _diagonal(figure: go.Figure, rows: Sequence[Row]) -> None:
-    shown = [row for row in rows if row.published > 0 and row.predicted > 0]
-    values = [value for row in shown for value in (row.published, row.predicted)]
-    low, high = min(values) / MARGIN, max(values) * MARGIN
-    line = {"x": [low, high], "y": [low, high], "mode": "lines", "line": {"color": LINE_GREY, "width": 1}}
-    figure.add_trace(go.Scatter(**line, hoverinfo="skip", showlegend=False), row=1, col=1)
-    for inside in (True, False):
-        some = [row for row in shown if row.inside is inside]
-        figure.add_trace(
-            go.Scatter(
-                x=[row.published for row in some],
-                y=[row.predicted for row in some],
-                **_points(inside, some, [_about(row) for row in some]),
-            ),
-            row=1,
-            col=1,
-        )
-    ticks = log_ticks(low, high)
-    axis = {"type": "log", "range": [math.log10(low), math.log10(high)], "tickvals": ticks, "ticktext": _plain(ticks)}
-    figure.update_xaxes(**axis, title_text="published, in its own unit", row=1, col=1)
-    figure.update_yaxes(**axis, title_text="predicted", row=1, col=1)
-
-
-def _ratios(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> None:
+def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> None:
     name_of = {group.key: literal(f"{group.source}: {group.group}, {group.quantity}") for group in groups}
     names = list(name_of.values())
     shown = [row for row in rows if row.published > 0]
@@ -92,9 +58,7 @@ def _ratios(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> 
         own = [row for row in shown if place[id(row)] == name_of[group.key]]
         if own:
             ends = [_band_of(row) for row in own]
-            figure.add_trace(
-                _stripe(name_of[group.key], min(e[0] for e in ends), max(e[1] for e in ends)), row=1, col=2
-            )
+            figure.add_trace(_stripe(name_of[group.key], min(e[0] for e in ends), max(e[1] for e in ends)))
     theirs = [row for row in shown if row.theirs is not None]
     figure.add_trace(
         go.Scatter(
@@ -106,20 +70,16 @@ def _ratios(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> 
             hovertext=[f"{_about(row)}<br>their own prediction {row.theirs:,.4g}" for row in theirs],
             hoverinfo="text",
             visible=bool(theirs),
-        ),
-        row=1,
-        col=2,
+        )
     )
     for inside in (True, False):
         some = [row for row in shown if row.inside is inside]
         points = _points(inside, some, [_hover(row) for row in some]) | {"showlegend": False}
         ratios = [_within_reach(row.ratio) for row in some]
-        figure.add_trace(go.Scatter(x=ratios, y=[place[id(row)] for row in some], **points), row=1, col=2)
+        figure.add_trace(go.Scatter(x=ratios, y=[place[id(row)] for row in some], **points))
     reach = [_within_reach(ratio) for row in shown for ratio in (row.ratio, 1 + (row.their_error or 0.0))]
     far = max(1.1, *(max(ratio, 1 / ratio) for ratio in reach)) * 1.04
-    ticks = [
-        tick for tick in (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3) if 1 / far <= tick <= far
-    ]
+    ticks = [tick for tick in TICKS if 1 / far <= tick <= far]
     if far > 1.3:
         ticks = [tick for tick in ticks if tick not in (0.95, 1.05)]
     if far > 2:
@@ -130,11 +90,9 @@ def _ratios(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> 
         tickvals=ticks,
         ticktext=[f"{tick:g}" for tick in ticks],
         title_text="predicted / published",
-        row=1,
-        col=2,
     )
-    figure.update_yaxes(**by_name(names), row=1, col=2)
-    figure.add_vline(x=1, line={"color": LINE_GREY, "width": 1}, layer="below", row=1, col=2)
+    figure.update_yaxes(**by_name(names))
+    figure.add_vline(x=1, line={"color": LINE_GREY, "width": 1}, layer="below")
 
 
 def _points(inside: bool, rows: Sequence[Row], hovers: Sequence[str]) -> dict[str, object]:
@@ -195,7 +153,3 @@ def _about(row: Row) -> str:
 
 def _wrapped(text: str) -> list[str]:
     return [literal(line) for line in textwrap.wrap(text, LETTERS_A_LINE)]
-
-
-def _plain(ticks: Sequence[float]) -> list[str]:
-    return [f"{tick:,.10g}" for tick in ticks]

@@ -14,10 +14,13 @@ from dtfm_lab.systems.grids import replicated
 from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
+@strategies.register("ddp")
 @dataclass(frozen=True, kw_only=True)
-class _WholeModel(GridStrategy):
-    """The whole model on every device."""
+class DDP(GridStrategy):
+    """PyTorch's DistributedDataParallel: the whole model on every device, gradients averaged beside the backward."""
 
+    name: ClassVar[str] = "ddp"
+    title: ClassVar[str] = "PyTorch DDP"
     cite: ClassVar[str] = "Li et al., VLDB 2020"
     url: ClassVar[str] = "https://arxiv.org/abs/2006.15704"
 
@@ -74,18 +77,9 @@ class _WholeModel(GridStrategy):
         )
 
 
-@strategies.register("ddp")
-@dataclass(frozen=True, kw_only=True)
-class DDP(_WholeModel):
-    """PyTorch's DistributedDataParallel: the whole model on every device, gradients averaged beside the backward."""
-
-    name: ClassVar[str] = "ddp"
-    title: ClassVar[str] = "PyTorch DDP"
-
-
 @strategies.register("ddp-compressed")
 @dataclass(frozen=True, kw_only=True)
-class CompressedDDP(_WholeModel):
+class CompressedDDP(DDP):
     """PyTorch's DistributedDataParallel with a hook that rounds gradients before they are sent."""
 
     name: ClassVar[str] = "ddp-compressed"
