@@ -27,7 +27,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.systems import Budget, Outcome, Outcomes, Strategy, variant
-from dtfm_lab.systems.grids import grids
+from dtfm_lab.systems.grids import in_rank_order, shapes
 
 EVERY = 8
 """Iterations that DiLoCo's workers step alone; the papers' 100 and 500 are no small run."""
@@ -49,7 +49,9 @@ class GPipe(Strategy):
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
         how = job.with_fields(schedule="gpipe", synchronisation="ring", checkpointing="stage")
-        yield from (plan for plan in grids(topology, how) if plan.job.n_stages > 1)
+        for shaped in shapes(how, len(topology)):
+            if shaped.n_stages > 1:
+                yield in_rank_order(topology, shaped, np.arange(len(topology)), order="dp-pp")
 
 
 def systems() -> list[Strategy]:

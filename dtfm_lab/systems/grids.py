@@ -12,7 +12,6 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning import evaluate
-from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grid_bound import GridBound
 from dtfm_lab.systems.strategy import Budget
@@ -94,36 +93,46 @@ def in_rank_order(topology: Topology, job: Job, ranks: IntArray, *, order: str) 
     return evaluate(topology, job, rank_map=Placement(grid).rank_map(len(topology)))
 
 
+class Freedoms(Protocol):
+    """A system by what its user may choose of grids, each ``tried`` or not."""
+
+    @property
+    def microbatches(self) -> str: ...
+    @property
+    def hosts(self) -> str: ...
+    @property
+    def devices(self) -> str: ...
+
+
 def grids(
+    system: Freedoms,
     topology: Topology,
     job: Job,
     ways: Callable[[Job], Sequence[Mapping[str, Any]]],
+    budget: Budget,
     *,
-    efficiency: GivenEfficiency,
     tensor_parallel: Sequence[int] = (1,),
     orders: Sequence[str] = ("dp-pp",),
     stages: Sequence[int] | None = None,
-    hosts: str = "listed",
-    seed: int = 0,
-    microbatches: Sequence[int] | None = None,
-    devices: str = "all",
+    sizes: Sequence[int] = MICROBATCHES,
 ) -> Iterator[Branch]:
     """Every tensor-parallel degree, set of devices, shape, micro-batch and order of ranks, in the ways of each shape.
 
-    Degrees that the network's hosts or the model's heads do not allow are left out. ``stages`` and ``microbatches`` are
-    those of ``shapes``, ``hosts`` and ``seed`` those of ``rank_order``. With ``devices`` ``tried`` every set of
-    ``device_sets`` is, and fewer of each.
+    Degrees that the network's hosts or the model's heads do not allow are left out. ``stages`` are those of ``shapes``,
+    ``sizes`` the micro-batches that are tried where the system's user tries them. Where that user leaves out devices,
+    every set of ``device_sets`` is tried, and fewer of each.
     """
     heads = job.modelled().n_heads
-    fewer = devices == "tried"
+    fewer = system.devices == "tried"
+    microbatches = sizes_of(system.microbatches, job, sizes)
     for degree in tensor_parallel:
         if degree not in topology.group_sizes or heads % degree:
             continue
         grouped = topology.grouped(degree)
-        ranks = rank_order(grouped, hosts, seed)
+        ranks = rank_order(grouped, system.hosts, budget.seed)
         sliced = job.with_fields(tensor_parallel=degree)
         shaped = list(shapes(sliced, len(grouped), stages=stages, microbatches=microbatches, fewer=fewer))
-        bound, seen = GridBound(grouped, efficiency), set[tuple[Job, bytes]]()
+        bound, seen = GridBound(grouped, budget.efficiency), set[tuple[Job, bytes]]()
         for members in device_sets(grouped) if fewer else [ranks]:
             taken = ranks[np.isin(ranks, members)]
             for one in shaped:
@@ -140,34 +149,6 @@ def grids(
 def sizes_of(microbatches: str, job: Job, tried: Sequence[int]) -> Sequence[int] | None:
     """The micro-batches that are tried, or None: the job's own, where they are ``given``."""
     return tried if microbatches == "tried" or job.microbatch is None else None
-
-
-class Replicated(Protocol):
-    """A system without pipelines, by the assumptions that its grids depend on."""
-
-    @property
-    def microbatches(self) -> str: ...
-    @property
-    def hosts(self) -> str: ...
-    @property
-    def devices(self) -> str: ...
-
-
-def replicated(
-    system: Replicated, topology: Topology, job: Job, ways: Callable[[Job], Sequence[Mapping[str, Any]]], budget: Budget
-) -> Iterator[Branch]:
-    """The grids of one stage that a system without pipelines tries within a budget."""
-    yield from grids(
-        topology,
-        job,
-        ways,
-        stages=(1,),
-        microbatches=sizes_of(system.microbatches, job, MICROBATCHES_ALONE),
-        efficiency=budget.efficiency,
-        hosts=system.hosts,
-        seed=budget.seed,
-        devices=system.devices,
-    )
 
 
 def device_sets(topology: Topology) -> list[IntArray]:

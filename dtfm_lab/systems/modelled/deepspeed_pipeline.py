@@ -10,7 +10,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import TRIED, Assumption, checkpointings
 from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.grids import MICROBATCHES, grids, sizes_of
+from dtfm_lab.systems.grids import grids
 from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
@@ -76,17 +76,14 @@ class DeepSpeedPipeline(GridStrategy):
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
         """Every grid, with each checkpointing and sharding that is tried."""
         yield from grids(
+            self,
             topology,
             job.with_fields(schedule="1f1b", synchronisation="ring", transport=self.transport),
             self._ways,
-            efficiency=budget.efficiency,
+            budget,
             tensor_parallel=topology.group_sizes if self.tensor_parallel else (1,),
             orders=(self.order,),
             stages=None if self.n_stages is None else (self.n_stages,),
-            hosts=self.hosts,
-            seed=budget.seed,
-            microbatches=sizes_of(self.microbatches, job, MICROBATCHES),
-            devices=self.devices,
         )
 
     def _ways(self, job: Job) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import TRIED, Assumption, checkpointings
 from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.grids import replicated
+from dtfm_lab.systems.grids import MICROBATCHES_ALONE, grids
 from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
@@ -77,10 +77,7 @@ class DeepSpeedZero3(GridStrategy):
             attention=self.attention,
             memory_traffic=self.memory_traffic,
         )
-        yield from replicated(
-            self,
-            topology,
-            how,
-            lambda one: [{"checkpointing": kept} for kept in checkpointings(one, self.checkpointing)],
-            budget,
-        )
+        yield from grids(self, topology, how, self._ways, budget, stages=(1,), sizes=MICROBATCHES_ALONE)
+
+    def _ways(self, job: Job) -> list[dict[str, str]]:
+        return [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]

@@ -9,7 +9,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import CHECKPOINTS, TRIED, Assumption, checkpointings
 from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.grids import replicated
+from dtfm_lab.systems.grids import MICROBATCHES_ALONE, grids
 from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
@@ -79,7 +79,7 @@ class FSDP(GridStrategy):
             gradient_dtype=self.gradient_dtype,
             memory_traffic=not self.compiled,
         )
-        yield from replicated(self, topology, how, self._ways, budget)
+        yield from grids(self, topology, how, self._ways, budget, stages=(1,), sizes=MICROBATCHES_ALONE)
 
     def _ways(self, job: Job) -> list[dict[str, str]]:
         reshards = (True, False) if self.reshard is None else (self.reshard,)

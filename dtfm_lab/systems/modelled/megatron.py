@@ -11,7 +11,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import ORDERS, TRIED, Assumption, checkpointings
 from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.grids import MICROBATCHES, grids, sizes_of
+from dtfm_lab.systems.grids import grids
 from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 BY_PRECISION = "by-precision"
@@ -165,17 +165,14 @@ class Megatron(GridStrategy):
         stages = [n for n in range(1, blocks + 1) if not blocks % (n if n == 1 else n * self.stages_per_device)]
         degrees = topology.group_sizes if self.tensor_parallel is None else (self.tensor_parallel,)
         yield from grids(
+            self,
             topology,
             how,
             self._ways,
-            efficiency=budget.efficiency,
+            budget,
             tensor_parallel=degrees,
             orders=ORDERS if self.order == TRIED else (self.order,),
             stages=[n for n in stages if self.n_stages in (None, n)],
-            hosts=self.hosts,
-            seed=budget.seed,
-            microbatches=sizes_of(self.microbatches, job, MICROBATCHES),
-            devices=self.devices,
         )
 
     def _ways(self, job: Job) -> list[dict[str, Any]]:
