@@ -186,11 +186,11 @@ def test_contents_from_gpu_to_gpu_are_in_order():
 
 BETWEEN_GPUS = {
     "announced before it is written": ("nccl", "        buffer.written.synchronize()  # before it is announced\n", ""),
-    "freed while NCCL reads it": ("groups", "work.wait(timedelta(seconds=within_s))", "work.wait()"),
+    "freed while NCCL reads it": ("groups", ".wait(timedelta(seconds=within_s))", ".wait()"),
     "both ends send": ("groups", 'self._group.send if what == "send" else self._group.recv', "self._group.send"),
     "both ends receive": ("groups", 'self._group.send if what == "send" else self._group.recv', "self._group.recv"),
-    "more is received than was sent": ("groups", "or (self._backend.empty(n_bytes), None)",
-                                       "or (self._backend.empty(n_bytes + 1), None)"),
+    "more is received than was sent": ("groups", "content = self._backend.empty(n_bytes)",
+                                       "content = self._backend.empty(n_bytes + 1)"),
     "freed while the computation reads it": ("processor", "        self._content.record_stream(compute)\n", ""),
 }  # fmt: skip
 MODULES = {"nccl": nccl_groups, "groups": group_pairs, "processor": cuda_processor}

@@ -43,13 +43,13 @@ def test_a_checkpoint_over_groups_is_resumed_over_sockets(tmp_path: Path) -> Non
     assert [*first.losses, *rest.losses] == pytest.approx(whole.losses, abs=1e-6)
 
 
-def test_hosts_use_groups_and_this_machine_sockets_where_nothing_is_asked_for() -> None:
+def test_sockets_are_used_but_between_gpus_where_nothing_is_asked_for() -> None:
     built = build(PLAN, "1f1b")
 
     def spec(**options: object) -> RunSpec:
         return RunSpec(plan=PLAN, schedule="1f1b", orders=built.orders, iterations=1, **options)
 
-    assert spec_for(PLAN).uses_groups
+    assert not spec_for(PLAN).uses_groups
     assert not spec().uses_groups
     assert spec(carrier="groups").uses_groups
     assert not spec(carrier="groups").uses_nccl
