@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 
 from dtfm_lab.domain.errors import TraceError
@@ -104,6 +103,8 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
 
 def _regions(trace: Trace) -> tuple[tuple[str, ...], ...]:
     """(stages, replicas) a name for each set of replicas that gather at one: regions, as hierarchical averaging has."""
+    import networkx as nx  # takes a while to load
+
     n_stages, n_replicas = len(trace.context.devices), len(trace.context.devices[0])
     graph: nx.Graph[tuple[int, int]] = nx.Graph()
     graph.add_nodes_from((stage, replica) for stage in range(n_stages) for replica in range(n_replicas))
@@ -157,6 +158,8 @@ def _starts_s(graph: TaskGraph, trace: Trace, iteration: int) -> np.ndarray:
 
 def _topological_order(graph: TaskGraph, edges: Edges) -> list[int] | None:
     """All nodes, each after its predecessors and a receive after its send; None where there is a circle."""
+    import networkx as nx  # takes a while to load
+
     received = np.flatnonzero(graph.role == RECEIVE)
     ordered: nx.DiGraph[int] = nx.DiGraph()
     ordered.add_nodes_from(range(len(graph)))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtr
+import scipy
 
 from dtfm_lab.compare.attribution import ACTION
 from dtfm_lab.compare.errors import Estimate, theil_sen
@@ -189,7 +189,11 @@ def _change_points(late_s: FloatArray, threshold_s: float) -> list[int]:
         one_s = np.sqrt(_spread(*parts) / freedom)
         by_s = np.array([abs(after.mean() - before.mean()) for before, after in itertools.pairwise(parts)])
         error_s = np.array([one_s * np.sqrt(1 / len(a) + 1 / len(b)) for a, b in itertools.pairwise(parts)])
-        chance = 2 * stdtr(freedom, -by_s / np.maximum(error_s, ROUNDING * threshold_s)) * math.comb(n, n_shifts)
+        chance = (
+            2
+            * scipy.special.stdtr(freedom, -by_s / np.maximum(error_s, ROUNDING * threshold_s))
+            * math.comb(n, n_shifts)
+        )
         if (by_s > threshold_s).all() and (chance <= CHANCE).all():
             return begins
     return []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -64,13 +64,13 @@ def bottleneck_matching(cost: FloatArray) -> tuple[float, IntArray]:
                 low = middle + 1
         floor = thresholds[low]
     forbidden = 2.0 * len(cost) * floor or 1.0  # more than all allowed pairs together, whatever the scale
-    _, columns = linear_sum_assignment(np.where(cost <= floor, cost, forbidden))
+    _, columns = scipy.optimize.linear_sum_assignment(np.where(cost <= floor, cost, forbidden))
     return float(floor), columns.astype(np.int64)
 
 
 def _matchable(cost: FloatArray, threshold: float) -> bool:
     above: npt.NDArray[np.bool_] = cost > threshold
-    return not above[linear_sum_assignment(above)].any()
+    return not above[scipy.optimize.linear_sum_assignment(above)].any()
 
 
 def coarsened_weights(groups: IntArray, hop_pair_s: FloatArray) -> FloatArray:

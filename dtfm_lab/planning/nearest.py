@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import isclose
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
@@ -54,7 +54,7 @@ def _exchanged(plan: Plan, before: Plan) -> IntArray:
         names = [topology.names[device] for device in np.flatnonzero(of_device == which)]
         slots = [new.get(name) for name in names]
         kept = [[_kept(old.get(name), slot) for slot in slots] for name in names]
-        for row, column in zip(*linear_sum_assignment(kept, maximize=True), strict=True):
+        for row, column in zip(*scipy.optimize.linear_sum_assignment(kept, maximize=True), strict=True):
             if (slot := slots[column]) is not None:
                 grid[slot] = topology.index(names[row])
     return grid

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import squareform
+import scipy
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import IntArray
@@ -58,8 +56,8 @@ def places_of(topology: Topology, pair: PairCosts) -> tuple[IntArray, tuple[str,
     if 2 <= len(set(regions)) < n or n < 4:
         names = tuple(dict.fromkeys(regions))
         return np.array([names.index(region) for region in regions]), names
-    tree = linkage(squareform(pair.hop_s, checks=False), "average")
-    clusters = fcluster(tree, max(2, round(n**0.5)), "maxclust")
+    tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(pair.hop_s, checks=False), "average")
+    clusters = scipy.cluster.hierarchy.fcluster(tree, max(2, round(n**0.5)), "maxclust")
     firsts = {int(cluster): topology.names[at] for at, cluster in reversed(list(enumerate(clusters)))}
     numbers = sorted(firsts)
     return np.searchsorted(numbers, clusters), tuple(f"the place of {firsts[number]}" for number in numbers)
@@ -155,7 +153,7 @@ def pair_anew(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made |
     neighbours = [s for s in (stage - 1, stage + 1) if 0 <= s < ground.n_stages]
     hops_s = np.sum([ground.pair.hop_s[np.ix_(grid[s], grid[stage])] for s in neighbours], axis=0)
     noisy_s = hops_s + 0.02 * hops_s.max() * rng.random(hops_s.shape)  # else it would always pair alike
-    grid[stage] = grid[stage][linear_sum_assignment(noisy_s)[1]]
+    grid[stage] = grid[stage][scipy.optimize.linear_sum_assignment(noisy_s)[1]]
     return Made(row, f"stage {stage} was paired anew with its neighbours")
 
 

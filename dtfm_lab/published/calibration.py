@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from dtfm_lab.domain.errors import LabError
 
@@ -56,4 +56,4 @@ def own_factor(
             f"{measured:.4g} was measured, and efficiencies from {low:g} to {high:g} predict {ends[0]:.4g} to "
             f"{ends[1]:.4g}; wanted a number in that range"
         )
-    return math.exp(brentq(error, math.log(low), math.log(high), xtol=CLOSE))
+    return math.exp(scipy.optimize.brentq(error, math.log(low), math.log(high), xtol=CLOSE))

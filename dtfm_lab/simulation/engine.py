@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-import networkx as nx
 import numpy as np
 
 from dtfm_lab.domain.errors import ScheduleError
@@ -222,6 +221,8 @@ def describe_deadlock(graph: TaskGraph, done: IntArray) -> str:
 
     ``done`` lists the nodes that could run.
     """
+    import networkx as nx  # takes a while to load
+
     left = np.ones(len(graph), dtype=bool)
     left[done] = False
     sends = np.flatnonzero(graph.role == SEND)

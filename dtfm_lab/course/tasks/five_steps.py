@@ -5,7 +5,7 @@ from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from dtfm_lab.course.checks import MissionsOf, require
 from dtfm_lab.course.mission import Given, NotYet
@@ -21,7 +21,7 @@ STAGES = "ABCDEF"
 
 def least_sum_s(table: FloatArray) -> float:
     """Slowest pair of the pairing of least sum, which need not be the bottleneck matching."""
-    return float(table[linear_sum_assignment(table)].max())
+    return float(table[scipy.optimize.linear_sum_assignment(table)].max())
 
 
 def give_table(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ def pair_by_hand(partners: list[Any], given: Given) -> str:
     pairs = [table[row, COLUMNS.index(name)] for row, name in enumerate(partners)]
     wanted, _ = bottleneck_matching(table)
     if max(pairs) > wanted:
-        least_sum = sum(pairs) == table[linear_sum_assignment(table)].sum()
+        least_sum = sum(pairs) == table[scipy.optimize.linear_sum_assignment(table)].sum()
         why = "; it has the least sum, but the pairs work side by side" if least_sum else ""
         raise NotYet(f"its slowest pair takes {max(pairs):.0f} s, and another pairing has a faster slowest pair{why}")
     return f"The slowest pair takes {wanted:.0f} s: the weight of this edge, whatever the other three pairs cost."

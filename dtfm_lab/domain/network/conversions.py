@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, shortened
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, IntArray, from_gbps, from_ms
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 OTHER_UNIT: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "latency_s": ("latency_ms", from_ms),
@@ -161,6 +163,8 @@ def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArr
 
 def links_of_graph(graph: nx.Graph[Any]) -> tuple[tuple[Device, ...], FloatArray, FloatArray]:
     """Devices, latency_s and bandwidth_bytes_per_s of a graph that has exactly one edge each way for every pair."""
+    import networkx as nx  # takes a while to load
+
     if not isinstance(graph, nx.Graph):
         raise TopologyError(f"graph is {shortened(graph)}; wanted a networkx graph")
     n = len(graph)

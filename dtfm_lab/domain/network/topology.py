@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -34,6 +33,9 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
 
 __all__ = ["Device", "Topology"]
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 FIELD_OF_LIST = {"names": "name", "regions": "region", "hosts": "host"}
 """Arguments of ``from_matrices`` with one entry for each device, and the fields that they give."""
@@ -399,6 +401,8 @@ class Topology:
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Graph whose nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s; no measured times."""
+        import networkx as nx  # takes a while to load
+
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description)
         if self.link_spread != LINK_SPREAD:
             graph.graph["link_spread"] = self.link_spread

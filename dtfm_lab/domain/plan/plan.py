@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -16,6 +15,9 @@ from dtfm_lab.domain.network import QUEUEING, Topology
 from dtfm_lab.domain.plan.device_table import device_table
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,6 +280,8 @@ class Plan:
         """
         names, grid = self.topology.names, self.placement.devices
         pair_s = self.topology.round_trip_s(self.job.hop_bytes)
+        import networkx as nx  # takes a while to load
+
         graph: nx.Graph[int] = nx.Graph(path=list(range(len(grid))))
         for s, group in enumerate(grid):
             graph.add_node(s, devices=[names[d] for d in group], cost_s=float(self.cost.group_s[s]))

@@ -29,8 +29,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
+import scipy
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -138,7 +137,7 @@ class _Partners:
 def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]:
     """(level in seconds, (N,) cluster of each device), ascending: single linkage cut below each of its heights."""
     n = len(hop_s)
-    tree = linkage(squareform(hop_s, checks=False), "single")
+    tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(hop_s, checks=False), "single")
     heights = np.unique(tree[:, 2])
     new = np.diff(heights, prepend=-np.inf) > 1e-12 * heights[-1]
     heights = heights[new]  # heights that differ by rounding are one level
@@ -147,7 +146,9 @@ def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]
     for height in heights:
         below = tree[tree[:, 2] < height]
         cut = 0.5 * (height + below[-1, 2]) if len(below) else -1.0
-        labels = fcluster(tree, cut, "distance").astype(np.int64) if len(below) else np.arange(n)
+        labels = (
+            scipy.cluster.hierarchy.fcluster(tree, cut, "distance").astype(np.int64) if len(below) else np.arange(n)
+        )
         yield float(height), labels
 
 

@@ -37,10 +37,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, maximum_flow
-from scipy.spatial.distance import squareform
+import scipy
 
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.budget import UNITS, Flags, GroupBudget, least_units
@@ -113,7 +110,7 @@ class _Level:
         devices = np.flatnonzero(eligible[1])
         near = budget.pair.hop_s[np.ix_(devices, devices)] < below_s
         np.fill_diagonal(near, False)
-        n, labels = connected_components(csr_array(near), directed=False)
+        n, labels = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(near), directed=False)
         places = [np.flatnonzero(labels == c) for c in range(n)]
         pieces = tuple(max(1, len(at) - _most_links(near[np.ix_(at, at)], 2, within=True)) for at in places)
         return cls(eligible, tuple(devices[at] for at in places), pieces)
@@ -162,8 +159,8 @@ def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], 
 def clusters(pair: PairCosts, at_most: int) -> IntArray:
     """(N,) cluster of each device, by the relative costs of hops and partners."""
     near = pair.hop_s / max(pair.hop_s.mean(), 1e-300) + pair.group_s / max(pair.group_s.mean(), 1e-300)
-    tree = linkage(squareform(near, checks=False), "average")
-    labels: IntArray = fcluster(tree, at_most, "maxclust").astype(np.int64)
+    tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(near, checks=False), "average")
+    labels: IntArray = scipy.cluster.hierarchy.fcluster(tree, at_most, "maxclust").astype(np.int64)
     return labels
 
 
@@ -183,7 +180,7 @@ def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labe
     devices = np.flatnonzero(eligible)
     near = (budget.pair.hop_s < below_s)[np.ix_(devices, devices)]
     np.fill_diagonal(near, False)
-    _, component = connected_components(csr_array(near), directed=False)
+    _, component = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(near), directed=False)
     _, part = np.unique(np.stack([component, labels[devices]]), axis=1, return_inverse=True)
     part = part.ravel()
     places = [np.flatnonzero(part == c) for c in range(part.max() + 1)]
@@ -235,5 +232,5 @@ def _most_links(near: Flags, each: int, within: bool) -> int:
     capacity = np.zeros((a + b + 2, a + b + 2), dtype=np.int32)
     capacity[:a, a : a + b] = near
     capacity[a + b, :a] = capacity[a : a + b, a + b + 1] = each
-    flow = int(maximum_flow(csr_array(capacity), a + b, a + b + 1).flow_value)
+    flow = int(scipy.sparse.csgraph.maximum_flow(scipy.sparse.csr_array(capacity), a + b, a + b + 1).flow_value)
     return flow // 2 if within else flow

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import Job
@@ -83,7 +83,7 @@ class Difference:
         chosen: list[tuple[float, list[tuple[int, int]]]] = []
         for position in (j, j[::-1]):
             value = overlap - tie * np.abs(i[:, None] - position)
-            rows, columns = linear_sum_assignment(-value)
+            rows, columns = scipy.optimize.linear_sum_assignment(-value)
             chosen.append((float(value[rows, columns].sum()), list(zip(rows.tolist(), columns.tolist(), strict=True))))
         _, pairs = max(chosen, key=lambda choice: choice[0])
         return {after: before for after, before in pairs if overlap[after, before]}

@@ -9,7 +9,7 @@ most in all: an assignment problem.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
@@ -129,7 +129,7 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
             most = np.where(most >= np.array(given)[:, None], most, 0.0)
         slots = np.repeat(most, replicas, axis=0)
         value = np.where(slots >= 1, np.minimum(slots, problem.n_blocks), -1e6)
-        at, devices = linear_sum_assignment(value, maximize=True)
+        at, devices = scipy.optimize.linear_sum_assignment(value, maximize=True)
         grid = np.empty(n_stages * replicas, dtype=np.int64)
         grid[at] = devices
         grid = grid.reshape(n_stages, replicas)

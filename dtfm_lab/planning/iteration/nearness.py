@@ -3,8 +3,7 @@
 from functools import cached_property
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
-from scipy.spatial.distance import squareform
+import scipy
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.problem import IterationProblem
@@ -24,14 +23,18 @@ class Nearness:
 
     @cached_property
     def _tree(self) -> FloatArray:
-        pairs = squareform(self.distance_s, checks=False)
-        return np.array(linkage(pairs, method="average", optimal_ordering=len(self.distance_s) <= MOST_ORDERED))
+        pairs = scipy.spatial.distance.squareform(self.distance_s, checks=False)
+        return np.array(
+            scipy.cluster.hierarchy.linkage(
+                pairs, method="average", optimal_ordering=len(self.distance_s) <= MOST_ORDERED
+            )
+        )
 
     @cached_property
     def order(self) -> IntArray:
         """(N,) devices in the order of a tree that joins the nearest first."""
         n = len(self.distance_s)
-        return np.arange(n) if n < 3 else np.array(leaves_list(self._tree), dtype=np.int64)
+        return np.arange(n) if n < 3 else np.array(scipy.cluster.hierarchy.leaves_list(self._tree), dtype=np.int64)
 
     @cached_property
     def clusters(self) -> IntArray:
@@ -41,7 +44,9 @@ class Nearness:
             return np.arange(n)
         heights = np.maximum(self._tree[:, 2], 1e-12)
         at = int(np.argmax(heights[1:] / heights[:-1]))
-        return np.array(fcluster(self._tree, (heights[at] + heights[at + 1]) / 2, criterion="distance") - 1)
+        return np.array(
+            scipy.cluster.hierarchy.fcluster(self._tree, (heights[at] + heights[at + 1]) / 2, criterion="distance") - 1
+        )
 
     @cached_property
     def neighbours(self) -> IntArray:

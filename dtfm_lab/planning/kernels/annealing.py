@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import cdist
+import scipy
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
@@ -376,7 +376,7 @@ def move_us(n_replicas: int) -> float:
 def similar_devices(hop_s: FloatArray) -> IntArray:
     """(N, K) for each device the K others whose costs to all devices are most like its own."""
     n = len(hop_s)
-    unlike = cdist(hop_s, hop_s, "cityblock") if n <= SIMILAR_UP_TO else hop_s.copy()
+    unlike = scipy.spatial.distance.cdist(hop_s, hop_s, "cityblock") if n <= SIMILAR_UP_TO else hop_s.copy()
     np.fill_diagonal(unlike, np.inf)
     near = np.argsort(unlike, axis=1, kind="stable")[:, : min(N_SIMILAR, n - 1)] if n > 1 else np.zeros((1, 1))
     return np.ascontiguousarray(near, dtype=np.int64)

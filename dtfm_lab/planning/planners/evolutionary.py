@@ -13,7 +13,7 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
@@ -241,7 +241,7 @@ def recombined(
     shared = np.zeros((n_groups, n_groups))
     np.add.at(shared, (donor_groups, recipient_groups), 1.0)
     shared[problem.n_stages :, : problem.n_stages] = -n  # the idle devices are matched to the idle devices
-    _, match = linear_sum_assignment(-shared)
+    _, match = scipy.optimize.linear_sum_assignment(-shared)
     part = leaf_order[(rng.integers(n) + np.arange(max(1, int(n * rng.uniform(*DONOR_SHARE))))) % n]
     wanted = recipient_groups.copy()
     wanted[part] = match[donor_groups[part]]

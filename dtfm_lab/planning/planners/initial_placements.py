@@ -11,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
-from scipy.spatial.distance import squareform
+import scipy
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import total_costs
@@ -66,11 +65,11 @@ class ClusteredPlacements:
 
     @cached_property
     def _distance_s(self) -> FloatArray:
-        return np.asarray(squareform(self._problem.pair.hop_s, checks=False))
+        return np.asarray(scipy.spatial.distance.squareform(self._problem.pair.hop_s, checks=False))
 
     @cached_property
     def _trees(self) -> list[FloatArray]:
-        return [linkage(self._distance_s, method) for method in LINKAGES]
+        return [scipy.cluster.hierarchy.linkage(self._distance_s, method) for method in LINKAGES]
 
     @cached_property
     def _leaf_orders(self) -> list[IntArray]:
@@ -79,9 +78,13 @@ class ClusteredPlacements:
             return [np.arange(n)]
         orders = []
         for tree in self._trees[:-1]:
-            orders.append(leaves_list(tree))
+            orders.append(scipy.cluster.hierarchy.leaves_list(tree))
             if n <= OPTIMAL_ORDER_UP_TO:
-                orders.append(leaves_list(optimal_leaf_ordering(tree, self._distance_s)))
+                orders.append(
+                    scipy.cluster.hierarchy.leaves_list(
+                        scipy.cluster.hierarchy.optimal_leaf_ordering(tree, self._distance_s)
+                    )
+                )
         return [np.asarray(order, dtype=np.int64) for order in orders]
 
     def _assigned(self, order: IntArray) -> IntArray:

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
+import scipy
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, LAST, MIDDLE, SOLE, StageKinds
@@ -197,14 +196,16 @@ def _solve(
         high.append(np.array([prices[1]]))
         n_rows += 1
     row, column, value = (np.concatenate(parts) for parts in zip(*rows, strict=True))
-    matrix = sparse.csc_array((value, (row, column)), shape=(n_rows, n_z + n_u))
-    bounds = Bounds(0, np.concatenate([count[c], np.full(n_u, shape.n_stages)]))
-    constraints = LinearConstraint(matrix, np.concatenate(low), np.concatenate(high))
+    matrix = scipy.sparse.csc_array((value, (row, column)), shape=(n_rows, n_z + n_u))
+    bounds = scipy.optimize.Bounds(0, np.concatenate([count[c], np.full(n_u, shape.n_stages)]))
+    constraints = scipy.optimize.LinearConstraint(matrix, np.concatenate(low), np.concatenate(high))
     whole = np.concatenate([np.zeros(n_z), np.ones(n_u)])
     for integrality in (0 * whole, whole) if n_u + n_z <= LARGEST_WHOLE else (0 * whole,):
         # fractional stages come first: they are refuted much faster, where they are
         options = {"node_limit": MOST_NODES, "time_limit": MOST_SECONDS}
-        answer = milp(whole * 0, integrality=integrality, bounds=bounds, constraints=constraints, options=options)
+        answer = scipy.optimize.milp(
+            whole * 0, integrality=integrality, bounds=bounds, constraints=constraints, options=options
+        )
         if answer.status == INFEASIBLE:
             return False
     return True
