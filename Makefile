@@ -35,8 +35,9 @@ check: $(VENV)/.dev
 	$(MAKE) --jobs=2 --output-sync=target lint laws
 
 # Of every room what is quick, needs no browser and no worker. A file that is renamed leaves the slice until it is named.
-LAWS := tests/domain tests/files tests/compare $(wildcard $(addprefix tests/,test_documentation.py \
-	$(addprefix planning/, test_cost.py test_bounds.py test_search.py) \
+LAWS := tests/domain tests/files $(wildcard $(addprefix tests/,test_documentation.py \
+	$(addprefix compare/, test_compare.py test_refit.py) \
+	$(addprefix planning/, test_cost.py test_path.py test_evaluate.py) \
 	$(addprefix simulation/, test_schedules.py test_textbook_times.py test_deadlock.py test_simulate.py test_sharding.py) \
 	$(addprefix published/, test_bands.py test_rows.py) \
 	$(addprefix systems/, test_launch_flags.py test_page.py test_recipe.py) \

@@ -21,7 +21,7 @@ MODULES = sorted((ROOT / "dtfm_lab").rglob("*.py"))
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    links = [link for link in re.findall(r"\]\(([^)#]+)", page.read_text()) if "://" not in link]
+    links = [link for link in re.findall(r"\]\(([^)#]+)", prose(page)) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
@@ -38,11 +38,16 @@ def test_every_heading_that_is_linked_is_there(page: Path) -> None:
     ] == []
 
 
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
 def headings(page: Path) -> set[str]:
     """Names of a page's headings as GitHub makes them: small letters, hyphens for blanks, other marks left out."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     titles = [
-        re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", each) for each in re.findall(r"^#+ +(.+)$", text, re.MULTILINE)
+        re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", each)
+        for each in re.findall(r"^#+ +(.+)$", prose(page), re.MULTILINE)
     ]
     return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from dtfm_lab.cli import cli
-from dtfm_lab.cli.subjects import SUBJECTS
 from website.notebooks import fenced
 
 
@@ -16,9 +15,7 @@ def page() -> str:
         "As `dtfm-lab COMMAND --help` says it. What people do with them: [the command line](../docs/command-line.md).",
     ]
     top = click.Context(cli, info_name="dtfm-lab")
-    for name in sorted([*cli.list_commands(top), *SUBJECTS]):
-        command = cli.get_command(top, SUBJECTS.get(name, name))
-        assert command is not None
+    for name, command in sorted(cli.commands.items()):
         context = click.Context(command, info_name=name, parent=top)
         usage = " ".join(["dtfm-lab", name, *command.collect_usage_pieces(context)])
         parts += [f"## {name}", fenced(usage, "text"), _plain(command.help or "")]

@@ -66,7 +66,7 @@ def _rivals() -> list[Strategy]:
     give=give_winner,
     hints=(
         "What does each send in an iteration: gradients of the whole model, or activations at a few boundaries?",
-        "`lab.crossings(given.network, job, between='regions')` says at which bandwidth another becomes fastest.",
+        "`lab.crossings(given.network, job)` says at which bandwidth another becomes fastest.",
         "`given.network.scaled(bandwidth=0.1)` is a network of the same devices; so is one with another link.",
     ),
     answer="""
