@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.trace import Trace
@@ -115,11 +115,10 @@ def around(value: float, samples: FloatArray, worse: float = 1.0) -> Estimate:
 
 def half_width(standard_error: float, freedom: int) -> float:
     """Half width of Student's interval with so many degrees of freedom."""
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * standard_error
+    return float(scipy.special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * standard_error
 
 
 def theil_sen(x: FloatArray | IntArray, y: FloatArray) -> Any:
     """The median slope of y over x (Theil and Sen): ``slope``, and ``low_slope`` to ``high_slope``, its interval."""
-    from scipy.stats import theilslopes  # loading it takes a third of a second, for which every kernel would wait
 
-    return theilslopes(y, x, CONFIDENCE)
+    return scipy.stats.theilslopes(y, x, CONFIDENCE)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
+import scipy
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
@@ -136,7 +136,11 @@ def sweep_summary(table: pd.DataFrame, y: str = "iteration_s") -> pd.DataFrame:
         named = dict(zip(cells, key if isinstance(key, tuple) else (key,), strict=True))
         values = runs[y].dropna().astype(float)
         n = len(values)
-        half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * values.std(ddof=1) / np.sqrt(n) if n > 1 else math.nan
+        half = (
+            float(scipy.special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * values.std(ddof=1) / np.sqrt(n)
+            if n > 1
+            else math.nan
+        )
         ends = {"low": values.mean() - half, "high": values.mean() + half}
         extremes = {"least": values.min(), "most": values.max()}
         rows.append(named | {"n": n, "failed": len(runs) - n, "mean": values.mean()} | ends | extremes)
