@@ -66,7 +66,7 @@ def results(
     known = {number: of_row(kept[key]) for number, key in enumerate(keys) if kept is not None and key in kept}
     missing = [number for number in range(len(tasks)) if number not in known]
 
-    def done(position: int, result: T) -> None:
+    def done(position: int, result: Any) -> None:
         if kept is not None:
             kept.keep(keys[missing[position]], to_row(result))
 

@@ -349,9 +349,9 @@ class Annealer:
         self._state.row[:] = row
         best, best_s, found = row, np.inf, np.empty_like(row)
         for start, end in pairwise(ends):
-            heat = (hot_s * (cold_s / hot_s) ** (at / n_moves) for at in (start, end))
+            from_s, to_s = (hot_s * (cold_s / hot_s) ** (at / n_moves) for at in (start, end))
             moves = int(end - start)
-            if anneal_groups(self._state, *heat, moves, self._random, found) < best_s:
+            if anneal_groups(self._state, from_s, to_s, moves, self._random, found) < best_s:
                 row = self._aligned(found)
                 # The kernel keeps running sums, which lose all precision once a link of 1e20 s was part of them.
                 if (exact_s := self._problem.cost(self._problem.grid(row))) < best_s:
@@ -370,7 +370,7 @@ class Annealer:
 
 def move_us(n_replicas: int) -> float:
     """Nominal microseconds of one move, as measured on an ordinary core with 4 to 32 replicas."""
-    return 0.065 * n_replicas**1.2
+    return float(0.065 * n_replicas**1.2)
 
 
 def similar_devices(hop_s: FloatArray) -> IntArray:

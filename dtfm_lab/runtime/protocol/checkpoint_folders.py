@@ -207,11 +207,11 @@ def _read(folder: Path) -> Checkpoint:
         if Path(name).name != name or not there.is_file() or there.stat().st_size != size:
             found = f"has {there.stat().st_size} bytes" if there.is_file() else "is not there"
             raise FileError(f"checkpoint {folder}: {name} {found}; wanted {size} bytes")
-    found = Checkpoint(folder=folder, **{name: getattr(file, name) for name in _FIELDS})
-    if (dtype := found.job.dtype) not in RUN_DTYPES:
+    checkpoint = Checkpoint(folder=folder, **{name: getattr(file, name) for name in _FIELDS})
+    if (dtype := checkpoint.job.dtype) not in RUN_DTYPES:
         wanted = " or ".join(RUN_DTYPES)
         raise FileError(f"checkpoint {folder}: was trained in {dtype}, which workers do not; wanted {wanted}")
-    return found
+    return checkpoint
 
 
 def _shares(job: Job) -> list[int]:
