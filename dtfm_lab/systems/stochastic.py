@@ -31,8 +31,6 @@ from dtfm_lab.simulation.schedules import build
 from dtfm_lab.simulation.simulate import plan_context, shared_cards
 from dtfm_lab.simulation.spreads import spreads_of
 
-NAME = "stochastic"
-"""Name of the schedule in traces."""
 KINDS = tuple(Kind)
 NUMBER = {kind: i for i, kind in enumerate(KINDS)}
 FORWARD, BACKWARD, SEND_F, SEND_B = (NUMBER[k] for k in (Kind.FORWARD, Kind.BACKWARD, Kind.SEND_F, Kind.SEND_B))
@@ -107,9 +105,8 @@ class _IterationRun:
         self.programs = _ends_of(plan)
         self.profile, self.efficiency = analytic(plan, self.programs, efficiency, links), efficiency
         self.seconds = {(row.stage, row.replica, row.kind): row.seconds for row in self.profile}
-        kinds = Kind.FORWARD, Kind.BACKWARD
         places = [(s, r) for s in range(self.n_stages) for r in range(self.n_replicas)]
-        self.pass_s = [[self.seconds[s, r, kind] for kind in kinds] for s, r in places]
+        self.pass_s = [[self.seconds[s, r, kind] for kind in (Kind.FORWARD, Kind.BACKWARD)] for s, r in places]
         self.waiting: list[deque[tuple[int, int, float, Then]]] = [deque() for _ in places]
         self.busy = [False] * len(places)
         self.device = plan.placement.devices.ravel().tolist()
@@ -299,7 +296,7 @@ class _IterationRun:
             RunContext(
                 source="simulated",
                 clock="model",
-                schedule=NAME,
+                schedule="stochastic",
                 links="drawn",
                 profile=self.profile,
                 queueing=self.links.queueing,
