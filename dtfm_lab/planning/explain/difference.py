@@ -185,8 +185,12 @@ class Difference:
     @property
     def text(self) -> str:
         """A few sentences about what moved and what it cost."""
-        cost = self._value_text() if self.by_seconds else self._cost_text()
-        return "\n".join(filter(None, [self._devices_text(), *self._network_text(), *cost]))
+        lines = [self._devices_text(), *self._network_text()]
+        if not self.by_seconds:
+            lines += self._cost_text()
+        if None not in (self.before.iteration_s, self.after.iteration_s):
+            lines += self._value_text()
+        return "\n".join(filter(None, lines))
 
     def summary(self) -> dict[str, Any]:
         """The difference in plain types, as ``dtfm-lab compare --json`` prints it."""
@@ -251,7 +255,7 @@ class Difference:
         return lines
 
     def _value_text(self) -> list[str]:
-        """What became of the seconds, or the dollars, for which the plans were made."""
+        """What became of the seconds of the iteration, and of the dollars for which plans were made."""
         before, after, kept = self.before, self.after, self.carried_plan
         assert before.iteration_s is not None
         assert after.iteration_s is not None
