@@ -8,6 +8,7 @@ than ten, no search by this cost can show more falls of the best.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,11 +16,28 @@ import numpy as np
 
 import dtfm_lab as lab
 from dtfm_lab.lab.plans import default_job
-from dtfm_lab.planning.teaching import PACE_S, SEED, teach
-from dtfm_lab.planning.teaching_progress import visible_falls
+from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
 
 NETWORKS = sorted(path.stem for path in (Path(__file__).parents[1] / "topologies").glob("*.yaml"))
 WANTED, WANTED_S = 10, 10.0
+VISIBLE = 0.002
+"""Share of a curve's range by which it has to fall to be seen."""
+
+
+def falls(values: Sequence[float]) -> list[int]:
+    """Return the generations at which a curve fell visibly."""
+    least, found, visible = values[0], [], VISIBLE * (np.ptp(values) or 1.0)
+    for generation, value in enumerate(values):
+        if value < least - visible:
+            least = value
+            found.append(generation)
+    return found
+
+
+def visible_falls(frames: Sequence[TeachingFrame]) -> tuple[list[int], list[int]]:
+    """Return the generations at which the best fell, and those at which the best or the median did."""
+    best = falls([frame.best.cost_s for frame in frames])
+    return best, sorted({*best, *falls([frame.median_s for frame in frames])})
 
 
 @click.command(help=__doc__)
