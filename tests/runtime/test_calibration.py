@@ -172,3 +172,11 @@ def test_threads_that_wait_for_a_core_make_the_virtual_clock_less_sure():
     crowded = {key: figures._replace(wall_s=4 * figures.wall_s) for key, figures in alone.items()}
     assert calibrate(spec, alone).compute_spread == 0
     assert calibrate(spec, crowded).compute_spread == pytest.approx(0.75 * SPREAD_UNDER_LOAD)
+
+
+@pytest.mark.parametrize(("clock", "counted"), [("virtual", "cpu_s"), ("real", "wall_s")])
+def test_the_virtual_clock_is_predicted_from_cpu_seconds_and_the_real_one_from_wall_seconds(clock: str, counted: str):
+    spec = replace(spec_of("T4", "T4"), clock=clock)
+    measured = {key: MeasuredDurations(each.cpu_s, 4 * each.wall_s, 9.0) for key, each in measured_of(spec).items()}
+    found = {row[:3]: row.seconds for row in calibrate(spec, measured).profile}
+    assert found == pytest.approx({key: getattr(each, counted) for key, each in measured.items()})

@@ -28,7 +28,7 @@ Event = dict[str, object]
 
 def run_with(plan: Plan, disturb: Callable[[Run, Event], None] | None = None, **options: object) -> Run:
     """Return a run that is over; ``disturb`` was called with every event."""
-    run = start(plan, **({"iterations": 10} | options))
+    run = start(plan, **({"iterations": 30} | options))
     run.wait(None if disturb is None else lambda event: disturb(run, event))
     assert left_behind(run.pid) == []
     return run
@@ -62,7 +62,7 @@ def test_a_killed_worker_is_replaced_and_no_loss_or_parameter_differs(schedule: 
     assert_as_undisturbed(run)
     (fault,) = run.trace().context.faults
     assert (fault.device, fault.how, fault.state_from) == ("device-2", "was killed by SIGKILL", "device-3")
-    assert 3 <= fault.iteration < 10
+    assert 3 <= fault.iteration < 30
 
 
 @pytest.mark.parametrize(

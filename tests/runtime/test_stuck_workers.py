@@ -95,7 +95,7 @@ class Led:
 def spec_of(n_replicas: int = 2, **options: Any) -> RunSpec:
     plan = small_plan(n_replicas=n_replicas)
     built = build(plan, "gpipe")
-    settings: dict[str, Any] = {"iterations": 12, "clock": "virtual"} | options
+    settings: dict[str, Any] = {"iterations": 60, "clock": "virtual"} | options
     return RunSpec(plan=plan, schedule=built.name, orders=built.orders, **settings)
 
 
