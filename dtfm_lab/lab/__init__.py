@@ -26,7 +26,7 @@ from dtfm_lab.lab.plans import (
     with_job,
 )
 from dtfm_lab.lab.predictions import memory, simulate, sweep
-from dtfm_lab.lab.runs import baselines, compare, refit, run, start, warm_up
+from dtfm_lab.lab.runs import baselines, compare, refit, run, start
 from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
@@ -69,6 +69,5 @@ __all__ = [
     "sweep",
     "systems",
     "topology_names",
-    "warm_up",
     "with_job",
 ]

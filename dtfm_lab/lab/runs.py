@@ -13,14 +13,9 @@ from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_pl
 from dtfm_lab.lab.predictions import simulate
 from dtfm_lab.planning import Difference
 from dtfm_lab.runtime.client import baselines as measured_baselines
-from dtfm_lab.runtime.client import launch, preload
+from dtfm_lab.runtime.client import launch
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RunOptions
-
-
-def warm_up() -> None:
-    """Begin to load torch in a process of its own, so that the first run starts at once; returns at once."""
-    preload.warm_up()
 
 
 @of_schedule(RunOptions)

@@ -1,11 +1,13 @@
 """One accelerator, its peak, memory and price, and the table of common ones; links belong to the topology."""
 
+import csv
 import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
@@ -42,128 +44,27 @@ class Hardware:
         return self.peak[dtype]
 
 
-GOOGLE = "Google Compute Engine's price list, GPU alone, us-central1"
-LAMBDA = "Lambda's on-demand prices, as in SkyPilot's catalogue v8 (2026)"
-RUNPOD = "RunPod's cheapest offers in March 2026, as deploybase.ai listed them"
+def _hardware() -> dict[str, Hardware]:
+    """The rows of ``hardware.csv``, by GPU."""
+    found = {}
+    with Path(__file__).with_name("hardware.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            tflops = {column.removesuffix("_tflops"): row[column] for column in row if column.endswith("_tflops")}
+            found[row["gpu"]] = Hardware(
+                peak={dtype: float(peak) * TERA for dtype, peak in tflops.items() if peak},
+                memory_bytes=float(row["memory_gib"]) * GiB,
+                memory_bytes_per_s=float(row["memory_gb_per_s"]) * 10.0**9,
+                price_per_hour=float(row["price_per_hour"] or 0),
+                source=row["source"],
+                price_source=row["price_source"],
+            )
+    return found
 
 
-def _gpu(
-    memory_gib: float, gb_per_s: float, source: str, price: float = 0.0, price_source: str = "", **tflops: float
-) -> Hardware:
-    return Hardware(
-        peak={dtype: peak * TERA for dtype, peak in tflops.items()},
-        memory_bytes=memory_gib * GiB,
-        memory_bytes_per_s=gb_per_s * 10.0**9,
-        price_per_hour=price,
-        source=source,
-        price_source=price_source,
-    )
-
-
-OF_GA102 = "tensor rates as the Ampere GA102 whitepaper relates them, fp32 accumulation"
-
-
-def _geforce(memory_gib: float, gb_per_s: float, source: str, fp32: float) -> Hardware:
-    """A GeForce by its TFLOP/s in fp32: with fp32 accumulation its tensor cores do twice that in half precision and as
-    much in tf32."""
-    return _gpu(memory_gib, gb_per_s, source, fp32=fp32, tf32=fp32, fp16=2 * fp32, bf16=2 * fp32, int8=8 * fp32)
-
-
-HARDWARE: dict[str, Hardware] = {
-    "P100": _gpu(16, 732, "Tesla P100 data sheet, SXM2; no tensor cores", 1.46, GOOGLE, fp32=10.6, fp16=21.2),
-    "V100": _gpu(16, 900, "V100 data sheet, SXM2", 0.79, LAMBDA, fp32=15.7, fp16=125),
-    "V100 32GB": _gpu(32, 900, "V100 data sheet, SXM2", fp32=15.7, fp16=125),
-    "P100 PCIe": _gpu(16, 732, "Tesla P100 data sheet, PCIe; no tensor cores", fp32=9.3, fp16=18.7),
-    "V100 PCIe": _gpu(16, 900, "V100 data sheet, PCIe", fp32=14, fp16=112),
-    "T4": _gpu(16, 300, "T4 data sheet", 0.35, GOOGLE, fp32=8.1, fp16=65, int8=130),
-    "A10": _gpu(24, 600, "A10 data sheet", 1.29, LAMBDA, fp32=31.2, tf32=62.5, fp16=125, bf16=125, int8=250),
-    "A10G": _gpu(24, 600, "A10G data sheet of AWS", fp32=35, tf32=35, fp16=70, bf16=70, int8=140),
-    "A30": _gpu(24, 933, "A30 data sheet", fp32=10.3, tf32=82, fp16=165, bf16=165, int8=330),
-    "A40": _gpu(48, 696, "A40 data sheet", fp32=37.4, tf32=74.8, fp16=149.7, bf16=149.7, int8=299.3),
-    "A100 40GB": _gpu(
-        40, 1555, "A100 data sheet, SXM", 1.99, LAMBDA, fp32=19.5, tf32=156, fp16=312, bf16=312, int8=624
-    ),
-    "A100": _gpu(80, 2039, "A100 data sheet, SXM", 1.39, RUNPOD, fp32=19.5, tf32=156, fp16=312, bf16=312, int8=624),
-    "RTX A6000": _gpu(
-        48, 768, "Ampere GA102 whitepaper", 1.09, LAMBDA, fp32=38.7, tf32=77.4, fp16=154.8, bf16=154.8, int8=309.7
-    ),
-    "RTX 3090": _gpu(
-        24,
-        936,
-        "Ampere GA102 whitepaper, fp32 accumulation",
-        0.22,
-        RUNPOD,
-        fp32=35.6,
-        tf32=35.6,
-        fp16=71,
-        bf16=71,
-        int8=284,
-    ),
-    "RTX 3060": _geforce(12, 360, f"3,584 cores at 1.78 GHz; {OF_GA102}", 12.7),
-    "RTX 3060 Ti": _geforce(8, 448, f"4,864 cores at 1.67 GHz; {OF_GA102}", 16.2),
-    "RTX 3070": _geforce(8, 448, f"5,888 cores at 1.73 GHz; {OF_GA102}", 20.3),
-    "RTX 3080": _geforce(10, 760, "Ampere GA102 whitepaper, fp32 accumulation", 29.8),
-    "RTX 3080 Ti": _geforce(12, 912, f"10,240 cores at 1.67 GHz; {OF_GA102}", 34.1),
-    "RTX 3090 Ti": _geforce(24, 1008, f"10,752 cores at 1.86 GHz; {OF_GA102}", 40),
-    "RTX 4080": _geforce(16, 717, "Ada whitepaper, fp32 accumulation", 48.7),
-    "RTX 4090 Laptop": _geforce(
-        16,
-        576,
-        "9,728 cores at 2.04 GHz, the most that a laptop may set; tensor rates as the Ada whitepaper relates them",
-        39.7,
-    ),
-    "RTX 4090": _gpu(
-        24,
-        1008,
-        "Ada whitepaper, fp32 accumulation",
-        0.34,
-        RUNPOD,
-        fp32=82.6,
-        tf32=82.6,
-        fp16=165,
-        bf16=165,
-        int8=660.6,
-    ),
-    "RTX 5080": _geforce(16, 960, "RTX Blackwell whitepaper, fp32 accumulation", 56.3),
-    "RTX 5090": _geforce(32, 1792, "RTX Blackwell whitepaper, fp32 accumulation", 104.8),
-    "RTX 6000 Ada": _gpu(
-        48, 960, "RTX 6000 Ada data sheet, halved", fp32=91.1, tf32=182.1, fp16=364.2, bf16=364.2, int8=728.5
-    ),
-    "L4": _gpu(24, 300, "L4 data sheet, halved", 0.44, RUNPOD, fp32=30.3, tf32=60, fp16=121, bf16=121, int8=242.5),
-    "L40": _gpu(48, 864, "L40 data sheet", fp32=90.5, tf32=90.5, fp16=181, bf16=181, int8=362),
-    "L40S": _gpu(48, 864, "L40S data sheet", 0.79, RUNPOD, fp32=91.6, tf32=183, fp16=362, bf16=362, int8=733),
-    "H100 PCIe": _gpu(
-        80, 2000, "H100 data sheet, PCIe, halved", 1.99, RUNPOD, fp32=51, tf32=378, fp16=756, bf16=756, int8=1513
-    ),
-    "H100 NVL": _gpu(
-        94,
-        3900,
-        "H100 data sheet, NVL, one of a pair, halved",
-        fp32=60,
-        tf32=417.5,
-        fp16=835.5,
-        bf16=835.5,
-        int8=1670.5,
-    ),
-    "H100": _gpu(
-        80, 3350, "H100 data sheet, SXM, halved", 2.69, RUNPOD, fp32=67, tf32=494.5, fp16=989, bf16=989, int8=1979
-    ),
-    "H200": _gpu(
-        141, 4800, "H200 data sheet, SXM, halved", 3.59, RUNPOD, fp32=67, tf32=494.5, fp16=989, bf16=989, int8=1979
-    ),
-    "H200 NVL": _gpu(
-        141, 4800, "H200 data sheet, NVL, halved", fp32=60, tf32=417.5, fp16=835.5, bf16=835.5, int8=1670.5
-    ),
-    "GH200": _gpu(96, 4000, "GH200 data sheet, HBM3, halved", fp32=67, tf32=494.5, fp16=989, bf16=989, int8=1979),
-    "B200": _gpu(
-        180, 8000, "HGX B200 data sheet, an eighth of it", fp32=75, tf32=1125, fp16=2250, bf16=2250, int8=4500
-    ),
-    "MI300X": _gpu(192, 5300, "AMD's MI300X data sheet", fp32=163.4, tf32=653.7, fp16=1307.4, bf16=1307.4, int8=2614.9),
-    "laptop": _gpu(16, 40, "a round figure of an ordinary one", fp32=0.05),
-    "Raspberry Pi": _gpu(8, 4, "a round figure of an ordinary Raspberry Pi 4", fp32=0.012),
-}
+HARDWARE = _hardware()
 """Data sheets and whitepapers are NVIDIA's where no other maker is named; "halved" where they state tensor figures with
-sparsity only.
+sparsity only. A GeForce with fp32 accumulation does twice its fp32 in half precision on its tensor cores, as much in
+tf32 and eight times as much in int8.
 Prices are what was listed, per GPU; they move by the month and between sellers, often by a factor of two."""
 
 
