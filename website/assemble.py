@@ -39,13 +39,17 @@ ELSEWHERE = ("glossary", "examples", "figures")
 """Pages of docs/ that stand in a chapter with generated ones."""
 
 
-def assemble(folder: Path) -> None:
-    """Write the sources of the whole site to ``folder``, whose old content is lost."""
+def assemble(folder: Path, *, plain: bool = False) -> None:
+    """Write the sources of the whole site to ``folder``, whose old content is lost.
+
+    ``plain`` ones have lessons without what their cells show, and no pictures of figures.
+    """
     shutil.rmtree(folder, ignore_errors=True)
-    made = run_examples(ROOT / "docs", folder / "extra" / "pictures")
+    (folder / "extra").mkdir(parents=True)  # Sphinx wants it, with pictures or without
+    made = run_examples(ROOT / "docs", folder / "extra" / "pictures", plain=plain)
     pages = _written_by_people(made) | _generated(made)
     for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        pages[f"notebooks/{lesson.stem}.md"] = notebooks.as_markdown(lesson, folder / "notebooks")
+        pages[f"notebooks/{lesson.stem}.md"] = notebooks.as_markdown(lesson, folder / "notebooks", outputs=not plain)
     pages["index.md"] = pages.pop("README.md") + "\n" + _contents(set(pages))
     for name, text in pages.items():
         path = folder / name

@@ -22,7 +22,6 @@ language = "en"
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-html_extra_path = ["../build/site-source/extra"]  # pictures of the gallery
 smartquotes = False  # --steps is no dash
 html_copy_source = False
 html_show_sourcelink = False

@@ -56,8 +56,8 @@ def examples_of(text: str) -> Iterator[tuple[str, str]]:
         yield match[1] or "", match[2] or match[3]
 
 
-def run_examples(docs: Path, folder: Path) -> Examples:
-    """Run the examples of both pages in their order, and write the pictures that they draw to ``folder``."""
+def run_examples(docs: Path, folder: Path, *, plain: bool = False) -> Examples:
+    """Run the examples of both pages in their order; write what they draw to ``folder``, unless ``plain``."""
     made, names, drawn, codes = Examples(), dict[str, Any](), dict[str, Any](), dict[str, str]()
     os.environ["DTFM_LAB_PROGRESS"] = tempfile.mkdtemp()  # guesses are not the reader's own
     for page in ("examples.md", "figures.md"):
@@ -68,7 +68,7 @@ def run_examples(docs: Path, folder: Path) -> Examples:
                 drawn[name] = last
                 codes[name] = code
             made.shown[code] = shown.replace(str(names.get("folder", "/nowhere")), "folder")
-    for name, file in pictures.draw_all(drawn, folder).items():
+    for name, file in ({} if plain else pictures.draw_all(drawn, folder)).items():
         made.pictures[codes[name]] = file, alt_text(drawn[name])
     return made
 

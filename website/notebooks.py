@@ -14,8 +14,8 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 PICTURES = {"image/svg+xml": "svg", "image/png": "png", "image/jpeg": "jpg"}
 
 
-def as_markdown(path: Path, folder: Path) -> str:
-    """The page of a notebook; its pictures are written to ``folder``."""
+def as_markdown(path: Path, folder: Path, *, outputs: bool = True) -> str:
+    """The page of a notebook, with what its cells show if ``outputs``; pictures are written to ``folder``."""
     notebook = nbformat.read(path, as_version=4)
     parts = []
     for number, cell in enumerate(notebook.cells):
@@ -23,7 +23,7 @@ def as_markdown(path: Path, folder: Path) -> str:
             parts.append(cell.source)
         elif cell.cell_type == "code" and cell.source.strip():
             parts.append(fenced(cell.source, "python"))
-            for place, output in enumerate(cell.outputs):
+            for place, output in enumerate(cell.outputs if outputs else ()):
                 parts.append(_output(output, folder, f"{path.stem}-{number}-{place}"))
     return "\n\n".join(part for part in parts if part) + "\n"
 

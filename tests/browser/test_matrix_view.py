@@ -8,7 +8,7 @@ MATRIX = """
 from dtfm_lab import load_topology
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.network.drawing import Drawing
-from dtfm_lab.widgets.network.editors import MatrixEditor
+from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 
 document = document_of(load_topology("lecture-hall"))
 editor = MatrixEditor(Drawing(document))
@@ -100,7 +100,7 @@ def test_256_devices_are_drawn_pointed_at_and_zoomed(page, open_notebook):
     big = """
 import numpy as np
 from dtfm_lab import Topology
-from dtfm_lab.widgets.network.editors import MatrixEditor
+from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Drawing
 regions = [["Oslo", "Lima", "Perth", "Delhi"][at // 64] for at in range(256)]
