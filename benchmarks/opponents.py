@@ -23,8 +23,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.arms import Arm
 from dtfm_lab.planning.iteration.kernels.annealing import Freedom
-from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.starts import Nearness
 from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
 
 FACTORS = (1, 2, 3, 4, 8, math.inf)

@@ -14,9 +14,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.exhaustive import CommunicationBound
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs
-from dtfm_lab.planning.grouped_network import network_of
-from dtfm_lab.planning.limits import steps_within
-from dtfm_lab.planning.objectives import SearchRequest, objectives
+from dtfm_lab.planning.objectives import SearchRequest, network_of, objectives, steps_within
 from dtfm_lab.planning.problem import Generation, Problem, canonical_order, planners
 from dtfm_lab.planning.step import PlanStep
 

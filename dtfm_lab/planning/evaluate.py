@@ -13,7 +13,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.communication_search import require_fit
 from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, pair_costs, price_placement
-from dtfm_lab.planning.grouped_network import network_of
+from dtfm_lab.planning.objectives import network_of
 from dtfm_lab.planning.path import shortest_path
 from dtfm_lab.simulation.simulate import iteration_seconds
 

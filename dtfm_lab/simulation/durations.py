@@ -18,7 +18,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Programs
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.simulation.collectives import GroupRings
+from dtfm_lab.simulation.collectives import GroupRings, hop_gather_s, tensor_parallel_s
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_traffic import (
     NO_TRAFFIC,
@@ -28,7 +28,6 @@ from dtfm_lab.simulation.memory_traffic import (
     unweighted,
 )
 from dtfm_lab.simulation.sharding import LayerMessages, PassSeconds, message_bytes_of, sharded_passes
-from dtfm_lab.simulation.tensor_parallel import hop_gather_s, tensor_parallel_s
 
 WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: Kind.BACKWARD}
 

@@ -19,7 +19,7 @@ from dtfm_lab.figures.maps.thumbnail import thumbnail_svg
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.lab.plans import default_job
-from dtfm_lab.planning.grouped_network import network_of
+from dtfm_lab.planning.objectives import network_of
 from dtfm_lab.widgets import markup, staleness
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
 from dtfm_lab.widgets.controls import button, classed, mark

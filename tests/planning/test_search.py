@@ -150,7 +150,7 @@ def test_an_initial_population_that_takes_too_long_is_not_waited_for(monkeypatch
             yield replace(first, complete=False)
 
     registered_planners.register("endless_start")(endless_start)
-    monkeypatch.setattr(import_module("dtfm_lab.planning.limits"), "INITIAL_POPULATION_S", 0.01)
+    monkeypatch.setattr(import_module("dtfm_lab.planning.objectives"), "INITIAL_POPULATION_S", 0.01)
     assert plan(topology, job, "endless_start", seconds=0.01).generation == 0
 
 

@@ -14,7 +14,7 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import programs_of, simulate_iteration
 from dtfm_lab.simulation.schedules import build, choose_warmups, peak_activations, schedules
-from dtfm_lab.simulation.schedules.makespans import Makespans
+from dtfm_lab.simulation.schedules.adaptive import Makespans
 
 seeds = st.integers(0, 10_000)
 sizes = st.tuples(st.integers(1, 5), st.integers(1, 14), st.integers(1, 2))

@@ -14,14 +14,13 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.files import load_job, load_topology, save_job, save_topology
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.simulation.collectives import ring_all_reduce_s, ring_gather_s
+from dtfm_lab.simulation.collectives import hop_gather_s, ring_all_reduce_s, ring_gather_s
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import EFFICIENCY, peak_of
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory
 from dtfm_lab.simulation.schedules import build
 from dtfm_lab.simulation.simulate import simulate
-from dtfm_lab.simulation.tensor_parallel import hop_gather_s
 
 FREE = 1e29
 """Bytes per second of a link that takes no time."""

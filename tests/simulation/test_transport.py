@@ -17,8 +17,8 @@ from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind
 from dtfm_lab.domain.schedule.task_graph import SEND
 from dtfm_lab.simulation.engine import TaskTimes, simulate_iteration
 from dtfm_lab.simulation.schedules import schedules
+from dtfm_lab.simulation.schedules.adaptive import Makespans
 from dtfm_lab.simulation.schedules.builtin import adaptive
-from dtfm_lab.simulation.schedules.makespans import Makespans
 from dtfm_lab.simulation.sensitivity import gains
 from dtfm_lab.simulation.simulate import simulate
 

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cancellation import flag
-from dtfm_lab.planning.iteration.candidate import Candidate
-from dtfm_lab.planning.iteration.nearness import Nearness
+from dtfm_lab.planning.iteration.fitting import MOST_SHAPES, allows, shapes_of
+from dtfm_lab.planning.iteration.iteration_step import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.shapes import MOST_SHAPES, allows, shapes_of
+from dtfm_lab.planning.iteration.starts import Nearness
 from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import numpy as np
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan
-from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.fitting import Fitting, room_of
+from dtfm_lab.planning.iteration.iteration_step import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Starts
 

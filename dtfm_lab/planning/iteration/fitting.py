@@ -4,6 +4,8 @@ That is tried with one pipeline, as many stages as it takes, the best device for
 averaged, and with the fewest forwards ahead each device holds least, so where no such plan fits, none does. Where
 replicas share what they hold, more of them are tried, too. Each stage gets a device so that the blocks that fit are
 most in all: an assignment problem.
+
+The shapes that a plan may have are those within the model, the batch, the devices and what the job names.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +16,6 @@ import scipy
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.shapes import shapes_of
 
 FREED: dict[str, dict[str, tuple[object, object]]] = {
     "checkpointing left open": {"checkpointing": (None, None), "recompute": (False, False)},
@@ -196,3 +197,56 @@ def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int
             least = parameters * each + whole + np.ceil(problem.embedding_bytes)
             needs[:, role] = np.maximum(needs[:, role], least)
     return needs
+
+
+MOST_SHAPES = 320
+"""Most shapes that are tried from the start; of more, those with replicas on a geometric scale."""
+
+
+def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
+    """(S, R), fewest stages first. Empty where the job's pins and this size of micro-batches allow none."""
+    job, n = problem.job, problem.n_devices
+    stages = range(1, min(problem.n_blocks, n) + 1) if job.n_stages is None else [job.n_stages]
+    found = [
+        (s, r)
+        for s in stages
+        for r in (range(1, n // s + 1) if job.n_replicas is None else [job.n_replicas])
+        if allows(problem, (s, r), microbatch)
+    ]
+    if len(found) <= most_shapes:
+        return found
+    ratio = 1.05
+    while len(thinned := [shape for shape in found if _on_scale(shape[1], n // shape[0], ratio)]) > most_shapes:
+        ratio *= 1.05
+    return thinned
+
+
+def allows(problem: IterationProblem, shape: tuple[int, int], microbatch: int) -> bool:
+    """Whether the job, the model and the devices have room for a shape with micro-batches of this size."""
+    job, (s, r) = problem.job, shape
+    n_microbatches = job.global_batch // microbatch
+    if (job.n_stages or s, job.n_replicas or r) != shape:
+        return False
+    # replicas that gather parameters pass as many micro-batches
+    divides = not (job.gathers_passes and n_microbatches % r)
+    return s <= problem.n_blocks and s * r <= problem.n_devices and r <= n_microbatches and divides
+
+
+def _on_scale(r: int, most: int, ratio: float) -> bool:
+    """Whether a number of replicas is one of most, most / ratio, most / ratio^2, ..."""
+    allowed = float(most)
+    while allowed > r:
+        allowed = min(allowed / ratio, allowed - 1)
+    return int(allowed) == r
+
+
+def require_shapes(problem: IterationProblem) -> None:
+    """Raise PlanError where no shape is left: too few devices, blocks or micro-batches for what the job pins."""
+    if any(shapes_of(problem, microbatch) for microbatch in problem.microbatches):
+        return
+    job, n = problem.job, problem.n_devices
+    wanted = f"{job.n_stages or 'any'} stages x {job.n_replicas or 'any'} replicas"
+    raise PlanError(
+        f"job {job.name}: {wanted} fit no plan on {n} devices of {problem.topology.name}, with {problem.n_blocks} "
+        f"blocks and {job.global_batch // problem.microbatches[0]} micro-batches; wanted fewer"
+    )

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.planning.grouped_network import network_of
-from dtfm_lab.planning.iteration.candidate import Candidate
+from dtfm_lab.planning.iteration.iteration_step import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.system_choices import choices_of, leaves_open
 from dtfm_lab.planning.iteration.tables_of import Aim
-from dtfm_lab.planning.objectives import SearchRequest
+from dtfm_lab.planning.objectives import SearchRequest, network_of
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")

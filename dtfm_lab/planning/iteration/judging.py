@@ -10,7 +10,7 @@ from dtfm_lab.domain.job.system import MEMORY_ONLY, chosen
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.iteration.arms import Arm, KernelPlan
-from dtfm_lab.planning.iteration.candidate import Candidate
+from dtfm_lab.planning.iteration.iteration_step import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim
 from dtfm_lab.simulation.memory import memory

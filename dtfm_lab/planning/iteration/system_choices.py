@@ -17,8 +17,7 @@ import numpy as np
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.planning.iteration.candidate import Candidate
-from dtfm_lab.planning.iteration.iteration_step import IterationStep
+from dtfm_lab.planning.iteration.iteration_step import Candidate, IterationStep
 from dtfm_lab.planning.iteration.problem import open_microbatches
 from dtfm_lab.planning.objectives import SearchRequest
 from dtfm_lab.planning.step import PROVEN

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.starts import Nearness
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.tables import Tables

@@ -60,8 +60,13 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
     first = Generation(best, problem.cost(best), 1, operator="chance", complete=False)
     yield first  # even if the kernels are compiled already: a first placement that is proven best ends the search
     yield from wait_for_kernels(first, compile_kernels)
-    from dtfm_lab.planning.kernels.cyclic import cyclic_search  # imports numba, which takes a while
-    from dtfm_lab.planning.kernels.partition import diversity, price, pricing, reproduce
+    from dtfm_lab.planning.kernels.partition import (
+        cyclic_search,  # imports numba, which takes a while
+        diversity,
+        price,
+        pricing,
+        reproduce,
+    )
     from dtfm_lab.planning.kernels.random_numbers import seeded
 
     cost_s, birth_number = np.full(POPULATION, np.inf), np.arange(POPULATION)
@@ -94,8 +99,7 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
 
 def compile_kernels(problem: Problem) -> None:
     """Call every kernel once, see ``jit_warmup``."""
-    from dtfm_lab.planning.kernels.cyclic import cyclic_search
-    from dtfm_lab.planning.kernels.partition import diversity, price, pricing, reproduce
+    from dtfm_lab.planning.kernels.partition import cyclic_search, diversity, price, pricing, reproduce
     from dtfm_lab.planning.kernels.random_numbers import seeded
 
     n, s, d = problem.n_devices, problem.n_stages, problem.n_replicas

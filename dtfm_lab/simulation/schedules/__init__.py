@@ -8,9 +8,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from dtfm_lab.simulation.schedules.adaptive import choose_warmups
-from dtfm_lab.simulation.schedules.building import build, choices_in, made_for
+from dtfm_lab.simulation.schedules.building import build, build_named, choices_in, choices_of, made_for, schedules
 from dtfm_lab.simulation.schedules.builtin import peak_activations
-from dtfm_lab.simulation.schedules.registry import build_named, choices_of, schedules
 
 __all__ = [
     "build",

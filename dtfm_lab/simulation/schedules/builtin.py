@@ -16,7 +16,7 @@ from typing import TypeVar
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
-from dtfm_lab.simulation.schedules.registry import counts, schedules
+from dtfm_lab.simulation.schedules.building import counts, schedules
 
 Program = tuple[Action, ...]
 T = TypeVar("T")

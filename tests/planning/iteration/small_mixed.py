@@ -22,8 +22,8 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning.iteration.arms import Arm
 from dtfm_lab.planning.iteration.kernels.annealing import Freedom
-from dtfm_lab.planning.iteration.nearness import Nearness
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.starts import Nearness
 from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
 from dtfm_lab.simulation import memory
 

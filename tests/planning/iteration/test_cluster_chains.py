@@ -5,7 +5,7 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
-from dtfm_lab.planning.iteration.cluster_chains import cluster_chains
+from dtfm_lab.planning.iteration.starts import cluster_chains
 
 
 def islands(seed: int, n_clusters: int, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -4,8 +4,8 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.planning.iteration.bounds import work_bound_s
-from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.incremental_bound import BEGIN, IncrementalBound, rising_bounds
+from dtfm_lab.planning.iteration.iteration_step import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import SearchRequest

@@ -4,8 +4,13 @@
 configuration program of devices in stages refutes. ``price_bound`` is for dollars, ``bindings`` says what binds.
 """
 
-from dtfm_lab.planning.iteration.bounds.binding import Binding, bindings
-from dtfm_lab.planning.iteration.bounds.iteration_bound import iteration_bound_steps, least_of, work_bound_s
+from dtfm_lab.planning.iteration.bounds.iteration_bound import (
+    Binding,
+    bindings,
+    iteration_bound_steps,
+    least_of,
+    work_bound_s,
+)
 from dtfm_lab.planning.iteration.bounds.price_bound import price_bound
 
 __all__ = ["Binding", "bindings", "iteration_bound_steps", "least_of", "price_bound", "work_bound_s"]

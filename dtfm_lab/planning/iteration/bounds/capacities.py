@@ -34,11 +34,9 @@ from functools import cached_property
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.bounds.averages import Averages
+from dtfm_lab.planning.iteration.bounds.averages import Averages, Seconds, gathered_passes
 from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
-from dtfm_lab.planning.iteration.bounds.families import Family
-from dtfm_lab.planning.iteration.bounds.gathered_passes import Seconds, gathered_passes
-from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, SOLE, StageKinds
+from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, SOLE, Family, StageKinds
 from dtfm_lab.planning.iteration.problem import IterationProblem, Passes
 
 MOST_NEIGHBOURS = 16

@@ -2,6 +2,11 @@
 
 A bound that takes every class for a number of equal devices, each as fast, as large and as well linked as the best of
 its class, holds for the devices themselves. Where a class holds interchangeable devices only, nothing is lost.
+
+A cut of a network has two sides between which messages take long. Whatever crosses it pays for it: pipelines that cross
+pass no more micro-batches than the best link across carries, and stages with devices on both sides average across. Any
+cut gives a valid bound. Good ones part groups of devices that are near each other from all others, so candidates come
+from joining the nearest classes first.
 """
 
 from dataclasses import dataclass
@@ -139,3 +144,45 @@ def _alike(matrix: FloatArray, first: int, others: IntArray, tolerance: float) -
     alike = np.maximum(rows, row) <= np.minimum(rows, row) * (1 + tolerance) if tolerance else rows == row
     same: npt.NDArray[np.bool_] = (alike | ~third).all(axis=1)
     return same
+
+
+LEAST_RATIO = 1.15
+"""Least ratio of a message's seconds across a cut to those within a side for which the cut is tried."""
+MOST_CUTS = 3
+
+
+def cuts_of(classes: DeviceClasses, message_s: FloatArray) -> list[IntArray]:
+    """(C,) sides, 0 or 1, of a few cuts, the one across which messages take longest first.
+
+    ``message_s`` is (C, C). Groups are joined by the least time of the slower direction (single linkage).
+    """
+    n = len(classes.count)
+    if n < 2:
+        return []
+    slower = np.maximum(message_s, message_s.T)
+    group = np.arange(n)
+    found: list[tuple[float, IntArray]] = []
+    while (n_groups := len(np.unique(group))) > 1:
+        apart = np.where(group[:, None] != group[None, :], slower, np.inf)
+        joined_s = apart.min()
+        for one in np.unique(group):
+            inside = group == one
+            across_s = slower[np.ix_(inside, ~inside)].min()
+            if n_groups == 2 or across_s > joined_s:
+                found.append((across_s, (~inside).astype(np.int64)))
+        i, j = np.unravel_index(np.argmin(apart), apart.shape)
+        group = np.where(group == group[j], group[i], group)
+    return _ranked(found, slower, classes.count)
+
+
+def _ranked(found: list[tuple[float, IntArray]], slower: FloatArray, count: IntArray) -> list[IntArray]:
+    usual_s = np.median(np.repeat(np.where(np.isfinite(slower), slower, np.inf).min(axis=1), count))
+    seen: set[tuple[int, ...]] = set()
+    cuts: list[IntArray] = []
+    for across_s, side in sorted(found, key=lambda one: -one[0]):
+        side = side if side[0] == 0 else 1 - side
+        if across_s < LEAST_RATIO * usual_s or tuple(side.tolist()) in seen or len(cuts) == MOST_CUTS:
+            continue
+        seen.add(tuple(side.tolist()))
+        cuts.append(side)
+    return cuts

@@ -4,20 +4,27 @@ A plan pays all its devices for the whole iteration, and each of them needs at l
 passes n micro-batches through a stage n times the seconds of one, by its passes or by its slowest link. So the plan
 pays at least, for every stage, the batch at the cheapest price of a device that the stage fits on. The least sum over
 all cuts of the model is found stage by stage; the stages of one device are paid alike.
+
+The bound of a budget is simpler: so many dollars an hour rent so many FLOP/s and no more (``PriceBound``).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.bounds.capacities import Capacities
 from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
-from dtfm_lab.planning.iteration.bounds.families import Family, families_of
 from dtfm_lab.planning.iteration.bounds.iteration_bound import ROUNDING
 from dtfm_lab.planning.iteration.bounds.refutation import batch_flop
-from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, LAST, MIDDLE, SOLE, StageKinds
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, LAST, MIDDLE, SOLE, Family, StageKinds, families_of
+from dtfm_lab.planning.iteration.problem import IterationProblem, open_microbatches
+from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 
 
 def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = None) -> float:
@@ -63,3 +70,49 @@ def _stage_dollars(capacities: Capacities) -> FloatArray:
         each = np.where(costs.fits > 0, once_s * classes.price_per_hour[None, :], np.inf)
         dollars = np.minimum(dollars, each.min(axis=1))
     return dollars * capacities.n_microbatches / 3600
+
+
+@dataclass(frozen=True, eq=False)
+class PriceBound:
+    """The most FLOP/s for every budget: devices by FLOP/s a dollar, the best first, the last one in part.
+
+    That is the fractional knapsack, whose value is at least that of any choice of whole devices. A plan's devices
+    together do the job's FLOP in an iteration, so it takes no less than these over their FLOP/s.
+    """
+
+    price_per_hour: FloatArray
+    """(N + 1,) US dollars of the first 0 to N devices, by FLOP/s a dollar; free ones first."""
+    flop_per_s: FloatArray
+    """(N + 1,) their FLOP/s."""
+
+    @classmethod
+    def of(cls, topology: Topology, job: Job, efficiency: GivenEfficiency = None) -> PriceBound:
+        """The bound for a job's precision, at the micro-batches and groups at which devices reach most."""
+        speed = np.array(_most_speeds(topology, job, efficiency))
+        price = np.array([device.price_per_hour for device in topology.devices])
+        order = np.argsort(price / speed, kind="stable")
+        both = (np.concatenate([[0.0], np.cumsum(column[order])]) for column in (price, speed))
+        return cls(*both)
+
+    def iteration_s(self, flop: float, price_per_hour: float) -> float:
+        """Seconds that no plan of at most so many dollars an hour is faster than; infinite where none can be."""
+        n_free = int(np.searchsorted(self.price_per_hour, 0.0, side="right")) - 1
+        prices, speeds = self.price_per_hour[n_free:], self.flop_per_s[n_free:]
+        most = float(np.interp(price_per_hour, prices, speeds))
+        return flop / most if most > 0 else np.inf
+
+
+def _most_speeds(topology: Topology, job: Job, efficiency: GivenEfficiency) -> FloatArray:
+    """(N,) most FLOP/s that each device reaches, over the micro-batches and the groups of GPUs that the job allows."""
+    degrees = topology.group_sizes if job.tensor_parallel is None else [job.tensor_parallel]
+    found = []
+    for degree in degrees:
+        groups = [
+            replace(device, gpus=degree, peak_flop_per_s=degree / device.gpus * device.peak_flop_per_s)
+            for device in topology.devices
+        ]
+        for microbatch in open_microbatches(job):
+            speeds = speeds_of(job, groups, efficiency, microbatch)
+            found.append([device.gpus / degree * speed for device, speed in zip(topology.devices, speeds, strict=True)])
+    most: FloatArray = np.max(found, axis=0)
+    return most

@@ -1,10 +1,14 @@
-"""The seconds, the objective and the lacks of a state whose pipelines and groups are up to date."""
+"""The seconds, the objective and the lacks of a state whose pipelines and groups are up to date.
+
+``share_out`` gives each pipeline its micro-batches, so that the last one ends as early as can be; ``finish`` ends an
+iteration exactly as the simulator plays it, for orders and synchronisations that ``tables`` knows.
+"""
 
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
-from dtfm_lab.planning.iteration.kernels.replay import finish
-from dtfm_lab.planning.iteration.kernels.sharing import share_out
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.kernels.averaging import average
 from dtfm_lab.planning.iteration.kernels.state import (
     EACH,
     LACKING,
@@ -15,7 +19,7 @@ from dtfm_lab.planning.iteration.kernels.state import (
     State,
     refresh_memory,
 )
-from dtfm_lab.planning.iteration.kernels.tables import DOLLARS, GROUP, PRICE, Tables
+from dtfm_lab.planning.iteration.kernels.tables import DOLLARS, GROUP, LATENCY, PARAMETERS, PRICE, Tables, moving_s
 
 PENALTY = 10.0
 """Factor on what a plan lacks, as shares of memory or of a limit: one that lacks 10 % counts as twice as dear."""
@@ -99,3 +103,93 @@ def take_shares(tables: Tables, state: State) -> bool:
                 refresh_memory(tables.device, state, i)
                 changed = True
     return changed
+
+
+@compiled
+def share_out(begins: FloatArray, each: FloatArray, total: int, shares: FloatArray) -> float:
+    """Fill ``shares`` (R,) with whole micro-batches, one or more each, ``total`` in all.
+
+    Pipeline r takes ``begins[r] + each[r] x shares[r]`` seconds. Returned are the seconds with fractions of
+    micro-batches, which no whole ones undercut.
+    """
+    n = len(each)
+    rate, ahead = 0.0, 0.0
+    for r in range(n):
+        rate += 1.0 / each[r]
+        ahead += begins[r] / each[r]
+    even_s = (total + ahead) / rate
+    low, high = even_s, even_s + each.max()
+    while True:  # pipelines so slow that one micro-batch is too much for them
+        n_done = 0.0
+        for r in range(n):
+            n_done += max(1.0, np.floor((high - begins[r]) / each[r]))
+        if n_done >= total:
+            break
+        low, high = high, 2 * high - even_s + 1e-12 * abs(high)
+    for _ in range(24):
+        middle = 0.5 * (low + high)
+        n_done = 0.0
+        for r in range(n):
+            n_done += max(1.0, np.floor((middle - begins[r]) / each[r]))
+        if n_done >= total:
+            high = middle
+        else:
+            low = middle
+    n_done = 0.0
+    for r in range(n):
+        shares[r] = max(1.0, np.floor((high - begins[r]) / each[r]))
+        n_done += shares[r]
+    while n_done > total:
+        worst, worst_s = -1, -np.inf
+        for r in range(n):
+            end_s = begins[r] + each[r] * shares[r]
+            if shares[r] > 1.0 and end_s > worst_s:
+                worst, worst_s = r, end_s
+        excess = 1.0
+        shares[worst] -= excess
+        n_done -= excess
+    return even_s
+
+
+@compiled
+def finish(tables: Tables, grid: IntArray, stage: FloatArray, ready: FloatArray, up_free_s: FloatArray) -> float:
+    """Seconds of an iteration whose passes end at ``ready`` (R, S), averaging and tied embeddings included.
+
+    ``up_free_s`` (R,) is when the link from the second stage of each pipeline to the first is free.
+    """
+    n, r = grid.shape
+    tied = n > 1 and tables.tied_parameters > 0.0
+    always = tables.synchronise_every == 1
+    done, last_s, then_s, decoding_s = np.empty((r, n)), np.empty((r, n)), np.empty(r), np.empty(r)
+    alone_s, together_s = 0.0, 0.0
+    for i in range(r):
+        for s in range(n):
+            done[i, s] = ready[i, s]
+        if tied and not always:
+            _exchange_embedding(tables, grid, i, up_free_s[i], done[i])
+        for s in range(n):
+            alone_s = max(alone_s, done[i, s])
+    for s in range(n):
+        for i in range(r):
+            then_s[i] = done[i, s]
+        average(tables, grid[s], stage[PARAMETERS, s], then_s, decoding_s)
+        for i in range(r):
+            done[i, s], last_s[i, s] = then_s[i], decoding_s[i]
+    for i in range(r):
+        if tied and always:
+            _exchange_embedding(tables, grid, i, up_free_s[i], done[i])
+        for s in range(n):
+            together_s = max(together_s, done[i, s] + last_s[i, s])
+    return ((tables.synchronise_every - 1) * alone_s + together_s) / tables.synchronise_every
+
+
+@compiled
+def _exchange_embedding(tables: Tables, grid: IntArray, r: int, up_free_s: float, done: FloatArray) -> None:
+    """The two ends of pipeline r send each other the embedding's gradient; of two stages, behind the last passes'."""
+    n = grid.shape[0]
+    first, last, n_bytes = grid[0, r], grid[n - 1, r], tables.tied_parameters * tables.gradient_element_bytes
+    leaves = max(done[n - 1], up_free_s) if n == 2 else done[n - 1]
+    there_s = moving_s(tables, first, last, n_bytes) + tables.link[LATENCY, first, last]
+    back_s = moving_s(tables, last, first, n_bytes) + tables.link[LATENCY, last, first]
+    done[n - 1] = max(done[n - 1], done[0] + there_s)
+    done[0] = max(done[0], leaves + back_s)
