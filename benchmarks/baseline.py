@@ -28,7 +28,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.kernels import cyclic, partition, random_numbers
+from dtfm_lab.planning.kernels import partition, random_numbers
 from dtfm_lab.planning.planners.dtfm import GENES, POPULATION
 from dtfm_lab.planning.search import search
 from dtfm_lab.planning.step import PlanStep
@@ -65,7 +65,7 @@ def speed() -> None:
     rng = np.random.default_rng(0)
     population = np.array([rng.permutation(np.repeat(np.arange(job.n_stages), size)) for _ in range(POPULATION)])
     prices = partition.pricing(pair.group_s, pair.hop_s, job.n_stages, job.n_replicas, job.n_stages)
-    local_search = cyclic.cyclic_search(pair.hop_s, pair.group_s, job.n_stages, job.n_replicas, False)
+    local_search = partition.cyclic_search(pair.hop_s, pair.group_s, job.n_stages, job.n_replicas, False)
     state, child = random_numbers.seeded(rng), population[0].copy()
     points = np.zeros(len(child) + len(size), dtype=np.int64)
 
@@ -82,7 +82,7 @@ def speed() -> None:
 
     for one in population[:10]:
         ours = one.copy()
-        cyclic.improve(local_search, ours)
+        partition.improve(local_search, ours)
         assert (ours == improved(one, pair.hop_s)).all()
         for matching in (bottleneck_by_scipy, bottleneck_by_networkx):
             assert np.isclose(cost(one, pair.group_s, pair.hop_s, matching), partition.price(prices, one), 1e-9, 0)

@@ -87,7 +87,7 @@ class Generation:
     median_s: float | None = None
     """Median cost of the current population; None for a planner without one."""
     diversity: float | None = None
-    """Diversity of the current population, 0 to 1 (see ``population.diversity``); None for a planner without one."""
+    """Diversity of the current population, 0 to 1 (see ``diversity`` below); None for a planner without one."""
     operator: str = ""
     """What made the newest individual, such as chance, structure, recombination or reheating."""
     parents: tuple[int, ...] = ()
@@ -114,6 +114,23 @@ class Planner(Protocol):
 
 planners: Registry[Planner] = Registry("planner", group="dtfm_lab.planners")
 """All planners by name: those of ``planning.planners``, which registers them when imported, and plug-ins."""
+
+
+def diversity(groups: IntArray, best: int, n_stages: int, n_replicas: int) -> float:
+    """How differently the others group their devices from the best, 0 (all alike) to 1.
+
+    The mean, over the others, of the share of device pairs that share a group in the best and do not in the other;
+    ``groups`` (P, N) are the group of each device, S where it is idle.
+    """
+    n_others, n_pairs = len(groups) - 1, n_stages * n_replicas * (n_replicas - 1) // 2
+    if not n_others or not n_pairs:
+        return 0.0
+    placed = np.flatnonzero(groups[best] < n_stages)
+    there = np.delete(groups, best, axis=0)[:, placed]
+    both = (np.arange(n_others)[:, None] * n_stages + groups[best, placed]) * (n_stages + 1) + there
+    together = np.bincount(both.ravel(), minlength=n_others * n_stages * (n_stages + 1)).reshape(-1, n_stages + 1)
+    pairs = together[:, :n_stages] * (together[:, :n_stages] - 1) // 2
+    return float(1.0 - pairs.sum() / (n_pairs * n_others))
 
 
 def interchangeable(pair: PairCosts) -> IntArray:

@@ -13,10 +13,9 @@ from dtfm_lab.files import load_topology
 from dtfm_lab.planning import plan, planners, search
 from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
 from dtfm_lab.planning.cost import coarsened_weights, group_costs, pair_costs
-from dtfm_lab.planning.kernels import cyclic, partition, random_numbers
+from dtfm_lab.planning.kernels import partition, random_numbers
 from dtfm_lab.planning.path import path_cost, shortest_path
 from dtfm_lab.planning.planners.dtfm import GENES, POPULATION
-from dtfm_lab.planning.planners.evolutionary import Individual, diversity
 from dtfm_lab.planning.problem import Problem
 
 DTFM = JOBS["dtfm-gpt3-xl"]
@@ -72,7 +71,7 @@ def test_neither_crossover_nor_local_search_changes_the_size_of_a_group(shape, s
     partition.crossover(donor, child, GENES, sizes(shape), random_numbers.seeded(rng), scratch)
     assert (np.bincount(child) == sizes(shape)).all()
     crossed = child.copy()
-    cyclic.improve(cyclic.cyclic_search(pair.hop_s, pair.group_s, *shape[:2], classical), child)
+    partition.improve(partition.cyclic_search(pair.hop_s, pair.group_s, *shape[:2], classical), child)
     assert (np.bincount(child) == sizes(shape)).all()
     assert ((child == shape[0]) == (crossed == shape[0])).all()
 
@@ -90,7 +89,7 @@ def test_the_classical_local_search_never_raises_the_sum_over_all_links(shape, s
         return np.where(together, pair.group_s[np.ix_(used, used)], pair.hop_s[np.ix_(used, used)]).sum()
 
     before_s = links_s()
-    cyclic.improve(cyclic.cyclic_search(pair.hop_s, pair.group_s, *shape[:2], True), group_of)
+    partition.improve(partition.cyclic_search(pair.hop_s, pair.group_s, *shape[:2], True), group_of)
     assert links_s() <= before_s + 1e-9
 
 
@@ -100,7 +99,7 @@ def test_the_papers_gain_parts_neighbours_who_share_a_group():
     hop_s = np.where(site[:, None] == site, 1.0, 10.0) + 0.01 * np.add.outer(np.arange(8), np.arange(8))
     np.fill_diagonal(hop_s, 0.0)
     group_of = np.array([0, 0, 1, 2, 3, 3, 2, 1])
-    cyclic.improve(cyclic.cyclic_search(hop_s, 0.1 * hop_s, 4, 2, False), group_of)
+    partition.improve(partition.cyclic_search(hop_s, 0.1 * hop_s, 4, 2, False), group_of)
     assert [sorted(site[group_of == s]) for s in range(4)] == [[0, 1]] * 4
 
 
@@ -146,14 +145,6 @@ def test_an_offspring_worse_than_both_parents_never_enters(name):
     entered = {k for one in complete[1:] for k in one.parents if k >= POPULATION}
     assert entered
     assert len(entered) < 600
-
-
-def test_diversity_is_that_of_every_planner():
-    rng, shape = np.random.default_rng(3), (4, 3, 2)
-    many, cost_s = np.array([partition_of(shape, rng) for _ in range(10)]), rng.random(10)
-    rows = [Individual(np.argsort(group_of, kind="stable"), s) for group_of, s in zip(many, cost_s, strict=True)]
-    shared = np.zeros((4, 4), dtype=np.int64)
-    assert partition.diversity(many, cost_s, 4, 3, shared) == pytest.approx(diversity(rows, 4, 3))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,9 +8,9 @@ from planning_networks import KINDS, problem_of
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.planners.evolutionary import Individual, diversity, recombined
+from dtfm_lab.planning.planners.evolutionary import recombined
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
-from dtfm_lab.planning.problem import Problem, canonical_order
+from dtfm_lab.planning.problem import Problem, canonical_order, diversity
 
 SHAPES = [(6, 2, 3), (6, 3, 2), (9, 3, 2), (5, 1, 4), (5, 4, 1), (2, 1, 1), (12, 4, 3)]
 cases = (st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 10_000))
@@ -48,16 +48,12 @@ def test_clustered_rows_are_placements_cheapest_first(kind, shape, seed):
 
 
 def test_diversity_counts_the_pairs_that_the_best_groups_and_the_others_do_not():
-    def individual(row, cost_s):
-        return Individual(np.array(row), cost_s)
-
-    best, twin = individual([0, 1, 2, 3], 1.0), individual([3, 2, 1, 0], 2.0)
-    half, other = individual([0, 1, 2, 4, 3], 2.0), individual([0, 2, 1, 3], 3.0)
-    assert diversity([best, twin], 2, 2) == 0.0
-    assert diversity([best, other], 2, 2) == 1.0
-    assert diversity([best, twin, other], 2, 2) == 0.5
-    assert diversity([individual([0, 1, 2, 3, 4], 1.0), half], 2, 2) == 0.5
-    assert diversity([best], 2, 2) == 0.0
+    best, twin, other = [0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 0, 1]
+    assert diversity(np.array([best, twin]), 0, 2, 2) == 0.0
+    assert diversity(np.array([best, other]), 0, 2, 2) == 1.0
+    assert diversity(np.array([twin, best, other]), 1, 2, 2) == 0.5
+    assert diversity(np.array([[0, 0, 1, 1, 2], [0, 0, 1, 2, 1]]), 0, 2, 2) == 0.5
+    assert diversity(np.array([best]), 0, 2, 2) == 0.0
 
 
 def test_interchangeable_devices_share_a_class_and_stand_together():

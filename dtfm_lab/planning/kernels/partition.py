@@ -1,4 +1,4 @@
-"""Local search, cost, crossover and diversity of partitions, compiled: the loops of ``planners.dtfm``.
+"""Local search, cost and crossover of partitions, compiled: the loops of ``planners.dtfm``.
 
 A partition is (N,) the group of each device: stages 0 to S - 1, and S for idle devices.
 
@@ -294,25 +294,6 @@ def crossover(
             excess[child[v]] -= 1
             excess[free] += 1
             child[v] = free
-
-
-@compiled
-def diversity(population: IntArray, cost_s: FloatArray, n_stages: int, n_replicas: int, shared: IntArray) -> float:
-    """Diversity of (P, N) partitions, as ``planners.evolutionary.diversity``; ``shared`` is (S, S) scratch."""
-    best = population[cost_s.argmin()]
-    n_pairs = n_stages * n_replicas * (n_replicas - 1) // 2
-    if len(population) < 2 or n_pairs == 0:
-        return 0.0
-    together = 0
-    for other in population:
-        shared[:] = 0
-        for v in range(len(best)):
-            if best[v] < n_stages and other[v] < n_stages:
-                shared[best[v], other[v]] += 1
-        for a in range(n_stages):
-            for b in range(n_stages):
-                together += shared[a, b] * (shared[a, b] - 1) // 2
-    return 1.0 - (together - n_pairs) / (n_pairs * (len(population) - 1))
 
 
 @compiled

@@ -32,7 +32,7 @@ import numpy as np
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import align
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
-from dtfm_lab.planning.problem import Generation, Problem, planners
+from dtfm_lab.planning.problem import Generation, Problem, diversity, planners
 
 POPULATION = 100
 """Number of individuals."""
@@ -62,7 +62,6 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
     yield from wait_for_kernels(first, compile_kernels)
     from dtfm_lab.planning.kernels.partition import (
         cyclic_search,  # imports numba, which takes a while
-        diversity,
         price,
         pricing,
         reproduce,
@@ -79,13 +78,13 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
             best, best_s = align(prices.groups, prices.order, problem.pair.hop_s), float(cost_s[k])
         if 0 < k < POPULATION - 1:
             yield Generation(best, best_s, k + 1, operator="chance", complete=False)
-    state, shared = seeded(rng), np.zeros((s, s), dtype=np.int64)
+    state = seeded(rng)
     genes, offspring = np.zeros(n + len(size), dtype=np.int64), np.zeros(n, dtype=np.int64)
     parents: tuple[int, ...] = ()
     evaluations, operator, survived = POPULATION, "chance", True
     while True:
         if survived:
-            median_s, unlike = float(np.median(cost_s)), diversity(population, cost_s, s, d, shared)
+            median_s, unlike = float(np.median(cost_s)), diversity(population, int(cost_s.argmin()), s, d)
         yield Generation(best, best_s, evaluations, median_s, unlike, operator, parents)
         donor, recipient, offspring_s = reproduce(prices, search, population, GENES, size, state, genes, offspring)
         parents, operator = (int(birth_number[donor]), int(birth_number[recipient])), "crossover"
@@ -99,15 +98,15 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
 
 def compile_kernels(problem: Problem) -> None:
     """Call every kernel once, see ``jit_warmup``."""
-    from dtfm_lab.planning.kernels.partition import cyclic_search, diversity, price, pricing, reproduce
+    from dtfm_lab.planning.kernels.partition import cyclic_search, price, pricing, reproduce
     from dtfm_lab.planning.kernels.random_numbers import seeded
 
     n, s, d = problem.n_devices, problem.n_stages, problem.n_replicas
     prices = pricing(problem.pair.group_s, problem.pair.hop_s, s, d, s)
     search = cyclic_search(problem.pair.hop_s, problem.pair.group_s, s, d, False)
     population = np.array([np.repeat(np.arange(s), d), np.tile(np.arange(s), d)])
-    cost_s = np.array([price(prices, one) for one in population])
-    diversity(population, cost_s, s, d, np.zeros((s, s), dtype=np.int64))
+    for one in population:
+        price(prices, one)
     genes, offspring = np.zeros(n + s, dtype=np.int64), np.zeros(n, dtype=np.int64)
     state = seeded(np.random.default_rng(0))
     reproduce(prices, search, population, GENES, np.full(s, d), state, genes, offspring)

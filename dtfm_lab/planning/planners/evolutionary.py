@@ -7,7 +7,7 @@ Annealing alone would have to move the devices of a region one by one, past dear
 a part of the network over as a whole (Radcliffe and Surry, *Formal memetic algorithms*, 1994).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
@@ -18,7 +18,7 @@ import scipy
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
-from dtfm_lab.planning.problem import Generation, Problem, planners
+from dtfm_lab.planning.problem import Generation, Problem, diversity, planners
 
 N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 1
 """Size of the initial population by origin: the cheapest from clusters, with flipped branches, random."""
@@ -109,7 +109,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
             best_s=best.cost_s,
             evaluations=evaluations + clustered.n_priced,
             median_s=float(np.median([one.cost_s for one in population])),
-            diversity=diversity(population, problem.n_stages, problem.n_replicas),
+            diversity=_diversity(problem, population),
             operator=offspring.operator,
             parents=parents,
         )
@@ -200,30 +200,14 @@ def _individual(problem: Problem, row: IntArray, birth_number: int = 0) -> Indiv
     return Individual(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid), birth_number)
 
 
+def _diversity(problem: Problem, population: list[Individual]) -> float:
+    best = min(range(len(population)), key=lambda i: population[i].cost_s)
+    groups = np.array([_groups(problem, one.row) for one in population])
+    return diversity(groups, best, problem.n_stages, problem.n_replicas)
+
+
 def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
-
-
-def diversity(population: Sequence[Individual], n_stages: int, n_replicas: int) -> float:
-    """How differently the others group their devices from the best, 0 (all alike) to 1.
-
-    The mean, over the others, of the share of device pairs that share a group in the best and do not in the other.
-    """
-    best = min(population, key=cost_of)
-    n_pairs = n_stages * n_replicas * (n_replicas - 1) // 2
-    if len(population) < 2 or not n_pairs:
-        return 0.0
-    placed = best.row[: n_stages * n_replicas]
-    own = np.repeat(np.arange(n_stages), n_replicas) * (n_stages + 1)
-    apart = []
-    for one in population:
-        if one is not best:
-            group = np.full(len(one.row), n_stages)
-            group[one.row[: len(placed)]] = np.repeat(np.arange(n_stages), n_replicas)
-            together = np.bincount(own + group[placed], minlength=n_stages * (n_stages + 1))
-            together = together.reshape(n_stages, n_stages + 1)[:, :n_stages]
-            apart.append(1.0 - (together * (together - 1)).sum() / (2 * n_pairs))
-    return float(np.mean(apart))
 
 
 def recombined(
