@@ -21,9 +21,9 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning import evaluate
+from dtfm_lab.simulation.collectives import hop_gather_s, tensor_parallel_s
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory, usable_bytes
-from dtfm_lab.simulation.tensor_parallel import hop_gather_s, tensor_parallel_s
 
 
 @dataclass(frozen=True, eq=False)
