@@ -11,7 +11,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds.exhaustive import CommunicationBound
+from dtfm_lab.planning.bounds.bound_search import CommunicationBound
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs
 from dtfm_lab.planning.objectives import SearchRequest, network_of, objectives, steps_within

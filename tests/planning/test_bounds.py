@@ -1,5 +1,7 @@
 """Lower bounds against the optimum: no placement costs less."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 from bound_networks import KINDS as DRAWN_KINDS
@@ -11,9 +13,9 @@ from planning_networks import KINDS, network, optimum_s, renumbered
 from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
-from dtfm_lab.planning import lower_bound_s, search
-from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
-from dtfm_lab.planning.bounds.lower_bound import least_hop_sum_s
+from dtfm_lab.planning import lower_bound_s
+from dtfm_lab.planning.bounds import bound_search
+from dtfm_lab.planning.bounds.lower_bound import bound_of_pairs
 from dtfm_lab.planning.cost import pair_costs
 
 SHAPES = [(8, 2, 4), (8, 4, 2), (8, 8, 1), (8, 1, 8), (7, 3, 2), (7, 2, 3), (6, 2, 2), (6, 4, 1), (5, 1, 3), (6, 3, 2)]
@@ -82,20 +84,41 @@ def test_the_bound_lies_below_the_optimum_and_near_it(kind):
     assert np.median(ratios) >= 0.8
 
 
-@pytest.mark.parametrize("i", range(0, 70, 7))
-def test_the_bound_of_a_search_on_few_devices_rises_to_the_optimum(i):
+@given(st.integers(0, 10**6), st.sampled_from([1 + 1e-9, 1.05, 1.5]))
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_a_bound_that_rises_never_passes_the_optimum(i, loose):
     _, topology, job = drawn_case(i)
-    best_s = optimum(pair_costs(topology, job), job.n_stages, job.n_replicas)[1]
-    bounds = [step.bound_s for step in search(topology, job, steps=30)]
-    assert bounds == sorted(bounds)
-    assert bounds[-1] == pytest.approx(best_s, rel=1e-8)
+    pair, shape = pair_costs(topology, job), (job.n_stages, job.n_replicas)
+    best_s = optimum(pair, *shape)[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bound_search, "candidate_groups", lambda *_: None)  # else all chains would be tried
+        patch.setattr(bound_search, "EFFORTS", ((0.0, 0, 0.1), (0.05, 2, 0.05)))
+        told = list(islice(bound_search.increasing_bounds(pair, *shape, best_s * loose), 60))
+    assert told[0] == pytest.approx(bound_of_pairs(pair, *shape))
+    assert told == sorted(told)
+    assert told[-1] <= best_s * (1 + 1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "least"), [("thinlink48", 0.938), ("geometric64", 0.862), ("cities64", 0.835)])
+def test_the_bound_of_irregular_networks_rises(name, least):
+    topology, job, best_s = reference(name)
+    pair = pair_costs(topology, job)
+    told = islice(bound_search.increasing_bounds(pair, job.n_stages, job.n_replicas, best_s), 1000)
+    assert next(told) < least * best_s
+    assert least * best_s < next(bound_s for bound_s in told if bound_s > least * best_s) <= best_s
 
 
 def test_the_placement_known_of_sixteen_devices_in_eight_cities_is_the_best():
     topology, job, best_s = reference("cities16")
+    *_, last = bound_search.increasing_bounds(
+        pair_costs(topology, job), job.n_stages, job.n_replicas, best_s * (1 + 1e-9)
+    )
+    assert last == pytest.approx(best_s, rel=1e-8)
+
+
+def test_equal_arguments_give_equal_steps():
+    topology, job, best_s = reference("thinlink48")
     pair = pair_costs(topology, job)
-    hops_s = least_hop_sum_s(pair.hop_s, job.n_stages, job.n_replicas)
-    groups = candidate_groups(pair, job.n_replicas, best_s - hops_s)
-    *_, last = exhaustive(pair, job.n_stages, *groups, best_s * (1 + 1e-9))
-    assert last.done
-    assert last.cost_s == pytest.approx(best_s, rel=1e-8)
+    one, other = (list(islice(bound_search.increasing_bounds(pair, 6, 8, best_s), 60)) for _ in range(2))
+    assert one == other

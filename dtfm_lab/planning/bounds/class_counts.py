@@ -82,6 +82,7 @@ class SolverResult:
 class ClassSolver:
     """Finds the cheapest placement below ``limit_s`` with a data-parallel cost from ``low_s`` to ``high_s``.
 
+    Its dearest hop is known to cost ``hops_s[0]`` at least, the second dearest ``hops_s[1]``, ...
     Runs as a background task for ``effort`` units of the solver's deterministic time, about seconds.
     """
 
@@ -94,11 +95,12 @@ class ClassSolver:
         hint: IntArray,
         effort: float,
         seed: int,
+        hops_s: tuple[float, ...],
         background_tasks: BackgroundTasks,
     ) -> None:
         self._unit_s = limit_s / _n_units(problem)
         self._limit_s = limit_s
-        model, self._counts = _model(problem, low_s, high_s, limit_s, hint)
+        model, self._counts = _model(problem, low_s, high_s, limit_s, hint, hops_s)
         self._solver = cp_solver(effort, seed)
         self._solving = background_tasks.run(lambda: self._solver.solve(model), "constraint solver")
 
@@ -127,7 +129,9 @@ class ClassSolver:
         return SolverResult(bound_s, counts, status == cp_model.OPTIMAL)
 
 
-def _model(problem: ClassProblem, low_s: float, high_s: float, limit_s: float, hint: IntArray) -> tuple[Any, list[Any]]:
+def _model(
+    problem: ClassProblem, low_s: float, high_s: float, limit_s: float, hint: IntArray, hops_s: tuple[float, ...]
+) -> tuple[Any, list[Any]]:
     """The solver's model and its (S, T) count variables."""
     from ortools.sat.python import cp_model
 
@@ -160,7 +164,11 @@ def _model(problem: ClassProblem, low_s: float, high_s: float, limit_s: float, h
     # A placement and its reverse cost the same: keep one of the two.
     ends = (sum((t + 1) * counts[s][t] for t in classes) for s in (0, n_stages - 1))
     model.add(next(ends) <= next(ends))
-    total = slowest + sum(hops)
+    for k, least_s in enumerate(hops_s, start=1):
+        # Levels are rounded down; of the switches for this much or more, the first is on if any is on.
+        as_dear = [on for _, switches in hops for on in _first_from(switches, int(least_s / limit_s * limit) - 1)]
+        model.add(sum(as_dear) >= k)
+    total = slowest + sum(cost for cost, _ in hops)
     model.add(total <= limit)
     model.minimize(total)
     if sum((t + 1) * (hint[0][t] - hint[-1][t]) for t in classes) > 0:
@@ -182,8 +190,10 @@ def _units(share: FloatArray, limit: int) -> list[list[int]]:
     return units
 
 
-def _hop(model: Any, left: list[Any], right: list[Any], hop: list[list[int]], sizes: list[int], most: int) -> Any:
-    """The cost of a hop from the devices of the left counts to those of the right.
+def _hop(
+    model: Any, left: list[Any], right: list[Any], hop: list[list[int]], sizes: list[int], most: int
+) -> tuple[Any, dict[int, Any]]:
+    """The cost of a hop from the devices of the left counts to those of the right, and its switches.
 
     Each level of cost but the lowest has a switch; the flow of a pair of classes is 0 while its level is off.
     """
@@ -193,7 +203,7 @@ def _hop(model: Any, left: list[Any], right: list[Any], hop: list[list[int]], si
     levels = sorted({hop[t][u] for t, u in pairs})
     if not levels:
         model.add_bool_or([])
-        return 0
+        return 0, {}
     reached = {level: model.new_bool_var("") if level > levels[0] else 1 for level in levels}
     for below, above in pairwise(levels[1:]):
         model.add_implication(reached[above], reached[below])
@@ -205,7 +215,12 @@ def _hop(model: Any, left: list[Any], right: list[Any], hop: list[list[int]], si
     for t in n:
         model.add(sum(flow[t, u] for u in n if (t, u) in flow) == left[t])
         model.add(sum(flow[u, t] for u in n if (u, t) in flow) == right[t])
-    return levels[0] + sum((above - below) * reached[above] for below, above in pairwise(levels))
+    cost = levels[0] + sum((above - below) * reached[above] for below, above in pairwise(levels))
+    return cost, reached
+
+
+def _first_from(switches: dict[int, Any], least: int) -> list[Any]:
+    return [on for level, on in sorted(switches.items()) if level >= least][:1]
 
 
 def cp_solver(effort: float, seed: int = 0) -> Any:

@@ -34,6 +34,7 @@ import scipy
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.bounds.budget import nearest_partners
 from dtfm_lab.planning.cost import PairCosts, pair_costs
 
 WORK = 4_000_000
@@ -89,8 +90,7 @@ class _Partners:
     """Each device's cost of the D - 1 cheapest partners that the clusters allow."""
 
     def __init__(self, group_s: FloatArray, n_stages: int, n_replicas: int) -> None:
-        apart_s = group_s + np.diag(np.full(len(group_s), np.inf))
-        self._nearest = np.argsort(apart_s, axis=1, kind="stable")[:, :-1]
+        self._nearest = nearest_partners(group_s)
         self._cost_s: FloatArray = np.take_along_axis(group_s, self._nearest, axis=1)
         self._n_stages, self._wanted = n_stages, n_replicas - 1
         self._free_s: FloatArray = self._cost_s[:, : self._wanted].sum(axis=1)

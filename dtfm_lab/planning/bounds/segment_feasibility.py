@@ -1,0 +1,236 @@
+"""Relaxation: whether S stages can be cut into m segments when no group costs more than a budget.
+
+Given a budget and a level, the hops of that level or more cut the stages into segments. If m segments are
+infeasible, then at least m hops cost the level or more. Within a segment all hops are below the level, so each of its
+D pipelines stays in one component of the graph of the links below it, and every group of the segment has as many
+members of that component as pipelines are in it. Hence the segments of every placement satisfy the following, and a
+violation proves that there is none:
+
+- All devices of a segment of l stages or more are eligible for l stages (``budget``).
+- The stages in segments of l or more have D eligible devices each.
+- Counts: a segment of l stages with p pipelines in a component uses l p of its devices, all of them eligible. Without
+  idle devices every component is used up exactly. For its q-th partner in a component (another or its own), a
+  device pays at least the q-th cheapest there.
+- A component of c devices is covered by at least c pieces of pipelines less their links; as no device is an end of
+  more than two of these links, their number is at most a flow in which every device has capacity two.
+
+The counts are a small CP-SAT model for each way to cut S stages into m segments. The solver has a limit of
+deterministic time; a model that it leaves open counts as feasible.
+
+A component may be two clusters joined by a few links: one pipeline can cross there, D at once cannot. A second model
+(``clusters_feasible``) counts the devices of clusters, none of them in two components, stage by stage:
+
+- every stage has D devices, and a member of a cluster pays at least the q-th cheapest of a cluster for its q-th partner
+  there;
+- in a hop below the level each device of one stage is paired with a device of the next over a link below the level.
+  The pairs from one cluster to another share no device: they are at most the largest matching between the two
+  clusters, or half the largest flow within one;
+- over all hops together a device is in at most two pairs: they are at most the largest flow with capacity two at
+  every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy
+
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.bounds.budget import UNITS, Flags, GroupBudget, least_units
+from dtfm_lab.planning.bounds.class_counts import cp_solver
+from dtfm_lab.planning.cost import PairCosts
+
+CUTS_UP_TO = 40
+"""Most ways to cut the stages that are tried one by one; with more, the segments count as feasible."""
+
+
+def segments_feasible(
+    budget: GroupBudget, below_s: float, n_segments: int, effort: float, labels: IntArray | None
+) -> Generator[None, None, bool]:
+    """Whether so many segments with all hops below a level cannot be excluded; returned after some short steps.
+
+    Parameters
+    ----------
+    effort
+        Deterministic time of the solver for one model; with 0 it is not used.
+    labels
+        (N,) clusters to count devices in where components alone exclude nothing (``clusters_feasible``), or None.
+    """
+    eligible = budget.eligible(below_s)
+    yield
+    cuts = []
+    for lengths in ways_to_cut(budget.n_stages, n_segments):
+        if all(
+            length in eligible
+            and sum(one for one in lengths if one >= length) * budget.n_replicas <= eligible[length].sum()
+            for length in set(lengths)
+        ):
+            cuts.append(lengths)
+        if cuts and (not effort or len(cuts) > CUTS_UP_TO):
+            return True
+    if not cuts:
+        return False
+    level = _Level.of(budget, below_s, eligible)
+    for lengths in cuts:
+        feasible = _cut_feasible(budget, level, lengths, effort)
+        yield
+        if feasible:
+            return labels is None or clusters_feasible(budget, below_s, n_segments, labels, effort)
+    return False
+
+
+def ways_to_cut(n: int, parts: int, at_most: int | None = None) -> Iterator[tuple[int, ...]]:
+    """All ways to write n as a sum of so many whole numbers, in descending order."""
+    at_most = n if at_most is None else at_most
+    if parts == 1:
+        if n <= at_most:
+            yield (n,)
+        return
+    for first in range(min(at_most, n - parts + 1), (n - 1) // parts, -1):
+        for rest in ways_to_cut(n - first, parts - 1, first):
+            yield (first, *rest)
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """The components of the links below a level and their eligible devices."""
+
+    eligible: dict[int, Flags]
+    members: tuple[IntArray, ...]
+    """Eligible devices of each component."""
+    pieces: tuple[int, ...]
+    """Least number of pieces of pipelines that cover each component."""
+
+    @classmethod
+    def of(cls, budget: GroupBudget, below_s: float, eligible: dict[int, Flags]) -> _Level:
+        devices = np.flatnonzero(eligible[1])
+        near = budget.pair.hop_s[np.ix_(devices, devices)] < below_s
+        np.fill_diagonal(near, False)
+        n, labels = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(near), directed=False)
+        places = [np.flatnonzero(labels == c) for c in range(n)]
+        pieces = tuple(max(1, len(at) - _most_links(near[np.ix_(at, at)], 2, within=True)) for at in places)
+        return cls(eligible, tuple(devices[at] for at in places), pieces)
+
+
+def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], effort: float) -> bool:
+    """False where segments of these lengths are proved infeasible."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    n_replicas, components = budget.n_replicas, range(len(level.members))
+    sizes = {length: [int(level.eligible[length][of].sum()) for of in level.members] for length in {1, *lengths}}
+    tables = {
+        length: least_units(budget, [of[level.eligible[length][of]] for of in level.members]) for length in set(lengths)
+    }
+    pipelines: list[list[list[Any]]] = []
+    """For each segment and component, one switch for its first pipeline, one for its second, ..."""
+    for length in lengths:
+        most = [min(n_replicas, size // length) for size in sizes[length]]
+        switches = [[model.new_bool_var("") for _ in range(k)] for k in most]
+        for row in switches:
+            for first, then in pairwise(row):
+                model.add_implication(then, first)
+        model.add(sum(switch for row in switches for switch in row) == n_replicas)
+        for c in components:
+            if switches[c]:
+                pays = sum(tables[length][c][d][q] * switch for d in components for q, switch in enumerate(switches[d]))
+                model.add(pays <= UNITS).only_enforce_if(switches[c][0])
+        pipelines.append(switches)
+    for c in components:
+        used = sum(length * sum(rows[c]) for length, rows in zip(lengths, pipelines, strict=True))
+        model.add(used == sizes[1][c] if budget.uses_all_devices else used <= sizes[1][c])
+        if budget.uses_all_devices:
+            model.add(sum(sum(rows[c]) for rows in pipelines) >= level.pieces[c])
+        for longer in set(lengths) - {1}:
+            part = zip(lengths, pipelines, strict=True)
+            model.add(sum(length * sum(rows[c]) for length, rows in part if length >= longer) <= sizes[longer][c])
+    for i in range(len(lengths) - 1):  # segments of equal length have no order
+        if lengths[i] == lengths[i + 1]:
+            one, other = (sum((c + 1) * sum(rows[c]) for c in components) for rows in pipelines[i : i + 2])
+            model.add(one <= other)
+    solver = cp_solver(effort)
+    return bool(solver.solve(model) != cp_model.INFEASIBLE)
+
+
+def clusters(pair: PairCosts, at_most: int) -> IntArray:
+    """(N,) cluster of each device, by the relative costs of hops and partners."""
+    near = pair.hop_s / max(pair.hop_s.mean(), 1e-300) + pair.group_s / max(pair.group_s.mean(), 1e-300)
+    tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(near, checks=False), "average")
+    labels: IntArray = scipy.cluster.hierarchy.fcluster(tree, at_most, "maxclust").astype(np.int64)
+    return labels
+
+
+def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labels: IntArray, effort: float) -> bool:
+    """False where ``n_segments`` with all hops below a level are proved infeasible.
+
+    Parameters
+    ----------
+    labels
+        (N,) clusters to count devices in.
+    effort
+        Deterministic time of the solver.
+    """
+    from ortools.sat.python import cp_model
+
+    eligible = budget.feasible[0]
+    devices = np.flatnonzero(eligible)
+    near = (budget.pair.hop_s < below_s)[np.ix_(devices, devices)]
+    np.fill_diagonal(near, False)
+    _, component = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(near), directed=False)
+    _, part = np.unique(np.stack([component, labels[devices]]), axis=1, return_inverse=True)
+    part = part.ravel()
+    places = [np.flatnonzero(part == c) for c in range(part.max() + 1)]
+    members = [devices[at] for at in places]
+    tables = least_units(budget, members)
+    model = cp_model.CpModel()
+    n_replicas, stages, parts = budget.n_replicas, range(budget.n_stages), range(len(members))
+    switches = [[[model.new_bool_var("") for _ in range(min(n_replicas, len(of)))] for of in members] for _ in stages]
+    counts = [[sum(row) for row in rows] for rows in switches]
+    for s in stages:
+        model.add(sum(counts[s]) == n_replicas)
+        for c in parts:
+            for first, then in zip(switches[s][c], switches[s][c][1:], strict=False):
+                model.add_implication(then, first)
+            pays = sum(tables[c][d][q] * switch for d in parts for q, switch in enumerate(switches[s][d]))
+            model.add(pays <= UNITS).only_enforce_if(switches[s][c][0])
+    for c in parts:
+        used = sum(counts[s][c] for s in stages)
+        model.add(used == len(members[c]) if budget.uses_all_devices else used <= len(members[c]))
+    cut = [model.new_bool_var("") for _ in stages[:-1]]
+    model.add(sum(cut) < n_segments)
+    links = {(c, d): near[np.ix_(places[c], places[d])] for c in parts for d in parts}
+    once = {key: _most_links(link, 1, key[0] == key[1]) for key, link in links.items() if link.any()}
+    through: dict[tuple[int, int], list[Any]] = {}
+    for s in stages[:-1]:
+        flow = {key: model.new_int_var(0, min(most, n_replicas), "") for key, most in once.items() if most}
+        for (c, d), carried in flow.items():
+            model.add(carried == 0).only_enforce_if(cut[s])
+            through.setdefault((min(c, d), max(c, d)), []).append(carried)
+        for c in parts:
+            out, into = (sum(flow[key] for key in flow if key[side] == c) for side in (0, 1))
+            model.add(out == counts[s][c]).only_enforce_if(~cut[s])
+            model.add(into == counts[s + 1][c]).only_enforce_if(~cut[s])
+    for (c, d), carried_in_all in through.items():
+        model.add(sum(carried_in_all) <= _most_links(links[c, d], 2, c == d))
+    # A placement and its reverse cost the same: keep one of the two.
+    first_stage, last_stage = (sum((c + 1) * counts[s][c] for c in parts) for s in (0, -1))
+    model.add(first_stage <= last_stage)
+    solver = cp_solver(effort)
+    return bool(solver.solve(model) != cp_model.INFEASIBLE)
+
+
+def _most_links(near: Flags, each: int, within: bool) -> int:
+    """Most of the (A, B) links that can be chosen with at most ``each`` at a device.
+
+    It is the largest flow when every device sends or receives at most ``each``; within a cluster a link counts twice.
+    """
+    a, b = near.shape
+    capacity = np.zeros((a + b + 2, a + b + 2), dtype=np.int32)
+    capacity[:a, a : a + b] = near
+    capacity[a + b, :a] = capacity[a : a + b, a + b + 1] = each
+    flow = int(scipy.sparse.csgraph.maximum_flow(scipy.sparse.csr_array(capacity), a + b, a + b + 1).flow_value)
+    return flow // 2 if within else flow
