@@ -1,7 +1,7 @@
 """Nouns as plotly figures, made by pure functions that download nothing.
 
 ``maps`` draws networks, ``plan`` plans and searches, ``timeline`` traces over time, ``results`` comparisons,
-sweeps, sensitivities and losses. Look, colours, panels, lines and ticks, which all share, are in the root.
+sweeps, sensitivities and losses. Look, colours, lines and ticks, which all share, are in the root.
 """
 
 from dtfm_lab.figures.maps.link_matrix import link_matrix

@@ -5,15 +5,11 @@ export const SKY = "#56B4E9";
 export const GREEN = "#009E73";
 export const YELLOW = "#F0E442";
 export const BLUE = "#0072B2";
-export const VERMILLION = "#D55E00";
 export const PURPLE = "#CC79A7";
-export const CRIMSON = "#C2003B"; // the critical path, in a white casing
 export const GREY = "#8a8a8a";
 
 /** For things told apart by colour; vermillion is kept for "look here". */
 export const CATEGORIES = [BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW];
-
-export const categoryColor = (index) => CATEGORIES[index % CATEGORIES.length];
 
 /**
  * The stage's colour on an ordered ramp from indigo to rose, unique at any number of stages; its number stands on it or

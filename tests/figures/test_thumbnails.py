@@ -1,46 +1,15 @@
-"""The globe from above, and small pictures of networks."""
+"""Small pictures of networks."""
 
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.domain.network import find_place
-from dtfm_lab.figures.maps.looks import gpu_shape, link_dash, link_width
-from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, globe_of, thumbnail_svg
+from dtfm_lab.figures.maps.marks import gpu_shape, link_dash, link_width
+from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, thumbnail_svg
 from dtfm_lab.files import topology_names
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def places(*names):
-    return [find_place(name) for name in names]
-
-
-def test_cities_round_the_north_are_seen_from_the_pole_and_others_from_their_middle():
-    globe = globe_of(places("Tokyo", "Oregon", "Virginia", "London", "Frankfurt"))
-    np.testing.assert_allclose(globe.towards, [0, 0, 1], atol=1e-12)
-    (x, y), *_ = globe.project(np.array([[70.0, 50.0]]))
-    assert y > 0.5 > abs(x), "the widest gap, over Asia, is above"
-    south = globe_of(places("Sydney", "Johannesburg", "São Paulo", "Auckland"))
-    assert south.towards[2] == -1
-    europe = globe_of(places("London", "Madrid", "Warsaw"))
-    spot = find_place("Paris")
-    assert np.linalg.norm(europe.project(np.array([[spot.longitude, spot.latitude]]))) < 0.15
-
-
-def test_the_projection_keeps_areas_and_distances_from_the_centre():
-    globe = globe_of(places("Nairobi"))
-    spot = find_place("Nairobi")
-    ring = np.array([[spot.longitude + 90, 0.0]])
-    assert np.linalg.norm(globe.project(ring)) == pytest.approx(np.sqrt(2), abs=0.02)
-    # a small square keeps its area wherever it lies
-    for longitude, latitude in ((30.0, 10.0), (80.0, -30.0), (100.0, 40.0)):
-        corners = globe.project(np.array([(longitude + i, latitude + j) for i, j in ((0, 0), (0.01, 0), (0, 0.01))]))
-        a, b = corners[1] - corners[0], corners[2] - corners[0]
-        true = np.radians(0.01) ** 2 * np.cos(np.radians(latitude))
-        assert abs(a[0] * b[1] - a[1] * b[0]) == pytest.approx(true, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", topology_names())

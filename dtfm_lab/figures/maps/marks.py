@@ -1,5 +1,7 @@
 """The marks of a network's map: devices, links with a width for each class of bandwidth, pipelines and groups."""
 
+import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from itertools import combinations, pairwise
@@ -12,7 +14,6 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, format_gbps, format_s, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import bent, is_drawn
-from dtfm_lab.figures.maps.looks import gpu_shape, link_dash, link_width
 from dtfm_lab.figures.palette import (
     FAINT,
     GREY,
@@ -23,6 +24,13 @@ from dtfm_lab.figures.palette import (
 )
 from dtfm_lab.figures.strokes import worded
 from dtfm_lab.figures.theme import WORDLESS, literal
+
+DASHES = ((30.0, "solid"), (80.0, "longdash"), (150.0, "dash"), (math.inf, "dot"))
+"""Dashes of plotly by latency, each with the milliseconds below which it holds."""
+DASH_WORDS = "dashes: latency, solid below 30 ms, long below 80, short below 150, dotted above"
+LAPTOP = re.compile(r"laptop|cpu|mobile|apple|\bm[1-4]\b|none|raspberry|mx\d", re.IGNORECASE)
+CONSUMER = re.compile(r"rtx|gtx|geforce|titan|radeon|\brx\b|^\d{4}(\s?ti)?$", re.IGNORECASE)
+WORKSTATION = re.compile(r"rtx\s?a\d|rtx\s?pro|ada generation|\brtx\s?\d{4}\s?ada", re.IGNORECASE)
 
 CLASSES = 5
 """Most widths of lines."""
@@ -240,3 +248,20 @@ def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatt
         marker={"size": marker_px, "opacity": 0},
         hoverinfo="skip",
     )
+
+
+def link_width(gbps: float) -> float:
+    """Pixels of a line by its Gbit/s, on a logarithmic scale: 1 Gbit/s is 3.4, 100 and more are nearly 7."""
+    return min(7.0, max(1.0, 3.4 + 1.4 * math.log10(max(gbps, 1e-4))))
+
+
+def link_dash(latency_ms: float) -> str:
+    """The plotly dash of a line by its latency."""
+    return next(dash for below, dash in DASHES if latency_ms < below)
+
+
+def gpu_shape(name: str) -> str:
+    """``circle`` for a data-centre GPU, ``box`` for a laptop or a processor, ``triangle`` for a consumer card."""
+    if not name or LAPTOP.search(name):
+        return "box"
+    return "triangle" if CONSUMER.search(name) and not WORKSTATION.search(name) else "circle"

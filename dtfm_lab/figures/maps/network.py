@@ -13,8 +13,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.maps.atlas import Atlas, atlas, mapped, without_place
 from dtfm_lab.figures.maps.layout import Patch, bent, device_places, is_drawn, region_patches, rim_to_rim
-from dtfm_lab.figures.maps.looks import DASH_WORDS
 from dtfm_lab.figures.maps.marks import (
+    DASH_WORDS,
     NO_REGION,
     ROOM_FOR_NUMBER_PX,
     Way,

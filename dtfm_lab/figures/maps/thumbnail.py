@@ -1,9 +1,8 @@
-"""A small picture of a network without words, for a gallery: on the part of the globe where its places are."""
+"""A small picture of a network without words, for a gallery: on the part of the world where its places are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from html import escape
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,23 +10,16 @@ from dtfm_lab.domain.network import Place, Topology, find_place
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.maps.layout import apart, device_places, region_patches
-from dtfm_lab.figures.maps.looks import gpu_shape
-from dtfm_lab.figures.maps.world import land_rings
+from dtfm_lab.figures.maps.marks import gpu_shape
+from dtfm_lab.figures.maps.world import land_outlines, plane, view_of
 from dtfm_lab.figures.palette import stage_color
-from dtfm_lab.figures.strokes import outline
 from dtfm_lab.figures.theme import count
 
 WIDTH, HEIGHT = 224, 130
 """Pixels of the picture."""
 MARGIN = 14
-NARROWEST = 0.16
-"""Least half width of the part of the globe that is shown, in radii: the coast must be recognisable."""
 MANY = 96
 """Devices above which they are drawn smaller."""
-ROUND_THE_WORLD = 200.0
-"""Places whose widest gap in longitude is smaller, in degrees, lie round the world: it is then seen from a pole."""
-BEHIND = -0.64
-"""Cosine of the angle from the centre at which the picture ends (130 degrees); further land is moved to its edge."""
 
 
 def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = False) -> str:
@@ -39,7 +31,7 @@ def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = 
     known = {region: place for region in topology.regions if (place := find_place(region)) is not None}
     cell = 5.0 if len(topology) > MANY else 7.0
     if known:
-        ground, places = _on_map(topology, cell)
+        ground, places = _on_map(topology, known, cell)
     else:
         ground, places, cell = _abstract(topology)
     stages = {} if plan is None else {name: s for s, names in enumerate(plan.stages) for name in names}
@@ -57,26 +49,24 @@ def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = 
     )
 
 
-def _on_map(topology: Topology, cell: float) -> tuple[str, FloatArray]:
+def _on_map(topology: Topology, known: Mapping[str, Place], cell: float) -> tuple[str, FloatArray]:
     """The land, and (N, 2) places in pixels: each region's devices in rows at its city, or below if it has none."""
-    known = {region: place for region in topology.regions if (place := find_place(region)) is not None}
-    globe = globe_of(list(known.values()))
-    homes = globe.project(np.array([(place.longitude, place.latitude) for place in known.values()]))
-    low, high = homes.min(axis=0), homes.max(axis=0)
-    span = np.maximum((high - low) / 2, NARROWEST)
-    scale = float(min((WIDTH / 2 - 2 * MARGIN) / span[0], (HEIGHT / 2 - 1.5 * MARGIN) / span[1]))
+    homes = plane(list(known.values()))
+    window = view_of(homes)
+    scale = min(
+        (WIDTH - 2 * MARGIN) / (window.east - window.west), HEIGHT / ((window.north - window.south) * window.stretch)
+    )
+    middle = np.array([window.west + window.east, window.south + window.north]) / 2
+    per_degree = scale * np.array([1.0, -window.stretch])
+    half = np.array([WIDTH, HEIGHT]) / 2
+    shown = window.with_points(middle + half / per_degree * [[-1, -1], [1, 1]])
 
     def to_px(points: FloatArray) -> FloatArray:
-        px: FloatArray = (points - (low + high) / 2) * (scale, -scale) + (WIDTH / 2, HEIGHT / 2)
+        px: FloatArray = (points - middle) * per_degree + half
         return px
 
-    paths = []
-    for ring in land_rings():
-        drawn = to_px(globe.project(ring))
-        outside = (drawn.max(axis=0) < 0).any() or (drawn.min(axis=0) > (WIDTH, HEIGHT)).any()
-        if not globe.shows(ring) or outside or len(drawn := outline(drawn.clip(-WIDTH, 2 * WIDTH), 0.6)) <= 3:
-            continue
-        paths.append("M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in drawn.tolist()) + "Z")
+    rings = (to_px(ring).tolist() for ring in land_outlines(shown, 0.6 / scale))
+    paths = ["M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in ring) + "Z" for ring in rings]
     ground = f'<path d="{"".join(paths)}" fill="currentColor" fill-opacity="0.1" fill-rule="evenodd"/>'
 
     members = {region: [i for i, d in enumerate(topology.devices) if d.region == region] for region in topology.regions}
@@ -150,52 +140,3 @@ def _hops(plan: Plan, places: FloatArray) -> str:
         (x0, y0), (x1, y1) = (places[[pair[end] for pair in pairs]].mean(axis=0).tolist() for end in (0, 1))
         ways.append(f"M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}")
     return f'<path d="{"".join(ways)}" fill="none" stroke="currentColor" stroke-opacity="0.4" stroke-width="1.2"/>'
-
-
-class Globe(NamedTuple):
-    """A view of the globe. The three unit vectors (3,) are perpendicular to each other."""
-
-    towards: FloatArray
-    """Centre of the picture."""
-    right: FloatArray
-    up: FloatArray
-
-    def project(self, points: FloatArray) -> FloatArray:
-        """(n, 2) x to the right and y up of (n, 2) longitudes and latitudes in degrees; 1.41 is 90 degrees away."""
-        sphere = on_sphere(points)
-        depth = sphere @ self.towards
-        plane = np.column_stack([sphere @ self.right, sphere @ self.up])
-        seen = plane * np.sqrt(2 / np.maximum(1 + depth, 1e-9))[:, None]
-        edge = plane / np.maximum(np.linalg.norm(plane, axis=1), 1e-9)[:, None] * np.sqrt(2 * (1 - BEHIND))
-        projected: FloatArray = np.where((depth < BEHIND)[:, None], edge, seen)
-        return projected
-
-    def shows(self, points: FloatArray) -> bool:
-        """Whether any of (n, 2) longitudes and latitudes is within the picture."""
-        return bool((on_sphere(points) @ self.towards > BEHIND).any())
-
-
-def on_sphere(points: FloatArray) -> FloatArray:
-    """(n, 3) unit vectors of (n, 2) longitudes and latitudes in degrees."""
-    longitude, latitude = np.radians(np.asarray(points, dtype=float)).T
-    return np.column_stack(
-        [np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)]
-    )
-
-
-def globe_of(places: Sequence[Place]) -> Globe:
-    """Look at the middle of the places with north up; at a pole, with the widest gap up, where they lie round it."""
-    points = np.array([(place.longitude, place.latitude) for place in places], dtype=float)
-    longitudes = np.sort(points[:, 0])
-    gaps = np.diff(longitudes, append=longitudes[0] + 360)
-    widest = int(gaps.argmax())
-    if gaps[widest] < ROUND_THE_WORLD:
-        north = 1.0 if points[:, 1].mean() > -15 else -1.0
-        top = np.radians(longitudes[widest] + gaps[widest] / 2)
-        up, towards = np.array([np.cos(top), np.sin(top), 0.0]), np.array([0.0, 0.0, north])
-    else:
-        middle = on_sphere(points).mean(axis=0)
-        towards = middle / np.linalg.norm(middle)
-        up = np.array([0.0, 0.0, 1.0]) - towards[2] * towards
-        up /= np.linalg.norm(up) or 1.0
-    return Globe(towards, np.cross(up, towards), up)

@@ -61,8 +61,8 @@ def land_rings() -> tuple[FloatArray, ...]:
     return tuple(np.array(ring) for ring in json.loads(text)["rings"])
 
 
-def land(view: MapWindow, tolerance: float) -> go.Scatter:
-    """The land in the view, repeated every 360 degrees of longitude, with errors up to the tolerance in degrees."""
+def land_outlines(view: MapWindow, tolerance: float) -> list[FloatArray]:
+    """Rings of the land in the view, repeated every 360 degrees of longitude, with errors up to so many degrees."""
     rings = []
     for turn in (-360.0, 0.0, 360.0):
         for ring in land_rings():
@@ -76,8 +76,13 @@ def land(view: MapWindow, tolerance: float) -> go.Scatter:
             drawn = outline(np.column_stack(clipped), tolerance)
             if len(drawn) > SPECK:
                 rings.append(drawn)
+    return rings
+
+
+def land(view: MapWindow, tolerance: float) -> go.Scatter:
+    """The land in the view, with errors up to the tolerance in degrees."""
     look = {"fill": "toself", "fillcolor": LAND, "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-    return go.Scatter(**strokes(rings), mode="lines", name="land", **look)
+    return go.Scatter(**strokes(land_outlines(view, tolerance)), mode="lines", name="land", **look)
 
 
 def plane(places: Sequence[Place]) -> FloatArray:

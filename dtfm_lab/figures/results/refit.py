@@ -10,9 +10,8 @@ from dtfm_lab.compare import Refit
 from dtfm_lab.compare.refit import in_units
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.figures.palette import CAUSE_COLORS, EDGES, FAINT, KIND_NAMES, LINE_GREY
-from dtfm_lab.figures.panels import stacked
 from dtfm_lab.figures.results.tables import rows_of
-from dtfm_lab.figures.theme import by_name, literal, log_ticks, short, titled, with_headings
+from dtfm_lab.figures.theme import by_name, literal, log_ticks, short, stacked, titled, with_headings
 
 MOST_ROWS = 10
 """Most rows of each kind, those furthest from the drawn values."""

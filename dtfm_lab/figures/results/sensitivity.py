@@ -6,9 +6,8 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS
-from dtfm_lab.figures.panels import stacked
 from dtfm_lab.figures.results.tables import row_at
-from dtfm_lab.figures.theme import LEGEND_BELOW, bare, by_name, edged, literal, titled, with_headings
+from dtfm_lab.figures.theme import LEGEND_BELOW, bare, by_name, edged, literal, stacked, titled, with_headings
 
 MOST_ROWS = 10
 """Most rows of links, of regions and of devices, those that change most."""
