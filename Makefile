@@ -34,8 +34,8 @@ suite: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(MAKE) --jobs=2 --output-sync=target lint laws
 
-# Of every room what is quick, needs no browser and no worker. A file that is renamed leaves the slice until it is named.
-LAWS := tests/domain tests/files $(wildcard $(addprefix tests/,test_documentation.py \
+# Of every room what is quick, needs no browser and no worker.
+LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix compare/, test_compare.py test_refit.py) \
 	$(addprefix planning/, test_cost.py test_path.py test_evaluate.py) \
 	$(addprefix simulation/, test_schedules.py test_textbook_times.py test_deadlock.py test_simulate.py test_sharding.py) \
@@ -46,7 +46,7 @@ LAWS := tests/domain tests/files $(wildcard $(addprefix tests/,test_documentatio
 	$(addprefix widgets/, test_document_conversion.py test_drawing.py test_words.py) \
 	$(addprefix lab/, test_plausible_mistakes.py test_schemas.py) \
 	$(addprefix course/, test_lessons.py test_guessing.py) \
-	$(addprefix cli/, test_mistakes.py test_hosts_commands.py)))
+	$(addprefix cli/, test_mistakes.py test_hosts_commands.py))
 
 laws: $(VENV)/.dev
 	$(PYTEST) -n 2 --dist worksteal -m "not slow" $(LAWS) $(ARGS)
