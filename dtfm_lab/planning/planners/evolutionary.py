@@ -20,7 +20,7 @@ from dtfm_lab.planning.jit_warmup import wait_for_kernels
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.problem import Generation, Problem, diversity, planners
 
-N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 1
+N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 2
 """Size of the initial population by origin: the cheapest from clusters, with flipped branches, random."""
 P_NEW, P_RECOMBINED = 0.15, 0.2
 """Probabilities that an offspring has no parents and that it has two; all others have one and are annealed anew."""
@@ -28,7 +28,7 @@ ANNEALING_US = 600.0
 """Nominal microseconds per device of the first annealing with up to 8 replicas; more in proportion with more."""
 GROWTH = 1 / 3
 """Share of the first annealing by which each offspring's is longer than the one before."""
-RANDOM_HOT, CLUSTERED_HOT, PARENT_HOT, RECOMBINED_HOT = 0.025, (0.003, 0.01), (0.001, 0.012), (0.0008, 0.006)
+RANDOM_HOT, CLUSTERED_HOT, PARENT_HOT, RECOMBINED_HOT = 0.1, (0.003, 0.01), (0.001, 0.012), (0.0008, 0.006)
 """First temperatures by the offspring's origin, as shares of the best cost at 8 stages (a range to draw from)."""
 DONOR_SHARE = (0.1, 0.5)
 """Least and largest share of the devices that a recombination takes from the donor."""
