@@ -37,6 +37,9 @@ class LabState(traitlets.HasTraits):
     job = traitlets.Instance(Job, allow_none=True).tag(result=True)
     """What is planned; its shape, micro-batch and schedule may be left to the planner."""
     plan = traitlets.Instance(Plan, allow_none=True).tag(result=True)
+    bound_s = traitlets.Float(0.0)
+    """Seconds that no plan is faster than, as they rose since the plan was found; 0 where only the plan's own are
+    known."""
     schedule = traitlets.Unicode("gpipe").tag(result=True)
     queueing = traitlets.Unicode("pairs").tag(result=True)
     """Which messages of a prediction share one link and so wait for each other."""

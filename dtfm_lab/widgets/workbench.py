@@ -31,6 +31,7 @@ from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
+from dtfm_lab.widgets.planner.rising_bound import BackgroundBound
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell import steps
@@ -121,6 +122,7 @@ class Lab(w.VBox):
         drawing = self.network_panel.drawing
         history = EditHistory(lab_state, in_gesture=lambda: drawing.is_in_gesture)
         self.replanning = LiveReplanning(lab_state, self.plan_panel.objective_controls.options, history, live=live)
+        self.rising_bound = BackgroundBound(lab_state, self.plan_panel.objective_controls.options)
         self.groups_panel = GroupsPanel(lab_state)
         self.network_panel.on_swap = lambda a, b: self.groups_panel.hand.exchange(a, b)
         self.schedule_panel = SchedulePanel(lab_state)

@@ -56,7 +56,9 @@ class StatusBar:
         self.view.observe(lambda change: lab_state.set_trait("dark", change["new"]), "dark")
         replanning.switch.observe(lambda change: setattr(self.view, "live", change["new"]), "value")
         notes = sorted(set(PANE_NOTES.values()))
-        lab_state.observe(lambda _: self._soon(), [*RESULT_TRAITS, "busy", "message", "pane", "hand_note", *notes])
+        lab_state.observe(
+            lambda _: self._soon(), [*RESULT_TRAITS, "bound_s", "busy", "message", "pane", "hand_note", *notes]
+        )
         self.refresh()
 
     def _take_plan(self, plan: Plan | None) -> None:
@@ -187,6 +189,8 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
     context = None if state.predicted is None else state.predicted.context
     schedule = context.schedule if context is not None else plan.job.schedule_name
     left = plan.speed_up_left
+    if left is not None and plan.iteration_s and state.bound_s > 0:
+        left = min(left, max(1.0, plan.iteration_s / state.bound_s))
     note = short = schedule
     if left is not None and math.isfinite(left):
         short = "no faster plan" if left <= 1 else f"≤ {format_times(left)} × bound"
