@@ -274,10 +274,13 @@ def wait_for_kernels(problem: IterationProblem, fitting: Fitting, aim: Aim) -> G
     Each has the seconds waited in ``compiling_s``; all of them are returned. Time limits do not count them, since a
     machine compiles only once.
     """
+    from dtfm_lab.planning.iteration.bounds.enumeration import MOST_DEVICES
+
     began = time.perf_counter()
-    quick = start_once(_compile, _compile).wait(QUICK_S)
+    compile_kernels = _compile_of_few if problem.n_devices <= MOST_DEVICES else _compile
+    quick = start_once(compile_kernels, compile_kernels).wait(QUICK_S)
     first = None if quick or fitting.grid is None or aim.limited else _first(problem, fitting, aim)
-    for _waited_s in while_compiling(_compile, _compile):
+    for _waited_s in while_compiling(compile_kernels, compile_kernels):
         if first is not None:
             yield replace(first, compiling_s=time.perf_counter() - began)
     return time.perf_counter() - began
@@ -285,6 +288,16 @@ def wait_for_kernels(problem: IterationProblem, fitting: Fitting, aim: Aim) -> G
 
 def _compile() -> None:
     """Call every kernel once, on a small problem, with arguments of the final types."""
+    _compile_for(None)
+
+
+def _compile_of_few() -> None:
+    """The same, and of the bound of few devices, which is for schedules of one stage a device."""
+    _compile_for(None)
+    _compile_for(("1f1b",))
+
+
+def _compile_for(schedules: tuple[str, ...] | None) -> None:
     from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
     from dtfm_lab.planning.kernels.random_numbers import seeded
 
@@ -296,7 +309,7 @@ def _compile() -> None:
     found = arm.assessed(np.arange(4), np.array([4, 4]), 1.0)
     random = seeded(np.random.default_rng(0))
     arm.annealed(arm.annealed(found, 0.1, 0.01, 2, random, exact=False), 0.1, 0.01, 2, random, exact=True)
-    for _bound_s in iteration_bound_steps(problem, found.value):
+    for _bound_s in iteration_bound_steps(problem, found.value, schedules):
         pass
 
 

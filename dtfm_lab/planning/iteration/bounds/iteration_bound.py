@@ -13,6 +13,7 @@ from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.bounds.capacities import Capacities
 from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses, cuts_of
+from dtfm_lab.planning.iteration.bounds.enumeration import enumerable, enumerated
 from dtfm_lab.planning.iteration.bounds.refutation import Case, Refuter, batch_flop
 from dtfm_lab.planning.iteration.bounds.stage_kinds import Family, StageKinds, families_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
@@ -68,6 +69,12 @@ def iteration_bound_steps(
     yield lower_s
     upper = upper_s if callable(upper_s) else lambda: upper_s
     families = families_of(problem.job, schedules)
+    if enumerable(problem, families):
+        for enumerated_s in enumerated(problem, families, max_price_per_hour, upper):
+            lower_s = max(lower_s, enumerated_s)
+            yield lower_s
+        if lower_s >= upper() * ROUNDING:
+            return
     large = problem.n_devices > MOST_DEVICES_WITH_CUTS
     classes = DeviceClasses.of(problem, MOST_CLASSES_OF_LARGE) if large else DeviceClasses.of(problem)
     prices = None if max_price_per_hour is None else (classes.price_per_hour, max_price_per_hour)

@@ -1,0 +1,211 @@
+"""The bound of networks of few devices: every grid of devices, micro-batch and checkpointing has one of its own.
+
+First without a cut, which is quick; then those of the lowest bounds are tried with every cut, until the lowest left is
+that of a plan, or as high as the lowest with a cut. What each rests on is in ``kernels.enumeration``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.bounds.refutation import batch_flop
+from dtfm_lab.planning.iteration.bounds.stage_kinds import Family
+from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.starts import Nearness
+from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim, tables_of
+from dtfm_lab.planning.jit_warmup import while_compiling
+
+if TYPE_CHECKING:
+    from dtfm_lab.planning.iteration.kernels.grid_costs import Least
+    from dtfm_lab.planning.iteration.kernels.tables import Tables
+
+MOST_DEVICES = 6
+"""Most devices of a network whose grids are enumerated."""
+CHUNK = 120
+"""Grids whose bound is found in one step."""
+MOST_NODES = 1_000_000
+"""After as many, the bound of a grid stays the one without a cut."""
+ROUNDING = 1 - 1e-10
+"""Less than a plan's gap may be for it to count as proven."""
+FIRST_NODES = 2000
+"""Stages that are cut of one grid in one step; where these do not suffice, ten times as many in the next."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Grids:
+    """All grids of one shape, micro-batch and checkpointing."""
+
+    tables: Tables
+    least: Least
+    shape: tuple[int, int]
+    rows: IntArray
+    """(K, S * R) flattened."""
+
+    def bounds_of(self, which: slice, low_s: float, high_s: float) -> FloatArray:
+        """Seconds that no plan of these grids goes below, whatever its cut; infinite where they are ``high_s``."""
+        from dtfm_lab.planning.iteration.kernels.enumeration import fill_bounds
+
+        rows = self.rows[which]
+        found_s = np.empty(len(rows))
+        fill_bounds(self.tables, self.least, rows, *self._costs(rows), low_s, high_s, found_s)
+        return found_s
+
+    def with_cuts(self, i: int, high_s: float, most_nodes: int) -> tuple[float, bool]:
+        """The least of all cuts of a grid, at most ``high_s``; and False where they are too many to try all."""
+        from dtfm_lab.planning.iteration.kernels.enumeration import least_of_cuts
+
+        links, least_s, tail_s = (one[0] for one in self._costs(self.rows[i : i + 1]))
+        grid = self.rows[i].reshape(self.shape)
+        found_s, complete = least_of_cuts(self.tables, self.least, grid, links, least_s, tail_s, high_s, most_nodes)
+        return float(found_s), bool(complete)
+
+    def _costs(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        from dtfm_lab.planning.iteration.kernels.grid_costs import fill_costs
+
+        n, n_blocks = len(rows), self.least.window.shape[2] - 1
+        costs = np.zeros((n, 4, *self.shape)), np.zeros((n, 2, *self.shape)), np.zeros((n, *self.shape, n_blocks + 1))
+        fill_costs(self.tables, self.least, rows, *costs)
+        return costs
+
+
+def enumerable(problem: IterationProblem, families: tuple[Family, ...]) -> bool:
+    """Whether ``enumerated`` is for such a problem: few devices, and schedules of one stage a device."""
+    return problem.n_devices <= MOST_DEVICES and all(family.stages_per_device == 1 for family in families)
+
+
+def enumerated(
+    problem: IterationProblem,
+    families: tuple[Family, ...],
+    max_price_per_hour: float | None,
+    upper_s: Callable[[], float],
+) -> Iterator[float]:
+    """Rising lower bounds on the seconds of an iteration, up to those of the best plan known. Arguments are those of
+    ``iteration_bound_steps``."""
+    low_s = batch_flop(problem) / float(problem.flop_per_s.sum())
+    groups = list(_groups(problem, any(family.splits for family in families), max_price_per_hour))
+    if not groups:
+        return
+
+    def compile_kernels() -> None:
+        groups[0].bounds_of(slice(1), low_s, low_s)
+        groups[0].with_cuts(0, low_s, 1)
+
+    for _waited_s in while_compiling(enumerated, compile_kernels):
+        yield low_s
+    bounds: list[FloatArray] = []
+    for group in groups:
+        found_s = np.full(len(group.rows), np.inf)
+        for at in range(0, len(found_s), CHUNK):
+            found_s[at : at + CHUNK] = group.bounds_of(slice(at, at + CHUNK), low_s, upper_s())
+            yield low_s
+        bounds.append(found_s)
+    group_of = np.repeat(np.arange(len(groups)), [len(one) for one in bounds])
+    row_of = np.concatenate([np.arange(len(one)) for one in bounds])
+    bound_s = np.concatenate(bounds)
+    least_s = np.inf
+    """The least with a cut."""
+    for cell in np.argsort(bound_s, kind="stable"):
+        high_s = min(least_s, upper_s())
+        low_s = max(low_s, min(float(bound_s[cell]), high_s))
+        yield low_s * ROUNDING
+        if bound_s[cell] >= high_s or high_s == np.inf:
+            return
+        group, n_nodes, complete = groups[group_of[cell]], FIRST_NODES, False
+        of_cuts_s = float(bound_s[cell])  # where they are too many
+        while not complete and n_nodes <= MOST_NODES:
+            found_s, complete = group.with_cuts(row_of[cell], high_s, n_nodes)
+            of_cuts_s = found_s if complete else of_cuts_s
+            n_nodes *= 10
+            yield low_s * ROUNDING
+        least_s = min(least_s, of_cuts_s)
+    yield max(low_s, min(least_s, upper_s())) * ROUNDING
+
+
+def _groups(problem: IterationProblem, splits: bool, max_price_per_hour: float | None) -> Iterator[_Grids]:
+    job, n, near = problem.job, problem.n_devices, Nearness(problem)
+    for n_stages in [job.n_stages] if job.n_stages is not None else range(1, min(n, problem.n_blocks) + 1):
+        for n_replicas in [job.n_replicas] if job.n_replicas is not None else range(1, n // n_stages + 1):
+            if n_stages * n_replicas > n or n_stages > problem.n_blocks:
+                continue
+            rows = _rows(problem, n_stages, n_replicas)
+            if max_price_per_hour is not None:
+                rows = rows[problem.price_per_hour[rows].sum(axis=1) <= max_price_per_hour]
+            for microbatch in problem.microbatches:
+                if job.global_batch // microbatch < n_replicas or not len(rows):
+                    continue
+                tables = tables_of(problem, microbatch, Aim(), near, n_replicas)
+                least = _least(problem, tables, microbatch, n_stages, n_replicas, splits)
+                yield _Grids(tables, least, (n_stages, n_replicas), rows)
+
+
+def _rows(problem: IterationProblem, n_stages: int, n_replicas: int) -> IntArray:
+    """(K, S * R) grids, but for those that differ by devices that are alike or, where that is all the same, in which
+    pipeline comes first."""
+    alike = problem.alike.tolist()
+    turns = problem.job.synchronisation not in ("central", "hierarchical")
+    seen, rows = set(), []
+    for row in itertools.permutations(range(len(alike)), n_stages * n_replicas):
+        if turns and row[0] > min(row[:n_replicas]):
+            continue
+        kind = tuple(alike[device] for device in row)
+        if kind not in seen:
+            seen.add(kind)
+            rows.append(row)
+    return np.array(rows, dtype=np.int64).reshape(len(rows), -1)
+
+
+def _least(
+    problem: IterationProblem, tables: Tables, microbatch: int, n_stages: int, n_replicas: int, splits: bool
+) -> Least:
+    from dtfm_lab.planning.iteration.kernels.grid_costs import Least
+
+    job, n_blocks = problem.job, problem.n_blocks
+    passes = problem.passes(microbatch, tables.recompute)
+    each = float(microbatch * problem.bytes_per_element)
+    layer = np.stack([problem.block_flop, problem.block_again_flop, problem.block_parameters, problem.block_held])
+    extra = np.zeros((2, 4))
+    for of, found in zip(extra, (problem.first_extra, problem.last_extra), strict=True):
+        of[[0, 2, 3]] = found
+    extra[1, 2] += problem.tied_parameters if n_stages > 1 else 0.0
+    if tables.recompute:  # all that a stage computes
+        layer[1], extra[:, 1] = layer[0], extra[:, 0]
+    scale = np.array([microbatch, microbatch, 1.0, each])
+    layer, extra = layer * scale[:, None], extra * scale
+    inputs = passes.first_input_bytes, passes.input_bytes
+    given = job.blocks_per_stage
+    spare = n_blocks - n_stages + 1
+    n_microbatches = job.global_batch // microbatch
+    most = max(job.microbatches_per_replica or (n_microbatches - n_replicas + 1,))
+    if job.gathers_passes:  # replicas pass as many
+        most = n_microbatches // n_replicas
+    hidden = job.overlap or job.fragments > 1 or job.fragment_delay > 0
+    return Least(
+        speed=problem.flop_per_s_of(microbatch),
+        memory=problem.memory_bytes,
+        layer=layer,
+        window=np.stack([_windows(one) for one in layer], axis=1),
+        extra=extra,
+        least_blocks=np.array(given or [1 if n_stages > 1 else n_blocks] * n_stages, dtype=np.int64),
+        most_blocks=np.array(given or [spare] * n_stages, dtype=np.int64),
+        most_held=np.array([n_stages - s if job.schedule == "1f1b" else np.inf for s in range(n_stages)]),
+        input_bytes=np.array(inputs if tables.recompute else (np.inf, np.inf)),
+        static_bytes=problem.static_bytes(n_replicas),
+        weight=1.0 if splits else 0.0,
+        weight_after=0.0 if job.memory_traffic else 1.0,
+        averages=not hidden and n_replicas > 1 and job.synchronisation in REPLAYED,
+        n_microbatches=n_microbatches,
+        most_microbatches=float(most),
+    )
+
+
+def _windows(prefix: FloatArray) -> FloatArray:
+    """(3, L + 1) of the first, of the least and of the last so many blocks."""
+    n = len(prefix)
+    least = [(prefix[k:] - prefix[: n - k]).min() for k in range(n)]
+    return np.stack([prefix, np.array(least), prefix[-1] - prefix[::-1]])

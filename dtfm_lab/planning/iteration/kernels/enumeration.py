@@ -1,0 +1,291 @@
+"""Least seconds of an iteration on a given grid of devices, over all cuts and shares of the batch, any order of passes.
+
+A device of stage s passes n micro-batches, F forward, I backward to the inputs, W to the weights. Whatever the order:
+
+- ``start``: before its first forward come those of the stages before it, and their messages.
+- ``tail``: after its last backward comes the averaging that waits for it, replayed on the group's own links.
+- ``back``: after its last I come messages, backwards and the averaging of the stages before it.
+- ``trip``: between the F and the I of a micro-batch lies the way to the last stage and back. So only as many forwards
+  precede the first I as memory holds, and n trips share as many places.
+- A link carries n messages one after the other, between the passes that make the first and use up the last.
+
+All of these are linear in n, so the most micro-batches that a pipeline passes in T seconds are the least of a few
+quotients; T is refuted where the pipelines together pass fewer than the batch has. Without a cut the costs of all other
+stages are those of their least blocks; a cut is tried stage by stage, and given up as soon as T is refuted.
+"""
+
+import numpy as np
+
+from dtfm_lab.domain.compiling import compiled
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.kernels.grid_costs import (
+    DOWN,
+    DOWN_LATE,
+    FLOP,
+    UP,
+    UP_LATE,
+    Least,
+    places_of,
+    seconds_of,
+    stage_least,
+)
+from dtfm_lab.planning.iteration.kernels.tables import Tables
+
+START, BACK, CAPACITY = range(3)
+"""Rows of the way to a stage."""
+
+
+@compiled
+def fill_bounds(
+    tables: Tables,
+    least: Least,
+    rows: IntArray,
+    links: FloatArray,
+    least_s: FloatArray,
+    tail_s: FloatArray,
+    low_s: float,
+    high_s: float,
+    found_s: FloatArray,
+) -> None:
+    """Fill (K,) ``found_s`` with seconds that no plan of each of (K, S * R) flattened grids goes below, for any cut.
+
+    From ``low_s`` on, which is known to hold for all; infinite where nothing below ``high_s`` is possible. Other arrays
+    are those of ``fill_costs``.
+    """
+    most = np.empty(links.shape[2], np.int64)
+    for i in range(len(rows)):
+        costs = rows[i].reshape(links.shape[2:]), links[i], least_s[i], tail_s[i]
+        if not _fits_blocks(tables, least, *costs, high_s, most):
+            found_s[i] = np.inf
+            continue
+        low, high = low_s, high_s
+        while high - low > 1e-3 * low:
+            middle = 0.5 * (low + high) if high < 4 * low else 2 * low
+            if _fits_blocks(tables, least, *costs, middle, most):
+                high = middle
+            else:
+                low = middle
+        found_s[i] = low
+
+
+@compiled
+def least_of_cuts(
+    tables: Tables,
+    least: Least,
+    grid: IntArray,
+    links: FloatArray,
+    least_s: FloatArray,
+    tail_s: FloatArray,
+    high_s: float,
+    most_nodes: int,
+) -> tuple[float, bool]:
+    """Least seconds of the cuts of an (S, R) grid, where below ``high_s``, and whether all were tried."""
+    n, n_replicas = grid.shape
+    n_blocks = least.window.shape[2] - 1
+    most = np.empty(n, np.int64)
+    if not _fits_blocks(tables, least, grid, links, least_s, tail_s, high_s, most):
+        return high_s, True
+    later_least, later_most = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for s in range(n - 2, -1, -1):
+        later_least[s] = later_least[s + 1] + least.least_blocks[s + 1]
+        later_most[s] = later_most[s + 1] + most[s + 1]
+    at, blocks = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
+    way = np.zeros((3, n + 1, n_replicas))
+    way[CAPACITY, 0] = least.most_microbatches
+    blocks[0] = least.least_blocks[0] - 1
+    s, nodes = 0, 0
+    while s >= 0:
+        blocks[s] = max(blocks[s] + 1, n_blocks - at[s] - later_most[s])
+        if blocks[s] > most[s] or at[s] + blocks[s] + later_least[s] > n_blocks:
+            s -= 1
+            continue
+        nodes += 1
+        if nodes > most_nodes:
+            return high_s, False
+        at[s + 1] = at[s] + blocks[s]
+        if not _goes_on(tables, least, grid, links, least_s, tail_s, high_s, s, at, way):
+            continue
+        if s < n - 1:
+            s += 1
+            blocks[s] = least.least_blocks[s] - 1
+            continue
+        low, high = 0.0, high_s
+        if _cut_possible(tables, least, grid, links, tail_s, at, way, high):
+            while high - low > 1e-11 * high:
+                middle = 0.5 * (low + high)
+                if _cut_possible(tables, least, grid, links, tail_s, at, way, middle):
+                    high = middle
+                else:
+                    low = middle
+            high_s = low
+    return high_s, True
+
+
+@compiled
+def _costs_of(
+    tables: Tables, least: Least, s: int, n: int, stage: tuple[float, float, float, float], device: int
+) -> tuple[float, float, float, float]:
+    """Seconds of a forward, a backward to the inputs and one to the weights, and the micro-batches held at once, of a
+    device of stage s of n, of which ``stage_least`` says ``stage``."""
+    # Not a part of _passes, which is too large to be inlined: tables as its arguments make bounds twice as slow.
+    flop, again, parameters, held = stage
+    f, i, w = seconds_of(tables, least, flop, again, device, (s > 0) + (s < n - 1))
+    return f, i, w, places_of(tables, least, s, n, parameters, held, device)
+
+
+@compiled
+def _passes(
+    limit_s: float,
+    most: float,
+    f: float,
+    i: float,
+    w: float,
+    w_after: float,
+    places: float,
+    start_s: float,
+    trip_s: float,
+    tail_s: float,
+    back_s: float,
+    down_s: float,
+    up_s: float,
+) -> float:
+    """Most micro-batches of a device within ``limit_s``; ``trip_s`` is 0 for those of the last stage."""
+    if places < 1.0:
+        return 0.0
+    free = limit_s - start_s
+    n = min(most, (free - tail_s) / (f + i + w), (free - back_s) / (f + i))
+    if trip_s > 0.0:
+        waited = free - f - trip_s
+        n = min(n, (waited - tail_s) / (i + w), (waited - back_s) / i)
+        if places < most:
+            n = min(n, (waited + places * f - tail_s) / (f + i + w), (waited + places * f - back_s) / (f + i))
+            n = min(n, places * (free - max(tail_s, back_s)) / (f + i + trip_s))
+        over = waited - i - max(w_after + tail_s, back_s)
+        if down_s > 0.0:
+            n = min(n, (over + down_s) / down_s)
+        if up_s > 0.0:
+            n = min(n, (over + up_s) / up_s)
+    return float(np.floor(n * (1 + 1e-11) + 1e-11))
+
+
+@compiled
+def _fits_blocks(
+    tables: Tables,
+    least: Least,
+    grid: IntArray,
+    links: FloatArray,
+    least_s: FloatArray,
+    tail_s: FloatArray,
+    limit_s: float,
+    most: IntArray,
+) -> bool:
+    """Whether the stages, each with the most blocks that it can have within ``limit_s``, could hold the whole model.
+
+    Fills (S,) ``most``.
+    """
+    n, n_replicas = grid.shape
+    n_blocks, total = least.window.shape[2] - 1, 0
+    start_s, back_s, trip_s = np.zeros((n, n_replicas)), np.zeros((n, n_replicas)), np.zeros((n, n_replicas))
+    for r in range(n_replicas):
+        for s in range(1, n):
+            f, i = least_s[0, s - 1, r], least_s[1, s - 1, r]
+            start_s[s, r] = start_s[s - 1, r] + f + links[DOWN, s - 1, r] + links[DOWN_LATE, s - 1, r]
+            after = max(tail_s[s - 1, r, least.least_blocks[s - 1]], back_s[s - 1, r])
+            back_s[s, r] = links[UP, s - 1, r] + links[UP_LATE, s - 1, r] + i + after
+            t = n - 1 - s
+            trip_s[t, r] = links[:, t, r].sum() + least_s[0, t + 1, r] + least_s[1, t + 1, r] + trip_s[t + 1, r]
+    for s in range(n):
+        low, high = least.least_blocks[s] - 1, least.most_blocks[s]
+        while low < high:
+            k = (low + high + 1) // 2
+            stage, passed = stage_least(least, s, n, k, -1), 0.0
+            for r in range(n_replicas):
+                f, i, w, places = _costs_of(tables, least, s, n, stage, grid[s, r])
+                passed += _passes(
+                    limit_s, least.most_microbatches, f, i, w, least.weight_after * w, places, start_s[s, r],
+                    trip_s[s, r], tail_s[s, r, k], back_s[s, r], links[DOWN, s, r], links[UP, s, r],
+                )  # fmt: skip
+            if passed >= least.n_microbatches:
+                low = k
+            else:
+                high = k - 1
+        if low < least.least_blocks[s]:
+            return False
+        most[s] = low
+        total += low
+    return bool(total >= n_blocks)
+
+
+@compiled
+def _goes_on(
+    tables: Tables,
+    least: Least,
+    grid: IntArray,
+    links: FloatArray,
+    least_s: FloatArray,
+    tail_s: FloatArray,
+    limit_s: float,
+    s: int,
+    at: IntArray,
+    way: FloatArray,
+) -> bool:
+    """Whether stages up to s, cut at ``at``, can pass all micro-batches within ``limit_s``; fills the way to s + 1."""
+    n, n_replicas = grid.shape
+    n_blocks = least.window.shape[2] - 1
+    k = at[s + 1] - at[s]
+    stage = stage_least(least, s, n, k, at[s])
+    rest_flop = least.layer[FLOP, n_blocks] - least.layer[FLOP, at[s + 1]] + least.extra[1, FLOP]
+    total = 0.0
+    for r in range(n_replicas):
+        f, i, w, places = _costs_of(tables, least, s, n, stage, grid[s, r])
+        trip_s, passes_s, fastest = 0.0, 0.0, 0.0
+        for t in range(s, n - 1):
+            trip_s += links[:, t, r].sum()
+            passes_s += least_s[0, t + 1, r] + least_s[1, t + 1, r]
+            fastest = max(fastest, least.speed[grid[t + 1, r]])
+        if s < n - 1:
+            trip_s += max(passes_s, (3.0 - least.weight) * rest_flop / fastest)
+        start_s, back_s, tail = way[START, s, r], way[BACK, s, r], tail_s[s, r, k]
+        passed = _passes(
+            limit_s, way[CAPACITY, s, r], f, i, w, least.weight_after * w, places, start_s, trip_s, tail, back_s,
+            links[DOWN, s, r], links[UP, s, r],
+        )  # fmt: skip
+        if passed < 1:
+            return False
+        total += passed
+        way[CAPACITY, s + 1, r] = passed
+        way[START, s + 1, r] = start_s + f + links[DOWN, s, r] + links[DOWN_LATE, s, r]
+        after_s = max(least.weight_after * w + tail, back_s)
+        way[BACK, s + 1, r] = links[UP, s, r] + links[UP_LATE, s, r] + i + after_s
+    return bool(total >= least.n_microbatches)
+
+
+@compiled
+def _cut_possible(
+    tables: Tables,
+    least: Least,
+    grid: IntArray,
+    links: FloatArray,
+    tail_s: FloatArray,
+    at: IntArray,
+    way: FloatArray,
+    limit_s: float,
+) -> bool:
+    """Whether a whole cut, whose ``way`` is filled, can pass all micro-batches within ``limit_s``."""
+    n, n_replicas = grid.shape
+    total = 0.0
+    for r in range(n_replicas):
+        most, trip_s = least.most_microbatches, 0.0
+        for s in range(n - 1, -1, -1):
+            k = at[s + 1] - at[s]
+            f, i, w, places = _costs_of(tables, least, s, n, stage_least(least, s, n, k, at[s]), grid[s, r])
+            most = _passes(
+                limit_s, most, f, i, w, least.weight_after * w, places, way[START, s, r], trip_s, tail_s[s, r, k],
+                way[BACK, s, r], links[DOWN, s, r], links[UP, s, r],
+            )  # fmt: skip
+            if s > 0:
+                trip_s += f + i + links[:, s - 1, r].sum()
+        if most < 1:
+            return False
+        total += most
+    return bool(total >= least.n_microbatches)
