@@ -288,4 +288,4 @@ FORMATS: dict[str, Format] = {
         build=lambda: _of(Progress),
     ),
 }
-"""The formats that have a schema. CSV, GraphML and npz files of networks are tables, described where they are read."""
+"""The formats that have a schema. CSV and npz files of networks are tables, described where they are read."""

@@ -5,7 +5,7 @@ const MOST_BYTES = 8e6; // a message to the kernel may have ten megabytes
 
 /** Covers `root` while files are over it. `send(names, buffers)` takes what was dropped, `refuse(line)` says why not. */
 export function dropZone(root, send, refuse, cleanUp) {
-  const cover = h("div", { class: "dtfm-drop", hidden: true }, "Drop to open: YAML, JSON, CSV, npz or GraphML");
+  const cover = h("div", { class: "dtfm-drop", hidden: true }, "Drop to open: YAML, JSON, CSV or npz");
   root.append(cover);
   const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
   const on = {

@@ -1,1 +1,1 @@
-"""The step What if: sliders and menus over a plan, the answer to each setting, and a table of pinned ones."""
+"""The step What if: sliders and menus over a plan, the answer to each setting, and a row of pinned ones."""

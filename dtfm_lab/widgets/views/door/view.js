@@ -13,7 +13,7 @@ function render({ model, el }) {
   const line = h("p", { class: "dtfm-door-line", role: "status" });
   const all = h("button", { type: "button", class: "dtfm-quiet", "aria-expanded": "false", onclick: () => showAll(list.hidden) });
   const file = h("input", { type: "file", multiple: true, hidden: true, accept: model.get("suffixes"), onchange: () => openFiles([...file.files]) });
-  const pick = h("button", { type: "button", class: "dtfm-quiet dtfm-door-file", onclick: () => file.click() }, "or drop a file: YAML, JSON, CSV, GraphML");
+  const pick = h("button", { type: "button", class: "dtfm-quiet dtfm-door-file", onclick: () => file.click() }, "or drop a file: YAML, JSON, CSV, npz");
   const box = dialog(el, { className: "dtfm-door", label: "Open a network", onClose: closed },
     h("header", {}, h("h2", {}, "Train one model on many machines far apart"),
       h("button", { type: "button", class: "dtfm-quiet", onclick: () => box.close() }, "Close")),

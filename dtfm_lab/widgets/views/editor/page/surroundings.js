@@ -21,7 +21,7 @@ export function legendEntries(document, gpus, filled, choose) {
 export function emptyState(add) {
   return h("div", { class: "dtfm-empty" }, h("div", { class: "dtfm-start" },
     h("strong", {}, "No device yet"),
-    h("p", {}, "A plan needs devices, and links between them. Double click where one should stand, or drop a network's file here (YAML, JSON, CSV, npz or GraphML)."),
+    h("p", {}, "A plan needs devices, and links between them. Double click where one should stand, or drop a network's file here (YAML, JSON, CSV or npz)."),
     h("button", { type: "button", class: "dtfm-first", onclick: add }, "Add a device")));
 }
 

@@ -1,7 +1,7 @@
 // What the pointer is told about a bar.
 import { figures } from "shared/axis.js";
 
-const [NO_BAR, FIRST_MESSAGE] = [-1, -2]; // as in widgets/gantt.py
+const [NO_BAR, FIRST_MESSAGE] = [-1, -2]; // as in views/gantt/columns.py
 
 /** "+0.4 s", "−12 ms": how much later, in the unit of the axis. */
 const signed = (seconds, unit) =>

@@ -1,4 +1,4 @@
-// Looks down on the globe: Lambert's azimuthal equal-area projection, as figures/maps/globe.py has it.
+// Looks down on the globe: Lambert's azimuthal equal-area projection.
 
 const ROUND_THE_WORLD = 200; // degrees: where the widest gap in longitude is smaller, the world is seen from a pole
 const BEHIND = -0.64; // cosine of 130 degrees from the centre: what is further is moved to the picture's edge
