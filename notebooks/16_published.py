@@ -65,7 +65,7 @@ print(ledger.sentence)
 lab.figures.ledger(ledger)
 
 # %% [markdown]
-# Left, every number against its prediction; right, the ratios by group, on their bands. Hollow diamonds are what the
+# The ratios of predicted to published numbers by group, on the bands that were stated. Hollow diamonds are what the
 # systems' own simulators predicted; pale is what the headline does not count, as it proves less.
 #
 # Which kind of number is hardest to predict? Bubbles follow from the order of passes alone. Seconds need an efficiency
