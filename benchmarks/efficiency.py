@@ -18,14 +18,11 @@ from scipy.optimize import brentq, minimize
 
 from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.published import selene_plans, zero_bubble_plans
-from dtfm_lab.published.systems import simumax, torchtitan, vtrain
+from dtfm_lab.published.systems import megatron, simumax, torchtitan, vtrain, zero_bubble_memory
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.simulation import efficiency
 from dtfm_lab.simulation.simulate import iteration_seconds
 
-NCCL_BYTES_PER_S = 197e9
-"""Bus bandwidth of NCCL's all-reduces of large messages over eight A100s, whose data sheet says 300."""
 TRIED = 0.4, 0.6
 """Shares at which a row is simulated: its seconds are a line in one over the share."""
 
@@ -62,8 +59,7 @@ class Measured(NamedTuple):
 
 def rows() -> Iterator[Measured]:
     """All measured rows whose devices have a source in the table."""
-    selene_plans.NVLINK_BYTES_PER_S = NCCL_BYTES_PER_S
-    for one in selene_plans.measured("Megatron-LM"):
+    for one in megatron.measured("Megatron-LM"):
         seconds = one.counted_flop / one["gpus"] / (one.published * 1e12)
         yield Measured.of("Megatron-LM", one.line["model"], one.plan(), seconds)
     for line in numbers("vtrain_multi.csv"):
@@ -73,7 +69,7 @@ def rows() -> Iterator[Measured]:
     profiled_s = {(line["model"], line["microbatches"]): float(line["message_ms"]) / 1000 for line in profile}
     for line in numbers("zero_bubble_table5.csv"):
         message_s = profiled_s[line["model"], line["microbatches"]]
-        plan = zero_bubble_plans.plan_of(
+        plan = zero_bubble_memory.plan_of(
             line["model"],
             line["schedule"],
             int(line["microbatches"]),
