@@ -44,7 +44,7 @@ def main(seconds: float) -> None:
             ):
                 arguments = {"token": listener.token, "name": host, **options}
                 threading.Thread(target=join, args=("127.0.0.1", listener.port), kwargs=arguments, daemon=True).start()
-            network = listener.probe(2, seconds=seconds, tell=told.append)
+            network = listener.probe(2, seconds=seconds, report=told.append)
         true_s = (there.delay_s + back.delay_s) / 2
         best = told[-1].split("at best ")[1].split(")")[0]
         rates = network.bandwidth_bytes_per_s
