@@ -222,8 +222,8 @@ print("times sooner than the plain run:")
 #
 # ## 4. The two together
 #
-# Fewer bytes and fewer messages multiply. [14, systems compared](14_systems.ipynb) has DiLoCo and Streaming DiLoCo as
-# systems, and trains them; [15, co-design](15_codesign.ipynb) asks for the H that makes a network
+# Fewer bytes and fewer messages multiply. [14, systems compared](14_systems.ipynb) asks DiLoCo for its best
+# plan, and trains it; [15, co-design](15_codesign.ipynb) shows which H and which batch make a network
 # compute-bound. Here is what is predicted for the hall:
 
 # %%

@@ -1,4 +1,4 @@
-"""Missions of the capstone: a network of one's own, a plan near its bound, a real run of it, and other systems."""
+"""Missions of the capstone: a network of one's own, a plan near its bound, and a real run of it."""
 
 from collections.abc import Sequence
 

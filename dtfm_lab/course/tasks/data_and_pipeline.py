@@ -1,4 +1,4 @@
-"""Missions about data parallelism and pipelines: bytes by hand, bytes off a trace, and a placement that sends few."""
+"""Missions about data parallelism and pipelines: bytes by hand, and a placement that sends few."""
 
 from collections.abc import Mapping
 from typing import Any

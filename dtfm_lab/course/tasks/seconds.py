@@ -1,4 +1,4 @@
-"""Missions about what the closed form does not see: overlap, computation, and orders of plans that turn around."""
+"""Missions about what the closed form does not see: overlap, and a proven plan that loses to chance."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,1 +1,1 @@
-"""Traces over time: Gantt charts, schedules under each other, idle time by cause, and memory."""
+"""Traces over time: Gantt charts, idle time by cause, and memory."""
