@@ -10,7 +10,7 @@ until, at the end, the cost itself decides. Twins are not kept. The best placeme
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -304,23 +304,3 @@ def diversity(grids: IntArray, n_devices: int) -> float:
 
 def _cost(one: TaughtIndividual) -> float:
     return one.cost_s
-
-
-VISIBLE = 0.002
-"""Share of a curve's range by which it has to fall to be seen."""
-
-
-def falls(values: Sequence[float]) -> list[int]:
-    """Return the generations at which a curve fell visibly."""
-    least, found, visible = values[0], [], VISIBLE * (np.ptp(values) or 1.0)
-    for generation, value in enumerate(values):
-        if value < least - visible:
-            least = value
-            found.append(generation)
-    return found
-
-
-def visible_falls(frames: Sequence[TeachingFrame]) -> tuple[list[int], list[int]]:
-    """Return the generations at which the best fell, and those at which the best or the median did."""
-    best = falls([frame.best.cost_s for frame in frames])
-    return best, sorted({*best, *falls([frame.median_s for frame in frames])})

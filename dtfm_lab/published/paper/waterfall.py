@@ -10,8 +10,6 @@ from dtfm_lab.systems import Budget
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
 from dtfm_lab.systems.waterfall import Switch, Waterfall, waterfall
 
-ENDS = ((LAYERS[0], BATCHES[0]), (LAYERS[-1], BATCHES[-1]))
-"""Layers and batch of the settings whose ratios the paper states: its first and its last."""
 NEVER = 10**6
 
 

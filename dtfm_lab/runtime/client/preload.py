@@ -104,10 +104,6 @@ class RunProcess:
             pass
         return self.pid
 
-    def wait_until_gone(self) -> None:
-        """Wait until it and all its workers are gone."""
-        self._all_gone.wait()
-
     def stop(self) -> None:
         """End it and its workers within two seconds, whatever state they are in."""
         self._stopping = True

@@ -106,11 +106,6 @@ class RunSpec(RunSettings):
         """Whether the coordinator replays the spans, because workers cannot determine the order of messages."""
         return self.links.has_cards or (self.plan.job.fragment_delay > 0 and self.clock == "virtual")
 
-    @property
-    def shares_gpus(self) -> bool:
-        """Whether workers may compute on one GPU in turn, each while it holds the GPU's lock."""
-        return self.runs_on == "cuda" and self.clock != "real"
-
     @cached_property
     def built(self) -> Schedule:
         return Schedule.from_orders(self.schedule, self.orders)

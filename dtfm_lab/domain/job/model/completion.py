@@ -44,15 +44,6 @@ def rebuilt(model: ModelSpec, **changed: Any) -> ModelSpec | None:
     return build(**sizes | {"name": model.name} | changed) if changed else same
 
 
-def family_sizes(model: ModelSpec) -> dict[str, Any]:
-    """The arguments with which the model's family makes it. Raises JobError where no family does."""
-    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
-    found = None if rebuilt(model) is None else _family_sizes(model, blocks[0])
-    if found is None:
-        raise JobError(f"model {model.name} is of no family that the lab builds; wanted a gpt or a llama")
-    return found[1]
-
-
 def _family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]] | None:
     """The builder of the model's family, and the arguments that the block's numbers imply."""
     d, t = model.d_model, model.seq_len
