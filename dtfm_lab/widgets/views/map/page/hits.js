@@ -1,5 +1,4 @@
 // What is under the pointer, and where something let go there would come to.
-import { NAME } from "./layout.js";
 import { farFrom } from "./routes.js";
 
 const NEAR_LINE = 7; // pixels
