@@ -16,7 +16,7 @@ from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of, refuse_unknown
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.lab.arguments import FrontierSettings, PlanOptions, SearchBudget, SimulationOptions
+from dtfm_lab.lab.arguments import FrontierBudget, PlanOptions, SearchBudget, SimulationOptions
 from dtfm_lab.lab.plans import default_job
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
@@ -55,7 +55,7 @@ WORK = ("model", "seq_len", "global_batch", "microbatch", "dtype")
 TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 PLANNING = command_line_options(PlanOptions)
 SEARCH = command_line_options(SearchBudget)
-FRONTIER = command_line_options(FrontierSettings)
+FRONTIER = command_line_options(FrontierBudget)
 SIMULATION = command_line_options(SimulationOptions)
 RUN = command_line_options(RunOptions)
 STRATEGIES = command_line_options(Budget)

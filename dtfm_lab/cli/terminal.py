@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleDimensions
 from rich.table import Table
 from rich.text import Text
 
-from dtfm_lab.domain.report import Part, Section
+from dtfm_lab.domain.report import Part, ReportSection
 from dtfm_lab.domain.report import Table as ReportTable
 from dtfm_lab.domain.units import format_bytes, format_s
 
@@ -90,7 +90,7 @@ def print_report(parts: Iterable[Part]) -> None:
                 for row in part.rows:
                     table.add_row(*map(_styled, row))
                 out.print(table)
-            case Section():
+            case ReportSection():
                 out.print(Text(f"\n{part.title}", style="bold"))
                 print_report(part.parts)
 

@@ -60,7 +60,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Case:
+class Trial:
     """One case on which a function of the reader's own is tried."""
 
     arguments: Sequence[Any]
@@ -72,7 +72,7 @@ class Case:
     """Where the function is wrong, the beginning of the sentence that says so."""
 
 
-Cases = Callable[[np.random.Generator], Iterable[Case]]
+Cases = Callable[[np.random.Generator], Iterable[Trial]]
 
 
 class MissionsOf:

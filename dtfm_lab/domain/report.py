@@ -32,7 +32,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """Parts under a title: folded in HTML, unless ``opened``; a list in Markdown."""
 
     title: str
@@ -40,7 +40,7 @@ class Section:
     opened: bool = False
 
 
-Part = str | Table | Section
+Part = str | Table | ReportSection
 
 
 def as_html(parts: Iterable[Part]) -> str:

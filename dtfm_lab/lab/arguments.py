@@ -83,7 +83,7 @@ class SearchOptions(PlanOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontierSettings(SearchBudget):
+class FrontierBudget(SearchBudget):
     """How a frontier of seconds and dollars is searched."""
 
     steps: Annotated[int | None, Option(help="Steps of every search: reproducible.", unit="steps")] = None
@@ -100,7 +100,7 @@ class FrontierSettings(SearchBudget):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontierOptions(FrontierSettings):
+class FrontierOptions(FrontierBudget):
     """Keywords of ``frontier``."""
 
     batches: Annotated[

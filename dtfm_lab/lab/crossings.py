@@ -13,7 +13,7 @@ from dtfm_lab.lab.plans import nouns
 from dtfm_lab.lab.strategies import StrategyOptions
 from dtfm_lab.systems import Budget, Crossings, stream_crossings
 from dtfm_lab.systems.crossings import compared_by_default
-from dtfm_lab.systems.variations import AXES, BETWEEN, Variation, variation
+from dtfm_lab.systems.variations import AXES, BETWEEN, Axis, variation
 
 USUAL, MOST_VALUES = 7, 1000
 """Values where none are given, and most that may be."""
@@ -82,7 +82,7 @@ def crossings(
             return newest_of(found, progress)
 
 
-def _values(axis: Variation, given: Any) -> list[float]:
+def _values(axis: Axis, given: Any) -> list[float]:
     if given is None:
         return axis.usual(USUAL)
     if isinstance(given, int | float | str) or not hasattr(given, "__iter__"):

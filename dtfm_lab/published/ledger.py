@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from dtfm_lab.domain.report import Part, Section, Table, as_html, as_markdown, as_page
+from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.published.row import Row
@@ -175,12 +175,12 @@ def report_of(ledger: Ledger, *, rows: bool) -> Iterator[Part]:
         yield from (_rows(group, own) for group, own in by_group)
     yield f"Of all classes {ledger.sentence}.".replace("..", ".")
     if ledger.misses:
-        yield Section("Misses, the farthest first", [_miss(row) for row in ledger.misses], opened=True)
+        yield ReportSection("Misses, the farthest first", [_miss(row) for row in ledger.misses], opened=True)
     if ledger.omitted:
         n = sum(each.n for _, each in ledger.omitted)
         reasons = [f"{name}: {each.what} ({each.n}): {each.reason}." for name, each in ledger.omitted]
-        yield Section(f"{n} published rows are left out", reasons)
-    yield Section("Sources", [f"{each.title}: {each.cite}. Licence: {each.licence}." for each in ledger.sources])
+        yield ReportSection(f"{n} published rows are left out", reasons)
+    yield ReportSection("Sources", [f"{each.title}: {each.cite}. Licence: {each.licence}." for each in ledger.sources])
 
 
 def _tallies(head: str, tallies: Iterable[Tally]) -> Table:
@@ -213,7 +213,7 @@ def _group(group: Group, rows: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def _rows(group: Group, rows: Sequence[Row]) -> Section:
+def _rows(group: Group, rows: Sequence[Row]) -> ReportSection:
     """The rows of a group, and what all of them and single ones assume."""
     words = [_words(row) for row in rows]
     shared = [each for each in words[0] if all(each in others for others in words)]
@@ -232,7 +232,7 @@ def _rows(group: Group, rows: Sequence[Row]) -> Section:
     told = [f"{row.setting}: {said}." for row, said in own if said]
     missed = group.inside < group.n or not group.reached
     title = f"{group.source}: {group.group}, {group.quantity}, {group.inside} of {group.n} inside"
-    return Section(title, [f"{'; '.join(shared)}.", Table(ROWS, lines), *told], opened=missed)
+    return ReportSection(title, [f"{'; '.join(shared)}.", Table(ROWS, lines), *told], opened=missed)
 
 
 def _words(row: Row) -> list[str]:

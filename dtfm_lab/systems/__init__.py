@@ -14,7 +14,7 @@ from dtfm_lab.systems.not_modelled import NOT_MODELLED
 from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.outcomes import Outcomes, stream_outcomes
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies, variant, work_of
-from dtfm_lab.systems.waterfall import Step, Switch, Waterfall, waterfall
+from dtfm_lab.systems.waterfall import Switch, Waterfall, WaterfallStep, waterfall
 from dtfm_lab.systems.why import Why, stream_why
 
 __all__ = [
@@ -27,10 +27,10 @@ __all__ = [
     "Launch",
     "Outcome",
     "Outcomes",
-    "Step",
     "Strategy",
     "Switch",
     "Waterfall",
+    "WaterfallStep",
     "Why",
     "from_flags",
     "modelled",

@@ -1,9 +1,9 @@
 """Plans that a system considers, made only where one of them may be the fastest.
 
-A ``Branch`` is plans of one grid that differ in flags alone, with a bound of their seconds. A ``Candidate`` is one,
-with a closed form of its pipelines, which takes a fraction of a millisecond where simulating thousands of micro-batches
-takes half a second. The form is no bound: it says which candidates to try first, and what need not be simulated is left
-out by a bound (``Strategy.least_s``), once a good plan was tried early.
+A ``Branch`` is plans of one grid that differ in flags alone, with a bound of their seconds. A ``SystemCandidate`` is
+one, with a closed form of its pipelines, which takes a fraction of a millisecond where simulating thousands of
+micro-batches takes half a second. The form is no bound: it says which candidates to try first, and what need not be
+simulated is left out by a bound (``Strategy.least_s``), once a good plan was tried early.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _unpriced(topology: Topology, job: Job, grid: IntArray) -> Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate(Branch):
+class SystemCandidate(Branch):
     """A job of a given shape on some devices, trained in one way."""
 
     @property
@@ -155,14 +155,14 @@ class Candidate(Branch):
 
 
 def promising(
-    candidates: Iterable[Candidate], efficiency: GivenEfficiency, most: int | None = None
-) -> Iterator[Candidate]:
+    candidates: Iterable[SystemCandidate], efficiency: GivenEfficiency, most: int | None = None
+) -> Iterator[SystemCandidate]:
     """The candidates that fit, those first that are fastest by the closed form; all, or so many.
 
     Where none fits, the one that lacks least, which tells why. Raises PlanError where the model and the batch allow
     none of their shapes.
     """
-    known: list[tuple[float, int, Candidate]] = []
+    known: list[tuple[float, int, SystemCandidate]] = []
     seen: set[tuple[Job, bytes]] = set()
     for candidate in candidates:
         if (key := (candidate.job, candidate.grid.tobytes())) in seen:

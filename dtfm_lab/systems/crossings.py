@@ -22,7 +22,7 @@ from dtfm_lab.systems.branch import priced
 from dtfm_lab.systems.choosing import Asked, chosen, outcome_of, outcomes_in_order
 from dtfm_lab.systems.outcome import Outcome
 from dtfm_lab.systems.strategy import Budget, Strategy, strategies
-from dtfm_lab.systems.variations import Variation
+from dtfm_lab.systems.variations import Axis
 
 ALIKE = 1e-6
 """Share of the seconds up to which systems count as alike, such as those whose best plan here is the same."""
@@ -66,7 +66,7 @@ class Crossings:
 
     topology: Topology
     job: Job
-    axis: Variation
+    axis: Axis
     systems: tuple[Strategy, ...]
     points: tuple[CrossingPoint, ...] = ()
     """In any order, kept in that of their values; those put between given values are marked ``refined``."""

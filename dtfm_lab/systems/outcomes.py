@@ -16,7 +16,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.report import Part, Section, Table, as_html, as_markdown, as_page
+from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.simulation.executors import Executor
@@ -162,7 +162,7 @@ def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
     yield f"**{found.sentence}.**"
     yield Table(HEAD, [_line(one, least_s) for one in found])
     said = [(one, one.reason or "; ".join(filter(None, (one.choices, one.strategy.mathematics)))) for one in found]
-    yield Section("Chosen", [f"{marked_title(one)}: {words}" for one, words in said if words], opened=True)
+    yield ReportSection("Chosen", [f"{marked_title(one)}: {words}" for one, words in said if words], opened=True)
     if any(one.strategy.mathematics for one in found):
         yield f"{CHANGES} changes the training itself: seconds alone do not compare it."
     if not assumptions:
@@ -173,9 +173,9 @@ def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
         for each in one.strategy.assumed
     ]
     if assumed:
-        yield Section("Assumed", assumed)
+        yield ReportSection("Assumed", assumed)
     if found.not_modelled:
-        yield Section("Not modelled", [f"{name}: {reason}" for name, reason in found.not_modelled.items()])
+        yield ReportSection("Not modelled", [f"{name}: {reason}" for name, reason in found.not_modelled.items()])
 
 
 def _line(one: Outcome, least_s: float) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.simulate import iteration_seconds
 from dtfm_lab.systems.assumption import Assumption
 from dtfm_lab.systems.bound import least_iteration_s
-from dtfm_lab.systems.branch import Branch, Candidate, priced, promising
+from dtfm_lab.systems.branch import Branch, SystemCandidate, priced, promising
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +160,7 @@ class RankedStrategy(GridStrategy):
     """Most plans that are simulated, the first by a closed form; all where None."""
 
     @abstractmethod
-    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Candidate]:
+    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[SystemCandidate]:
         """All that it looks at, for the work of a job, those that do not fit among them."""
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:

@@ -16,7 +16,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.systems.ablations import placements
 from dtfm_lab.systems.outcome import Outcome, predicted
-from dtfm_lab.systems.waterfall import Step, Switch, Waterfall
+from dtfm_lab.systems.waterfall import Switch, Waterfall, WaterfallStep
 
 TRANSPORT = ("transport",)
 MEMORY = ("sharding", "checkpointing", "recompute", "attention")
@@ -38,10 +38,10 @@ AVERAGING = (
 def stream_towards(outcome: Outcome, best: Outcome) -> Iterator[Waterfall]:
     """The steps so far from an outcome to a better one; both have plans. A step that changes nothing is left out, and
     one that the job does not allow goes with the next."""
-    steps = [Step(switch=Switch(sentence=f"{outcome.title}, as it is."), outcome=outcome)]
+    steps = [WaterfallStep(switch=Switch(sentence=f"{outcome.title}, as it is."), outcome=outcome)]
     yield Waterfall(steps=tuple(steps))
     for sentence, found in _outcomes(outcome, best):
-        steps.append(Step(switch=Switch(sentence=sentence), outcome=found, before=steps[-1]))
+        steps.append(WaterfallStep(switch=Switch(sentence=sentence), outcome=found, before=steps[-1]))
         yield Waterfall(steps=tuple(steps))
 
 

@@ -20,7 +20,7 @@ LATENCIES_MS = (0.1, 1000.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variation:
+class Axis:
     """One quantity of a network or a job, its own value, and what changes with another."""
 
     name: str
@@ -83,10 +83,10 @@ class Variation:
         return f"{value:,.0f} {self.unit}" if value >= 999.5 else f"{value:.3g} {self.unit}"
 
 
-def variation(name: str, topology: Topology, job: Job, *, between: str = "hosts") -> Variation:
+def variation(name: str, topology: Topology, job: Job, *, between: str = "hosts") -> Axis:
     """What of a network and a job varies under a name. Raises LabError where nothing of them does."""
     if name == "batch":
-        return Variation(
+        return Axis(
             name=name,
             noun=name,
             title="global batch (sequences)",
@@ -96,9 +96,7 @@ def variation(name: str, topology: Topology, job: Job, *, between: str = "hosts"
         )
     if name == "compute":
         noun = "speed of the devices"
-        return Variation(
-            name=name, noun=noun, title=f"{noun} (times their own)", unit="times", own=1.0, network=_computing
-        )
+        return Axis(name=name, noun=noun, title=f"{noun} (times their own)", unit="times", own=1.0, network=_computing)
     mask = apart(topology, between)
     if not mask.any():
         raise LabError(f"{topology.name} has no links between {between}; wanted a network that has some")
@@ -112,7 +110,7 @@ def variation(name: str, topology: Topology, job: Job, *, between: str = "hosts"
                 f"changes it; wanted between='regions', or a network without latency"
             )
     title = f"{name} between {between} (median, {unit})"
-    return Variation(name=name, noun=name, title=title, unit=unit, own=own, network=partial(_linked, between, name))
+    return Axis(name=name, noun=name, title=title, unit=unit, own=own, network=partial(_linked, between, name))
 
 
 def apart(topology: Topology, between: str) -> BoolArray:

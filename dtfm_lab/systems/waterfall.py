@@ -51,14 +51,14 @@ class Switch:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Step:
+class WaterfallStep:
     """One switch, and what comes out under it."""
 
     switch: Switch
     outcome: Outcome
     against: Outcome | None = None
     """What the system comes to whose seconds it is divided by."""
-    before: Step | None = None
+    before: WaterfallStep | None = None
     """The last step before it that has a value."""
 
     @property
@@ -119,7 +119,7 @@ class Step:
 class Waterfall:
     """Steps from one model to another, in the order of the switches."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[WaterfallStep, ...]
     published: tuple[float, float] | None = None
     """Least and most of what was published for the last step, in seconds, or in times where that is the unit."""
     published_source: str = ""
@@ -182,7 +182,7 @@ class Waterfall:
     def __repr__(self) -> str:
         return f"<Waterfall: {self.sentence}>"
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Iterator[WaterfallStep]:
         return iter(self.steps)
 
     def __len__(self) -> int:
@@ -266,7 +266,7 @@ def waterfall(
     budget = Budget() if budget is None else budget
     strategy = switches[0].strategy
     against: Strategy | None = None
-    steps: list[Step] = []
+    steps: list[WaterfallStep] = []
     outcomes: dict[tuple[int, ...], Outcome] = {}
 
     def chosen(strategy: Strategy) -> Outcome:
@@ -284,7 +284,7 @@ def waterfall(
         budget = switch.budget or budget
         held = None if switch.held is None else _held(steps[-1].outcome.plan, switch)
         steps.append(
-            Step(
+            WaterfallStep(
                 switch=switch,
                 outcome=chosen(strategy) if held is None else predicted(strategy, budget, held),
                 against=None if against is None else chosen(against),

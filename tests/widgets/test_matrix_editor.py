@@ -15,7 +15,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.network.drawing import Drawing
-from dtfm_lab.widgets.network.links import Change, Origin, drawn_links, set_links
+from dtfm_lab.widgets.network.links import LinkChange, Origin, drawn_links, set_links
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.views.matrix import CAPPED
 
@@ -132,7 +132,7 @@ def test_links_that_agree_both_ways_share_a_line() -> None:
 )
 def test_a_change_that_no_link_can_have_is_refused(change: dict[str, float], told: str) -> None:
     with pytest.raises(lab.LabError, match=told):
-        Change(**change)
+        LinkChange(**change)
 
 
 def test_the_page_gets_numbers_region_by_region() -> None:

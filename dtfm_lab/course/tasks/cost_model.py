@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.checks import Case, MissionsOf, Number
+from dtfm_lab.course.checks import MissionsOf, Number, Trial
 from dtfm_lab.course.mission import Given
 from dtfm_lab.course.tasks.five_steps import least_sum_s
 from dtfm_lab.domain.job import Job
@@ -204,7 +204,7 @@ def change_of_places(given: Given) -> Number:
         answer = cost_s
     """,
 )
-def own_cost(rng: np.random.Generator) -> Iterator[Case]:
+def own_cost(rng: np.random.Generator) -> Iterator[Trial]:
     """Write the whole communication cost as a function `cost_s(latency_s, bandwidth, groups, gradient_bytes,
     hop_bytes)` and hand in the function. `groups` is a list of lists of device indices, in no particular order: which
     group holds which stage, and who is paired with whom, is for your function to find. `latency_s` and `bandwidth` are
@@ -233,4 +233,4 @@ def own_cost(rng: np.random.Generator) -> Iterator[Case]:
             cost.group_s.sum() + cost.pipeline_s: "it adds up all groups; they synchronise at the same time",
             cost.data_parallel_s + hop_costs(groups, pair.hop_s).sum(): "it pairs devices as they are listed",
         }
-        yield Case((latency_s, bandwidth, groups.tolist(), gradient, hop), cost.total_s, slips)
+        yield Trial((latency_s, bandwidth, groups.tolist(), gradient, hop), cost.total_s, slips)

@@ -7,9 +7,9 @@ import numpy as np
 
 from dtfm_lab.course.checks import (
     TRAINED,
-    Case,
     MissionsOf,
     Number,
+    Trial,
     fits,
     plan_of,
     require,
@@ -94,7 +94,7 @@ def sixteen_bytes(given: Given) -> Number:
         answer = most_held
     """,
 )
-def most_held(rng: np.random.Generator) -> Iterator[Case]:
+def most_held(rng: np.random.Generator) -> Iterator[Trial]:
     """Hand in a function that takes one device's order of passes as a text, such as `"0F0 0F1 0B0 0B1"`, and returns
     the most micro-batches whose activations the device holds at once. It is tried on orders of `gpipe`, `1f1b` and
     `zb-h1`, whose backwards come in two halves, `I` and `W`.
@@ -106,7 +106,7 @@ def most_held(rng: np.random.Generator) -> Iterator[Case]:
         at = int(rng.integers(0, n_devices))
         order, wanted = schedule.orders[at], peak_activations(schedule)[at]
         shown = order if len(order) < 60 else order[:57] + "..."
-        yield Case((order,), wanted, about=f"of {name}'s {shown!r} (device {at} of {n_devices})")
+        yield Trial((order,), wanted, about=f"of {name}'s {shown!r} (device {at} of {n_devices})")
 
 
 def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.checks import Case, MissionsOf, Number, require
+from dtfm_lab.course.checks import MissionsOf, Number, Trial, require
 from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
@@ -69,7 +69,7 @@ def half_and_half(given: Given) -> Number:
         answer = ring_s
     """,
 )
-def ring_by_hand(rng: np.random.Generator) -> Iterator[Case]:
+def ring_by_hand(rng: np.random.Generator) -> Iterator[Trial]:
     """Hand in a function `ring_s(n, n_bytes, latency_s, bandwidth_bytes_per_s)` that returns the seconds in which a
     ring of `n` devices averages a gradient of `n_bytes`, all links alike. The judge is the simulator, which plays
     every message of rings that are drawn anew at each check.
@@ -89,7 +89,7 @@ def ring_by_hand(rng: np.random.Generator) -> Iterator[Case]:
             2 * (n - 1) * (latency_s + 8 * send_s): "this bandwidth is in bytes a second; no bits are left to convert",
         }
         about = f"of ({n}, {n_bytes:.0f}, {latency_s:.4f}, {bandwidth:.4g})"
-        yield Case((n, n_bytes, latency_s, bandwidth), wanted, slips, about=about)
+        yield Trial((n, n_bytes, latency_s, bandwidth), wanted, slips, about=about)
 
 
 def _simulated_ring_s(n: int, latency_s: float, bandwidth: float, model: str) -> tuple[float, float]:

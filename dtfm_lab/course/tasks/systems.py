@@ -9,8 +9,8 @@ import numpy as np
 
 from dtfm_lab.course.checks import (
     TRAINED,
-    Case,
     MissionsOf,
+    Trial,
     fits,
     plan_of,
     require,
@@ -242,7 +242,7 @@ def make_it_compute_bound(plan: Plan, given: Given) -> str:
         answer = least_batch
     """,
 )
-def least_batch(rng: np.random.Generator) -> Iterator[Case]:
+def least_batch(rng: np.random.Generator) -> Iterator[Trial]:
     """Data parallelism over equal devices: a sequence takes `compute_s` on a device, averaging the gradients
     `synchronise_s`, whatever the batch, and after the last pass. Write a function `least_batch(compute_s,
     synchronise_s, n_replicas, target)` that returns the least batch, in sequences over all replicas (as many each), of
@@ -259,4 +259,4 @@ def least_batch(rng: np.random.Generator) -> Iterator[Case]:
             "share of averaging, not of the whole iteration",
         }
         arguments = compute_s, synchronise_s, n_replicas, target
-        yield Case(arguments, n_replicas * each, slips, within=0, about=f"for {case}")
+        yield Trial(arguments, n_replicas * each, slips, within=0, about=f"for {case}")

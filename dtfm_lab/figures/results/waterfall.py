@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.figures.palette import BLUE, GREEN, LINE_GREY, ORANGE, PURPLE
 from dtfm_lab.figures.theme import LEGEND_BELOW, UNBOXED, literal, titled, with_headings
-from dtfm_lab.systems.waterfall import Step, Waterfall
+from dtfm_lab.systems.waterfall import Waterfall, WaterfallStep
 
 ROW_PX = 52
 NAME_LETTERS = 52
@@ -70,7 +70,7 @@ def waterfall(found: Waterfall) -> go.Figure:
     return with_headings(figure) if found.published else figure
 
 
-def _bar(found: Waterfall, step: Step, row: int, longest: float) -> dict[str, Any]:
+def _bar(found: Waterfall, step: WaterfallStep, row: int, longest: float) -> dict[str, Any]:
     assert step.value is not None, "rows without a plan have no bar"
     hover = f"{literal(step.sentence)}<br>{found.text_of(step.value)}"
     if step.change is None or step.ratio is None or step.before is None or step.before.value is None:
@@ -100,7 +100,7 @@ def _bar(found: Waterfall, step: Step, row: int, longest: float) -> dict[str, An
     }
 
 
-def _with_source(text: str, step: Step) -> str:
+def _with_source(text: str, step: WaterfallStep) -> str:
     return text + (f"<br>source: {literal(step.source)}" if step.source else "")
 
 

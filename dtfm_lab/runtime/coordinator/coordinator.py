@@ -30,7 +30,7 @@ from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery, why_u
 from dtfm_lab.runtime.coordinator.replay import replay, turns_of
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
-from dtfm_lab.runtime.protocol.json_lines import Commands, InputClosed, emit
+from dtfm_lab.runtime.protocol.json_lines import CommandSource, InputClosed, emit
 from dtfm_lab.runtime.protocol.run_spec import RunSpec
 
 HEAD_START_S = 0.02
@@ -44,7 +44,7 @@ FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
 
 
 def lead(
-    commands: Commands,
+    commands: CommandSource,
     read_spec: Callable[[], RunSpec],
     starter: Callable[[RunSpec], StartWorker],
     on_end: Callable[[int, str], None] = lambda status, why: None,
@@ -79,7 +79,7 @@ def lead(
 class Coordinator:
     """One run: ``run`` carries it out, and ``end`` leaves no process behind."""
 
-    def __init__(self, spec: RunSpec, commands: Commands, start_worker: StartWorker) -> None:
+    def __init__(self, spec: RunSpec, commands: CommandSource, start_worker: StartWorker) -> None:
         self._spec = spec
         self._checkpoints = CheckpointPolicy(spec)
         self._done = spec.first_iteration

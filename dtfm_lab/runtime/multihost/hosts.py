@@ -50,7 +50,7 @@ class Host:
                 raise LabError(f"host {shortened(self.name)}: {what} is {shortened(text)}; wanted {wanted}")
 
 
-class HostSection(Section):
+class HostEntry(Section):
     """One host of the file."""
 
     name: str
@@ -64,7 +64,7 @@ class HostsFile(Section):
     """The contents of hosts.yaml."""
 
     dtfm_hosts: int
-    hosts: list[HostSection] = Field(min_length=1)
+    hosts: list[HostEntry] = Field(min_length=1)
 
 
 def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[Host, ...]:

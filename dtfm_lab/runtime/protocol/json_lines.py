@@ -10,7 +10,7 @@ class InputClosed(Exception):
     """Standard input ended: the client is gone, or has stopped the run."""
 
 
-class Commands(Protocol):
+class CommandSource(Protocol):
     """Where a run's commands come from."""
 
     @property

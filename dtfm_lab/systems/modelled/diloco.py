@@ -13,7 +13,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import TRIED, Assumption
-from dtfm_lab.systems.branch import Branch, Candidate
+from dtfm_lab.systems.branch import Branch, SystemCandidate
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
 from dtfm_lab.systems.strategy import Budget, RankedStrategy, strategies
 
@@ -95,7 +95,7 @@ class DiLoCo(RankedStrategy):
             raise PlanError(f"{topology.name} has no two workers for a batch of {job.global_batch}; wanted two or more")
         yield from super().branches(topology, job, budget)
 
-    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Candidate]:
+    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[SystemCandidate]:
         """Pipelines of every length within the islands, without and with recomputation."""
         heads, trained = job.modelled().n_heads, self.trained(job)
         sizes = sizes_of(self.microbatches, job, MICROBATCHES) or (job.microbatch,)
@@ -136,7 +136,7 @@ def _pipelines(islands: list[IntArray], length: int) -> IntArray:
     return np.vstack(whole).T
 
 
-def _shaped(topology: Topology, job: Job, grid: IntArray, sizes: Sequence[int]) -> Iterator[Candidate]:
+def _shaped(topology: Topology, job: Job, grid: IntArray, sizes: Sequence[int]) -> Iterator[SystemCandidate]:
     """The job on these pipelines in every micro-batch, with activations kept or blocks computed again."""
     n_stages, n_replicas = grid.shape
     if n_replicas < 2:
@@ -146,4 +146,4 @@ def _shaped(topology: Topology, job: Job, grid: IntArray, sizes: Sequence[int]) 
             continue
         for checkpointing in ("none", "block"):
             shape = {"n_stages": n_stages, "n_replicas": n_replicas, "microbatch": microbatch}
-            yield Candidate(topology, job.with_fields(**shape, checkpointing=checkpointing), grid)
+            yield SystemCandidate(topology, job.with_fields(**shape, checkpointing=checkpointing), grid)

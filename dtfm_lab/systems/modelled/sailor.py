@@ -13,7 +13,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import TRIED, Assumption
-from dtfm_lab.systems.branch import Candidate
+from dtfm_lab.systems.branch import SystemCandidate
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
 from dtfm_lab.systems.strategy import Budget, RankedStrategy, strategies
 
@@ -94,7 +94,7 @@ class Sailor(RankedStrategy):
             checkpointing=self.checkpointing,
         )
 
-    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Candidate]:
+    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[SystemCandidate]:
         """Every shape on the chain of pools that its closed form likes best."""
         job, efficiency, heads = self.trained(job), budget.efficiency, job.modelled().n_heads
         for degree in topology.group_sizes:
@@ -107,7 +107,7 @@ class Sailor(RankedStrategy):
                 pools = _pools(grouped, job, efficiency, across_regions=self.across_regions, mixed=mixed)
                 for shaped in _shapes(sliced, pools, sizes):
                     for grid in _grids(grouped, shaped, pools):
-                        yield Candidate(grouped, shaped, grid)
+                        yield SystemCandidate(grouped, shaped, grid)
 
 
 class Pool(NamedTuple):

@@ -16,7 +16,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import TRIED, Assumption
-from dtfm_lab.systems.branch import Candidate
+from dtfm_lab.systems.branch import SystemCandidate
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
 from dtfm_lab.systems.stochastic import simulate_stochastic
 from dtfm_lab.systems.strategy import Budget, RankedStrategy, strategies
@@ -120,7 +120,7 @@ class Swarm(RankedStrategy):
             queueing=budget.queueing,
         )
 
-    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Candidate]:
+    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[SystemCandidate]:
         """Every number of stages, on all devices and without the slowest."""
         job = self.trained(job)
         speed = np.array([peak_of(device, job.dtype) for device in topology.devices])
@@ -138,7 +138,7 @@ class Swarm(RankedStrategy):
 
 
 @dataclass(frozen=True, eq=False)
-class Routed(Candidate):
+class Routed(SystemCandidate):
     """A candidate whose micro-batches may take any device of each stage."""
 
     queueing: str = "pairs"

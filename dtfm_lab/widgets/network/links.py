@@ -172,7 +172,7 @@ def _line_by_rule(a: str, b: str, link: LinkByDistance) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class LinkChange:
     """A new latency, a new bandwidth, or both; None leaves it as it is."""
 
     latency_ms: float | None = None

@@ -16,7 +16,7 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.controls import checkbox, classed, labelled, segments, toolbar
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.network.drawing import Document, Drawing
-from dtfm_lab.widgets.network.links import Change, Pair, set_links
+from dtfm_lab.widgets.network.links import LinkChange, Pair, set_links
 from dtfm_lab.widgets.views.matrix import BANDWIDTH, LATENCY, MatrixView
 
 NOTHING_SELECTED = "Click a cell, a link from its row to its column, to type other numbers; drag for many."
@@ -101,7 +101,7 @@ class MatrixEditor:
         if self._is_showing or not text.strip() or not links:
             return
         try:
-            change = Change(**{quantity: _number(text)})
+            change = LinkChange(**{quantity: _number(text)})
             document, n_changed = self._edited(links, change)
         except LabError as error:
             self.result.value = f'<div class="dtfm-line dtfm-warning" role="alert">{escape(str(error))}</div>'
@@ -111,7 +111,7 @@ class MatrixEditor:
         text = f"{count(n_changed, 'link')} changed"
         self.result.value = f'<div class="dtfm-line" role="status">{escape(text)}</div>'
 
-    def _edited(self, links: Sequence[Pair], change: Change) -> tuple[Document, int]:
+    def _edited(self, links: Sequence[Pair], change: LinkChange) -> tuple[Document, int]:
         """Return the edited document, and how many links changed."""
         document, topology = self._drawing.document, self.canvas.topology
         assert topology is not None, "links are selected of nothing"

@@ -42,7 +42,7 @@ class BeforeEdit:
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class PlanChange:
     """From the plan that was shown before an edit to the one that followed it."""
 
     before: BeforeEdit

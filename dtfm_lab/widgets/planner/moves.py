@@ -30,7 +30,7 @@ class Move(NamedTuple):
 
 
 @dataclass
-class Group:
+class MovedGroup:
     """A region, or a device that is in none."""
 
     name: str
@@ -73,11 +73,11 @@ def _who_moved(difference: Difference) -> list[str]:
     return [words for _, words in phrases[:NAMED]] + more
 
 
-def _groups(difference: Difference) -> list[Group]:
+def _groups(difference: Difference) -> list[MovedGroup]:
     """Return the groups of which a device moved."""
     plans = (difference.before, difference.after)
     region_of = {device.name: device.region for plan in plans for device in plan.topology.devices}
-    groups: defaultdict[str, Group] = defaultdict(lambda: Group(""))
+    groups: defaultdict[str, MovedGroup] = defaultdict(lambda: MovedGroup(""))
     for row in difference.devices.itertuples():
         device = str(row.device)
         name = region_of[device] or device
@@ -97,9 +97,9 @@ def _move(row: Any) -> Move:
     return Move(was, now)
 
 
-def _swapped(groups: list[Group]) -> list[tuple[Group, Group]]:
+def _swapped(groups: list[MovedGroup]) -> list[tuple[MovedGroup, MovedGroup]]:
     """Return the pairs of groups of which each stands, as one, where the other stood."""
-    by_move: dict[Move, Group] = {}
+    by_move: dict[Move, MovedGroup] = {}
     pairs = []
     for group in groups:
         move = group.as_one

@@ -22,7 +22,7 @@ from dtfm_lab.planning import (
 )
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.nearest import nearest
-from dtfm_lab.widgets.planner.edits import SAME, BeforeEdit, Change
+from dtfm_lab.widgets.planner.edits import SAME, BeforeEdit, PlanChange
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.tasks import shared_interpreter
 
@@ -42,7 +42,7 @@ class Replanned(NamedTuple):
     """The plan that a short search has found, and what became of the one before the edit."""
 
     plan: Plan
-    change: Change | None = None
+    change: PlanChange | None = None
     """None for a first plan."""
 
     @property
@@ -173,7 +173,7 @@ def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
 
 def _told(plan: Plan, before: BeforeEdit, job: Job) -> Replanned:
     """Return the plan with what it changed, computed here and now, as this may be a thread of its own."""
-    change = Change(before, simulated(plan), job)
+    change = PlanChange(before, simulated(plan), job)
     change.sentence  # noqa: B018 (it is kept)
     return Replanned(change.after, change)
 

@@ -16,7 +16,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.edits import BeforeEdit, Change, effect
+from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
 from dtfm_lab.widgets.staleness import shown_s
@@ -118,7 +118,7 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
     return lead, change.sentence if as_planned else change.moved
 
 
-def _change_since(before: BeforeEdit, plan: Plan, found: Replanned | None) -> Change | None:
+def _change_since(before: BeforeEdit, plan: Plan, found: Replanned | None) -> PlanChange | None:
     """What was computed of this edit and this plan; None where another search, or a hand, has made the plan since."""
     if found is None or found.plan is not plan or found.change is None or found.change.before is not before:
         return None
