@@ -127,6 +127,37 @@ def test_what_a_function_does_to_its_arguments_stays_with_it():
     assert not missions["own-cost"].verdict(emptied, "ada")
 
 
+class Odd:
+    def __eq__(self, other):
+        return True
+
+    def __ne__(self, other):
+        return False
+
+    def __str__(self):
+        return "A"
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("break-even-price", 10**400),
+        ("break-even-price", float("nan")),
+        ("order-of-stages", [Odd() for _ in range(6)]),
+        ("most-held", lambda order: Odd()),
+        ("own-cost", lambda *numbers: float("inf")),
+        ("own-cost", lambda *numbers: "12"),
+        ("own-cost", lambda *numbers: 1 / 0),
+    ],
+)
+def test_odd_answers_are_refused_in_a_sentence(name, answer):
+    verdict = missions[name].verdict(answer, "ada")
+    assert not verdict
+    assert verdict.reason
+
+
 def test_what_the_check_keeps_to_itself_is_not_given():
     assert not hasattr(lab.missions.given("what-was-measured"), "_measured_with")
 

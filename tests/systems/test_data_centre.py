@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import TINY, Job, device_gradient_bytes
 from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
@@ -142,3 +143,17 @@ def test_what_does_not_fit_says_which_device_lacks_what(strategy):
 def test_only_rounded_gradients_change_the_mathematics():
     assert CompressedDDP().mathematics
     assert not any(one().mathematics for one in (DDP, DeepSpeedZero3, FSDP, Megatron, DeepSpeedPipeline))
+
+
+@pytest.mark.parametrize("system", [DDP, CompressedDDP, DeepSpeedZero3, FSDP, Megatron, DeepSpeedPipeline])
+def test_every_assumption_has_a_sentence_and_a_source(system):
+    assert system().assumptions
+    for one in system().assumptions:
+        assert one.help.endswith(".")
+        assert len(one.source) > 10
+
+
+@pytest.mark.parametrize("mistake", [{"transport": "pigeons"}, {"stages_per_device": 0}, {"checkpointing": "some"}])
+def test_an_assumption_out_of_its_choices_is_refused(mistake):
+    with pytest.raises(LabError):
+        Megatron(**mistake)
