@@ -122,3 +122,20 @@ def test_a_folder_that_vanishes_is_made_again(tmp_path: Path) -> None:
     assert run.running, run.error
     run.stop()
     assert latest(folder) is not None
+
+
+def test_whoever_takes_the_lock_of_a_folder_that_was_made_anew_has_it(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    first, second = FolderLock(folder), FolderLock(folder)
+    first.hold()
+    with pytest.raises(FileError, match="another run writes to it"):
+        second.hold()
+    with pytest.raises(FileError, match="another run writes to it"):
+        check_unlocked(folder)
+    shutil.rmtree(folder)
+    second.hold()
+    with pytest.raises(FileError, match="another run writes to it"):
+        check_unlocked(folder)
+    first.release()
+    second.release()
+    check_unlocked(folder)
