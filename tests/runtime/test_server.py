@@ -112,7 +112,8 @@ def test_an_idle_server_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     preload.warm_up()
     living = preload.running_server()
     assert living is not None
-    until(lambda: living.process.poll() == 0)
+    until(lambda: living.process.poll() is not None, patience_s=180)
+    assert living.process.returncode == 0
 
 
 def test_a_server_may_be_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
