@@ -53,11 +53,8 @@ class ComparePanel(Panel):
         self.residuals = classed(ResidualsView(self._choose, height=0), "dtfm-fill")
         self.refitting = Refitting(lab_state, plan_again)
         self.refit = self.refitting.button
-        self.as_figure = AsFigure(self._residuals_figure, lab_state, self._report_error)
-        self.blame_as_figure = AsFigure(self._blame_figure, lab_state, self._report_error)
-        self.as_figure.button.description, self.blame_as_figure.button.description = "Residuals", "Who is to blame"
-        for made in (self.as_figure, self.blame_as_figure, self.refitting.as_figure):
-            made.button.layout.width = "auto"
+        self.as_figure = AsFigure(self._residuals_figure, lab_state, self._report_error, "Residuals")
+        self.blame_as_figure = AsFigure(self._blame_figure, lab_state, self._report_error, "Who is to blame")
         self.error = w.HTML()
         self.view = self._laid_out()
         lab_state.observe(lambda _: self._show(), "comparison")

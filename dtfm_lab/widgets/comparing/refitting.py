@@ -44,8 +44,7 @@ class Refitting:
         self.button = button("Refit", "", FITS, "auto")
         self.use = button("Use the refitted network", "", "Draw the links as fitted, in place of the drawn", "auto")
         self.again = button("Plan again", "", "Search anew, on the refitted network", "auto")
-        self.as_figure = AsFigure(self._figure, lab_state, self._report_error)
-        self.as_figure.button.description = "Refit"
+        self.as_figure = AsFigure(self._figure, lab_state, self._report_error, "Refit")
         self.table, self.note = w.HTML(), w.HTML(layout=w.Layout(min_width="0"))
         self.button.on_click(lambda _: self.redo())
         self.use.on_click(lambda _: self.apply())

@@ -16,19 +16,23 @@ class AsFigure:
     """``button`` draws what ``make`` returns into ``output``, and hides it again; ``figure`` is the last one.
 
     ``make`` runs on a thread and returns None where there is nothing to show yet; a LabError that it raises goes to
-    ``report_error``.
+    ``report_error``. ``name`` is what the button says.
     """
 
     def __init__(
-        self, make: Callable[[], go.Figure | None], lab_state: LabState | None, report_error: Callable[[str], None]
+        self,
+        make: Callable[[], go.Figure | None],
+        lab_state: LabState | None,
+        report_error: Callable[[str], None],
+        name: str = "As figure",
     ) -> None:
-        self._make, self._lab_state, self._report_error = make, lab_state, report_error
+        self._make, self._lab_state, self._report_error, self._name = make, lab_state, report_error, name
         self.figure: go.Figure | None = None
         self.button = w.Button(
-            description="As figure",
+            description=name,
             icon="area-chart",
             tooltip="A plotly figure that stands alone; press again to put it away",
-            layout=w.Layout(width="110px"),
+            layout=w.Layout(width="auto"),
         )
         self.output = w.Output()
         self.parts = (self.button, self.output)
@@ -62,4 +66,4 @@ class AsFigure:
         self._update_button()
 
     def _update_button(self) -> None:
-        self.button.description = "Hide figure" if self.output.outputs else "As figure"
+        self.button.description = "Hide figure" if self.output.outputs else self._name

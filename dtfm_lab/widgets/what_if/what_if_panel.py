@@ -81,9 +81,8 @@ class WhatIfPanel(Panel):
         self.progress = AnswerProgress()
         self.numbers, self.answer, self.problem = w.HTML(), w.HTML(), w.HTML()
         self.chart = classed(PredictionChart(empty_words=NO_PLAN), "dtfm-fill")
-        self.curve_figure = AsFigure(self._draw_factors, lab_state, self._report_error)
-        self.pins_figure = AsFigure(self.pins.figure, lab_state, self._report_error)
-        self.curve_figure.button.description, self.pins_figure.button.description = "Over both factors", "The pins"
+        self.curve_figure = AsFigure(self._draw_factors, lab_state, self._report_error, "Over both factors")
+        self.pins_figure = AsFigure(self.pins.figure, lab_state, self._report_error, "The pins")
         drawn = w.HBox([self.curve_figure.button, self.pins_figure.button])
         details = [self.answer, drawn, self.curve_figure.output, self.pins_figure.output]
         every_number = more_menu(details, "Details", "Every number of the answer, and figures of it and of the pins")
