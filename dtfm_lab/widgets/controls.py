@@ -246,7 +246,7 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
     Without choices, a text or a number that may be None is a text field that may be empty.
     """
     label = label_of(option)
-    narrow = label_width or f"{max(38, 10 + 7 * len(label))}px"
+    narrow = label_width or f"{_label_px(label)}px"
     given: dict[str, Any] = {"description": label, "tooltip": option.help, "style": {"description_width": narrow}}
     if option.type is bool and not option.may_be_none:
         layout = w.Layout(width=width or "auto")
@@ -269,9 +269,18 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
     return w.Text("" if option.default is None else str(option.default), placeholder=placeholder, **given)
 
 
-def controls_for(kind: Any) -> dict[str, w.ValueWidget]:
-    """Return a control for each option of a dataclass, by its name."""
-    return {option.name: control_for(option) for option in options_of(kind)}
+def _label_px(label: str) -> int:
+    return max(38, 10 + 7 * len(label))
+
+
+def controls_for(kind: Any, label_width: str = "") -> dict[str, w.ValueWidget]:
+    """Return a control for each option of a dataclass, by its name; below each other their fields stand in one column.
+
+    ``label_width``, a CSS length, is that of others they stand with; without it their longest label's.
+    """
+    options = options_of(kind)
+    width = label_width or f"{max(_label_px(label_of(option)) for option in options)}px"
+    return {option.name: control_for(option, label_width=width) for option in options}
 
 
 def value_of(option: Option, control: w.ValueWidget) -> Any:

@@ -70,8 +70,8 @@ class NetworkPanel(Panel):
         )
         self.fill = menu(
             "Regions without a line",
-            "380px",
-            "140px",
+            "396px",
+            "156px",
             [
                 ("all alike, as “any other pair”", "default"),
                 ("by distance of known cities", BY_DISTANCE),

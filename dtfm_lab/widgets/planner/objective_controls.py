@@ -15,6 +15,8 @@ from dtfm_lab.widgets.panel import SavedControls
 
 COMMUNICATION = "communication"
 UNLIMITED = 0.0
+LABEL_WIDTH = "164px"
+"""Of the controls here and of those below them in a menu, so that their fields stand in one column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +44,15 @@ class ObjectiveControls(SavedControls):
         self._is_offering = Guard()
         self.objective = menu(
             "Plan for",
-            "258px",
-            "64px",
+            f"calc({LABEL_WIDTH} + 194px)",
+            LABEL_WIDTH,
             [(measure.choice, name) for name, measure in MEASURES.items()],
             "What the search makes least: seconds of the simulated iteration, dollars for tokens, or the "
             "communication cost of the paper",
         )
-        limits = controls_for(Limits)
+        limits = controls_for(Limits, LABEL_WIDTH)
         self.max_price, self.max_seconds = limits.values()
-        self.limits = w.HBox(list(limits.values()))
+        self.limits = w.VBox(list(limits.values()))
         self._controls = {"objective": self.objective, **limits}
         self.objective.observe(lambda _: self._show(), "value")
         lab_state.observe(lambda _: self._follow(), "job")

@@ -76,10 +76,12 @@ class SearchMode:
     bar: list[w.Widget]
     view: w.Widget
 
-    def __init__(self, lab_state: LabState, changed: Callable[[], None], start: w.Button, settings: type) -> None:
-        """``settings`` is the dataclass whose options the search is asked with."""
+    def __init__(
+        self, lab_state: LabState, changed: Callable[[], None], start: w.Button, settings: type, label_width: str = ""
+    ) -> None:
+        """``settings`` is the dataclass whose options the search is asked with, see ``controls_for``."""
         self._lab_state, self._changed, self.start = lab_state, changed, start
-        self._controls = controls_for(settings)
+        self._controls = controls_for(settings, label_width)
         self._report_error = partial(lab_state.report_error, "plan")
         self.search: Stream[Any] | None = None
         """The search that runs; None while none does."""

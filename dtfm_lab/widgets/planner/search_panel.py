@@ -16,7 +16,7 @@ from dtfm_lab.planning import PlanStep, planners, simulated
 from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
-from dtfm_lab.widgets.planner.objective_controls import ObjectiveControls
+from dtfm_lab.widgets.planner.objective_controls import LABEL_WIDTH, ObjectiveControls
 from dtfm_lab.widgets.planner.search_mode import AXES, BackgroundSearch, PlacementPreview, SearchMode, rows
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 
@@ -44,7 +44,7 @@ class SearchPanel(SearchMode):
         self, lab_state: LabState, changed: Callable[[], None], aims: ObjectiveControls, details: w.Widget
     ) -> None:
         plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
-        super().__init__(lab_state, changed, plan, SearchSettings)
+        super().__init__(lab_state, changed, plan, SearchSettings, LABEL_WIDTH)
         self._aims = aims
         self.planner, self.seconds, self.seed = self._controls.values()
         self.curve = classed(ConvergenceView(height=0), "dtfm-fill")
