@@ -27,7 +27,7 @@ from dtfm_lab.widgets.what_if.setting import (
 
 MOVED = "dtfm-moved"
 """CSS class of a control that differs from the plan."""
-LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "390px", "310px"
+LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "410px", "330px"
 SLIDERS = (*BATCH_OPTIONS, "synchronise_every")
 """Job options that are sliders over the values that the plan allows; others get the control of their type."""
 MAIN = {
