@@ -209,9 +209,12 @@ def _between(topology: Topology, pairs: list[Pair], ends: list[IntArray] | None 
 
 
 def _layers(plan: Plan) -> list[str]:
-    """Return ``layers 4 to 6`` of each stage; empty texts where the job has no model."""
-    counts = plan.layers
+    """Return ``layers 4 to 6`` of each stage, counting blocks from 1; empty texts where the job has no model."""
+    counts = plan.blocks_per_stage
     if counts is None:
         return [""] * plan.job.n_stages
     ends = accumulate(counts)
-    return [f"layer {end}" if n == 1 else f"layers {end - n + 1} to {end}" for n, end in zip(counts, ends, strict=True)]
+    return [
+        f"layer {end}" if n == 1 else f"layers {end - n + 1} to {end}" if n else "no block"
+        for n, end in zip(counts, ends, strict=True)
+    ]

@@ -6,7 +6,7 @@ import { shine } from "shared/bus.js";
 import { logSlider } from "./page/slider.js";
 
 const NARROWEST = 58; // pixels of a stage with its hop in the row of a pipeline; where there is less, some are left out
-const ROOMY = 104; // pixels from which places have their whole names
+const ROOMY = 88; // pixels from which places have their whole names
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
