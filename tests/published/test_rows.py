@@ -14,6 +14,7 @@ from dtfm_lab.published import Band, Evidence, KnownMiss, Ledger, Row, Source
 from dtfm_lab.published.calibration import leave_one_out, median, own_factor
 from dtfm_lab.published.ledger import report_of
 from dtfm_lab.published.sources import Omission
+from dtfm_lab.published.tally import tally
 
 reproduce_module = importlib.import_module("dtfm_lab.published.reproduce")
 ROW = Row(
@@ -102,6 +103,11 @@ def test_the_headline_counts_only_measured_rows_without_a_fit_to_their_source():
     (hard,) = ledger.hard
     assert (hard.name, hard.n, hard.measured) == ("toy, iteration", 3, 3)
     assert "no measured number" in ledger_of(replace(ROW, evidence=Evidence.FITTED)).headline
+
+
+@pytest.mark.parametrize(("factor", "counts"), [(1.19, 1), (1.21, 0), (1 / 1.19, 1), (1 / 1.21, 0)])
+def test_within_twenty_per_cent_is_a_factor_of_1_2_to_either_side(factor, counts):
+    assert tally("toy", [replace(ROW, predicted=ROW.published * factor)]).within_fifth == counts
 
 
 def test_coverage_is_the_share_of_intervals_that_hold_the_published_number():
