@@ -13,7 +13,14 @@ from dtfm_lab.widgets.controls import button, control_for, menu, show, tried_opt
 from dtfm_lab.widgets.lab_state import Guard, LabState, is_plan_of
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
-WIDTHS = {"synchronisation": "290px", "synchronise_every": "165px", "compression": "200px", "recompute": "175px", "transport": "340px", "sharding": "270px"}
+WIDTHS = {
+    "synchronisation": "290px",
+    "synchronise_every": "165px",
+    "compression": "200px",
+    "recompute": "175px",
+    "transport": "340px",
+    "sharding": "270px",
+}
 
 
 def queueing_control(width: str, label_width: str) -> w.Dropdown:
