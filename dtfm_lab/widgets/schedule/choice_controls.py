@@ -13,14 +13,7 @@ from dtfm_lab.widgets.controls import button, control_for, menu, show, tried_opt
 from dtfm_lab.widgets.lab_state import Guard, LabState, is_plan_of
 
 QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
-WIDTHS = {
-    "synchronisation": "290px",
-    "synchronise_every": "165px",
-    "compression": "200px",
-    "recompute": "175px",
-    "transport": "340px",
-    "sharding": "270px",
-}
+MENU_WIDTH, LABEL_WIDTH = "340px", "100px"
 
 
 def queueing_control(width: str, label_width: str) -> w.Dropdown:
@@ -40,18 +33,19 @@ class ChoiceControls:
         self._lab_state = lab_state
         self._job: Job | None = None
         self._is_following = Guard()
-        self.queueing = queueing_control("230px", "80px")
+        self.queueing = queueing_control(MENU_WIDTH, LABEL_WIDTH)
         self.by_option = {
-            option.name: control_for(option, width=WIDTHS.get(option.name, "")) for option in tried_options()
+            option.name: control_for(option, width=MENU_WIDTH, label_width=LABEL_WIDTH) for option in tried_options()
         }
-        for control in self.by_option.values():
-            if isinstance(control, w.Checkbox):
-                control.layout.margin = "2px 2px 2px 12px"
         self.others = w.HTML()
         self.as_planned = button("As planned", "undo", "Try these no longer: take what the plan says", "120px")
         controls = (self.queueing, *self.by_option.values())
         self._others_row = w.HBox([self.others, self.as_planned], layout=w.Layout(align_items="center"))
-        self.view = w.VBox([w.HBox(controls, layout=w.Layout(flex_flow="row wrap")), self._others_row])
+        boxes = [control for control in controls if isinstance(control, w.Checkbox)]
+        for box in boxes:
+            box.layout.width = "auto"
+        menus = [control for control in controls if control not in boxes]
+        self.view = w.VBox([*menus, w.HBox(boxes, layout=w.Layout(grid_gap="4px 18px")), self._others_row])
         self._take_job()
         lab_state.observe(lambda _: self._take_job(), ["job", "plan"])
         lab_state.observe(lambda _: self._follow(), ["choices", "queueing"])
