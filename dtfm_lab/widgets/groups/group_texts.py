@@ -107,7 +107,7 @@ def _weights(plan: Plan, groups: Lettered) -> StepText:
             numbers = f"{'The edge' if len(weights) == 1 else 'Every edge'} weighs {format_s(float(weights[0]))}."
     return StepText(
         "Weights",
-        "Each device of one group is matched with one of the other so that the slowest pair is as fast as can be. "
+        "Devices of two groups are matched so that the slowest pair is as fast as can be. "
         "That pair, activations there and gradients back, is the edge's weight.",
         numbers,
         "equation 3",

@@ -36,12 +36,12 @@ class MatrixEditor:
         self.shows = segments(
             [("Latency", LATENCY), ("Bandwidth", BANDWIDTH)],
             ["Milliseconds, one way (key L)", "Gbit/s (key B)"],
-            "94px",
+            "84px",
             layout=w.Layout(width="auto", flex="none"),
         )
         self.what = w.HTML(layout=w.Layout(flex="1 1 0", min_width="0", overflow="hidden"))
-        self.latency_ms = self._field("ms", "Latency one way, in milliseconds", "84px", "20px")
-        self.bandwidth_gbps = self._field("Gbit/s", "Bandwidth in Gbit/s", "112px", "42px")
+        self.latency_ms = self._field("ms", "Latency one way, in milliseconds", "74px", "20px")
+        self.bandwidth_gbps = self._field("Gbit/s", "Bandwidth in Gbit/s", "98px", "42px")
         self.both_ways = checkbox("both ways", True, "The way back becomes the same")
         self.result = w.HTML(layout=w.Layout(flex="none"))
         self._fields = [self.latency_ms, self.bandwidth_gbps, self.both_ways]

@@ -151,7 +151,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
         numbers.append(_number("Throughput", f"{format_count(plan.job.tokens / seconds)} tokens/s", word="throughput"))
     dollars = plan.price_per_billion_tokens
     if dollars:
-        numbers.append(_number("Price", format_dollars(dollars), note="per billion tokens", word="price"))
+        numbers.append(_number("Price, billion tokens", format_dollars(dollars), word="price"))
     return [*numbers, _measured_number(state)]
 
 
