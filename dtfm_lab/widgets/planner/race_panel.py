@@ -69,7 +69,11 @@ class RacePanel(SearchMode):
         clock = "seconds of processor time of each planner"
         self.curve = classed(ConvergenceView(title="Race", height=0, against="seconds", clock=clock), "dtfm-fill")
         self.table = classed(w.HTML(), "dtfm-race-table")
-        rarer = [w.Label("Planners"), w.HBox(list(self.planners.values()), layout=w.Layout(grid_gap="4px 18px")), *self._controls.values()]
+        rarer = [
+            w.Label("Planners"),
+            w.HBox(list(self.planners.values()), layout=w.Layout(grid_gap="4px 18px")),
+            *self._controls.values(),
+        ]
         rarer += [w.HTML(markup.line(FAIR, "note"))]
         more = more_menu(rarer, tooltip="Who races, for how long, and how")
         self.bar = [self.start, self.stop, self.take, spacer(), more]
