@@ -89,13 +89,12 @@ def test_a_lecture_shows_that_placement_matters(page, open_notebook, ask_kernel,
     lab.at_rest()
     assert lab.root.locator(".dtfm-map").is_visible()
     lab.look("opened")
-    was = ask_kernel(page, "print(the_lab.topology.fingerprint)")
+    was, before_s = ask_kernel(page, "print(the_lab.topology.fingerprint)"), seconds(lab.settled("Iteration"))
     label = lab.root.locator(".dtfm-map .dtfm-link[role=slider]").first
     box = label.bounding_box()
     place = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     lab.drag(place, (place[0] - 130, place[1]), look="while-dragging")
     eventually(page, PLANNED, True)
-    slow_s = seconds(lab.settled("Iteration"))
     assert ask_kernel(page, "print(the_lab.topology.fingerprint)") != was
     lab.look("slow-link")
 
@@ -119,8 +118,7 @@ def test_a_lecture_shows_that_placement_matters(page, open_notebook, ask_kernel,
     eventually(page, "the_lab.run_panel.playback.view.playing", False)
     page.keyboard.press("z")
     eventually(page, "the_lab.topology.fingerprint", was)
-    # how near it comes to the plan before depends on how far a busy machine searches within a second
-    eventually(page, f"{PLANNED} and the_lab.predicted.iteration_s <= {1.005 * slow_s}", True)
+    eventually(page, f"{PLANNED} and the_lab.predicted.iteration_s <= {1.01 * before_s}", True)
     lab.look("undone")
 
 

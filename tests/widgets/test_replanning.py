@@ -217,3 +217,16 @@ def test_a_placement_that_stays_is_still_the_work_of_who_made_it():
     assert again.stages == by_hand.stages
     assert again.planner == "given"
     assert again.lower_bound_s <= again.cost.total_s
+
+
+@on_a_loop
+async def test_an_edit_that_is_undone_brings_its_plan_back():
+    lab_state, replanning = a_lab_state()
+    replanning.switch.value = True
+    first, before = lab_state.topology, lab_state.plan.cost.total_s
+    lab_state.topology = slower(lab_state)
+    await until(lambda: not lab_state.plan_is_stale)
+    lab_state.topology = first
+    await until(lambda: not lab_state.plan_is_stale)
+    assert lab_state.plan.cost.total_s <= before * (1 + 1e-9)
+    replanning.switch.value = False

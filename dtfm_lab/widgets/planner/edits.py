@@ -22,6 +22,8 @@ from dtfm_lab.widgets.staleness import shown_s
 
 ONE_EDIT_S = 1.2
 """Seconds within which the edits of a drag count as one."""
+MOST_REMEMBERED = 30
+"""Networks and jobs whose newest plan is kept for an edit that is undone."""
 SAME = 5e-3
 """Share of a value below which it counts as the same: no device moves for less, and no number is told as changed."""
 
@@ -155,12 +157,18 @@ class EditHistory:
         self._settled: BeforeEdit | None = None
         """What stands on the screen, as long as the plan is of the network that is drawn."""
         self.before: BeforeEdit | None = None
+        self._plans: dict[tuple[str, Job], Plan] = {}
+        """The newest plan of each of the last networks and jobs, by the network's fingerprint."""
         lab_state.observe(self._edited, ["topology", "job"])
         lab_state.observe(lambda _: self._settle(), ["plan", "predicted"])
 
     def forget(self) -> None:
         """Begin anew, as with another network."""
         self.before = None
+
+    def plan_on(self, topology: Topology, job: Job) -> Plan | None:
+        """Return the plan that stood on this network for this job, as before an edit that is now undone; else None."""
+        return self._plans.get((topology.fingerprint, job))
 
     def _edited(self, change: dict[str, Any]) -> None:
         if change["old"] is None or change["new"] is None:
@@ -178,3 +186,9 @@ class EditHistory:
         if state.plan is None or state.topology is None or state.plan_is_stale:
             return
         self._settled = BeforeEdit(state.topology, state.job, state.plan, shown_s(state))
+        if state.job is not None:
+            key = state.topology.fingerprint, state.job
+            self._plans.pop(key, None)
+            self._plans[key] = state.plan
+            if len(self._plans) > MOST_REMEMBERED:
+                del self._plans[next(iter(self._plans))]

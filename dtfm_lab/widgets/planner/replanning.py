@@ -163,7 +163,8 @@ class LiveReplanning(Panel):
     def _first_or_next(self, request: Request, cancelled: Cancellation) -> Replanned | None:
         if request.plan is None:
             return first_plan(request.topology, request.job, cancelled, self._options())
-        return replanned(request.plan, request.topology, request.job, cancelled, self.history.before)
+        earlier = self.history.plan_on(request.topology, request.job)
+        return replanned(request.plan, request.topology, request.job, cancelled, self.history.before, earlier)
 
     async def _look_further(self, found: Replanned, job: Job) -> None:
         """Search longer for the same network, as long as nothing is edited and nothing else needs the processor."""

@@ -126,13 +126,19 @@ def _searched(
 
 
 def replanned(
-    plan: Plan, topology: Topology, job: Job, cancelled: Cancellation, before: BeforeEdit | None = None
+    plan: Plan,
+    topology: Topology,
+    job: Job,
+    cancelled: Cancellation,
+    before: BeforeEdit | None = None,
+    earlier: Plan | None = None,
 ) -> Replanned | None:
     """Return the best plan of a short search from ``plan``, by its objective; None where it is cancelled.
 
     ``before`` is what was shown before the edit, by default ``plan``; ``plan`` may be an answer to an earlier part of
-    the same drag. A placement is kept where the best saves too little: the one before the edit first, then that of
-    ``plan``, with the planner that found it. Where the edit changes no cost, as a new name of a region does, nothing is
+    the same drag; ``earlier`` stood on this very network, so that an edit that is undone brings its plan back. A
+    placement is kept where the best saves too little: the one before the edit first, then that of ``plan``, then that
+    of ``earlier``, with the planner that found it. Where the edit changes no cost, as a new name of a region does, nothing is
     searched, so that a placement made by hand stays. Of what is found, as many devices as can stay where they were.
 
     Raises PlanError where the job does not fit the network.
@@ -148,6 +154,8 @@ def replanned(
     value = objectives[plan.objective].value
     after = _oriented(plan, best).plan
     starts = [(plan, start)] if before.plan is plan else [(before.plan, _on(before.plan, topology, job)), (plan, start)]
+    if earlier is not None and earlier.objective == plan.objective:
+        starts.append((earlier, _on(earlier, topology, job)))
     known = [(made, one) for made, one in starts if one is not None and _is_known(made, one)]
     least = min([value(after), *(value(one) for _, one in known)])
     for made, one in known:
