@@ -138,8 +138,9 @@ def replanned(
     ``before`` is what was shown before the edit, by default ``plan``; ``plan`` may be an answer to an earlier part of
     the same drag; ``earlier`` stood on this very network, so that an edit that is undone brings its plan back. A
     placement is kept where the best saves too little: the one before the edit first, then that of ``plan``, then that
-    of ``earlier``, with the planner that found it. Where the edit changes no cost, as a new name of a region does, nothing is
-    searched, so that a placement made by hand stays. Of what is found, as many devices as can stay where they were.
+    of ``earlier``, with the planner that found it. Where the edit changes no cost, as a new name of a region does,
+    nothing is searched, so that a placement made by hand stays. Of what is found, as many devices as can stay where
+    they were.
 
     Raises PlanError where the job does not fit the network.
     """
