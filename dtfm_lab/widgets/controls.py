@@ -253,10 +253,10 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
         return w.Checkbox(bool(option.default), description=label, tooltip=option.help, indent=False, layout=layout)
     given["layout"] = w.Layout(width=width or f"calc({narrow} + {'110px' if option.choices else '85px'})")
     if option.type is bool:
-        return w.Dropdown(options=[("as usual", None), ("yes", True), ("no", False)], value=option.default, **given)
+        return _dropdown([("as usual", None), ("yes", True), ("no", False)], option.default, given)
     if option.choices is not None:
         unset = [("as usual", None)] if option.may_be_none else []
-        return w.Dropdown(options=[*unset, *choices_of(option)], value=option.default, **given)
+        return _dropdown([*unset, *choices_of(option)], option.default, given)
     if option.type is int and not option.may_be_none:
         least = int(option.least or 0)
         return w.BoundedIntText(option.default or least, min=least, max=int(option.most or MOST_COUNT), step=1, **given)
@@ -267,6 +267,11 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
         return w.BoundedFloatText(option.default or 0.0, **bounds, **given)
     given["layout"] = w.Layout(width=width or "330px")
     return w.Text("" if option.default is None else str(option.default), placeholder=placeholder, **given)
+
+
+def _dropdown(options: list[tuple[str, Any]], default: Any, given: dict[str, Any]) -> w.Dropdown:
+    """Return a menu that shows its default, also where that is None, which ipywidgets takes for nothing chosen."""
+    return w.Dropdown(options=options, index=[value for _, value in options].index(default), **given)
 
 
 def _label_px(label: str) -> int:

@@ -15,8 +15,9 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import control_for, value_of
 from dtfm_lab.widgets.panel import SavedControls
 
-ROWS = (("text", "evaluate_every", "sample_bytes"), ("checkpoint_folder", "checkpoint_every", "resume_from"))
-"""Rows of the controls. Options that are not listed here, such as newly added ones, share a row below."""
+ORDER = ("text", "evaluate_every", "sample_bytes", "checkpoint_folder", "checkpoint_every", "resume_from")
+"""Of the controls. Options that are not listed here, such as newly added ones, stand below."""
+LABEL_WIDTH = "212px"
 NOT_OFFERED = frozenset(
     {
         "clock",
@@ -35,7 +36,7 @@ NOT_OFFERED = frozenset(
 PLACEHOLDERS = {
     "text": "the lab's own, or a file",
     "checkpoint_folder": "none, or a folder",
-    "resume_from": "the beginning, or a checkpoint's folder",
+    "resume_from": "the beginning, or a folder",
 }
 SAMPLE_BYTES = 160
 """Bytes that the trained model writes unless a person changes that."""
@@ -49,14 +50,18 @@ class RunOptionControls(SavedControls):
     def __init__(self) -> None:
         self._options = {option.name: option for option in options_of(RunOptions) if option.name not in NOT_OFFERED}
         self.by_name = {
-            name: control_for(option, placeholder=PLACEHOLDERS.get(name, "")) for name, option in self._options.items()
+            name: control_for(option, label_width=LABEL_WIDTH, placeholder=PLACEHOLDERS.get(name, ""))
+            for name, option in self._options.items()
         }
         self._controls = self.by_name
         self.by_name["sample_bytes"].value = SAMPLE_BYTES
         often = f"Iterations between evaluations on held-out text; 0: {EVALUATIONS} evaluations in a run"
         self.by_name["evaluate_every"].tooltip = often
-        further = [name for name in self.by_name if not any(name in row for row in ROWS)]
-        rows = [w.HBox([self.by_name[name] for name in row]) for row in (*ROWS, further)]
+        for control in self.by_name.values():
+            if isinstance(control, w.Text):
+                control.layout.width = f"calc({LABEL_WIDTH} + 240px)"
+        further = [name for name in self.by_name if name not in ORDER]
+        rows = [self.by_name[name] for name in (*ORDER, *further)]
         self.view = w.Accordion([w.VBox(rows)], titles=("Text and checkpoints",), selected_index=None)
 
     def chosen(self, iterations: int) -> dict[str, Any]:
