@@ -50,7 +50,7 @@ class AssumptionControls:
         self.by_field = {}
         rows: list[w.Widget] = []
         for one in strategy.assumptions:
-            control = control_for(one, width="100%", label_width="40%")
+            control = control_for(one, width="100%", label_width="40%", placeholder="not given")
             self.by_field[one.field] = control
             text = w.HTML(_told(one))
             row = w.HBox([control, text])

@@ -46,7 +46,7 @@ function render({ model, el }) {
     list.replaceChildren(...rows.map((row) => line(row, { chosen: row.name === chosen, causes })));
     rove();
     if (focused) list.querySelector(`button[data-name="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
-    if (chosen !== shownChosen) list.querySelector("[aria-pressed=true]")?.scrollIntoView({ block: "nearest" });
+    if (chosen !== shownChosen) setTimeout(() => list.querySelector("[aria-pressed=true]")?.scrollIntoView({ block: "nearest" }), 150); // the list is lower by then
     shownChosen = chosen;
     showOthers();
   }
