@@ -14,6 +14,7 @@ import dtfm_lab as lab
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
+from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import rising_bound as module
 from dtfm_lab.widgets.planner.rising_bound import BackgroundBound
@@ -31,7 +32,7 @@ def a_lab_state() -> LabState:
     job = lab.load_job("tiny", n_stages=None, n_replicas=None)
     found = lab.plan(topology, job, objective="iteration", steps=2, seed=0)
     assert found.iteration_s is not None
-    for _ in module.rising_bounds(topology, job, found.iteration_s):
+    for _ in rising_bounds(topology, job, found.iteration_s):
         pass  # compiles the kernels, which takes longer on a fresh machine than a bound may rise in vain
     plan = replace(found, iteration_lower_bound_s=0.1 * found.iteration_s)
     return LabState(topology=topology, job=job, plan=plan)
