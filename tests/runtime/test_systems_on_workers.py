@@ -28,7 +28,7 @@ SYSTEMS = [
     fixed("streaming-diloco", 1, 4, synchronisation="ring", fragments=2, **RARELY),
 ]
 TOPOLOGY = lab.Topology.from_matrices(
-    np.full((4, 4), 10.0), np.full((4, 4), 0.02), name="slow lines", gpu="laptop", peak_flop_per_s=5e10
+    np.full((4, 4), 10.0), np.full((4, 4), 0.006), name="slow lines", gpu="laptop", peak_flop_per_s=5e10
 )
 """Messages take most of an iteration: on the virtual clock they take what was predicted however busy the machine is."""
 

@@ -16,7 +16,7 @@ import gc
 import json
 import multiprocessing
 import os
-import select
+import selectors
 import signal
 import socket
 import sys
@@ -88,9 +88,12 @@ def serve(client: socket.socket, idle_s: float) -> None:
         end.setblocking(False)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing would be written to wake
+    waiting = selectors.DefaultSelector()  # the client's descriptor may be above the 1,023 that select takes
+    for end in (client, woken):
+        waiting.register(end, selectors.EVENT_READ)
     idle_since_s = time.monotonic()
     while numbers or time.monotonic() - idle_since_s < idle_s:
-        readable, _, _ = select.select([client, woken], [], [], None if numbers else idle_s)
+        readable = [key.fileobj for key, _ in waiting.select(None if numbers else idle_s)]
         if woken in readable:
             with contextlib.suppress(BlockingIOError):
                 woken.recv(4096)
