@@ -44,7 +44,8 @@ export function makeDrag(box, drawing, { state, send, press, tip }) {
     held.target = target && target.stage !== held.stage ? target : null;
     const element = drawing.element(held.name);
     drawing.over.replaceChildren(ghost(element, x, y));
-    tell(x, y);
+    held.at = { x, y };
+    tell();
   });
 
   drawing.root.addEventListener("pointerup", (event) => {
@@ -74,9 +75,10 @@ export function makeDrag(box, drawing, { state, send, press, tip }) {
       svg("circle", { cx: x, cy: y, r: Math.max(8, r) }), svg("text", { class: "halo", x, y: y - 14, "text-anchor": "middle" }, held.name));
   }
 
-  /** The price under the pointer. */
-  function tell(x, y) {
+  /** The price under the pointer, which may be known only while it rests there. */
+  function tell() {
     const { offers } = state();
+    const { x, y } = held.at;
     const partner = held.target?.device;
     for (const badge of badges.children) badge.classList.toggle("target", !partner && Number(badge.dataset.stage) === held.target?.stage);
     if (!partner) return tip.hide(); // a group's badge says it
@@ -107,6 +109,7 @@ export function makeDrag(box, drawing, { state, send, press, tip }) {
         ready ? h("b", {}, `${sign} ${change(offer.change_s, offers.now_s)}`) : null,
         ready ? h("i", {}, `with ${offer.partner}`) : null));
     }
+    if (held.at) tell();
   }
 
   return { show, cancel: end, dragging: () => Boolean(held?.dragging) };
