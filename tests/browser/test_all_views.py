@@ -57,3 +57,14 @@ def test_views_go_without_a_trace(page, open_notebook):
     expect(page.locator(".dtfm")).to_have_count(0)
     page.evaluate("() => window.jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Light' })")
     page.wait_for_timeout(800)  # the page fixture then finds no script error
+
+
+def test_a_view_that_took_long_to_load_hears_the_kernel(page, open_notebook, ask_kernel):
+    legend = ["from dtfm_lab.widgets.views.legend import Legend\nlegend = Legend()\nlegend"]
+    open_notebook(page, legend)
+    page.wait_for_selector(".dtfm-lab-foot")
+    page.evaluate("window.inTime = AbortSignal.timeout.bind(AbortSignal); AbortSignal.timeout = () => inTime(0)")
+    open_notebook(page, legend)  # anywidget's two seconds are over at once
+    page.evaluate("AbortSignal.timeout = inTime")
+    ask_kernel(page, "legend.n_stages = 3")
+    expect(page.locator(".dtfm-lab-foot")).to_contain_text("stage012")

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import anywidget
+from traitlets import Unicode
 
 STATIC = Path(__file__).parents[1] / "static"
 
@@ -21,8 +23,12 @@ class View(anywidget.AnyWidget):
                 cls._css = styles
         super().__init_subclass__(**options)
 
+    own_id = Unicode().tag(sync=True)
+    """By which its page finds its model, should that have been late: ``js/shared/view.js``."""
+
     def __init__(self, **traits: Any) -> None:
-        super().__init__(**traits)
+        own_id = uuid4().hex
+        super().__init__(model_id=own_id, own_id=own_id, **traits)
         self.on_msg(lambda _, content, buffers: self.received(content, buffers))
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:

@@ -1,6 +1,7 @@
 // A table of schedules, filled in as they are computed; a click on a row chooses one.
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
 import { seconds } from "shared/axis.js";
+import { view } from "shared/view.js";
 
 const HEAD = ["Schedule", "Iteration", "Bubble", "Worst memory", "Fits"];
 
@@ -51,4 +52,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

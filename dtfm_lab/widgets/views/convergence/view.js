@@ -6,6 +6,7 @@ import { COLUMNS, Curve } from "./page/curve.js";
 import { legendItems } from "./page/legend.js";
 import { plotted } from "./page/plot.js";
 import { compact, dollars, figures, seconds } from "shared/axis.js";
+import { view } from "shared/view.js";
 
 const FEW = 100; // evaluations; a search this short is read on a linear axis
 const ACROSS = { evaluations: "placements", seconds: "seconds" };
@@ -146,4 +147,4 @@ function readout(name, row, words) {
   return [`${name}: ${words(row.best)}${median}${bound}  (${when})`];
 }
 
-export default { render };
+export default view(render);

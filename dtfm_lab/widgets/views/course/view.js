@@ -1,5 +1,6 @@
 // The lessons of the course with their missions; the chosen one opens in its place.
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import { view } from "shared/view.js";
 
 let views = 0;
 
@@ -148,4 +149,4 @@ function makeDetail(id, press) {
   return { box, show };
 }
 
-export default { render };
+export default view(render);

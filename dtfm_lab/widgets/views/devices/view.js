@@ -1,5 +1,6 @@
 // One button that disturbs a device of a run: its menu has the devices, what the chosen one does now, and what can be done.
 import { cleanUps, frame, h, oncePerFrame, onTraits } from "shared/dom.js";
+import { view } from "shared/view.js";
 import { faultMenu } from "./page/menu.js";
 
 function render({ model, el }) {
@@ -57,4 +58,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

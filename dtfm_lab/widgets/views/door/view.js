@@ -3,6 +3,7 @@ import { cleanUps, h, onTraits } from "shared/dom.js";
 import { dialog } from "shared/dialog.js";
 import { dropZone } from "shared/files.js";
 import { onTheme, readTheme } from "shared/theme.js";
+import { view } from "shared/view.js";
 
 const CLOSED = "dtfm-lab-door-closed";
 
@@ -111,4 +112,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

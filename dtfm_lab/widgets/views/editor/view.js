@@ -5,6 +5,7 @@ import { sharpCanvas } from "shared/canvas.js";
 import { cleanUps, frame, h, oncePerFrame, onTraits, sized } from "shared/dom.js";
 import { linkDrag, linkLabel } from "shared/link_drag.js";
 import { playbackAt, playbackRows } from "shared/playback.js";
+import { view } from "shared/view.js";
 import * as docs from "./page/document.js";
 import { addLine, conditionsOf, removeLines, samePair, setConditions } from "./page/lines.js";
 import { badges } from "./page/badges.js";
@@ -452,4 +453,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

@@ -2,6 +2,7 @@
 import { cleanUps, frame, h, onResize, onTraits, svg } from "shared/dom.js";
 import { dollars, figures, logTicks, seconds, ticks } from "shared/axis.js";
 import { roving } from "shared/roving.js";
+import { view } from "shared/view.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [62, 18, 14, 40];
 const STEEP = 6; // ratio of the largest to the smallest from which an axis is logarithmic
@@ -86,4 +87,4 @@ function scale(values, from, to) {
 
 const text = (x, y, words, anchor) => svg("text", { x, y, "text-anchor": anchor }, words);
 
-export default { render };
+export default view(render);

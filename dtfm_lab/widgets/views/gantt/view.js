@@ -2,6 +2,7 @@
 import { cleanUps, frame, h, oncePerFrame, oncePerMessage, onTraits, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { readTheme } from "shared/theme.js";
+import { view } from "shared/view.js";
 import { Bars, barUnder, COLUMNS, counterpart, joined, LATE, NO_BARS } from "./page/bars.js";
 import { chartPainter } from "./page/chart.js";
 import { gliding } from "./page/gliding.js";
@@ -352,4 +353,4 @@ function swatch(className, color, text) {
   return h("span", {}, h("i", { class: className, style: `color:${color}` }), text);
 }
 
-export default { render };
+export default view(render);

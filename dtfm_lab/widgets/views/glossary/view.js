@@ -2,6 +2,7 @@
 import { cleanUps, h, onTraits } from "shared/dom.js";
 import { dialog } from "shared/dialog.js";
 import { explainWords } from "shared/words.js";
+import { view } from "shared/view.js";
 
 const TYPING = "input, textarea, select, [contenteditable=true]";
 
@@ -54,4 +55,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

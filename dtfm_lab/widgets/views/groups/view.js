@@ -4,6 +4,7 @@ import { onTheme } from "shared/theme.js";
 import { cleanUps, frame, h, onResize, oncePerFrame, onTraits } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { seconds } from "shared/axis.js";
+import { view } from "shared/view.js";
 import { makeDrag } from "./page/drag.js";
 import { makeDrawing } from "./page/drawing.js";
 import { linksIn, linkUnder, paintLinks } from "./page/links.js";
@@ -291,4 +292,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

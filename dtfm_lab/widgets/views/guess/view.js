@@ -1,6 +1,7 @@
 // A question, a number field and a slider; after the guess, how far off it was, with both on a scale.
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
 import { compact, figures, logTicks, ticks } from "shared/axis.js";
+import { view } from "shared/view.js";
 
 const STEPS = 1000; // of the slider
 const PATIENCE_MS = 3000;
@@ -166,4 +167,4 @@ function axisOf(values, low, high, isLog) {
 /** At most about six of them: a phone has no room for more. */
 const thinned = (values) => values.filter((_, index) => index % Math.ceil(values.length / 6) === 0);
 
-export default { render };
+export default view(render);

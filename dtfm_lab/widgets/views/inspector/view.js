@@ -3,6 +3,7 @@ import { cleanUps, h, oncePerFrame, onTraits } from "shared/dom.js";
 import { inkOn, onTheme, readTheme, stageColor } from "shared/theme.js";
 import { short } from "shared/links.js";
 import { shine } from "shared/bus.js";
+import { view } from "shared/view.js";
 import { logSlider } from "./page/slider.js";
 
 const NARROWEST = 58; // pixels of a stage with its hop in the row of a pipeline; where there is less, some are left out
@@ -89,4 +90,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

@@ -2,6 +2,7 @@
 import { cleanUps, h, onTraits, svg } from "shared/dom.js";
 import { inkOn, kindColor, onTheme, readTheme, stageColor } from "shared/theme.js";
 import { shine } from "shared/bus.js";
+import { view } from "shared/view.js";
 
 const MOST_CHIPS = 16;
 
@@ -43,4 +44,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

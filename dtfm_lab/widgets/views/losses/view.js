@@ -1,6 +1,7 @@
 // The losses of a run as they come: training, held-out text, and what could be had without context.
 import { lineChart } from "shared/chart.js";
 import { cleanUps, frame, h, onTraits, typed } from "shared/dom.js";
+import { view } from "shared/view.js";
 import { plotted } from "./page/plot.js";
 
 function render({ model, el }) {
@@ -64,4 +65,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

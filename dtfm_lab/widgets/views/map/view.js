@@ -4,6 +4,7 @@ import { isStill, onShine, onTime, shine } from "shared/bus.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { playbackRows } from "shared/playback.js";
 import { readTheme } from "shared/theme.js";
+import { view } from "shared/view.js";
 import { complete, removeDevices, removeRegions, same } from "../editor/page/document.js";
 import { cameraOf } from "./page/camera.js";
 import { paintCities, spread } from "./page/cities.js";
@@ -368,4 +369,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

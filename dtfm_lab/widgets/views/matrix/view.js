@@ -2,6 +2,7 @@
 import { onShine, shine } from "shared/bus.js";
 import { cleanUps, frame, h, oncePerFrame, onTraits, sized, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
+import { view } from "shared/view.js";
 import { bitmap, paintScale } from "./page/cells.js";
 import { placeOf, viewOf } from "./page/frame.js";
 import { clipped, paintBorders, paintCells, paintCross, paintFrame, paintNames, paintShade } from "./page/paint.js";
@@ -258,4 +259,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

@@ -2,6 +2,7 @@
 import { seconds } from "shared/axis.js";
 import { isStill, onTime, tellTime } from "shared/bus.js";
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
+import { view } from "shared/view.js";
 
 const LASTS_S = 6; // here, however long the iteration is there
 const REST_S = 0.7; // at the end of an iteration, before the next one
@@ -143,4 +144,4 @@ function render({ model, el }) {
 /** Two figures are enough for how much slower it goes. */
 const round = (value) => seconds(Number(value.toPrecision(2)));
 
-export default { render };
+export default view(render);

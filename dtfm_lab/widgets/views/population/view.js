@@ -4,6 +4,7 @@ import { sharpCanvas } from "shared/canvas.js";
 import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, typed } from "shared/dom.js";
 import { roving } from "shared/roving.js";
 import { onTheme, readTheme } from "shared/theme.js";
+import { view } from "shared/view.js";
 import { card as makeCard } from "./page/card.js";
 import { paintCurve } from "./page/curve.js";
 import { paintPicture } from "./page/picture.js";
@@ -117,4 +118,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

@@ -4,6 +4,7 @@ import { onShine, shine } from "shared/bus.js";
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
 import { roving } from "shared/roving.js";
 import { inkOn, kindColor, onTheme, readTheme, stageColor } from "shared/theme.js";
+import { view } from "shared/view.js";
 import { bar, scaleOf, signed } from "./page/bar.js";
 import { COLUMNS, sorted } from "./page/order.js";
 
@@ -126,4 +127,4 @@ function percent(share) {
   return `${share > 0 ? "+" : ""}${size.replace("-", "−")} %`;
 }
 
-export default { render };
+export default view(render);

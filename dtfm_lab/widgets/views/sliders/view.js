@@ -1,5 +1,6 @@
 // Large sliders over named stops. The value under the finger is written at once; what follows from it comes from the kernel.
 import { cleanUps, h, onTraits } from "shared/dom.js";
+import { view } from "shared/view.js";
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
@@ -66,4 +67,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

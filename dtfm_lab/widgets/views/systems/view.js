@@ -3,6 +3,7 @@ import { cleanUps, frame, h, onTraits } from "shared/dom.js";
 import { figures, seconds } from "shared/axis.js";
 import { roving } from "shared/roving.js";
 import { GREY } from "shared/theme.js";
+import { view } from "shared/view.js";
 
 const percent = (share) => `${Math.round(share * 100)}%`;
 const times = (value) => `${value < 9.995 ? value.toFixed(2) : figures(Math.round(value))} ×`;
@@ -96,4 +97,4 @@ function allCauses(causes, rows) {
   return [...causes, ...[...others].map((name) => ({ name, color: GREY }))];
 }
 
-export default { render };
+export default view(render);

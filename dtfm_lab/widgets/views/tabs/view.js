@@ -1,5 +1,6 @@
 // Tabs over a pane.
 import { cleanUps, h, onTraits } from "shared/dom.js";
+import { view } from "shared/view.js";
 
 const SAID = { stale: "before the last edit", busy: "at work" };
 
@@ -41,4 +42,4 @@ function render({ model, el }) {
   return cleanUp.run;
 }
 
-export default { render };
+export default view(render);

@@ -1,6 +1,7 @@
 // The bar over the lab: network, job, live numbers, one next action; and the headline.
 import { cleanUps, h, onResize, onTraits, svg } from "shared/dom.js";
 import { onTheme } from "shared/theme.js";
+import { view } from "shared/view.js";
 import { closeMenus, onMenus, toggleMenu } from "./page/menus.js";
 import { labKeys } from "./page/keys.js";
 import { leaveWindow, onWindow, toggleWindow } from "./page/window.js";
@@ -135,4 +136,4 @@ function logo() {
   return svg("svg", { class: "dtfm-logo", viewBox: "0 0 32 26", "aria-hidden": "true" }, ...lines, ...dots);
 }
 
-export default { render };
+export default view(render);

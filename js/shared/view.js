@@ -1,0 +1,22 @@
+// What every view exports.
+
+/** A view of anywidget, drawn by `render`. */
+export const view = (render) => ({
+  initialize({ model }) {
+    hearLate(model).catch(() => {}); // hosts of anywidget beside Jupyter have other models
+  },
+  render,
+});
+
+/**
+ * anywidget gives a model two seconds to load and drops every message of the kernel to one that takes longer: on a busy
+ * machine a view would stay as it was drawn first. Such a model hears the kernel itself, and asks for what it has missed.
+ */
+async function hearLate(model) {
+  const late = await model.widget_manager.get_model(model.get("own_id"));
+  const { _handle_comm_msg: hear } = Object.getPrototypeOf(late.constructor.prototype); // that of ipywidgets
+  late._handle_comm_msg({ content: { data: {} } }).catch(() => {
+    late.comm?.on_msg(hear.bind(late));
+    late.comm?.send({ method: "request_state" });
+  });
+}
