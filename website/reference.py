@@ -12,8 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import dtfm_lab as lab
-from dtfm_lab.domain.field_docstrings import field_docstrings
-from dtfm_lab.domain.options import options_of
+from dtfm_lab.domain.options import field_docstrings, options_of
 from dtfm_lab.domain.registry import Registry
 from website.docstrings import as_markdown, first_sentence
 from website.examples import Examples

@@ -20,9 +20,9 @@ from dtfm_lab.cli.terminal import out, print_json, print_table
 from dtfm_lab.cli.traces import print_trace, trace_summary
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.units import format_s, plain_rows
-from dtfm_lab.files.chrome import save_chrome_trace
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
+from dtfm_lab.files.traces import save_chrome_trace
 from dtfm_lab.lab.memory_warnings import memory_summary
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.sweeps import PLANNING, SweepPoint, sweep_summary

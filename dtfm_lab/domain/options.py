@@ -6,8 +6,10 @@ options, widgets and signatures are made from ``options_of`` the dataclass.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import math
+import textwrap
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache, wraps
@@ -206,3 +208,27 @@ def plain(noun: str, name: object) -> str:
     if not isinstance(name, str) or not is_plain(name):
         raise JobError(f"{noun} is named {shortened(name)}; wanted text without control characters")
     return name
+
+
+@cache
+def field_docstrings(kind: type) -> dict[str, str]:
+    """Field of a class -> the string below it, those of its bases included; fields without one are left out."""
+    found: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        try:
+            source = textwrap.dedent(inspect.getsource(each))
+        except (OSError, TypeError):  # made at run time, or built in
+            continue
+        found |= _below_fields(ast.parse(source))
+    return found
+
+
+def _below_fields(tree: ast.Module) -> dict[str, str]:
+    [definition] = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    found = {}
+    for field, below in zip(definition.body, definition.body[1:], strict=False):
+        text = below.value if isinstance(below, ast.Expr) else None
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Constant) and isinstance(text.value, str):
+            assert isinstance(field.target, ast.Name), "fields are plain names"
+            found[field.target.id] = inspect.cleandoc(text.value)
+    return found

@@ -16,6 +16,9 @@ from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
 
+NOUNS = {"topology", "job", "placement", "cost"}
+"""Fields of a plan that have a form of their own in its file."""
+
 
 class NetworkSection(Section):
     """A topology in SI units with exact numbers; the diagonal is written as 0 and not read.
@@ -62,20 +65,7 @@ class PlanFile(Section):
     """What ``plan --json`` holds, for people and scripts; it is not read back."""
 
 
-PROVENANCE = (
-    "lower_bound_s",
-    "planner",
-    "objective",
-    "iteration_s",
-    "iteration_lower_bound_s",
-    "queueing",
-    "efficiency",
-    "seed",
-    "generation",
-    "evaluations",
-    "seconds",
-    "left_open",
-)
+PROVENANCE = [field.name for field in fields(Plan) if field.name in PlanFile.model_fields.keys() - NOUNS]
 """Fields of a plan that are written as they are."""
 UNSAID = {
     field.name: field.default

@@ -11,12 +11,11 @@ from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.files.chrome import save_chrome_trace
 from dtfm_lab.files.jobs import save_job
 from dtfm_lab.files.plans import save_plan
 from dtfm_lab.files.schedules import save_schedule
 from dtfm_lab.files.topologies import save_topology
-from dtfm_lab.files.traces import save_losses, save_trace
+from dtfm_lab.files.traces import save_chrome_trace, save_losses, save_trace
 
 Writer = Callable[[Any, Path], Path]
 

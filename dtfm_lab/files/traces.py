@@ -1,7 +1,15 @@
-"""Traces as versioned JSON, one list for each column, and their losses as CSV."""
+"""Traces as versioned JSON, a list for each column; their losses as CSV; and for chrome://tracing and ui.perfetto.dev.
 
+In the Trace Event Format ("Trace Event Format", Google, catapult project) every device is a process, in stage order,
+every lane a thread, every action an "X" event, and every message an arrow from "s" to "f". Events of one thread must
+not overlap, so a lane whose messages do is drawn as several threads. Iterations follow each other.
+"""
+
+import heapq
 import json
 import os
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +18,19 @@ import pandas as pd
 from pydantic import FailFast
 
 from dtfm_lab.domain.errors import FileError, LabError, TraceError
-from dtfm_lab.domain.schedule import Action
+from dtfm_lab.domain.schedule import PASSES, SENDS, SYNCHRONISATION, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Trace
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
 
+Event = dict[str, Any]
+
+MESSAGE = "message"
+CATEGORIES = {"pass": (*PASSES, Kind.PART), "synchronisation": SYNCHRONISATION, "step": (Kind.STEP,)}
+"""Kinds of each category; all others are messages between stages."""
+LANES = tuple(Lane)
+LONGEST_NS = 2.0**53
+"""Longest trace, 104 days. Viewers count in nanoseconds, of which a float cannot hold every one beyond this."""
 COLUMNS = ("iteration", "replica", "action", "start_s", "end_s")
 """The columns that every trace has."""
 
@@ -93,3 +110,170 @@ def losses(trace: Trace) -> pd.DataFrame:
 def save_losses(trace: Trace, path: str | os.PathLike[str]) -> Path:
     """Write ``losses`` as CSV with a header; returns the path."""
     return write_text(path, losses(trace).to_csv(index=False, lineterminator="\n"))
+
+
+def save_chrome_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
+    """Write a file that chrome://tracing and ui.perfetto.dev open; raises TraceError for more than 104 days."""
+    context = asdict(trace.context)
+    shown = {key: value for key, value in context.items() if key not in ("profile", "orders", "versions")}
+    data = {
+        "traceEvents": chrome_events(trace),
+        "displayTimeUnit": "ms" if trace.iteration_s >= 1e-3 else "ns",
+        "otherData": {
+            "iteration_s": f"{trace.iteration_s:.9g}",
+            **{key: value if isinstance(value, str) else json.dumps(value) for key, value in shown.items()},
+            **context["versions"],
+        },
+    }
+    # not escaped to ASCII, because Perfetto shows the escapes
+    return write_text(path, json.dumps(data, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def chrome_events(trace: Trace) -> list[Event]:
+    """All events: names of processes and threads first, then actions and messages, iteration by iteration."""
+    start_ns, end_ns = _nanoseconds(trace)
+    process = _processes(trace)
+    thread, threads = _threads(trace, process, start_ns, end_ns)
+    ts, dur = _microseconds(start_ns), _microseconds(end_ns - start_ns)
+    events = [*_process_names(trace), *_thread_names(threads)]
+    described = [_described(action) for action in trace.actions]
+    columns = (trace.action, process, thread, ts, dur, trace.iteration, trace.replica)
+    for a, pid, tid, begin, length, iteration, replica in zip(*(c.tolist() for c in columns), strict=True):
+        name, category, args = described[a]
+        events.append(
+            {
+                "ph": "X",
+                "name": name,
+                "cat": category,
+                "pid": pid,
+                "tid": tid,
+                "ts": begin,
+                "dur": length,
+                "args": {**args, "replica": replica, "iteration": iteration},
+            }
+        )
+    for number, (sent, received) in enumerate(zip(*(rows.tolist() for rows in _messages(trace)), strict=True)):
+        for phase, row in (("s", sent), ("f", received)):
+            event = {"ph": phase, "name": MESSAGE, "cat": MESSAGE, "id": number, "ts": float(ts[row])}
+            event |= {"pid": int(process[row]), "tid": int(thread[row])} | ({"bp": "e"} if phase == "f" else {})
+            events.append(event)
+    return events
+
+
+def _nanoseconds(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Start and end of each row in whole nanoseconds, so that rows that touch in seconds touch here, too.
+
+    Each iteration begins where the one before ended.
+    """
+    which = np.unique(trace.iteration, return_inverse=True)[1]
+    began_s = np.concatenate([[0.0], np.cumsum(trace.iteration_ends_s)[:-1]])[which]
+    first_s = min(float(trace.start_s.min()), 0.0)
+    with np.errstate(over="ignore"):
+        start, end = ((began_s + column - first_s) * 1e9 for column in (trace.start_s, trace.end_s))
+    if (longest := float(end.max())) > LONGEST_NS:
+        raise TraceError(f"trace lasts {longest / 1e9:.3g} s; wanted at most {LONGEST_NS / 1e9:.3g} s to show it")
+    return np.rint(start).astype(np.int64), np.rint(end).astype(np.int64)
+
+
+def _microseconds(nanoseconds: IntArray) -> FloatArray:
+    """Microseconds, the format's unit, rounded so that viewers that multiply by 1000 and truncate get the same
+    nanoseconds."""
+    microseconds: FloatArray = nanoseconds / 1e3
+    short = (microseconds * 1e3).astype(np.int64) < nanoseconds
+    microseconds[short] = np.nextafter(microseconds[short], np.inf)
+    return microseconds
+
+
+def _processes(trace: Trace) -> IntArray:
+    """The number of each row's device, from 1, because viewers reserve 0 for the idle process."""
+    devices = trace.context.devices
+    position = np.array([action.stage % len(devices) for action in trace.actions])[trace.action]
+    processes: IntArray = position * len(devices[0]) + trace.replica + 1
+    return processes
+
+
+def _threads(
+    trace: Trace, process: IntArray, start_ns: IntArray, end_ns: IntArray
+) -> tuple[IntArray, list[tuple[int, int, str]]]:
+    """The thread of each row, and for each thread its number, process and name.
+
+    Threads are numbered after the processes, because viewers take a thread with its process's number for the main
+    thread.
+    """
+    lane = np.array([LANES.index(action.lane) for action in trace.actions])[trace.action]
+    owner = process * len(LANES) + lane
+    order = np.lexsort((end_ns, start_ns, owner))
+    first = sum(len(group) for group in trace.context.devices) + 1
+    thread = np.zeros(len(trace), dtype=np.int64)
+    threads: list[tuple[int, int, str]] = []
+    for rows in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
+        sublane = _sublanes(start_ns[rows], end_ns[rows])
+        name, n = LANES[lane[rows[0]]].value, int(sublane.max()) + 1
+        tid, pid = first + len(threads), int(process[rows[0]])
+        thread[rows] = tid + sublane
+        threads += [(tid + i, pid, name if n == 1 else f"{name} {i + 1}") for i in range(n)]
+    return thread, threads
+
+
+def _sublanes(start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """The sublane of each interval: the first that is free at its start. Intervals are sorted by start."""
+    if (start_ns[1:] >= end_ns[:-1]).all():
+        return np.zeros(len(start_ns), dtype=np.int64)
+    sublane: list[int] = []
+    busy: list[tuple[int, int]] = []
+    free: list[int] = []
+    for start, end in zip(start_ns.tolist(), end_ns.tolist(), strict=True):
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        chosen = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (end, chosen))
+        sublane.append(chosen)
+    return np.array(sublane)
+
+
+def _described(action: Action) -> tuple[str, str, Event]:
+    """Name, category and arguments of an action. Viewers choose colours by name, so it holds no micro-batch number."""
+    kind, m = action.kind, action.microbatch
+    category = next((name for name, kinds in CATEGORIES.items() if kind in kinds), MESSAGE)
+    args: Event = {"action": str(action), "stage": action.stage}
+    if m is not None:
+        args["round" if kind in SYNCHRONISATION else "part" if kind is Kind.PART else "microbatch"] = m
+    return (kind.value if m is None else f"{kind.value} {m}"), category, args
+
+
+def _process_names(trace: Trace) -> Iterator[Event]:
+    """Names of the devices, in stage order: their first stage and all others that they were traced with."""
+    devices = trace.context.devices
+    traced = {action.stage for action in trace.actions} | set(range(len(devices)))
+    for position, group in enumerate(devices):
+        held = sorted(stage for stage in traced if stage % len(devices) == position)
+        for replica, name in enumerate(group):
+            pid = position * len(group) + replica + 1
+            title = f"stage{'s' if len(held) > 1 else ''} {', '.join(map(str, held))} · {name}"
+            yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": title}}
+            yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
+
+
+def _thread_names(threads: list[tuple[int, int, str]]) -> Iterator[Event]:
+    for tid, pid, name in threads:
+        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
+        yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}}
+
+
+def _messages(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Rows of the sends and of their receives, for all messages of which both ends were traced."""
+    n_replicas, n_actions = len(trace.context.devices[0]), len(trace.actions)
+    numbers = {action: a for a, action in enumerate(trace.actions)}
+    received_as = np.full((n_replicas, n_actions), -1)
+    for a, action in enumerate(trace.actions):
+        if action.kind in SENDS and (received := numbers.get(action.counterpart())) is not None:
+            to = [action.other_end(replica, n_replicas)[1] for replica in range(n_replicas)]
+            received_as[:, a] = np.array(to) * n_actions + received
+    per_iteration = n_replicas * n_actions
+    own = trace.iteration * per_iteration + trace.replica * n_actions + trace.action
+    by_own = np.argsort(own)
+    sent = np.flatnonzero(received_as[trace.replica, trace.action] >= 0)
+    wanted = trace.iteration[sent] * per_iteration + received_as[trace.replica[sent], trace.action[sent]]
+    found = by_own[np.minimum(np.searchsorted(own[by_own], wanted), len(own) - 1)]
+    there = own[found] == wanted
+    return sent[there], found[there]

@@ -16,9 +16,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from dtfm_lab.course.progress import Progress
-from dtfm_lab.domain.field_docstrings import field_docstrings
 from dtfm_lab.domain.job import Job, JobChanges
-from dtfm_lab.domain.options import Option, options_of
+from dtfm_lab.domain.options import Option, field_docstrings, options_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.jobs import JobFile
 from dtfm_lab.files.models import FAMILIES, WholeSection, section_of

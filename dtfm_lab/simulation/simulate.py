@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dtfm_lab.domain.deferred import deferred
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import buckets_of
 from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
+from dtfm_lab.domain.trace.run_context import deferred
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of

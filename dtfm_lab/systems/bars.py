@@ -4,8 +4,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dtfm_lab.domain.trace.causes import COMPUTE
-from dtfm_lab.domain.trace.chains import CAUSES, Cause
+from dtfm_lab.domain.trace.causes import CAUSES, COMPUTE, Cause
 from dtfm_lab.systems.outcome import GATHERING, Outcome
 
 STACKED = (COMPUTE, GATHERING, *(cause.value for cause in CAUSES if cause is not Cause.DEPENDENCY))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Job, device_gradient_bytes
-from dtfm_lab.domain.job.message_sizes import device_gradient_elements
+from dtfm_lab.domain.job.messages import device_gradient_elements
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of

@@ -1,15 +1,12 @@
 """Messages of one directed pair queue, or all of one card; synchronisation takes turns."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import UnknownName
-from dtfm_lab.domain.network import Links, Passage, Topology
-from dtfm_lab.domain.network.links import IncomingCard
+from dtfm_lab.domain.network import Links, Topology
 
 messages = st.lists(st.tuples(st.integers(0, 2), st.floats(0, 10), st.floats(0, 10), st.booleans()), max_size=12)
 
@@ -58,23 +55,6 @@ def test_synchronisation_starts_when_the_one_before_has_arrived(sent, queueing):
         turn_s = passage.delivered_s
 
 
-@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 3), st.floats(0, 2)), max_size=12))
-@settings(max_examples=50, deadline=None)
-def test_messages_come_in_through_one_card_one_at_a_time_and_past_each_other_without(drawn):
-    passages = sorted((Passage(at, at + lasts, far) for at, lasts, far in drawn), key=lambda p: p.first_byte_s)
-    one, many = IncomingCard(queues=True), IncomingCard(queues=False)
-    taken = [one.accept(passage) for passage in passages]
-    for passage, (first_s, last_s) in zip(passages, taken, strict=True):
-        assert many.accept(passage) == pytest.approx((passage.first_byte_s, passage.delivered_s))
-        assert first_s >= passage.first_byte_s
-        assert last_s - first_s == pytest.approx(passage.end_s - passage.start_s)
-    assert all(later[0] >= earlier[1] for earlier, later in itertools.pairwise(taken))
-    # a card is never idle while a message waits for it
-    ends_s = [0.0, *(last_s for _, last_s in taken)]
-    for passage, (first_s, _), before_s in zip(passages, taken, ends_s, strict=False):
-        assert first_s == max(passage.first_byte_s, before_s)
-
-
 def test_a_busy_pair_does_not_hold_up_another_and_a_busy_card_does():
     pairs, cards = three().outgoing(0), three("cards").outgoing(0)
     for links in (pairs, cards):
@@ -84,22 +64,12 @@ def test_a_busy_pair_does_not_hold_up_another_and_a_busy_card_does():
     assert pairs.carry(0, 0.0, 1, in_turn=False).start_s == 100
 
 
-def test_both_directions_of_a_card_are_independent():
-    links = three("cards")
-    out, inward = links.outgoing(0), IncomingCard(queues=links.queueing == "cards")
-    out.carry(1, 0.0, 100, in_turn=False)
-    assert inward.accept(Passage(0.0, 5.0, 1.0)) == (1.0, 6.0)
-
-
-def test_a_reset_makes_every_link_and_card_idle():
+def test_a_reset_makes_every_link_idle():
     for queueing in ("pairs", "cards"):
-        links, card = three(queueing).outgoing(1), IncomingCard(queues=queueing == "cards")
+        links = three(queueing).outgoing(1)
         passage = links.carry(0, 0.0, 5, in_turn=True)
-        taken = card.accept(passage)
         links.reset()
-        card.reset()
         assert links.carry(0, 0.0, 5, in_turn=True) == passage
-        assert card.accept(passage) == taken
 
 
 def test_links_are_those_of_a_topology_in_their_direction():

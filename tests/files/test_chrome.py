@@ -13,7 +13,7 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import SENDS, Action
 from dtfm_lab.domain.trace import RunContext, Span, Trace
 from dtfm_lab.files import load_job, load_topology
-from dtfm_lab.files.chrome import chrome_events, save_chrome_trace
+from dtfm_lab.files.traces import chrome_events, save_chrome_trace
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.simulate import simulate
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from dtfm_lab.domain.errors import FileError, JobError, LabError, UnknownName
 from dtfm_lab.domain.job import JOBS, MODELS, gpt, llama
 from dtfm_lab.files import load_plan, load_topology, save_plan
-from dtfm_lab.files.hugging_face import model_from_config
 from dtfm_lab.files.jobs import load_job
-from dtfm_lab.files.models import load_model, model_from_section, model_names, model_to_section
+from dtfm_lab.files.models import load_model, model_from_config, model_from_section, model_names, model_to_section
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.simulate import simulate
 

@@ -13,12 +13,29 @@ from collections.abc import Mapping
 
 from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import Links, Passage
-from dtfm_lab.domain.network.links import IncomingCard
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind, Programs, Step
 
 Node = tuple[int, int, int]
 """position, replica, and place in that device's program"""
+
+
+class IncomingCard:
+    """Messages coming in at one device: independently (pairs), or one at a time (cards)."""
+
+    def __init__(self, *, queues: bool) -> None:
+        self._queues = queues
+        self.reset()
+
+    def reset(self) -> None:
+        self._free_s = 0.0
+
+    def accept(self, passage: Passage) -> tuple[float, float]:
+        """When this message's first and last bytes come in. Call it in the order of their first bytes."""
+        first_s = max(passage.first_byte_s, self._free_s) if self._queues else passage.first_byte_s
+        last_s = first_s + (passage.end_s - passage.start_s)
+        self._free_s = last_s
+        return first_s, last_s
 
 
 def interpret(

@@ -14,7 +14,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab import lab
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.files.chrome import chrome_events
+from dtfm_lab.files.traces import chrome_events
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets.schedule.schedule_chart import GanttExports
 from dtfm_lab.widgets.views.candidates import CandidatesView

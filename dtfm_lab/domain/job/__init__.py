@@ -10,9 +10,9 @@ from dtfm_lab.domain.job.activations import (
     repeated_flop,
     whole_copies,
 )
-from dtfm_lab.domain.job.buckets import bucket_layers, buckets_of, layer_elements
 from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, LEFT_TO_PLANNERS, Job, JobChanges, compressed_bytes
-from dtfm_lab.domain.job.message_sizes import (
+from dtfm_lab.domain.job.messages import (
+    buckets_of,
     device_average_bytes,
     device_gradient_bytes,
     device_gradient_elements,
@@ -46,7 +46,6 @@ __all__ = [
     "Layer",
     "LayerKind",
     "ModelSpec",
-    "bucket_layers",
     "buckets_of",
     "compressed_bytes",
     "device_average_bytes",
@@ -55,7 +54,6 @@ __all__ = [
     "estimated_held",
     "gpt",
     "kept_elements",
-    "layer_elements",
     "llama",
     "message_bytes",
     "moved_elements",

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
-from dtfm_lab.domain.job.model.completion import completed
+from dtfm_lab.domain.job.model.families import completed
 from dtfm_lab.domain.job.system import (
     BLOCKWISE,
     SystemOptions,

@@ -162,21 +162,3 @@ class OutgoingLinks:
         if in_turn:
             self._turn_s = passage.delivered_s
         return passage
-
-
-class IncomingCard:
-    """Messages coming in at one device: independently (pairs), or one at a time (cards)."""
-
-    def __init__(self, *, queues: bool) -> None:
-        self._queues = queues
-        self.reset()
-
-    def reset(self) -> None:
-        self._free_s = 0.0
-
-    def accept(self, passage: Passage) -> tuple[float, float]:
-        """When this message's first and last bytes come in. Call it in the order of their first bytes."""
-        first_s = max(passage.first_byte_s, self._free_s) if self._queues else passage.first_byte_s
-        last_s = first_s + (passage.end_s - passage.start_s)
-        self._free_s = last_s
-        return first_s, last_s

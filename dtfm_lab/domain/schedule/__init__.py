@@ -4,7 +4,6 @@ A Schedule orders forwards and backwards; ``lower`` adds messages, synchronisati
 ``task_graph`` lays the resulting Programs out as arrays.
 """
 
-from dtfm_lab.domain.schedule.buckets import Bucket
 from dtfm_lab.domain.schedule.program import Programs, Step, lower
 from dtfm_lab.domain.schedule.schedule import (
     ACROSS_STAGES,
@@ -19,7 +18,7 @@ from dtfm_lab.domain.schedule.schedule import (
     Lane,
     Schedule,
 )
-from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS, synchronisations
+from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS, Bucket, synchronisations
 from dtfm_lab.domain.schedule.task_graph import TaskGraph, task_graph
 
 __all__ = [

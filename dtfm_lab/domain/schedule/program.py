@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.domain.schedule.buckets import LAST, Bucket, parts_of, ready_after
 from dtfm_lab.domain.schedule.schedule import (
     ACROSS_STAGES,
     COMPUTE,
@@ -22,7 +21,7 @@ from dtfm_lab.domain.schedule.schedule import (
     Kind,
     Schedule,
 )
-from dtfm_lab.domain.schedule.synchronisation import SynchronisationPart, synchronisations
+from dtfm_lab.domain.schedule.synchronisation import LAST, Bucket, SynchronisationPart, parts_of, synchronisations
 
 MOST_STEPS = 10**7
 """Most actions of an iteration; a simulation of so many takes some 4 GB."""
@@ -285,14 +284,13 @@ def _in_parts(steps: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> tuple[Ste
     if len(buckets) < 2:
         return steps
     last = {step.action.stage: step.action for step in steps if step.action.kind in LAST}
-    cut = {action: parts_of(stage, buckets, action) for stage, action in last.items()}
+    cut = {action: parts_of(buckets, action) for action in last.values()}
     place: list[int] = []
     kept: list[Step] = []
     for action, needs, *_ in steps:
         moved = tuple([place[need] for need in needs])
-        for part in cut.get(action, ()):
-            whole = None if part.action is action else part.whole
-            kept.append(Step(part.action, moved, fraction=part.fraction, whole=whole))
+        for part, fraction in cut.get(action, ()):
+            kept.append(Step(part, moved, fraction=fraction, whole=None if part is action else action.kind))
             moved = (len(kept) - 1,)
         if action not in cut:
             kept.append(Step(action, moved))
@@ -307,7 +305,8 @@ def _ready(pipeline: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> list[tupl
         return [(computed[-1],)]  # computations keep their order: with the last one done, all gradients are whole
     last = {pipeline[i].action.stage: pipeline[i].action for i in computed if pipeline[i].action.kind in LAST}
     at = {step.action: i for i, step in enumerate(pipeline)}
-    return [tuple([at[action] for action in actions]) for actions in ready_after(buckets, last)]
+    left = {stage: [at[part] for part, _ in parts_of(buckets, action)] for stage, action in last.items()}
+    return [tuple([left[stage].pop(0) for stage, _ in bucket.parts]) for bucket in buckets]
 
 
 def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:

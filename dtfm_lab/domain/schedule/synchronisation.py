@@ -2,6 +2,11 @@
 
 Each is a function of a replica and of the group's regions; it yields the parts of that replica in order.
 Peers are served in ring order, so that not all replicas send to the same one first.
+
+Where synchronisation overlaps, a device's gradient is cut into buckets that are synchronised while its last backwards
+still run. A bucket holds whole layers, the last ones first, and can leave when the last backward has made its gradients
+(Li et al. 2020, "PyTorch Distributed", section 3.2). So the last backward of a stage that fills several buckets is
+computed in parts: all but the last are actions ``PART``, and the last is the backward itself, which then is the rest.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dtfm_lab.domain.registry import Registry
-from dtfm_lab.domain.schedule.schedule import Kind
+from dtfm_lab.domain.schedule.schedule import Action, Kind
 
 Key = tuple[Kind, int | None, int | None]
 """Kind, round and peer, which identify a part of one replica."""
@@ -208,3 +213,24 @@ def _spread(group: list[int], replica: int, n_replicas: int, after: tuple[Key, .
         SynchronisationPart(Kind.SEND_P, 0, (member - leader) % n_replicas, share=1.0, after=summed)
         for member in group[1:]
     )
+
+
+LAST = (Kind.BACKWARD, Kind.BACKWARD_WEIGHT)
+"""The passes with which a stage's gradient becomes whole."""
+
+
+class Bucket(NamedTuple):
+    """A part of a device's gradient that is synchronised by itself."""
+
+    share: float
+    """Fraction of the device's gradient."""
+    parts: tuple[tuple[int, float], ...]
+    """The stages whose layers it holds, in the order in which they become ready; each with the fraction of that stage's
+    last backward which those layers take."""
+
+
+def parts_of(buckets: tuple[Bucket, ...], last: Action) -> list[tuple[Action, float]]:
+    """The parts of a stage's last backward in order, the pass itself last; each with its fraction of the whole pass."""
+    fractions = [fraction for bucket in buckets for of, fraction in bucket.parts if of == last.stage]
+    actions = [Action(last.stage, Kind.PART, number) for number in range(len(fractions) - 1)]
+    return list(zip([*actions, last], fractions or [1.0], strict=True))

@@ -3,8 +3,7 @@
 A Trace has one row per action; critical path, idle time by cause and throughput follow from it.
 """
 
-from dtfm_lab.domain.trace.causes import PATH
-from dtfm_lab.domain.trace.chains import CAUSES
+from dtfm_lab.domain.trace.causes import CAUSES, PATH
 from dtfm_lab.domain.trace.columns import Span
 from dtfm_lab.domain.trace.interval import predicted_ends
 from dtfm_lab.domain.trace.run_context import BY_MODEL, Clock, ComputeTime, Fault, RunContext, Subplan

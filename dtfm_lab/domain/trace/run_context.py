@@ -1,11 +1,12 @@
 """What a trace's numbers mean: what ran, on which devices, by which clock, and which faults occurred."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
-from dtfm_lab.domain.deferred import deferrable
 from dtfm_lab.domain.schedule import Bucket, Kind, Schedule
+
+T = TypeVar("T")
 
 Clock = Literal["virtual", "paced", "real", "model"]
 """How seconds were counted: see RunContext.clock."""
@@ -55,6 +56,41 @@ class Subplan(NamedTuple):
         """Which part ran, such as "all 4 stages, pipelines 0 to 2 of 8"."""
         stages = _numbered("stage", self.stages, self.of_stages)
         return f"{stages}, {_numbered('pipeline', self.pipelines, self.of_pipelines)}"
+
+
+def deferred(compute: Callable[[], T]) -> T:
+    """In place of a value, what computes it when the field is first read."""
+    return cast(T, _Deferred(compute))
+
+
+@dataclass(frozen=True)
+class _Deferred(Generic[T]):
+    compute: Callable[[], T]
+
+
+class _Field(Generic[T]):
+    """A field of a frozen dataclass whose value may be computed when it is first read.
+
+    Dataclasses take what this descriptor gives for the class itself as the default. What is pickled or copied holds
+    values only, by the class's ``__getstate__``.
+    """
+
+    def __init__(self, default: T) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        if instance is None:
+            return self._default
+        value: T | _Deferred[T] = instance.__dict__[self._name]
+        if isinstance(value, _Deferred):
+            value = instance.__dict__[self._name] = value.compute()
+        return cast(T, value)
+
+    def __set__(self, instance: Any, value: T) -> None:
+        instance.__dict__[self._name] = value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +147,7 @@ class RunContext:
     none is stated."""
     link_spread: float = 0.0
     """The same of the seconds of messages."""
-    swings: tuple[tuple[float, float], ...] = deferrable(())
+    swings: tuple[tuple[float, float], ...] = cast("tuple[tuple[float, float], ...]", _Field(()))
     """Seconds of an iteration with all computations, and with all messages, ``SWING`` standard deviations shorter and
     longer, as simulated; empty where that is unknown. A prediction simulates them when they are first read."""
     time_scale: float = 1.0

@@ -12,7 +12,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import CAUSES, Trace
-from dtfm_lab.domain.trace.chains import Cause
+from dtfm_lab.domain.trace.causes import Cause
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.simulation.memory import MemoryReport, memory

@@ -11,7 +11,7 @@ import ipywidgets as w
 from traitlets import TraitError
 
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.files.chrome import save_chrome_trace
+from dtfm_lab.files.traces import save_chrome_trace
 from dtfm_lab.widgets.controls import button, checkbox, classed, menu
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart

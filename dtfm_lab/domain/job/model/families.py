@@ -51,6 +51,10 @@ embedding 2 d: rows of the table, and the sum
 ========= ==================================================== =====================================
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model.spec import Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.options import plain, whole
@@ -240,3 +244,49 @@ def _model(
         family=family,
         head_dim=head_dim,
     )
+
+
+NUMBERS_OF_CHOICES: dict[str, Any] = dict.fromkeys(
+    ("attention_elements", "selective_elements", "selective_flop", "moved_elements"), 0
+)
+"""Fields of a layer that only some choices of a job need, without which files of earlier versions are."""
+
+
+def completed(model: ModelSpec) -> ModelSpec:
+    """The model with those numbers, where no layer has one and all are exactly what the model's family builds."""
+    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+    if not blocks or any(getattr(layer, name) for layer in model.layers for name in NUMBERS_OF_CHOICES):
+        return model
+    try:
+        build, sizes = _family_sizes(model, blocks[0])
+        built = build(**sizes, name=model.name)
+    except JobError:
+        return model
+    known = tuple(replace(layer, **NUMBERS_OF_CHOICES) for layer in built.layers)
+    return replace(model, layers=built.layers) if known == model.layers else model
+
+
+def _family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]]:
+    """The builder of the model's family, and the arguments that the block's numbers imply; a JobError without one."""
+    d, t = model.d_model, model.seq_len
+    sizes: dict[str, Any] = {"n_layers": model.n_blocks, "d_model": d, "n_heads": model.n_heads, "seq_len": t}
+    sizes |= {"vocab_size": model.vocab_size, "tied": model.tied}
+    held = block.held_elements // t
+    if model.family == "gpt":
+        return gpt, sizes | {"d_ff": (held - 9 * d) // 2, "n_positions": model.n_positions}
+    if model.family != "llama":
+        raise JobError(f"model {model.name}: no builder of family {model.family}")
+    q = model.n_heads * model.head_dim
+    weights = round((block.forward_flop - model.attention_flop) / (2 * t))  # 2 d q + 2 d kv + 3 d d_ff
+    rest = held - 4 * d - 2 * q  # 2 kv + 4 d_ff
+    d_ff = 2 * q + rest - weights // d
+    kv = (rest - 4 * d_ff) // 2
+    biases = block.parameters - weights - 2 * d
+    return llama, sizes | {
+        "d_ff": d_ff,
+        "n_kv_heads": kv // model.head_dim,
+        "head_dim": model.head_dim if q != d else None,
+        "qkv_bias": biases % (2 * d_ff + d) in (q + 2 * kv, q + 2 * kv + d),
+        "attention_out_bias": biases % (2 * d_ff + d) == q + 2 * kv + d,
+        "mlp_bias": biases >= 2 * d_ff + d,
+    }
