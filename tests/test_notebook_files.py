@@ -147,7 +147,7 @@ def figures_of_64():
         "matching": draw.matching(plan, 0),
         "coarse_graph": draw.coarse_graph(plan),
         "cost_breakdown": draw.cost_breakdown(plan),
-        "convergence": draw.convergence(search, diversity=True, log=False),
+        "convergence": draw.convergence(search),
         "gantt": draw.gantt(early, lanes=["compute"]),
         "bubble": draw.bubble(early),
         "memory_over_time": draw.memory_over_time(lab.memory(plan, trace=ahead)),

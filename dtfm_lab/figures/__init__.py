@@ -6,21 +6,17 @@ sweeps, sensitivities and losses. Look, colours, lines and ticks, which all shar
 
 from dtfm_lab.figures.maps.link_matrix import link_matrix
 from dtfm_lab.figures.maps.network import network, network_map, plan_map
-from dtfm_lab.figures.plan.coarse_graph import coarse_graph
+from dtfm_lab.figures.plan.coarse_graph import coarse_graph, matching
 from dtfm_lab.figures.plan.convergence import convergence
 from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.frontier import frontier
-from dtfm_lab.figures.plan.matching import matching
-from dtfm_lab.figures.results.alternatives import baselines
-from dtfm_lab.figures.results.blame import blame, drift
-from dtfm_lab.figures.results.comparison import comparison
-from dtfm_lab.figures.results.crossings import crossings
+from dtfm_lab.figures.results.blame import blame
+from dtfm_lab.figures.results.comparison import comparison, refit
 from dtfm_lab.figures.results.ledger import ledger
 from dtfm_lab.figures.results.losses import losses
-from dtfm_lab.figures.results.refit import refit
 from dtfm_lab.figures.results.sensitivity import sensitivity
-from dtfm_lab.figures.results.strategies import strategies
 from dtfm_lab.figures.results.sweep import sweep
+from dtfm_lab.figures.results.systems import crossings, strategies
 from dtfm_lab.figures.results.waterfall import waterfall
 from dtfm_lab.figures.saving import save
 from dtfm_lab.figures.theme import alt_text, theme
@@ -30,7 +26,6 @@ from dtfm_lab.figures.timeline.memory_over_time import memory_over_time
 
 __all__ = [
     "alt_text",
-    "baselines",
     "blame",
     "bubble",
     "coarse_graph",
@@ -38,7 +33,6 @@ __all__ = [
     "convergence",
     "cost_breakdown",
     "crossings",
-    "drift",
     "frontier",
     "gantt",
     "ledger",

@@ -86,8 +86,7 @@ def titled(figure: go.Figure, title: str, subtitle: str = "", *, alt: str = "", 
     """
     if alt:
         figure.update_layout(meta={"alt": alt})
-    lines = [literal(line) for line in textwrap.wrap(subtitle, SUBTITLE_LETTERS)]
-    title_lines = [literal(line) for line in textwrap.wrap(title, TITLE_LETTERS)]
+    lines, title_lines = wrapped(subtitle, SUBTITLE_LETTERS), wrapped(title, TITLE_LETTERS)
     top = 64 + TITLE_LINE_PX * max(0, len(title_lines) - 1)
     top += 20 + SUBTITLE_LINE_PX * (len(lines) - 1) if lines else 0
     figure.update_layout(
@@ -190,12 +189,29 @@ def by_name(names: Sequence[str], margin: float = 0.5) -> dict[str, Any]:
     }
 
 
+def numbered_rows(names: Sequence[str]) -> dict[str, Any]:
+    """A y axis of rows 0, 1, ... from top to bottom, each with its name."""
+    ticks = {"tickvals": list(range(len(names))), "ticktext": list(names)}
+    return {**ticks, "range": [len(names) - 0.4, -0.6], "showgrid": False, "zeroline": False}
+
+
+def row_bars(x: Sequence[float], y: Sequence[Any], hover: Sequence[str], **look: Any) -> go.Bar:
+    """Horizontal bars on rows, each with words of its own when pointed at; a ``text`` stands beside its bar."""
+    beside = {"textposition": "outside", "cliponaxis": False} if "text" in look else {}
+    return go.Bar(orientation="h", x=x, y=y, hovertext=hover, hoverinfo="text", **{**beside, **look})
+
+
+def wrapped(text: str, letters: int) -> list[str]:
+    """Lines of a text that have at most so many letters, literal."""
+    return [literal(line) for line in textwrap.wrap(text, letters)]
+
+
 LEGEND_BELOW = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0, "xanchor": "left"}
 
 
 def time_unit(longest_s: float) -> tuple[str, float]:
     """The unit that an axis of times is in, and how many of it are a second: ms below one second, else s."""
-    return ("ms", 1e3) if longest_s < 1 else ("s", 1.0)
+    return ("s", 1.0) if longest_s >= 1 else ("ms", 1e3)
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -16,6 +16,11 @@ def array(value):
     return flat.reshape([int(n) for n in str(value.get("shape", flat.size)).split(",")])
 
 
+def trace(figure, name):
+    """The first trace of this name."""
+    return next(each for each in figure.data if each.name == name)
+
+
 def lines(trace):
     """(n, 2) of each line of a trace, between lifts of the pen."""
     points = np.column_stack([array(trace.x), array(trace.y)]).astype(float)

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,20 +30,26 @@ def steps():
     return list(search(network, load_job("tiny"), steps=2))
 
 
+def slowed(plan):
+    trace = simulate(plan)
+    return compare(trace, replace(trace, start_s=2 * trace.start_s, end_s=2 * trace.end_s))
+
+
 FIGURES = {
     "network": lambda plan, steps: figures.network(plan.topology, plan),
-    "map": lambda plan, steps: figures.plan_map(plan, pipeline=0, group=1),
+    "map": lambda plan, steps: figures.plan_map(plan),
     "coarse graph": lambda plan, steps: figures.coarse_graph(plan),
     "matching": lambda plan, steps: figures.matching(plan, 0),
     "link matrix": lambda plan, steps: figures.link_matrix(plan.topology),
     "costs": lambda plan, steps: figures.cost_breakdown(plan),
     "convergence": lambda plan, steps: figures.convergence({"<b>mine</b> $1$ %{y}": steps}),
-    "gantt": lambda plan, steps: figures.gantt(simulate(plan)),
-    "gantt with all": lambda plan, steps: figures.gantt(simulate(plan), critical=True, messages=True),
+    "gantt": lambda plan, steps: figures.gantt(simulate(plan), critical=True, messages=True),
     "bubble": lambda plan, steps: figures.bubble(simulate(plan)),
     "memory": lambda plan, steps: figures.memory_over_time(memory(plan)),
     "sensitivity": lambda plan, steps: figures.sensitivity(explain(plan).sensitivity()),
-    "comparison": lambda plan, steps: figures.comparison(compare(simulate(plan), simulate(plan))),
+    "comparison": lambda plan, steps: figures.comparison(slowed(plan)),
+    "blame": lambda plan, steps: figures.blame(slowed(plan)),
+    "refit": lambda plan, steps: figures.refit(slowed(plan).refit(plan, simulate)),
 }
 
 

@@ -1,5 +1,6 @@
 """Who is to blame, since when, and what would have been right, as pictures."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from dtfm_lab import figures
 from dtfm_lab.compare import compare
 from dtfm_lab.domain.trace import Subplan
+from dtfm_lab.figures.theme import NAME_LETTERS, short
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 
@@ -53,26 +55,10 @@ def test_the_slow_link_has_the_longest_bar_and_is_the_title(slowed, other_networ
 def test_every_picture_names_clock_links_hardware_part_and_stand_in(slowed, refitted):
     context = replace(slowed.measured.context, rehearsed=Subplan((0, 1), (0,), 4, 2), stand_in="tiny")
     found = compare(slowed.predicted, replace(slowed.measured, context=context))
-    drawn = [figures.blame(found), figures.drift(found), figures.comparison(found)]
+    drawn = [figures.blame(found), figures.comparison(found)]
     told = "virtual clock, messages by the link model, on CPU, rehearsing stages 0 and 1 of 4, pipeline 0 of 2"
     for figure in (*drawn, figures.refit(replace(refitted, measured=context))):
         assert told in figure.layout.title.subtitle.text.replace("<br>", " ")
-
-
-def test_the_drift_of_a_device_is_a_line_and_begins_at_a_mark(slowed):
-    figure = figures.drift(slowed)
-    first = slowed.drift.devices.iloc[0]
-    [mark] = [t for t in figure.data if t.mode == "markers" and first["action"] in t.hovertext]
-    assert mark.y[0] == pytest.approx(1e3 * first["late_s"])
-    assert first["device"] in {t.name for t in figure.data if t.mode == "lines"}
-    assert figures.alt_text(figure) == slowed.drift.sentence
-
-
-def test_several_iterations_are_a_panel_of_their_own(compared):
-    figure = figures.drift(compared)
-    [ends] = [t for t in figure.data if t.name == "iteration's end"]
-    assert list(ends.x) == [0, 1, 2]
-    assert list(ends.y) == pytest.approx(1e3 * compared.iterations["error_s"])
 
 
 def test_a_refit_is_drawn_as_shares_of_the_drawn_values(refitted, other_network):
@@ -87,7 +73,6 @@ def test_a_refit_is_drawn_as_shares_of_the_drawn_values(refitted, other_network)
 def test_what_is_exactly_as_predicted_is_drawn_too(predicted, small_plan):
     same = compare(predicted, predicted)
     assert "no link and no device stands out" in figures.blame(same).layout.title.text
-    assert "every action ends as predicted" in figures.drift(same).layout.title.text
     assert "0.0 % as fitted" in figures.refit(same.refit(small_plan, simulate)).layout.title.text
 
 
@@ -97,20 +82,13 @@ def test_a_single_worker_is_blamed_and_refitted(small_plan):
     slow = replace(trace, start_s=2 * trace.start_s, end_s=2 * trace.end_s)
     found = compare(trace, slow)
     assert figures.blame(found).layout.title.text.startswith("device ada: computations take 2.0 times")
-    assert figures.drift(found).data
     assert {t.name for t in figures.refit(found.refit(alone, simulate)).data if t.mode == "markers"} == {
         "seconds of computations"
     }
 
 
-@pytest.mark.parametrize("name", ["<b>bold</b>", "$x$ and $y$", "%{x}", "a" * 60])
-def test_awkward_names_are_shown_letter_by_letter(small_plan, name):
-    devices = tuple(replace(d, name=name + d.name) for d in small_plan.topology.devices)
-    plan = replace(small_plan, topology=replace(small_plan.topology, devices=devices))
-    trace = simulate(plan)
-    found = compare(trace, replace(trace, start_s=2 * trace.start_s, end_s=2 * trace.end_s))
-    for figure in (figures.blame(found), figures.drift(found), figures.refit(found.refit(plan, simulate))):
-        words = figure.update_layout(meta=None).to_json()  # what is read aloud is plain text
-        assert "<b>bold" not in words
-        assert "$x$" not in words
-        assert "%{x}" not in words
+def test_long_names_are_shortened_and_stay_apart():
+    names = [f"{'a' * 60}-{i}.of.the.same.company" for i in range(3)]
+    links = short([f"{a} -> {b}" for a, b in itertools.combinations(names, 2)])
+    assert len(set(links)) == 3
+    assert all(len(end) <= NAME_LETTERS for link in links for end in link.split(" → "))

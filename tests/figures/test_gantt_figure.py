@@ -19,24 +19,12 @@ def test_every_action_is_one_bar(predicted):
     assert len(bars_of(figures.gantt(predicted))) == len(predicted)
 
 
-def test_a_trace_a_kind_and_not_a_bar(predicted):
-    figure = figures.gantt(predicted)
-    assert len(figure.data) == len({action.kind for action in predicted.actions})
-    assert all(isinstance(bar.hovertemplate, str) for bar in figure.data)
-
-
 def test_bars_stand_where_the_trace_says_in_milliseconds_below_a_second(predicted):
     figure = figures.gantt(predicted)
     bars = bars_of(figure)
     assert "(ms)" in figure.layout.xaxis.title.text
     assert np.sort(bars[:, 0]) == pytest.approx(np.sort(predicted.start_s * 1e3))
     assert np.sort(bars[:, 1]) == pytest.approx(np.sort(predicted.end_s * 1e3))
-
-
-def test_the_title_says_schedule_clock_and_time(predicted):
-    title = figures.gantt(predicted).layout.title.text
-    assert title.startswith("1f1b · model clock · ")
-    assert "ms an iteration" in title
 
 
 def test_the_typical_iteration_is_drawn_unless_one_is_asked_for(measured):
@@ -76,12 +64,6 @@ def test_durations_are_told_bar_by_bar_where_they_differ(predicted):
         told = said(bar, 0, x=1.0, y="ada").rpartition("(")[2].removesuffix(")")
         number, unit = told.split(" ")
         assert float(number) * {"ms": 1.0, "µs": 1e-3, "s": 1e3}[unit] == pytest.approx(float(bar.x[0]), rel=1e-2)
-
-
-def test_lanes_are_left_out(predicted):
-    figure = figures.gantt(predicted, lanes=["compute"])
-    assert len(bars_of(figure)) == sum(predicted.actions[a].lane is Lane.COMPUTE for a in predicted.action)
-    assert len(figure.layout.yaxis.ticktext) == 8
 
 
 def test_rows_go_by_stage_then_replica(predicted, small_plan):
@@ -151,10 +133,6 @@ def test_the_critical_path_is_outlined_and_followed_from_the_beginning_to_the_en
     assert times == sorted(times)
 
 
-def test_without_the_question_there_is_no_critical_path(predicted):
-    assert "critical path" not in {trace.name for trace in figures.gantt(predicted).data}
-
-
 def test_of_two_traces_the_one_that_knows_shows_its_critical_path(predicted, measured):
     figure = figures.gantt(measured, against=predicted, critical=True)
     assert "critical path" in {trace.name for trace in figure.data}
@@ -193,11 +171,6 @@ def test_interleaved_stages_share_a_row_and_differ_in_shade(small_plan):
     words = [said(bar, at, x=1.0, y="0, 4 · ada") for bar in forwards for at in range(len(bar.x))]
     assert any("forward 0 of stage 4" in text for text in words)
     assert "paler" in figure.layout.title.subtitle.text
-
-
-def test_interleaved_messages_go_round_to_the_first_device(small_plan):
-    figure = figures.gantt(simulate(small_plan, "interleaved-1f1b"), messages=True)
-    assert len(list(figure.select_traces({"type": "scatter", "mode": "lines+markers"}))) == 4
 
 
 def test_the_halves_of_a_split_backward_have_names_and_numbers(small_plan):

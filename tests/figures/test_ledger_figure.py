@@ -48,9 +48,3 @@ def test_what_is_outside_its_band_is_drawn_as_such(figure):
 
 def test_names_are_shown_letter_by_letter(figure):
     assert "&lt;i&gt;" in figure.layout.yaxis.categoryarray[0]
-
-
-@pytest.mark.parametrize("dark", [True, False])
-def test_both_themes_and_no_rows(figure, dark):
-    assert figures.theme(figure, dark).layout.template
-    assert figures.theme(figures.ledger(Ledger(())), dark).data == ()

@@ -1,22 +1,24 @@
-"""The world map: land, places, clusters that keep apart, and a plan drawn on it."""
+"""The world map: land, places, clusters that keep apart, a plan drawn on it; and small pictures of networks."""
 
 import itertools
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from drawn import lines as lines_of
-from drawn import said_all_along
+from drawn import trace
 from hypothesis import given as for_any
 from hypothesis import strategies as st
 
+import dtfm_lab as lab
 from dtfm_lab import figures
-from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, find_place, place_names
-from dtfm_lab.figures.maps.atlas import COAST_PX, POINTS_PX, atlas
+from dtfm_lab.figures.maps.atlas import COAST_PX, POINTS_PX, atlas, flight, land, land_rings, plane, view_of
 from dtfm_lab.figures.maps.layout import apart, cluster
-from dtfm_lab.figures.maps.world import flight, land, land_rings, plane, view_of
-from dtfm_lab.files import load_topology
+from dtfm_lab.figures.maps.marks import gpu_shape, link_dash, link_width
+from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, thumbnail_svg
+from dtfm_lab.files import load_topology, topology_names
 from dtfm_lab.planning import evaluate
 
 
@@ -24,10 +26,6 @@ def network_of(regions, each):
     named = [region for region in regions for _ in range(each)]
     n = len(named)
     return Topology.from_matrices(np.full((n, n), 5.0), np.ones((n, n)), regions=named, name="drawn")
-
-
-def trace(figure, name):
-    return next(t for t in figure.data if t.name == name)
 
 
 def places_of(figure):
@@ -99,11 +97,6 @@ def test_boxes_part_until_none_overlaps(centres, data):
         assert (overlap < 1.0).any()
 
 
-def test_what_stands_apart_stays_where_it_is():
-    centres = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
-    np.testing.assert_allclose(apart(centres, np.full((3, 2), 10.0)), centres, atol=0.01)
-
-
 @pytest.mark.parametrize(
     "topology",
     [
@@ -142,13 +135,6 @@ def test_a_map_has_land_names_and_no_network_to_ask():
     assert "64 devices in 8 regions" in figures.alt_text(figure)
 
 
-def test_links_of_a_map_say_both_directions_and_their_classes():
-    lines = [t for t in figures.network_map(load_topology("worldwide")).data if "Gbit/s" in t.name]
-    texts = {text for line in lines for text in said_all_along(line)}
-    assert len(texts) == 28
-    assert all(text.count("→") == 2 for text in texts)
-
-
 def test_many_regions_show_their_fastest_links_and_say_so():
     figure = figures.network_map(network_of(place_names()[::16], 1))
     assert "2 fastest links of each region" in figure.layout.title.subtitle.text
@@ -177,29 +163,6 @@ def test_a_plan_on_the_map_shows_every_pipeline(large_plan):
     marks = trace(figure, "devices")
     assert sorted(marks.text) == sorted(str(s) for s in range(8) for _ in range(8))
     assert marks.marker.opacity == 1
-
-
-def test_a_pipeline_brought_out_is_strong_and_the_rest_faded(large_plan):
-    figure = figures.plan_map(large_plan, pipeline=2)
-    strong = trace(figure, "pipeline 2")
-    assert strong.line.width > trace(figure, "other pipelines").line.width
-    visited = set(large_plan.placement.devices[:, 2].tolist())
-    opacity = trace(figure, "devices").marker.opacity
-    assert {i for i, o in enumerate(opacity) if o == 1} == visited
-    assert "pipeline 2: " in figure.layout.title.subtitle.text
-
-
-def test_a_group_brought_out_joins_all_its_members(large_plan):
-    figure = figures.plan_map(large_plan, group=3)
-    lines = trace(figure, "links within the group of stage 3")
-    assert len(said_all_along(lines)) == 8 * 7 / 2
-    assert "group of stage 3: 8 devices" in figure.layout.title.subtitle.text
-
-
-@pytest.mark.parametrize("wrong", [{"pipeline": 8}, {"group": -1}, {"pipeline": 1.5}, {"group": True}])
-def test_a_pipeline_or_group_that_is_none_is_refused(large_plan, wrong):
-    with pytest.raises(PlanError, match="wanted a whole number from 0 to 7"):
-        figures.plan_map(large_plan, **wrong)
 
 
 def test_idle_devices_are_counted_and_grey():
@@ -232,3 +195,48 @@ def test_a_view_is_neither_a_ribbon_nor_a_tower():
     for cities in (["Oslo"], ["Sydney", "Tokyo"], ["Lisbon", "Athens"], ["Oregon", "Tokyo", "London"]):
         view = view_of(plane([find_place(city) for city in cities]))
         assert 0.3 < (view.north - view.south) / (view.east - view.west) < 0.7
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize("name", topology_names())
+def test_a_thumbnail_has_a_shape_for_each_device_inside_and_no_words(name):
+    topology = lab.load_topology(name)
+    picture = thumbnail_svg(topology)
+    root = ElementTree.fromstring(picture)
+    assert not list(root.iter(f"{SVG}text"))
+    assert len(picture) < 20_000
+    marks = [one for one in root if one.get("fill-opacity") == "0.5"]
+    assert len(marks) == len(topology)
+    spots = [(float(one.get("cx")), float(one.get("cy"))) for one in marks if one.tag == f"{SVG}circle"]
+    assert all(0 < x < WIDTH and 0 < y < HEIGHT for x, y in spots)
+    assert len(set(spots)) == len(spots)
+
+
+def test_a_thumbnail_of_a_plan_has_its_stages_colours():
+    topology = lab.load_topology("lecture-hall")
+    job = lab.load_job("small", n_stages=4, n_replicas=2)
+    plan = lab.plan(topology, job, seed=0, seconds=0.1)
+    for dark in (False, True):
+        picture = thumbnail_svg(topology, plan, dark=dark)
+        colors = [lab.figures.palette.stage_color(stage, 4, dark=dark) for stage in range(4)]
+        assert [picture.count(f'fill="{color}"') for color in colors] == [2] * 4
+
+
+def test_wide_is_fast_and_dotted_is_far():
+    widths = [link_width(gbps) for gbps in (0.001, 0.1, 1, 10, 1e4)]
+    assert widths == sorted(widths)
+    assert (widths[0], widths[-1]) == (1, 7)
+    assert [link_dash(ms) for ms in (0, 29.9, 30, 80, 150, 400)] == ["solid", "solid", "longdash", "dash", "dot", "dot"]
+
+
+def test_shapes_say_the_kind_of_gpu():
+    kinds = {
+        "box": ("laptop", "Raspberry Pi", ""),
+        "triangle": ("RTX 4090", "GTX 1080"),
+        "circle": ("V100", "RTX A6000"),
+    }
+    assert {name: gpu_shape(name) for names in kinds.values() for name in names} == {
+        name: kind for kind, names in kinds.items() for name in names
+    }

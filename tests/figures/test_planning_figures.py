@@ -1,15 +1,16 @@
-"""Matching, links as a matrix, convergence: what they count and say."""
+"""Matching, links as a matrix, convergence, frontiers: what they count and say."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from drawn import lines, said_all_along
+from drawn import array, lines, said_all_along, trace
 
+import dtfm_lab as lab
 from dtfm_lab import figures
 from dtfm_lab.domain.errors import PlanError, UnknownName
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.units import format_s, to_gbps
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate
@@ -24,10 +25,6 @@ def uneven(n=5, names=None):
 def placed(topology, stages):
     job = Job.from_bytes(len(stages), len(stages[0]), gradient_bytes=1e8, activation_bytes=1e7)
     return evaluate(topology, job, stages=stages)
-
-
-def trace(figure, name):
-    return next(t for t in figure.data if t.name == name)
 
 
 # matching
@@ -115,18 +112,6 @@ def test_a_latency_of_0_one_way_only_is_a_difference_too():
     assert "is longer than back" in figures.link_matrix(topology, "latency").layout.title.subtitle.text
 
 
-def test_a_plan_orders_the_matrix_by_stage_and_idle_devices_last(small_plan):
-    plan = placed(small_plan.topology, [[7, 0], [3, 5]])
-    [heat] = figures.link_matrix(plan.topology, plan=plan).data
-    assert list(heat.x[:4]) == [*plan.stages[0], *plan.stages[1]]
-    assert list(heat.x[4:]) == [plan.topology.names[i] for i in plan.idle_devices]
-
-
-def test_a_plan_of_another_network_orders_nothing(small_plan, large_plan):
-    with pytest.raises(PlanError, match="wanted a plan for this one"):
-        figures.link_matrix(small_plan.topology, plan=large_plan)
-
-
 def test_large_matrices_name_and_part_their_regions(large_plan):
     figure = figures.link_matrix(large_plan.topology)
     assert list(figure.layout.xaxis.ticktext) == list(large_plan.topology.regions)
@@ -200,8 +185,8 @@ def test_the_axis_is_the_one_asked_for_and_has_its_unit(steps, against, title):
     figure = figures.convergence(steps, against=against)
     assert figure.layout.xaxis.title.text == title
     assert figure.data[0].x[-1] == pytest.approx(getattr(steps[-1], against))
-    assert figures.convergence(steps, against=against, log=True).layout.xaxis.type == "log"
-    assert figures.convergence(steps, against=against, log=False).layout.xaxis.type is None
+    far = [*steps, replace(steps[-1], **{against: 1000 * getattr(steps[-1], against)})]
+    assert figures.convergence(far, against=against).layout.xaxis.type == (None if against == "generation" else "log")
 
 
 def test_an_axis_that_is_none_is_refused(steps):
@@ -209,32 +194,76 @@ def test_an_axis_that_is_none_is_refused(steps):
         figures.convergence(steps, against="second")
 
 
-def test_medians_and_diversity_of_a_population_are_drawn(population):
-    figure = figures.convergence({"evo": population}, diversity=True)
+def test_medians_of_a_population_are_drawn(population):
     medians_s = [s.median_s for s in population if s.median_s is not None]
-    assert trace(figure, "median of evo").y == pytest.approx(medians_s)
-    diversity = trace(figure, "diversity of evo")
-    assert diversity.yaxis == "y2"
-    assert figure.layout.yaxis2.title.text == "diversity (0 to 1)"
+    assert trace(figures.convergence({"evo": population}), "median of evo").y == pytest.approx(medians_s)
 
 
 def test_of_a_long_search_only_what_can_be_seen_is_drawn(population):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=20_000)
-    long = [replace(population[-1], evaluations=i + 1, median_s=float(10 + value)) for i, value in enumerate(noise)]
-    shown = trace(figures.convergence({"long": long}, log=False), "median of long")
+    long = [replace(population[-1], generation=i + 1, median_s=float(10 + value)) for i, value in enumerate(noise)]
+    shown = trace(figures.convergence({"long": long}, against="generation"), "median of long")
     assert len(shown.y) < 1_000
     assert (shown.y.min(), shown.y.max()) == pytest.approx((10 + noise.min(), 10 + noise.max()))
     assert shown.y[-1] == pytest.approx(10 + noise[-1])
     assert (np.diff(shown.x) >= 0).all()
 
 
-def test_no_population_no_diversity(steps):
-    with pytest.raises(PlanError, match="wanted a planner with a population"):
-        figures.convergence(steps, diversity=True)
-
-
 @pytest.mark.parametrize("nothing", [[], {}, {"a": []}])
 def test_a_search_without_steps_is_refused(nothing):
     with pytest.raises(PlanError, match="wanted at least one"):
         figures.convergence(nothing)
+
+
+@pytest.fixture(scope="module")
+def topology():
+    devices = [Device(name=f"<b>{gpu}</b> {i}", gpu=gpu) for i, gpu in enumerate(["A100", "H100", "T4", "H100"])]
+    links = np.full((4, 4), 1.0)
+    return Topology(tuple(devices), links * 1e-3, links * 1e9, name="four").with_typical_prices()
+
+
+@pytest.fixture(scope="module")
+def frontier(topology):
+    return lab.frontier(topology, lab.load_job("gpt3-xl", global_batch=16), steps=1, searches=4)
+
+
+def test_every_plan_is_a_point_at_its_seconds_and_dollars(frontier):
+    points, bound = figures.frontier(frontier).data
+    assert array(points.x) == pytest.approx([plan.price_per_hour for plan in frontier])
+    assert array(points.y) == pytest.approx([plan.iteration_s for plan in frontier])
+    assert [frontier.plans[row] for row in points.customdata] == list(frontier.plans)
+    assert (np.diff(array(bound.y)) <= 1e-12).all()
+    for x, y in zip(array(points.x), array(points.y), strict=True):
+        assert np.interp(x, array(bound.x), array(bound.y)) <= y * 1.02
+
+
+def test_a_point_names_its_shape_its_gpus_and_who_is_idle(frontier):
+    points = figures.frontier(frontier).data[0]
+    for plan, text in zip(frontier, points.hovertext, strict=True):
+        assert f"{plan.job.n_stages} stage" in text
+        assert f"&#36;{plan.price_per_hour:,.2f} an hour" in text
+        assert "<b>A100" not in text, "names are shown letter by letter"
+        assert ("no device idle" in text) == (not plan.idle_devices)
+
+
+def test_plans_that_a_faster_one_beats_by_the_token_are_hollow(frontier):
+    points = figures.frontier(frontier).data[0]
+    pays = frontier.to_frame()["cheaper_by_token"]
+    assert [symbol == "circle" for symbol in points.marker.symbol] == pays.tolist()
+
+
+def test_several_batches_are_curves_of_hours_a_billion_tokens(topology):
+    job = lab.load_job("gpt3-xl", global_batch=16)
+    several = lab.frontier(topology, job, steps=1, searches=2, batches=[16, 32])
+    figure = figures.frontier(several)
+    assert [trace.name for trace in figure.data] == ["16 sequences an iteration", "32 sequences an iteration"]
+    assert figure.layout.yaxis.title.text == "hours a billion tokens"
+    first = several.plans[0]
+    assert array(figure.data[0].y)[0] == pytest.approx(1e9 / (first.job.tokens / first.iteration_s) / 3600)
+
+
+def test_its_text_says_what_it_shows(frontier):
+    words = figures.alt_text(figures.frontier(frontier))
+    assert "Seconds against US dollars an hour" in words
+    assert frontier.sentence in words

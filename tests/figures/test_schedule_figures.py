@@ -37,20 +37,9 @@ def test_the_bubble_of_each_device_adds_up_to_the_iteration(predicted):
     assert {bar.marker.color for bar in figure.data} <= set(CAUSE_COLORS.values())
 
 
-def test_a_bubble_without_a_cause_has_no_legend_entry_for_it(predicted):
-    names = [bar.name for bar in figures.bubble(predicted).data]
-    assert names[0] == "computing"
-    assert "waiting for messages behind others" not in names
-
-
 def test_the_title_of_the_bubble_names_its_largest_part(predicted):
     mean = predicted.bubble.filter(like="_s").drop(columns=["busy_s", "iteration_s"]).mean()
     assert f"largest idle part is {mean.idxmax().removesuffix('_s')}, " in figures.bubble(predicted).layout.title.text
-
-
-def test_a_measured_trace_has_no_bubble_to_draw(measured):
-    with pytest.raises(TraceError, match="does not know what each action waited for"):
-        figures.bubble(measured)
 
 
 def test_the_bands_of_memory_add_up_to_the_peak(small_plan, predicted):

@@ -96,11 +96,6 @@ def test_yes_no_and_default_are_words(small_plan):
     assert shown == {"no", "yes", "default", "int8"}
 
 
-def test_a_sweep_of_one_combination_is_one_bar(swept):
-    [bar] = figures.sweep(swept.head(1)).data
-    assert len(bar.x) == 1
-
-
 def test_a_sweep_that_plans_is_drawn_by_its_settings():
     limits = {"steps": 1, "objective": "communication"}
     table = sweep("lecture-hall", "tiny", planner=["random", "dtfm"], n_stages=[2, 4], n_replicas=2, **limits)

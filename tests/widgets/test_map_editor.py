@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.figures.maps.world import land_rings
+from dtfm_lab.figures.maps.atlas import land_rings
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 

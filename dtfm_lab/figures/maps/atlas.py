@@ -1,19 +1,28 @@
-"""Places of a network's devices on the world map, and the map below them."""
+"""Places of a network's devices on the world map, and the map below them.
 
+The world is an equirectangular plane: longitudes to the right, latitudes upwards, in degrees. Land is drawn as plain
+polygons, because plotly's own maps fetch their outlines from a network.
+"""
+
+from __future__ import annotations
+
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
-from dtfm_lab.domain.network import Topology, find_place
+from dtfm_lab.domain.network import Place, Topology, find_place
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.figures.maps.layout import apart, cluster
-from dtfm_lab.figures.maps.marks import NO_REGION
-from dtfm_lab.figures.maps.world import POINTS, MapWindow, flight, land, plane, view_of
+from dtfm_lab.figures.maps.layout import Patch, apart, cluster
+from dtfm_lab.figures.maps.marks import NO_REGION, grounds
 from dtfm_lab.figures.palette import LINE_GREY
-from dtfm_lab.figures.strokes import spaced
-from dtfm_lab.figures.theme import UNBOXED, bare, literal
+from dtfm_lab.figures.strokes import outline, spaced, strokes
+from dtfm_lab.figures.theme import bare
 
 PLOT_PX = 840
 """Usual width of the map in pixels. Markers and labels do not overlap at this width, and at any larger one."""
@@ -31,7 +40,6 @@ POINTS_PX = 32
 """Distance of two points of a line; hover texts show at points only, so these must be near each other."""
 COAST_PX = 1.5
 """Largest error of a coast line."""
-GROUND = "rgba(128, 128, 128, 0.16)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +62,16 @@ class Atlas:
     @property
     def height(self) -> int:
         """Height of the figure in pixels, with title and legend."""
-        view = self.view
-        return int(PLOT_PX * (view.north - view.south) * view.stretch / (view.east - view.west)) + 176
+        return int(self.per_degree_px * (self.view.north - self.view.south) * self.view.stretch) + 176
+
+    @property
+    def per_degree_px(self) -> float:
+        """Pixels of a degree of longitude."""
+        return PLOT_PX / (self.view.east - self.view.west)
 
     def px(self, pixels: float) -> FloatArray:
         """(2,) degrees of longitude and latitude that this many pixels cover."""
-        per_degree = PLOT_PX / (self.view.east - self.view.west)
-        return np.array([pixels / per_degree, pixels / per_degree / self.view.stretch])
+        return pixels / self.per_degree_px / np.array([1, self.view.stretch])
 
     def route(self, a: str, b: str) -> FloatArray:
         """(n, 2) points of the line between the rims of two regions' clusters; rows of NaN separate its pieces."""
@@ -140,26 +151,20 @@ def _centres(
 
 def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
     """The figure over land, with a disc and a name for each region, and a line to its true place if it had to move."""
-    shapes, names = [], []
+    patches = {r: Patch(centre, atlas.px(atlas.radii_px[r]), True) for r, centre in atlas.regions.items()}
     leaders: tuple[list[float | None], list[float | None]] = ([], [])
-    for region, centre in atlas.regions.items():
-        home = atlas.homes.get(region)
-        half = atlas.px(atlas.radii_px[region])
-        if home is not None and (far := float(np.linalg.norm((home - centre) / half))) > 1:
-            rim = centre + (home - centre) / far
+    for region, home in atlas.homes.items():
+        patch = patches[region]
+        if (far := float(np.linalg.norm((home - patch.centre) / patch.half))) > 1:
+            rim = patch.centre + (home - patch.centre) / far
             for axis, along in enumerate(leaders):
                 along += [float(home[axis]), float(rim[axis]), None]
-        (x0, y0), (x1, y1) = (centre - half).round(2).tolist(), (centre + half).round(2).tolist()
-        corners = {"x0": x0, "y0": y0, "x1": x1, "y1": y1}
-        shapes.append({"type": "circle", **corners, "line": {"width": 0}, "fillcolor": GROUND, "layer": "below"})
-        at = {"x": round(float(centre[0]), 2), "y": y1, "yanchor": "bottom", "borderpad": 0}
-        names.append({"text": f"<b>{literal(region or NO_REGION)}</b>", **at, **UNBOXED})
     look = {"line": {"width": 1, "color": LINE_GREY}, "hoverinfo": "skip", "showlegend": False}
     marks = {"opacity": 1, "size": [6, 0, 0] * (len(leaders[0]) // 3), "color": LINE_GREY}
     leader = go.Scatter(x=leaders[0], y=leaders[1], mode="lines+markers", name="true places", marker=marks, **look)
     ground = land(atlas.world, float(atlas.px(COAST_PX)[0]))
     figure = go.Figure([ground, *([leader] if leaders[0] else []), *figure.data])
-    bare(figure).update_layout(shapes=shapes, annotations=names)
+    grounds(bare(figure), patches)
     view = atlas.view
     figure.update_xaxes(range=[view.west, view.east], constrain="domain")
     figure.update_yaxes(range=[view.south, view.north], constrain="domain", scaleanchor="x", scaleratio=view.stretch)
@@ -173,3 +178,108 @@ def without_place(atlas: Atlas) -> str:
         return ""
     listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     return f"no known place, so below the map: {listed}"
+
+
+LAND = "rgba(128, 128, 128, 0.24)"
+WORTH_TURNING = 60.0
+"""Least degrees of longitude by which a map must get narrower to be cut elsewhere than in the Pacific."""
+FLATTEST, TALLEST = 0.4, 0.62
+"""Least and greatest height of a view against its width, both in degrees."""
+NARROWEST = 20.0
+"""Least degrees of longitude of a view; in a smaller one the coast is not recognisable."""
+NORTH = 78.0
+"""Northern edge of a view, in degrees, unless a region lies beyond it."""
+POINTS = 65
+"""Points of a line, enough for one that is cut off at a cluster's rim to end near it."""
+SPECK = 3
+"""Most points of a ring that has no area."""
+BOW = 0.12
+"""Height of a line's bow against its width."""
+
+
+class MapWindow(NamedTuple):
+    """The part of the plane that is shown, in degrees."""
+
+    west: float
+    east: float
+    south: float
+    north: float
+
+    @property
+    def stretch(self) -> float:
+        """A degree of latitude against one of longitude, so that shapes at mid-height look right."""
+        return float(1 / np.cos(np.radians(min(abs(self.south + self.north) / 2, 45.0))))
+
+    def with_points(self, points: FloatArray, margin: float = 0.0) -> MapWindow:
+        """The view, extended to hold (n, 2) longitudes and latitudes, too."""
+        (west, south), (east, north) = points.min(axis=0) - margin, points.max(axis=0) + margin
+        return MapWindow(min(self.west, west), max(self.east, east), min(self.south, south), max(self.north, north))
+
+
+@cache
+def land_rings() -> tuple[FloatArray, ...]:
+    """Outlines of the continents and islands, (n, 2) longitude and latitude each; the file names its source."""
+    text = resources.files("dtfm_lab.figures").joinpath("land_110m.json").read_text("utf-8")
+    return tuple(np.array(ring) for ring in json.loads(text)["rings"])
+
+
+def land_outlines(view: MapWindow, tolerance: float) -> list[FloatArray]:
+    """Rings of the land in the view, repeated every 360 degrees of longitude, with errors up to so many degrees."""
+    rings = []
+    for turn in (-360.0, 0.0, 360.0):
+        for ring in land_rings():
+            longitudes, latitudes = ring[:, 0] + turn, ring[:, 1]
+            if longitudes.max() < view.west or longitudes.min() > view.east:
+                continue
+            if latitudes.max() < view.south or latitudes.min() > view.north:
+                continue
+            # a polygon whose points are clipped to the edge is cut off there
+            clipped = [longitudes.clip(view.west, view.east), latitudes.clip(view.south, view.north)]
+            drawn = outline(np.column_stack(clipped), tolerance)
+            if len(drawn) > SPECK:
+                rings.append(drawn)
+    return rings
+
+
+def land(view: MapWindow, tolerance: float) -> go.Scatter:
+    """The land in the view, with errors up to the tolerance in degrees."""
+    look = {"fill": "toself", "fillcolor": LAND, "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
+    return go.Scatter(**strokes(land_outlines(view, tolerance)), mode="lines", name="land", **look)
+
+
+def plane(places: Sequence[Place]) -> FloatArray:
+    """(n, 2) longitudes and latitudes; eastern places are moved 360 degrees west where that makes the map narrower."""
+    points = np.array([(place.longitude, place.latitude) for place in places], dtype=float)
+    longitudes = np.sort(points[:, 0])
+    gaps = np.diff(longitudes, append=longitudes[0] + 360)
+    widest = int(gaps.argmax())
+    if gaps[-1] + WORTH_TURNING < gaps[widest]:
+        points[points[:, 0] > longitudes[widest], 0] -= 360
+    return points
+
+
+def view_of(points: FloatArray) -> MapWindow:
+    """A view around the points, neither too close to recognise the coast nor too flat or too tall."""
+    margin = float(np.clip(0.12 * np.ptp(points, axis=0).max(), 3.0, 9.0))
+    (west, south), (east, north) = points.min(axis=0) - margin, points.max(axis=0) + margin
+    width = max(NARROWEST, east - west, (north - south) / TALLEST)
+    height = max(north - south, FLATTEST * width)
+    top = max(north, min((south + north + height) / 2, NORTH))
+    middle = (west + east) / 2
+    return MapWindow(middle - width / 2, middle + width / 2, top - height, top)
+
+
+def flight(a: FloatArray, b: FloatArray) -> list[FloatArray]:
+    """The shorter way round the globe between two points of the plane, (n, 2), bowed towards the nearer pole like a
+    flight path.
+
+    A way that leaves the plane on one side and returns on the other has two pieces: one begins at a, one ends at b.
+    """
+    eastwards = (b[0] - a[0] + 180) % 360 - 180
+    end = np.array([a[0] + eastwards, b[1]])
+    bow = BOW * abs(eastwards) * (1 if a[1] + b[1] >= 0 else -1)
+    middle = (a + end) / 2 + (0, 2 * bow)
+    t = np.linspace(0, 1, POINTS)[:, None]
+    way = (1 - t) ** 2 * a + 2 * t * (1 - t) * middle + t**2 * end
+    turn = b[0] - end[0]
+    return [way] if abs(turn) < 1.0 else [way, way + np.array([turn, 0.0])]

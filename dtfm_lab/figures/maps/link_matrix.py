@@ -1,50 +1,38 @@
 """The links of a network as a heat map."""
 
 import itertools
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.figures.maps.marks import NO_REGION
-from dtfm_lab.figures.maps.network import require_same
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR
 from dtfm_lab.figures.theme import count, literal, log_ticks, titled
 
 NAMED_UP_TO = 32
-"""Most devices that are named on the axes; of more, the blocks are named."""
+"""Most devices that are named on the axes; of more, the regions are named."""
 WRITTEN_UP_TO = 12
 """Most devices for which the cells have room for their numbers."""
-BLOCKS_NAMED_UP_TO = 40
-"""Most names of blocks on an axis."""
+REGIONS_NAMED_UP_TO = 40
+"""Most names of regions on an axis."""
 ALIKE = 1.001
 """Ratio of the two directions of a pair up to which they count as equal."""
 
 
-class Block(NamedTuple):
-    """Devices that are together in the matrix: those of a region, or of a stage."""
-
-    name: str
-    devices: list[int]
-
-
-def link_matrix(topology: Topology, of: str = "bandwidth", *, plan: Plan | None = None) -> go.Figure:
+def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     """A heat map of the links from row to column, in logarithmic colours: light is cheap, dark is dear.
 
-    Devices are in order of region, or of the stages of a plan with idle devices last.
-
-    ``of`` is "bandwidth" (Gbit/s) or "latency" (ms). Raises UnknownName for anything else, PlanError for a
-    plan of another network.
+    Devices are in order of region. ``of`` is "bandwidth" (Gbit/s) or "latency" (ms). Raises UnknownName for anything
+    else.
     """
     if of not in ("bandwidth", "latency"):
         raise unknown("link property", of, ("bandwidth", "latency"))
-    blocks = _regions(topology) if plan is None else _stages(topology, plan)
-    order = [i for block in blocks for i in block.devices]
-    sorted_ = topology.subset(order)
+    blocks = {r: [i for i, d in enumerate(topology.devices) if d.region == r] for r in topology.regions}
+    sorted_ = topology.subset([i for devices in blocks.values() for i in devices])
     n = len(sorted_)
     values = to_gbps(sorted_.bandwidth_bytes_per_s) if of == "bandwidth" else to_ms(sorted_.latency_s)
     unit = "Gbit/s" if of == "bandwidth" else "ms"
@@ -67,22 +55,11 @@ def link_matrix(topology: Topology, of: str = "bandwidth", *, plan: Plan | None 
     )
     figure = go.Figure(heat)
     _name_axes(figure, shown, blocks)
-    by = count(len(topology.regions), "region") if plan is None else f"{count(plan.job.n_stages, 'stage')} of the plan"
     title = f"{topology.name}: {of} from row to column ({unit})"
-    note = f"{count(n, 'device')} by {by} · logarithmic colours, light is cheap · {_directions(values, names, of)}"
+    size = f"{count(n, 'device')} by {count(len(blocks), 'region')}"
+    note = f"{size} · logarithmic colours, light is cheap · {_directions(values, names, of)}"
     alt = f"Heat map of the links of {title}; {note}."
     return titled(figure, title, note, alt=alt, height=max(420, min(800, 220 + 40 * n)))
-
-
-def _regions(topology: Topology) -> list[Block]:
-    members = {region: [i for i, d in enumerate(topology.devices) if d.region == region] for region in topology.regions}
-    return [Block(region or NO_REGION, devices) for region, devices in members.items()]
-
-
-def _stages(topology: Topology, plan: Plan) -> list[Block]:
-    require_same(topology, plan)
-    blocks = [Block(f"stage {stage}", group.tolist()) for stage, group in enumerate(plan.placement.devices)]
-    return [*blocks, Block("idle", list(plan.idle_devices))] if plan.idle_devices else blocks
 
 
 def _category(name: str) -> str:
@@ -135,16 +112,16 @@ def _colorbar(logs: FloatArray, unit: str) -> dict[str, object]:
     }
 
 
-def _name_axes(figure: go.Figure, names: list[str], blocks: list[Block]) -> None:
-    """Name the devices, or each block at its middle, and draw lines between blocks."""
+def _name_axes(figure: go.Figure, names: list[str], blocks: Mapping[str, Sequence[int]]) -> None:
+    """Name the devices, or each region at its middle, and draw lines between regions."""
     n = len(names)
-    ends = list(itertools.accumulate(len(block.devices) for block in blocks))
+    ends = list(itertools.accumulate(map(len, blocks.values())))
     ticks: list[float] = list(range(n))
     words = names
     if n > NAMED_UP_TO and len(blocks) > 1:
-        every = max(1, -(-len(blocks) // BLOCKS_NAMED_UP_TO))
-        middles = [end - len(block.devices) / 2 - 0.5 for end, block in zip(ends, blocks, strict=True)]
-        ticks, words = middles[::every], [literal(block.name) for block in blocks][::every]
+        every = max(1, -(-len(blocks) // REGIONS_NAMED_UP_TO))
+        middles = [end - len(devices) / 2 - 0.5 for end, devices in zip(ends, blocks.values(), strict=True)]
+        ticks, words = middles[::every], [literal(region or NO_REGION) for region in blocks][::every]
     elif n > NAMED_UP_TO:
         every = -(-n // NAMED_UP_TO)
         ticks, words = ticks[::every], names[::every]

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, format_gbps, format_s, to_gbps, to_ms
-from dtfm_lab.figures.maps.layout import bent, is_drawn
+from dtfm_lab.figures.maps.layout import Patch, bent, is_drawn
 from dtfm_lab.figures.palette import (
     FAINT,
     GREY,
@@ -23,7 +23,7 @@ from dtfm_lab.figures.palette import (
     stage_color,
 )
 from dtfm_lab.figures.strokes import worded
-from dtfm_lab.figures.theme import WORDLESS, literal
+from dtfm_lab.figures.theme import UNBOXED, WORDLESS, literal
 
 DASHES = ((30.0, "solid"), (80.0, "longdash"), (150.0, "dash"), (math.inf, "dot"))
 """Dashes of plotly by latency, each with the milliseconds below which it holds."""
@@ -35,16 +35,14 @@ WORKSTATION = re.compile(r"rtx\s?a\d|rtx\s?pro|ada generation|\brtx\s?\d{4}\s?ad
 CLASSES = 5
 """Most widths of lines."""
 NO_REGION = "no region"
+GROUND = "rgba(128, 128, 128, 0.14)"
 Way = Callable[[int, int], FloatArray]
 """Gives the (n, 2) points of the line between two devices; a row of NaN interrupts the line."""
-USUAL_COLOR = "rgba(128, 128, 128, 0.85)"
-BACKGROUND_COLOR = "rgba(128, 128, 128, 0.25)"
+PIPELINE_COLOR = "rgba(128, 128, 128, 0.85)"
 ROOM_FOR_NUMBER_PX = 12
 """Least size of a marker in which a number is readable."""
 SYMBOLS = {"circle": "circle", "box": "square", "triangle": "triangle-up"}
 """The symbols of kinds of GPU in plotly."""
-FADED = 0.3
-"""Opacity of devices in the background."""
 
 
 class Line(NamedTuple):
@@ -87,39 +85,29 @@ def region_links(
     return _drawn(lines.values())
 
 
-def pipeline_lines(plan: Plan, way: Way, *, strong: int | None = None, background: bool = False) -> list[go.Scatter]:
-    """A line for each pipeline, with one legend entry for all. The ``strong`` one is in front and has its own entry.
-
-    ``background`` draws the others in grey, as if there were a strong one.
-    """
+def pipeline_lines(plan: Plan, way: Way) -> list[go.Scatter]:
+    """A line for each pipeline, with one legend entry for all."""
     hop_s = plan.topology.round_trip_s(plan.job.hop_bytes)
     names = [literal(name) for name in plan.topology.names]
-    lines: list[go.Scatter] = []
+    lines = []
     for pipeline, visited in enumerate(plan.placement.devices.T.tolist()):
-        hops = [
-            (way(a, b), f"pipeline {pipeline}, stage {s} to {s + 1}: {format_s(float(hop_s[a, b]))} there and back"
-             f"<br>{names[a]} → {names[b]}")
-            for s, (a, b) in enumerate(pairwise(visited))
-        ]  # fmt: skip
-        look = {"width": 2.2, "color": BACKGROUND_COLOR if background or strong is not None else USUAL_COLOR}
-        if pipeline == strong:
-            look = {"width": 4.5, "color": LINE_GREY}
-        name = f"pipeline {pipeline}" if pipeline == strong else "pipelines" if strong is None else "other pipelines"
-        lines.append(_lines(hops, name, look, legend=not any(line.name == name for line in lines)))
-    return sorted(lines, key=lambda line: line.name == f"pipeline {strong}")
-
-
-def group_lines(plan: Plan, way: Way, stage: int) -> go.Scatter:
-    """A line between every two members of a data-parallel group, which exchange a shard in both directions."""
-    shard_s = plan.topology.round_trip_s(plan.job.gradient_bytes / plan.job.n_replicas)
-    names = [literal(name) for name in plan.topology.names]
-    pairs = [
-        (way(a, b), f"group of stage {stage}: a shard there and back takes {format_s(float(shard_s[a, b]))}"
-         f"<br>{names[a]} – {names[b]}")
-        for a, b in combinations(plan.placement.devices[stage].tolist(), 2)
-    ]  # fmt: skip
-    look = {"width": 2.2, "color": stage_color(stage, plan.job.n_stages)}
-    return _lines(pairs, f"links within the group of stage {stage}", look, legend=bool(pairs))
+        hops = list(pairwise(visited))
+        words = [
+            f"pipeline {pipeline}, stage {s} to {s + 1}: {format_s(float(hop_s[a, b]))} there and back"
+            f"<br>{names[a]} → {names[b]}"
+            for s, (a, b) in enumerate(hops)
+        ]
+        lines.append(
+            go.Scatter(
+                **worded([way(a, b) for a, b in hops], words),
+                mode="lines",
+                name="pipelines",
+                legendgroup="pipelines",
+                showlegend=pipeline == 0,
+                line={"width": 2.2, "color": PIPELINE_COLOR},
+            )
+        )
+    return lines
 
 
 def _line(topology: Topology, a: list[int], b: list[int], points: FloatArray, name_a: str, name_b: str) -> Line:
@@ -164,11 +152,6 @@ def _classes(gbps: FloatArray) -> list[int]:
     return [int(step) for step in np.minimum(steps, CLASSES - 1)]
 
 
-def _lines(ways: list[tuple[FloatArray, str]], name: str, look: dict[str, object], *, legend: bool) -> go.Scatter:
-    drawn = worded([points for points, _ in ways], [words for _, words in ways])
-    return go.Scatter(**drawn, mode="lines", name=name, legendgroup=name, showlegend=legend, line=look)
-
-
 def devices(
     topology: Topology,
     places: FloatArray,
@@ -176,12 +159,10 @@ def devices(
     *,
     marker_px: float,
     named: bool,
-    strong: Collection[int] | None = None,
 ) -> list[go.Scatter]:
     """Markers, and names below them where ``named``.
 
-    With a plan, a device has the colour and the number of its stage, and is grey where idle. If ``strong`` devices
-    are given, all others are faded and have no number.
+    With a plan, a device has the colour and the number of its stage, and is grey where idle.
     """
     task: dict[int, tuple[int, int]] = {}
     n_stages = 1 if plan is None else plan.job.n_stages
@@ -198,7 +179,6 @@ def devices(
         hover = {"hovertemplate": f"%{{hovertext}}<br>{hardware[0]}<extra></extra>"}
     else:
         words, hover = [f"{w}<br>{h}" for w, h in zip(words, hardware, strict=True)], {"hoverinfo": "text"}
-    shown = [strong is None or i in strong for i in indices]
     x, y = places.T.astype(np.float32)
     symbols = [SYMBOLS[gpu_shape(device.gpu)] for device in topology.devices]
     marks = go.Scatter(
@@ -207,13 +187,13 @@ def devices(
         showlegend=False,
         mode="markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers",
         name="devices",
-        text=[str(task[i][0]) if i in task and shown[i] else WORDLESS for i in indices],
+        text=[str(task[i][0]) if i in task else WORDLESS for i in indices],
         textfont={"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10},
         marker={
             "size": marker_px,
             "color": colors,
             "symbol": symbols[0] if len(set(symbols)) == 1 else symbols,
-            "opacity": 1 if strong is None else [1.0 if is_shown else FADED for is_shown in shown],
+            "opacity": 1,
             "line": {"width": 1, "color": MARKER_EDGE},
         },
         hovertext=words,
@@ -248,6 +228,21 @@ def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatt
         marker={"size": marker_px, "opacity": 0},
         hoverinfo="skip",
     )
+
+
+def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:
+    """Draw a faint patch for each region, with its name above; nothing where no device has a region."""
+    if list(patches) == [""]:
+        return
+    shapes, names = [], []
+    for region, patch in patches.items():
+        (x0, y0), (x1, y1) = ((patch.centre + side * patch.half).round(2).tolist() for side in (-1, 1))
+        look = {"line": {"width": 0}, "fillcolor": GROUND, "layer": "below"}
+        kind = "circle" if patch.round else "rect"
+        shapes.append({"type": kind, "x0": x0, "y0": y0, "x1": x1, "y1": y1, **look})
+        at = {"x": round(float(patch.centre[0]), 2), "y": y1, "yanchor": "bottom", "borderpad": 0}
+        names.append({"text": f"<b>{literal(region or NO_REGION)}</b>", **at, **UNBOXED})
+    figure.update_layout(shapes=shapes, annotations=names)
 
 
 def link_width(gbps: float) -> float:

@@ -1,25 +1,22 @@
 """A small picture of a network without words, for a gallery: on the part of the world where its places are."""
 
-from collections.abc import Mapping
 from html import escape
 from itertools import pairwise
 
 import numpy as np
 
-from dtfm_lab.domain.network import Place, Topology, find_place
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.figures.maps.layout import apart, device_places, region_patches
+from dtfm_lab.figures.maps.atlas import ROOMY, Atlas, atlas, land_outlines
+from dtfm_lab.figures.maps.layout import device_places, region_patches
 from dtfm_lab.figures.maps.marks import gpu_shape
-from dtfm_lab.figures.maps.world import land_outlines, plane, view_of
 from dtfm_lab.figures.palette import stage_color
 from dtfm_lab.figures.theme import count
 
 WIDTH, HEIGHT = 224, 130
 """Pixels of the picture."""
 MARGIN = 14
-MANY = 96
-"""Devices above which they are drawn smaller."""
 
 
 def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = False) -> str:
@@ -28,12 +25,8 @@ def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = 
     Where a region is a known place, this is a map; else regions are faint boxes. Everything but the stages has the
     colour of the text around the picture. ``dark`` brightens the stages for a dark page.
     """
-    known = {region: place for region in topology.regions if (place := find_place(region)) is not None}
-    cell = 5.0 if len(topology) > MANY else 7.0
-    if known:
-        ground, places = _on_map(topology, known, cell)
-    else:
-        ground, places, cell = _abstract(topology)
+    where = atlas(topology)
+    ground, places, cell = _abstract(topology) if where is None else _on_map(where)
     stages = {} if plan is None else {name: s for s, names in enumerate(plan.stages) for name in names}
     shapes = []
     for device, (x, y) in zip(topology.devices, places.tolist(), strict=True):
@@ -49,39 +42,18 @@ def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = 
     )
 
 
-def _on_map(topology: Topology, known: Mapping[str, Place], cell: float) -> tuple[str, FloatArray]:
-    """The land, and (N, 2) places in pixels: each region's devices in rows at its city, or below if it has none."""
-    homes = plane(list(known.values()))
-    window = view_of(homes)
-    scale = min(
-        (WIDTH - 2 * MARGIN) / (window.east - window.west), HEIGHT / ((window.north - window.south) * window.stretch)
-    )
-    middle = np.array([window.west + window.east, window.south + window.north]) / 2
-    per_degree = scale * np.array([1.0, -window.stretch])
+def _on_map(where: Atlas) -> tuple[str, FloatArray, float]:
+    """The land, (N, 2) places in pixels, those of the large map, and the pixels that a device may fill."""
+    view = where.view
+    scale = min(WIDTH / (view.east - view.west), HEIGHT / ((view.north - view.south) * view.stretch))
+    per_degree = scale * np.array([1.0, -view.stretch])
+    middle = np.array([view.west + view.east, view.south + view.north]) / 2
     half = np.array([WIDTH, HEIGHT]) / 2
-    shown = window.with_points(middle + half / per_degree * [[-1, -1], [1, 1]])
-
-    def to_px(points: FloatArray) -> FloatArray:
-        px: FloatArray = (points - middle) * per_degree + half
-        return px
-
-    rings = (to_px(ring).tolist() for ring in land_outlines(shown, 0.6 / scale))
-    paths = ["M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in ring) + "Z" for ring in rings]
+    shown = where.world.with_points(middle + half / per_degree * [[-1, -1], [1, 1]])
+    rings = ((ring - middle) * per_degree + half for ring in land_outlines(shown, 0.6 / scale))
+    paths = ["M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in ring.tolist()) + "Z" for ring in rings]
     ground = f'<path d="{"".join(paths)}" fill="currentColor" fill-opacity="0.1" fill-rule="evenodd"/>'
-
-    members = {region: [i for i, d in enumerate(topology.devices) if d.region == region] for region in topology.regions}
-    grids = {region: _rows(len(of_it)) * cell for region, of_it in members.items()}
-    middles = dict(zip(known, to_px(homes), strict=True))
-    lost = [region for region in topology.regions if region not in known]
-    for at, region in enumerate(lost):
-        middles[region] = np.array([WIDTH * (at + 1) / (len(lost) + 1), HEIGHT - MARGIN])
-    halves = np.array([np.abs(grids[region]).max(axis=0) + 0.8 * cell for region in topology.regions])
-    centres = apart(np.array([middles[region] for region in topology.regions]), halves)
-    centres = np.clip(centres, halves, np.array([WIDTH, HEIGHT]) - halves)
-    places = np.empty((len(topology), 2))
-    for region, centre in zip(topology.regions, centres, strict=True):
-        places[members[region]] = centre + grids[region]
-    return ground, places
+    return ground, (where.places - middle) * per_degree + half, ROOMY * where.marker_px * scale / where.per_degree_px
 
 
 def _abstract(topology: Topology) -> tuple[str, FloatArray, float]:
@@ -100,14 +72,6 @@ def _abstract(topology: Topology) -> tuple[str, FloatArray, float]:
         boxes.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{corner:.1f}"/>')
     ground = f'<g fill="currentColor" fill-opacity="0.08">{"".join(boxes)}</g>'
     return ground, places * to_px + middle, min(scale, 18.0)
-
-
-def _rows(n: int) -> FloatArray:
-    """(n, 2) points one apart around 0, in rows that are longer than there are rows."""
-    columns = int(np.ceil(np.sqrt(1.8 * n)))
-    points = np.column_stack([np.arange(n) % columns, np.arange(n) // columns]).astype(float)
-    centred: FloatArray = points - (points.min(axis=0) + points.max(axis=0)) / 2
-    return centred
 
 
 def _shape(gpu: str, x: float, y: float, radius: float, look: str) -> str:

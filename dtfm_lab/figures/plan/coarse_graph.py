@@ -1,24 +1,28 @@
-"""A plan's coarsened graph: device groups, the path of the pipelines, and what each hop costs."""
+"""A plan's coarsened graph: device groups, the path of the pipelines, what each hop costs, and the pairs behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import plotly.graph_objects as go
 
+from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, format_s
+from dtfm_lab.domain.units import FloatArray, IntArray, format_s
 from dtfm_lab.figures.maps.layout import open_ellipse
-from dtfm_lab.figures.palette import CHEAP_TO_DEAR, FAINT, MARKER_EDGE, VERMILLION, ink_on, stage_color
-from dtfm_lab.figures.strokes import worded
-from dtfm_lab.figures.theme import UNBOXED, bare, literal, quality, titled
+from dtfm_lab.figures.palette import BLUE, FAINT, MARKER_EDGE, VERMILLION, ink_on, stage_color
+from dtfm_lab.figures.strokes import strokes, worded
+from dtfm_lab.figures.theme import LEGEND_BELOW, UNBOXED, WORDLESS, bare, count, literal, quality, titled
+from dtfm_lab.planning.cost import bottleneck_matching
 
-MOST_NODES = 16
-"""Most stages of a plan that is drawn as a graph; one of more is drawn as a matrix."""
+ALL_HOPS_UP_TO = 16
+"""Most stages between any two of which a line is drawn, and which have labels; of more, the path is drawn alone."""
+MARKERS_PX = 1000
+"""Pixels of the ellipse that markers may fill."""
 FEW_NODES = 8
 """Most stages whose labels also count the devices."""
 NAMED_IN_HOVER = 12
@@ -26,9 +30,9 @@ NAMED_IN_HOVER = 12
 
 
 def coarse_graph(plan: Plan) -> go.Figure:
-    """Up to 16 stages, a graph of the groups in stage order with a thick path; above, the matrix of weights."""
+    """The groups in stage order with a thick path; up to 16 stages, thin lines say what any other two would take."""
     graph = plan.coarse_graph()
-    figure = _weight_matrix(graph) if len(graph) > MOST_NODES else _graph(graph)
+    figure = _graph(graph)
     cost = plan.cost
     title = f"{plan.job.name} on {plan.topology.name}: communication cost {format_s(cost.total_s)}"
     parts = f"slowest synchronisation {format_s(cost.data_parallel_s)} + path {format_s(cost.pipeline_s)}"
@@ -38,7 +42,7 @@ def coarse_graph(plan: Plan) -> go.Figure:
         title,
         f"{parts} · by {plan.planner}, {quality(plan.gap)}",
         alt=f"Coarsened graph of {title} = {parts}. Path: {hops or 'a single stage'}.",
-        height=760 if len(graph) > MOST_NODES else 660 if len(graph) > FEW_NODES else 560,
+        height=760 if len(graph) > ALL_HOPS_UP_TO else 660 if len(graph) > FEW_NODES else 560,
         hovermode="closest",
     )
 
@@ -46,7 +50,8 @@ def coarse_graph(plan: Plan) -> go.Figure:
 def _graph(graph: nx.Graph[int]) -> go.Figure:
     n = len(graph)
     places = open_ellipse(n)
-    others = [(a, b) for a, b in combinations(range(n), 2) if b > a + 1]
+    all_shown = n <= ALL_HOPS_UP_TO
+    others = [(a, b) for a, b in combinations(range(n), 2) if b > a + 1 and all_shown]
     path = [(a, a + 1) for a in range(n - 1)]
     figure = go.Figure(
         [
@@ -55,11 +60,11 @@ def _graph(graph: nx.Graph[int]) -> go.Figure:
             _nodes(graph, places),
         ]
     )
-    for a, b in path:
+    for a, b in path if all_shown else ():
         x, y = (places[[a, b]].mean(axis=0) * (0.86 if n > 3 else 1.0)).tolist()
         text = format_s(graph.edges[a, b]["weight"])
         figure.add_annotation(x=x, y=y, text=f"<b>{text}</b>", showarrow=False, yshift=18 if n <= 3 else 0)
-    for stage, place in enumerate(places):
+    for stage, place in enumerate(places) if all_shown else ():
         _label(figure, graph.nodes[stage], stage, place, n)
     bare(figure)
     figure.update_xaxes(range=[-1.5, 1.5])
@@ -81,7 +86,7 @@ def _nodes(graph: nx.Graph[int], places: FloatArray) -> go.Scatter:
         text=[str(stage) for stage in stages],
         textfont={"color": [ink_on(color) for color in colors], "size": 15},
         marker={
-            "size": 38,
+            "size": min(38, MARKERS_PX / len(graph)),
             "color": colors,
             "opacity": 1,
             "line": {"width": [4 if s == dearest else 1 for s in stages], "color": MARKER_EDGE},
@@ -134,31 +139,146 @@ def _some(words: Iterable[str]) -> str:
     return "<br>".join([*words[:NAMED_IN_HOVER], *more])
 
 
-def _weight_matrix(graph: nx.Graph[int]) -> go.Figure:
-    """A heat map of the weights between any two groups. The path runs next to the diagonal, and is outlined."""
-    stages = list(graph)
-    weights = [[float(graph.edges[a, b]["weight"]) if a != b else None for b in stages] for a in stages]
-    hover = [
-        ["" if w is None else f"stage {a} – stage {b}: {format_s(w)}" for b, w in enumerate(row)]
-        for a, row in enumerate(weights)
-    ]
-    heat = go.Heatmap(
-        z=weights,
-        x=stages,
-        y=stages,
-        xgap=1,
-        ygap=1,
-        hovertext=hover,
-        hoverinfo="text",
-        hoverongaps=False,
-        colorscale=CHEAP_TO_DEAR,
-        colorbar={"title": {"text": "s<br> "}, "outlinewidth": 0, "thickness": 14},
+NAMED_UP_TO = 32
+"""Most pairs that are all labelled; of more, only the slowest is."""
+ROW_PX, CROWDED_ROW_PX = 34, 18
+HEADING_PX = 44
+FEW_PAIRS = 12
+"""Most pairs that are drawn with wide lines and large markers."""
+CANDIDATE = "rgba(128, 128, 128, 0.30)"
+MANY_CANDIDATES = "rgba(128, 128, 128, 0.10)"
+
+
+def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
+    """Two groups as columns, with faint lines for all pairs, strong ones for matched pairs, and the slowest in red.
+
+    ``edge`` is a hop of the pipelines, given by its first stage, or any two stages. Neighbouring stages are paired as
+    in the plan, two others by their bottleneck matching, whose slowest pair is the weight of their edge.
+
+    Raises PlanError for stages that the plan does not have.
+    """
+    a, b = _stages(plan, edge)
+    left, right = plan.placement.devices[[a, b]]
+    pair_s = plan.topology.round_trip_s(plan.job.hop_bytes)
+    best_s, columns = bottleneck_matching(pair_s[np.ix_(left, right)])
+    if on_path := abs(a - b) == 1:
+        columns = np.arange(len(left))
+    order = _by_region(plan, left)
+    left, right = left[order], right[columns[order]]
+    pairs_s = pair_s[left, right]
+    figure = go.Figure([_candidates(plan, left, right, pair_s), *_matched(plan, left, right, pairs_s)])
+    for column, stage, devices in ((0, a, left), (1, b, right)):
+        figure.add_trace(_devices(plan, column, stage, devices))
+        figure.add_annotation(x=column, y=0, text=f"<b>stage {stage}</b>", showarrow=False, yshift=26)
+    bare(figure)
+    n = len(left)
+    row_px = ROW_PX if n <= FEW_PAIRS else CROWDED_ROW_PX
+    figure.update_xaxes(range=[-0.42, 1.42])
+    figure.update_yaxes(range=[n - 0.4, -HEADING_PX / row_px])
+    slowest = int(pairs_s.argmax())
+    names = plan.topology.names
+    title = f"stage {a} – stage {b}: {count(n, 'matched pair')}, the slowest in {format_s(float(pairs_s[slowest]))}"
+    note = f"{names[left[slowest]]} – {names[right[slowest]]}, activations there and gradients back"
+    if not on_path:
+        note += " · not a hop of the pipelines"
+    elif pairs_s[slowest] > best_s * (1 + 1e-9):
+        note += f" · the best matching would need {format_s(best_s)}"
+    else:
+        note += f" · no perfect matching of these {n * n:,} pairs has a faster slowest pair"
+    height = int(190 + HEADING_PX + max(2, n) * row_px)
+    alt = f"{plan.job.name} on {plan.topology.name}, {title}; {note}."
+    return titled(figure, title, note, alt=alt, height=height, hovermode="closest", legend=LEGEND_BELOW)
+
+
+def _stages(plan: Plan, edge: int | tuple[int, int]) -> tuple[int, int]:
+    """Both stages of an edge; raises PlanError for stages that the plan does not have."""
+    n = plan.job.n_stages
+    pair = (edge, edge + 1) if isinstance(edge, int | np.integer) else tuple(edge)
+    whole = all(isinstance(stage, int | np.integer) and 0 <= stage < n for stage in pair)
+    if len(pair) != 2 or not whole or pair[0] == pair[1]:
+        hops = f"a hop from 0 to {n - 2} or two of the stages 0 to {n - 1}" if n > 1 else "a plan of two stages or more"
+        raise PlanError(f"edge is {edge!r}; wanted {hops}")
+    return int(pair[0]), int(pair[1])
+
+
+def _by_region(plan: Plan, devices: IntArray) -> IntArray:
+    """Positions in ``devices``, sorted by region; pipelines keep their order within a region."""
+    regions = plan.topology.regions
+    at = [regions.index(plan.topology.devices[i].region) for i in devices]
+    return np.argsort(at, kind="stable")
+
+
+def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray) -> go.Scatter:
+    """All pairs that are not matched, with hover texts at a third of the way, where fewer lines cross than midway."""
+    names = [literal(name) for name in plan.topology.names]
+    n = len(left)
+    rows = [(i, j) for i in range(n) for j in range(n) if i != j]
+    ways = [np.array([(0.0, i), (0.33, i + 0.33 * (j - i)), (1.0, j)]) for i, j in rows]
+    drawn: dict[str, Any] = {**strokes(ways), "hoverinfo": "skip"}
+    if n <= NAMED_UP_TO:
+        drawn = worded(
+            ways,
+            [
+                f"{names[left[i]]} – {names[right[j]]}: {format_s(float(pair_s[left[i], right[j]]))}, not matched"
+                for i, j in rows
+            ],
+        )
+    return go.Scatter(
+        **drawn,
+        mode="lines",
+        name=f"other {n * (n - 1):,} candidates",
+        showlegend=n > 1,
+        line={"width": 1, "color": CANDIDATE if n <= FEW_PAIRS else MANY_CANDIDATES},
     )
-    figure = go.Figure(heat)
-    for a, b in pairwise(stages):
-        corners = {"x0": b - 0.5, "x1": b + 0.5, "y0": a - 0.5, "y1": a + 0.5}
-        figure.add_shape(type="rect", **corners, line={"width": 2.5, "color": VERMILLION})
-    axis = {"showgrid": False, "zeroline": False, "constrain": "domain", "tickformat": "d"}
-    figure.update_xaxes(title_text="stage (the path is outlined)", **axis)
-    figure.update_yaxes(title_text="stage", autorange="reversed", scaleanchor="x", **axis)
-    return figure
+
+
+def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -> Iterable[go.Scatter]:
+    """The matched pairs, and the slowest of them in a trace of their own; a row has its seconds where there is room."""
+    names = [literal(name) for name in plan.topology.names]
+    n = len(left)
+    slowest = np.flatnonzero(pairs_s >= pairs_s.max() * (1 - 1e-9)).tolist()
+    others = [row for row in range(n) if row not in slowest]
+    for name, rows, color, width in (
+        ("matched pairs", others, BLUE, 3.0),
+        ("slowest pair" if len(slowest) == 1 else f"slowest, {len(slowest)} alike", slowest, VERMILLION, 5.0),
+    ):
+        words = [f"{names[left[r]]} – {names[right[r]]}: {format_s(float(pairs_s[r]))}, matched" for r in rows]
+        labels = [format_s(float(pairs_s[r])) if n <= NAMED_UP_TO or r == slowest[0] else WORDLESS for r in rows]
+        if rows is slowest:
+            labels = [f"<b>{label}</b>" for label in labels]
+        if rows:
+            yield go.Scatter(
+                **worded([np.array([(0.0, row), (0.5, row), (1.0, row)]) for row in rows], words),
+                mode="lines+markers+text",
+                name=name,
+                line={"width": width if n <= FEW_PAIRS else width / 2, "color": color},
+                text=[t for label in labels for t in (WORDLESS, label, WORDLESS, WORDLESS)],
+                textposition="top center",
+                # an invisible marker keeps the text off the line
+                marker={"size": 2 * width, "color": "rgba(0, 0, 0, 0)"},
+                textfont={"size": 12 if n <= FEW_PAIRS else 10, **({"color": color} if rows is slowest else {})},
+            )
+
+
+def _devices(plan: Plan, column: int, stage: int, devices: IntArray) -> go.Scatter:
+    color = stage_color(stage, plan.job.n_stages)
+    few = len(devices) <= FEW_PAIRS
+    names = [plan.topology.names[i] for i in devices]
+    regions = [plan.topology.devices[i].region for i in devices]
+    labels = [
+        literal(name if region in ("", name) or name.startswith(region) else f"{name} ({region})")
+        for name, region in zip(names, regions, strict=True)
+    ]
+    return go.Scatter(
+        x=[column] * len(devices),
+        y=list(range(len(devices))),
+        mode="markers+text",
+        name=f"group of stage {stage}",
+        showlegend=False,
+        text=[f" {label} " for label in labels],
+        textposition="middle left" if column == 0 else "middle right",
+        textfont={"size": 12 if few else 10},
+        marker={"size": 18 if few else 11, "color": color, "opacity": 1, "line": {"width": 1, "color": MARKER_EDGE}},
+        hovertext=labels,
+        hoverinfo="text",
+    )

@@ -3,7 +3,7 @@
 import html
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import IntArray, format_s
+from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CATEGORIES, DASHES, LINE_GREY
 from dtfm_lab.figures.strokes import Drawn
 from dtfm_lab.figures.theme import LEGEND_BELOW, literal, log_ticks, percent, quality, titled
@@ -28,8 +28,6 @@ Bounds = list[tuple[float, float]]
 FEW = 100
 """Evaluations, or multiples of the time of the first step, up to which the axis of a search is linear."""
 AXES = {"evaluations": "placements priced", "seconds": "time of search (s)", "generation": "generation"}
-CURVES = 0.68
-"""Share of the height that the costs have, where diversity has a panel of its own."""
 
 
 class Quantity(NamedTuple):
@@ -77,43 +75,87 @@ class SearchAxis(NamedTuple):
         return max(float(getattr(step, self.field)), self.low)
 
 
-def gap_to(best_s: float, bound_s: float) -> float:
+class SearchedTask(NamedTuple):
+    """What a lower bound holds for."""
+
+    name: str
+    fingerprint: str
+    job: Job | None
+    """None where the search chooses the job's shape, so that one bound holds for all shapes."""
+    objective: str
+
+
+def convergence(
+    steps: Iterable[PlanStep] | Mapping[str, Iterable[PlanStep]], *, against: str = "evaluations"
+) -> go.Figure:
+    """Best cost of one search, or of several by name, with the medians of their populations, in the objective's words.
+
+    The bound is the largest that any of the searches had proved by then. The legend names the gap between it and the
+    end of each search. A long axis is logarithmic.
+
+    Parameters
+    ----------
+    against
+        "evaluations" (placements priced), "seconds" or "generation".
+
+    Raises PlanError where a search has no step; UnknownName for another axis.
+    """
+    if against not in AXES:
+        raise unknown("axis", against, AXES)
+    if not isinstance(steps, Mapping):
+        alone = list(steps)
+        steps = {alone[0].planner if alone else "": alone}
+    searches = {name: list(some) for name, some in steps.items()}
+    if empty := [name or "the search" for name, some in searches.items() if not some]:
+        raise PlanError(f"{empty[0]} has no steps to draw; wanted at least one")
+    if not searches:
+        raise PlanError("no searches to draw; wanted at least one")
+    axis = _axis([float(getattr(step, against)) for some in searches.values() for step in some], against)
+    bounds = _bounds(searches, axis)
+    figure = go.Figure()
+    for number, (name, some) in enumerate(searches.items()):
+        look = {"color": CATEGORIES[number % len(CATEGORIES)], "dash": DASHES[number % len(DASHES)]}
+        figure.add_trace(_curve(name, some, axis, look, bounds[_task(some[-1])][-1][1]))
+        figure.add_traces(_medians(name, some, axis, look["color"]))
+    for task, found in bounds.items():
+        of = f" of {task.name}" if len(bounds) > 1 else ""
+        figure.add_trace(_bound_line(found, axis, of, quantity_of(task.objective)))
+    _axes(figure, searches, bounds, axis)
+    return _worded(figure, searches, bounds, axis)
+
+
+def _gap_to(best_s: float, bound_s: float) -> float:
     """Gap of a cost to its lower bound, as a share of the cost."""
     return max(0.0, (best_s - bound_s) / best_s) if best_s > 0 else 0.0
 
 
-def seen(axis: SearchAxis, steps: Sequence[PlanStep], values: Sequence[float]) -> IntArray:
-    """Rows of a stepped line that are visible in a picture.
+def _seen(axis: SearchAxis, steps: Sequence[PlanStep], field: str) -> tuple[list[PlanStep], dict[str, Drawn]]:
+    """The steps that are visible in a picture of a field's stepped line, and their ``x`` and ``y``.
 
-    Of many rows, these are the lowest, the highest and the last of each narrow strip, without repeated values.
+    Of many steps, these are the lowest, the highest and the last of each narrow strip, without repeated values.
     """
-    if len(values) <= ALL_SHOWN_UP_TO:
-        return np.arange(len(values))
-    at, value = np.array([axis.of(step) for step in steps]), np.array(values)
-    along, low, high = (np.log(v) if axis.log else np.asarray(v) for v in (at, axis.low, axis.high))
-    strip = np.clip((along - low) / (high - low) * STRIPS, 0, STRIPS - 1).astype(int)
-    first, last = np.flatnonzero(np.diff(strip, prepend=-1)), np.flatnonzero(np.diff(strip, append=STRIPS))
-    lowest_first = np.lexsort((value, strip))
-    rows = np.unique([0, *lowest_first[first], *lowest_first[last], *last])
-    visible: IntArray = rows[(np.diff(value[rows], prepend=np.nan) != 0) | (rows == len(value) - 1)]
-    return visible
+    at, value = np.array([(axis.of(step), getattr(step, field)) for step in steps], dtype=float).T
+    rows = np.arange(len(steps))
+    if len(steps) > ALL_SHOWN_UP_TO:
+        along, low, high = (np.log(v) if axis.log else np.asarray(v) for v in (at, axis.low, axis.high))
+        strip = np.clip((along - low) / (high - low) * STRIPS, 0, STRIPS - 1).astype(int)
+        first, last = np.flatnonzero(np.diff(strip, prepend=-1)), np.flatnonzero(np.diff(strip, append=STRIPS))
+        lowest_first = np.lexsort((value, strip))
+        rows = np.unique([0, *lowest_first[first], *lowest_first[last], *last])
+        rows = rows[(np.diff(value[rows], prepend=np.nan) != 0) | (rows == len(value) - 1)]
+    points = {"x": at[rows].astype(np.float32), "y": value[rows].astype(np.float32)}
+    return [steps[row] for row in rows.tolist()], points
 
 
-def _at(axis: SearchAxis, steps: Sequence[PlanStep]) -> Drawn:
-    return np.array([axis.of(step) for step in steps], dtype=np.float32)
-
-
-def curve(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, str], bound_s: float) -> go.Scatter:
+def _curve(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, str], bound_s: float) -> go.Scatter:
     """The best cost of a search: a point wherever it fell, and the last one."""
     falls = [b for a, b in itertools.pairwise(steps) if b.best_s < a.best_s]
-    kept = list(dict.fromkeys([steps[0], *falls, steps[-1]]))
-    kept = [kept[row] for row in seen(axis, kept, [step.best_s for step in kept])]
+    kept, points = _seen(axis, list(dict.fromkeys([steps[0], *falls, steps[-1]])), "best_s")
     last_s, quantity = steps[-1].best_s, quantity_of(steps[-1].objective)
     return go.Scatter(
-        x=_at(axis, kept),
-        y=np.array([step.best_s for step in kept], dtype=np.float32),
+        **points,
         mode="lines+markers" if len(kept) <= 40 else "lines",
-        name=f"{literal(name)}: {quantity.words(last_s)}, {quantity.proof(gap_to(last_s, bound_s))}",
+        name=f"{literal(name)}: {quantity.words(last_s)}, {quantity.proof(_gap_to(last_s, bound_s))}",
         legendgroup=name,
         line={"shape": "hv", "width": 2.5, **look},
         marker={"size": 5},
@@ -123,15 +165,27 @@ def curve(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, st
     )
 
 
-def medians(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, str]) -> list[go.Scatter]:
+def _medians(name: str, steps: list[PlanStep], axis: SearchAxis, color: str) -> list[go.Scatter]:
     """The median cost of the population, faint; nothing where the planner has no population."""
+    kept = [step for step in steps if step.median_s is not None]
+    if not kept:
+        return []
     label = f"median of {literal(name)}"
-    line = {"shape": "hv", "width": 1.3, "color": look["color"]}
-    hover = f"{label}'s population: %{{y:.4g}} {quantity_of(steps[-1].objective).unit}"
-    return _of_population("median_s", name, steps, axis, label, hover, opacity=0.7, line=line)
+    return [
+        go.Scatter(
+            **_seen(axis, kept, "median_s")[1],
+            mode="lines",
+            name=label,
+            legendgroup=name,
+            showlegend=False,
+            opacity=0.7,
+            line={"shape": "hv", "width": 1.3, "color": color},
+            hovertemplate=f"{label}'s population: %{{y:.4g}} {quantity_of(kept[-1].objective).unit}<extra></extra>",
+        )
+    ]
 
 
-def bound_line(found: Bounds, axis: SearchAxis, of: str, quantity: Quantity) -> go.Scatter:
+def _bound_line(found: Bounds, axis: SearchAxis, of: str, quantity: Quantity) -> go.Scatter:
     """The lower bound as a stepped line over the whole axis; ``of`` names its task in the legend."""
     bounds_s = [bound_s for _, bound_s in found]
     return go.Scatter(
@@ -144,116 +198,17 @@ def bound_line(found: Bounds, axis: SearchAxis, of: str, quantity: Quantity) -> 
     )
 
 
-def diversities(searches: Searches, axis: SearchAxis, looks: list[dict[str, str]]) -> list[go.Scatter]:
-    """The diversity of each population, on the second y axis; raises PlanError where no planner has a population."""
-    lines: list[go.Scatter] = []
-    for (name, steps), look in zip(searches.items(), looks, strict=True):
-        label = f"diversity of {literal(name)}"
-        line = {"shape": "hv", "width": 1.8, **look}
-        hover = f"{label}'s population: %{{y:.2f}}"
-        lines += _of_population("diversity", name, steps, axis, label, hover, yaxis="y2", line=line)
-    if not lines:
-        raise PlanError(f"{' and '.join(searches)}: no step has a diversity; wanted a planner with a population")
-    return lines
-
-
-def _of_population(
-    field: str, legendgroup: str, steps: list[PlanStep], axis: SearchAxis, name: str, hover: str, **look: Any
-) -> list[go.Scatter]:
-    """The line of a step's field over the steps that have a value; nothing where none has."""
-    kept = [step for step in steps if getattr(step, field) is not None]
-    values = [float(getattr(step, field)) for step in kept]
-    if not kept:
-        return []
-    rows = seen(axis, kept, values)
-    return [
-        go.Scatter(
-            x=_at(axis, [kept[row] for row in rows]),
-            y=np.array(values, dtype=np.float32)[rows],
-            mode="lines",
-            name=name,
-            legendgroup=legendgroup,
-            showlegend=False,
-            hovertemplate=f"{hover}<extra></extra>",
-            **look,
-        )
-    ]
-
-
-class SearchedTask(NamedTuple):
-    """What a lower bound holds for."""
-
-    name: str
-    fingerprint: str
-    job: Job | None
-    """None where the search chooses the job's shape, so that one bound holds for all shapes."""
-    objective: str
-
-
-def convergence(
-    steps: Iterable[PlanStep] | Mapping[str, Iterable[PlanStep]],
-    *,
-    against: str = "evaluations",
-    log: bool | None = None,
-    diversity: bool = False,
-) -> go.Figure:
-    """Best cost of one search, or of several by name, with the medians of their populations, in the objective's words.
-
-    The bound is the largest that any of the searches had proved by then. The legend names the gap between it and the
-    end of each search.
-
-    Parameters
-    ----------
-    against
-        "evaluations" (placements priced), "seconds" or "generation".
-    log
-        Whether that axis is logarithmic; None makes it so where the search is long enough.
-    diversity
-        Whether a second panel shows the diversity of each population, from 0, all alike, to 1, nothing in common.
-
-    Raises PlanError where a search has no step, or ``diversity`` is set and no planner has one; UnknownName for
-    another axis.
-    """
-    if against not in AXES:
-        raise unknown("axis", against, AXES)
-    if not isinstance(steps, Mapping):
-        alone = list(steps)
-        steps = {alone[0].planner if alone else "": alone}
-    searches = {name: list(some) for name, some in steps.items()}
-    if empty := [name or "the search" for name, some in searches.items() if not some]:
-        raise PlanError(f"{empty[0]} has no steps to draw; wanted at least one")
-    if not searches:
-        raise PlanError("no searches to draw; wanted at least one")
-    axis = _axis([float(getattr(step, against)) for some in searches.values() for step in some], against, log)
-    bounds = _bounds(searches, axis)
-    looks = [{"color": CATEGORIES[i % len(CATEGORIES)], "dash": DASHES[i % len(DASHES)]} for i in range(len(searches))]
-    figure = go.Figure()
-    for (name, some), look in zip(searches.items(), looks, strict=True):
-        bound_s = bounds[_task(some[-1])][-1][1]
-        figure.add_trace(curve(name, some, axis, look, bound_s))
-        figure.add_traces(medians(name, some, axis, look))
-    for task, found in bounds.items():
-        of = f" of {task.name}" if len(bounds) > 1 else ""
-        figure.add_trace(bound_line(found, axis, of, quantity_of(task.objective)))
-    if diversity:
-        figure.add_traces(diversities(searches, axis, looks))
-    _axes(figure, searches, bounds, axis, diversity)
-    return _worded(figure, searches, bounds, axis, diversity)
-
-
 def _task(step: PlanStep) -> SearchedTask:
     job = step.job if step.objective == "communication" else None
     return SearchedTask(f"{step.job.name} on {step.topology.name}", step.topology.fingerprint, job, step.objective)
 
 
-def _axis(values: list[float], against: str, log: bool | None) -> SearchAxis:
+def _axis(values: list[float], against: str) -> SearchAxis:
     """The axis for these values. A linear one begins at 0, a logarithmic one extends a little beyond both ends."""
     least = min((value for value in values if value > 0), default=1.0)
     whole = against != "seconds"
     last = max(*values, least)
-    if log is None:
-        log = against != "generation" and last > FEW * (1.0 if whole else least)
-    if log:
+    if against != "generation" and last > FEW * (1.0 if whole else least):
         return SearchAxis(against, least / 1.5, last * 1.5, True)
     return SearchAxis(against, 0.0, last + max(last / 20, 1.0 if whole else 0.0), False)
 
@@ -268,9 +223,7 @@ def _bounds(searches: Searches, axis: SearchAxis) -> dict[SearchedTask, Bounds]:
     return bounds
 
 
-def _axes(
-    figure: go.Figure, searches: Searches, bounds: Mapping[SearchedTask, Bounds], axis: SearchAxis, diversity: bool
-) -> None:
+def _axes(figure: go.Figure, searches: Searches, bounds: Mapping[SearchedTask, Bounds], axis: SearchAxis) -> None:
     ends = [some[-1] for some in searches.values()]
     low = min([*(found[0][1] for found in bounds.values()), *(step.best_s for step in ends)])
     medians_s = [step.median_s for step in ends if step.median_s is not None]
@@ -288,16 +241,10 @@ def _axes(
     quantities = {quantity_of(step.objective) for step in ends}
     named = " or ".join(sorted({f"{quantity.noun} ({quantity.unit})" for quantity in quantities}))
     figure.update_yaxes(title_text=f"best {named}", range=[low - room, high + room], exponentformat="none")
-    if diversity:
-        figure.update_layout(
-            yaxis_domain=[1 - CURVES + 0.04, 1],
-            yaxis2={"domain": [0, 1 - CURVES - 0.04], "range": [-0.03, 1.03], "title": {"text": "diversity (0 to 1)"}},
-            xaxis_anchor="y2",
-        )
 
 
 def _worded(
-    figure: go.Figure, searches: Searches, bounds: Mapping[SearchedTask, Bounds], axis: SearchAxis, diversity: bool
+    figure: go.Figure, searches: Searches, bounds: Mapping[SearchedTask, Bounds], axis: SearchAxis
 ) -> go.Figure:
     lasts = [some[-1] for some in searches.values()]
     networks = " and ".join(dict.fromkeys(_task(step).name for step in lasts))
@@ -306,7 +253,7 @@ def _worded(
     quantity = quantity_of(best.objective)
     noun = "" if best.objective == "communication" else f"{quantity.noun} "
     title = f"{networks}: {noun}{quantity.words(best.best_s)} found"
-    note = f"by {best.planner}, {quantity.proof(gap_to(best.best_s, bound_s))}"
+    note = f"by {best.planner}, {quantity.proof(_gap_to(best.best_s, bound_s))}"
     if any(step.median_s is not None for step in lasts):
         note += " · thin lines: medians of the populations"
     entries = len(searches) + len(bounds)
@@ -316,7 +263,7 @@ def _worded(
         title,
         note,
         alt=f"Best cost against {AXES[axis.field]}. {title}, {note}. {curves}.",
-        height=(620 if diversity else 440) + 20 * entries,
+        height=440 + 20 * entries,
         legend={**LEGEND_BELOW, "orientation": "v"},
         margin_b=76 + 20 * entries,
     )

@@ -1,15 +1,16 @@
 """The parts of a plan's communication cost."""
 
+import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, LINE_GREY, SKY, VERMILLION
-from dtfm_lab.figures.theme import LEGEND_BELOW, percent, quality, titled
+from dtfm_lab.figures.strokes import strokes
+from dtfm_lab.figures.theme import LEGEND_BELOW, numbered_rows, percent, quality, row_bars, titled
 from dtfm_lab.planning.step import PROVEN
 
-BOUND = "lower bound: no placement costs less"
 OUTLINE = {"width": 1, "color": "#ffffff"}
 
 
@@ -40,9 +41,21 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         labels = [f"{hop}→{hop + 1}<br>{format_s(s)}" for s in costs_s]
         bar = _bar(costs_s, here, labels, words, name="hops along the pipeline", color=BLUE if hop % 2 else SKY)
         figure.add_trace(bar.update(legendgroup="hops", showlegend=hop == 0))
-    figure.add_traces(_bounds(plans))
+    # marks at the bound stand above and below each bar, and not across it, where its texts are
+    marks = [
+        np.array([(plan.lower_bound_s, row + end), (plan.lower_bound_s, row + 0.7 * end)])
+        for row, plan in enumerate(plans)
+        for end in (-0.47, 0.47)
+    ]
+    figure.add_scatter(
+        **strokes(marks),
+        mode="lines",
+        name="lower bound: no placement costs less",
+        line={"width": 3, "color": LINE_GREY},
+        hovertemplate="lower bound %{x:.4g} s<extra></extra>",
+    )
     names = [f"{plan.planner}<br>{format_s(plan.cost.total_s)}" for plan in plans]
-    figure.update_yaxes(tickvals=rows, ticktext=names, range=[len(plans) - 0.4, -0.6], showgrid=False, zeroline=False)
+    figure.update_yaxes(**numbered_rows(names))
     longest_s = max(plan.cost.total_s for plan in plans)
     figure.update_xaxes(title_text="communication cost (s)", range=[0, 1.16 * longest_s or 1.0], exponentformat="none")
     for row, plan in enumerate(plans):
@@ -78,37 +91,6 @@ def _alt(plans: tuple[Plan, ...]) -> str:
 def _bar(
     seconds: list[float], rows: list[int], labels: list[str], words: list[str], *, name: str, color: str
 ) -> go.Bar:
-    return go.Bar(
-        orientation="h",
-        x=seconds,
-        y=rows,
-        width=0.7,
-        name=name,
-        text=labels,
-        textposition="inside",
-        insidetextanchor="middle",
-        textangle=0,
-        hovertext=words,
-        hoverinfo="text",
-        marker={"color": color, "line": OUTLINE},
-    )
-
-
-def _bounds(plans: tuple[Plan, ...]) -> list[go.Scatter]:
-    """Marks at the lower bound above and below each bar, but not across it, where its texts are."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for row, plan in enumerate(plans):
-        for end in (-0.47, 0.47):
-            x += [plan.lower_bound_s, plan.lower_bound_s, None]
-            y += [row + end, row + end * 0.7, None]
-    return [
-        go.Scatter(
-            x=x,
-            y=y,
-            mode="lines",
-            name=BOUND,
-            line={"width": 3, "color": LINE_GREY},
-            hovertemplate="lower bound %{x:.4g} s<extra></extra>",
-        )
-    ]
+    inside = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
+    marker = {"color": color, "line": OUTLINE}
+    return row_bars(seconds, rows, words, width=0.7, name=name, text=labels, marker=marker, **inside)

@@ -10,17 +10,12 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.palette import BLUE, CATEGORIES, DASHES, LINE_GREY
 from dtfm_lab.figures.theme import LEGEND_BELOW, count, literal, log_ticks, titled
 from dtfm_lab.planning.iteration.frontier import Frontier, gpus, iteration_s, price_of_tokens
 
-AGAINST = {
-    "price_per_hour": ("US dollars an hour of all devices that serve", "an hour"),
-    "price_per_billion_tokens": ("US dollars a billion tokens", "a billion tokens"),
-}
-"""What the x axis may show, and its words."""
+X_TITLE = "US dollars an hour of all devices that serve"
 LOG_FROM = 6.0
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
 MOST_NAMES = 6
@@ -28,7 +23,7 @@ MOST_NAMES = 6
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 
 
-def frontier(frontier: Frontier, against: str = "price_per_hour") -> go.Figure:
+def frontier(frontier: Frontier) -> go.Figure:
     """Seconds against dollars: a point for each plan, with its shape, GPUs and idle devices when pointed at.
 
     Points that a faster plan beats by the token are hollow: they are for a small budget an hour. The dashed line is a
@@ -36,15 +31,8 @@ def frontier(frontier: Frontier, against: str = "price_per_hour") -> go.Figure:
     seconds an iteration, which compare any two batches. The customdata of each point is its number in
     ``frontier.plans``.
 
-    Parameters
-    ----------
-    against
-        "price_per_hour" or "price_per_billion_tokens".
-
-    Raises PlanError for a frontier without plans, UnknownName for another ``against``.
+    Raises PlanError for a frontier without plans.
     """
-    if against not in AGAINST:
-        raise unknown("axis of a frontier", against, AGAINST)
     if not frontier.plans:
         raise PlanError("frontier of no plans; wanted one at least")
     several = len(frontier.batches) > 1
@@ -52,31 +40,29 @@ def frontier(frontier: Frontier, against: str = "price_per_hour") -> go.Figure:
     figure = go.Figure()
     for number, batch in enumerate(frontier.batches):
         rows = table.index[table["global_batch"] == batch].tolist()
-        if against == "price_per_billion_tokens":
-            rows = [row for row in rows if table["cheaper_by_token"][row]]
         look = {"color": CATEGORIES[number % len(CATEGORIES)], "dash": DASHES[number % len(DASHES)]}
         symbol = SYMBOLS[number % len(SYMBOLS)]
         name = f"{batch:,} sequences an iteration" if several else "plans"
-        figure.add_trace(_points(frontier, rows, against, several, name, look if several else {"color": BLUE}, symbol))
+        figure.add_trace(_points(frontier, rows, several, name, look if several else {"color": BLUE}, symbol))
     prices = np.concatenate([np.array(trace.x, dtype=float) for trace in figure.data])
     x = _axis(prices, "$")
     if not several:
-        figure.add_trace(_bound(frontier, against, x))
+        figure.add_trace(_bound(frontier, x))
     heights = np.concatenate([np.array(trace.y, dtype=float) for trace in figure.data])
     y = _axis(heights[np.isfinite(heights)])
-    figure.update_xaxes(title_text=AGAINST[against][0], **x)
+    figure.update_xaxes(title_text=X_TITLE, **x)
     figure.update_yaxes(title_text="hours a billion tokens" if several else "seconds an iteration", **y)
-    return _worded(figure, frontier, against)
+    return _worded(figure, frontier)
 
 
 def _points(
-    frontier: Frontier, rows: Sequence[int], against: str, several: bool, name: str, look: dict[str, str], symbol: str
+    frontier: Frontier, rows: Sequence[int], several: bool, name: str, look: dict[str, str], symbol: str
 ) -> go.Scatter:
     plans = [frontier.plans[row] for row in rows]
     pays = frontier.to_frame()["cheaper_by_token"]
     color = look["color"]
     return go.Scatter(
-        x=[float(getattr(plan, against)) for plan in plans],
+        x=[plan.price_per_hour for plan in plans],
         y=[_height(plan, several) for plan in plans],
         customdata=list(rows),
         mode="lines+markers",
@@ -113,19 +99,11 @@ def _hover(plan: Plan) -> str:
     return "<br>".join(literal(line) for line in lines)
 
 
-def _bound(frontier: Frontier, against: str, x: dict[str, Any]) -> go.Scatter:
+def _bound(frontier: Frontier, x: dict[str, Any]) -> go.Scatter:
     """Seconds that no plan of so many dollars is faster than, along the whole axis."""
     low, high = (10**end if x.get("type") == "log" else end for end in x["range"])
     at = np.geomspace(max(low, high / 1e4), high, 200)
-    hourly = at
-    if against == "price_per_billion_tokens":
-        # dollars a token are dollars an hour times seconds: find, for each, the least seconds of any budget
-        whole = sum(device.price_per_hour for device in frontier.topology.devices)
-        hourly = np.geomspace(whole / 1e5, whole, 2000)
-    seconds = np.array([frontier.lower_bound_s(float(price)) for price in hourly])
-    if against == "price_per_billion_tokens":
-        tokens = hourly * seconds / 3600 / frontier.job.tokens * 1e9
-        seconds = np.array([seconds[tokens <= price].min(initial=np.inf) for price in at])
+    seconds = np.array([frontier.lower_bound_s(float(price)) for price in at])
     kept = np.isfinite(seconds)
     return go.Scatter(
         x=at[kept],
@@ -133,7 +111,7 @@ def _bound(frontier: Frontier, against: str, x: dict[str, Any]) -> go.Scatter:
         mode="lines",
         name="no plan is below",
         line={"dash": "dash", "width": 1.5, "color": LINE_GREY},
-        hovertemplate=f"with $%{{x:,.2f}} {AGAINST[against][1]} no plan is faster than %{{y:.4g}} s<extra></extra>",
+        hovertemplate="with $%{x:,.2f} an hour no plan is faster than %{y:.4g} s<extra></extra>",
     )
 
 
@@ -151,15 +129,14 @@ def _axis(values: FloatArray, unit: str = "") -> dict[str, Any]:
     return {"type": "log", "range": [np.log10(low), np.log10(high)], "tickvals": ticks, "ticktext": texts}
 
 
-def _worded(figure: go.Figure, frontier: Frontier, against: str) -> go.Figure:
+def _worded(figure: go.Figure, frontier: Frontier) -> go.Figure:
     fastest, cheapest = frontier.fastest, frontier.cheapest
     title = f"{frontier.job.name} on {frontier.topology.name}: {format_s(iteration_s(fastest))} at best, "
     title += f"${price_of_tokens(cheapest):,.2f} a billion tokens at least"
     if len(frontier.batches) > 1:
         title = f"{frontier.job.name} on {frontier.topology.name}: seconds against dollars for each batch"
-    drawn = frontier if against == "price_per_hour" else frontier.by_token()
-    note = f"{count(len(drawn), 'plan')} that no other found is both as fast and as cheap as"
-    if against == "price_per_hour" and not frontier.to_frame()["cheaper_by_token"].all():
+    note = f"{count(len(frontier), 'plan')} that no other found is both as fast and as cheap as"
+    if not frontier.to_frame()["cheaper_by_token"].all():
         note += " · hollow: a faster plan is cheaper by the token"
     if frontier.note:
         note += f" · {frontier.note}"
@@ -167,7 +144,7 @@ def _worded(figure: go.Figure, frontier: Frontier, against: str) -> go.Figure:
         figure,
         title,
         note,
-        alt=f"Seconds against {AGAINST[against][0]}. {title}; {note}. {frontier.sentence}.",
+        alt=f"Seconds against {X_TITLE}. {title}; {note}. {frontier.sentence}.",
         height=460,
         legend=LEGEND_BELOW,
         margin_b=92,

@@ -1,13 +1,12 @@
 """Published numbers against our predictions of them: each group's ratios on its bands."""
 
 import math
-import textwrap
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
 from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
-from dtfm_lab.figures.theme import LEGEND_BELOW, by_name, literal, titled
+from dtfm_lab.figures.theme import LEGEND_BELOW, by_name, literal, titled, wrapped
 from dtfm_lab.published import Group, Ledger, Row
 
 RED = CAUSE_COLORS["straggler"]
@@ -54,11 +53,12 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
     names = list(name_of.values())
     shown = [row for row in rows if row.published > 0]
     place = {id(row): name_of[row.source, row.group, row.quantity] for row in shown}
-    for group in groups:
-        own = [row for row in shown if place[id(row)] == name_of[group.key]]
-        if own:
-            ends = [_band_of(row) for row in own]
-            figure.add_trace(_stripe(name_of[group.key], min(e[0] for e in ends), max(e[1] for e in ends)))
+    stripes: dict[str, list[float]] = {}
+    for row in shown:
+        stripes.setdefault(place[id(row)], []).extend(_within_reach(end) for end in _band_of(row))
+    for name, ends in stripes.items():
+        look = {"line": {"color": BAND, "width": BAND_WIDTH_PX}, "hoverinfo": "skip", "showlegend": False}
+        figure.add_trace(go.Scatter(x=[min(ends), max(ends)], y=[name, name], mode="lines", **look))
     theirs = [row for row in shown if row.theirs is not None]
     figure.add_trace(
         go.Scatter(
@@ -74,9 +74,19 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
     )
     for inside in (True, False):
         some = [row for row in shown if row.inside is inside]
-        points = _points(inside, some, [_hover(row) for row in some]) | {"showlegend": False}
-        ratios = [_within_reach(row.ratio) for row in some]
-        figure.add_trace(go.Scatter(x=ratios, y=[place[id(row)] for row in some], **points))
+        look = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
+        figure.add_trace(
+            go.Scatter(
+                x=[_within_reach(row.ratio) for row in some],
+                y=[place[id(row)] for row in some],
+                mode="markers",
+                name="inside its band" if inside else "outside of it",
+                showlegend=False,
+                marker={**look, "opacity": [1.0 if row.hard else PALE for row in some]},
+                hovertext=[_hover(row) for row in some],
+                hoverinfo="text",
+            )
+        )
     reach = [_within_reach(ratio) for row in shown for ratio in (row.ratio, 1 + (row.their_error or 0.0))]
     far = max(1.1, *(max(ratio, 1 / ratio) for ratio in reach)) * 1.04
     ticks = [tick for tick in TICKS if 1 / far <= tick <= far]
@@ -95,30 +105,6 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
     figure.add_vline(x=1, line={"color": LINE_GREY, "width": 1}, layer="below")
 
 
-def _points(inside: bool, rows: Sequence[Row], hovers: Sequence[str]) -> dict[str, object]:
-    look = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
-    marker = {**look, "opacity": [1.0 if row.hard else PALE for row in rows]}
-    return {
-        "mode": "markers",
-        "name": "inside its band" if inside else "outside of it",
-        "marker": marker,
-        "legendgroup": str(inside),
-        "hovertext": list(hovers),
-        "hoverinfo": "text",
-    }
-
-
-def _stripe(name: str, low: float, high: float) -> go.Scatter:
-    return go.Scatter(
-        x=[max(low, 1 / FARTHEST), min(high, FARTHEST)],
-        y=[name, name],
-        mode="lines",
-        line={"color": BAND, "width": BAND_WIDTH_PX},
-        hoverinfo="skip",
-        showlegend=False,
-    )
-
-
 def _band_of(row: Row) -> tuple[float, float]:
     """The band of a row as ratios."""
     if not row.band.absolute:
@@ -134,13 +120,15 @@ def _hover(row: Row) -> str:
     lines = [
         _about(row),
         f"{row.evidence.words}{'' if row.measured else ', not a measurement'}; band {row.band}",
-        *(_wrapped(f"assumed: {'; '.join(row.assumptions)}") if row.assumptions else []),
-        *_wrapped(row.fitted),
-        *_wrapped(row.note),
-        *_wrapped(row.known_miss.reason if row.known_miss is not None and not row.inside else ""),
-        *_wrapped(row.cite),
     ]
-    return "<br>".join(lines)
+    more = [
+        f"assumed: {'; '.join(row.assumptions)}" if row.assumptions else "",
+        row.fitted,
+        row.note,
+        row.known_miss.reason if row.known_miss is not None and not row.inside else "",
+        row.cite,
+    ]
+    return "<br>".join([*lines, *(line for text in more for line in wrapped(text, LETTERS_A_LINE))])
 
 
 def _about(row: Row) -> str:
@@ -149,7 +137,3 @@ def _about(row: Row) -> str:
         f"<b>{literal(row.source)}</b>: {literal(row.setting)}, {row.quantity}<br>"
         f"published {row.published:,.4g}{unit}, predicted {row.predicted:,.4g}{unit}: {row.ratio:.3f}"
     )
-
-
-def _wrapped(text: str) -> list[str]:
-    return [literal(line) for line in textwrap.wrap(text, LETTERS_A_LINE)]

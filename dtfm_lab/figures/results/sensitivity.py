@@ -6,8 +6,17 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS
-from dtfm_lab.figures.results.tables import row_at
-from dtfm_lab.figures.theme import LEGEND_BELOW, bare, by_name, edged, literal, stacked, titled, with_headings
+from dtfm_lab.figures.theme import (
+    LEGEND_BELOW,
+    bare,
+    by_name,
+    edged,
+    literal,
+    row_bars,
+    stacked,
+    titled,
+    with_headings,
+)
 
 MOST_ROWS = 10
 """Most rows of links, of regions and of devices, those that change most."""
@@ -60,7 +69,7 @@ def sensitivity(frame: pd.DataFrame) -> go.Figure:
     room = 0.12 * (high - low)  # for the numbers beside the bars
     figure.update_xaxes(range=[low - room if low < 0 else 0, high + room if high > 0 else 0], zeroline=True)
     figure.update_xaxes(title_text="change of the iteration's time (%)", row=len(shown), col=1)
-    best = row_at(frame, frame["change"].idxmin())
+    best = frame.iloc[int(frame["change"].argmin())]
     before_s = float(best["iteration_s"] / (1 + best["change"])) if best["change"] > -1 else 0.0
     without = len(frame) - len(changes)
     titled(
@@ -78,21 +87,18 @@ def sensitivity(frame: pd.DataFrame) -> go.Figure:
 
 
 def _bars(rows: pd.DataFrame, word: str, color: str) -> go.Bar:
-    return go.Bar(
-        orientation="h",
-        x=(100 * rows["change"]).tolist(),
-        y=_names(rows),
+    hover = [
+        f"{literal(sentence)}<br>{format_s(iteration_s)} an iteration"
+        for sentence, iteration_s in zip(rows["sentence"], rows["iteration_s"], strict=True)
+    ]
+    return row_bars(
+        (100 * rows["change"]).tolist(),
+        _names(rows),
+        hover,
         width=0.75,
         name=f"better {word}",
         legendgroup=word,
         text=[f"{100 * change:+.2g} %" for change in rows["change"]],
-        textposition="outside",
-        cliponaxis=False,
-        hovertext=[
-            f"{literal(sentence)}<br>{format_s(iteration_s)} an iteration"
-            for sentence, iteration_s in zip(rows["sentence"], rows["iteration_s"], strict=True)
-        ],
-        hoverinfo="text",
         marker=edged(color),
     )
 

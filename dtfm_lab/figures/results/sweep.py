@@ -13,7 +13,6 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.figures.palette import CATEGORIES, DASHES, EDGES, LINE_GREY
-from dtfm_lab.figures.results.tables import row_at
 from dtfm_lab.figures.theme import LEGEND_BELOW, literal, titled
 from dtfm_lab.planning.sweeps import PLANNED
 from dtfm_lab.simulation.variations import OUTCOMES
@@ -54,17 +53,25 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     drawn = frame[frame[y].notna()]
     highest = float(drawn[y].astype(float).max()) if len(drawn) else 0.0
     result = shown(y, highest)
-    roles = Roles.of(frame, names, x)
+    by_size = sorted(names, key=lambda name: -len(values(frame, name)))
+    x = x or next((name for name in by_size if by_number(frame, name)), by_size[0] if names else None)
+    color = next((name for name in by_size if name != x), None)
+    by_name = x is None or not by_number(frame, x)
     figure = go.Figure()
-    ordered = drawn if roles.x is None or roles.by_name else drawn.sort_values(roles.x, kind="stable")
-    for name, look, rows in _colored(frame, ordered, roles.color, result.word):
-        at = roles.along(rows), (rows[y].astype(float) * result.scale).tolist()
-        traces = _bars(rows, *at, look) if roles.by_name else _curve(rows, *at, look)
-        traces[0].showlegend = roles.color is not None
-        for trace in traces:
-            trace.update(name=literal(name), legendgroup=name)
-        figure.add_traces(traces)
-    figure.update_xaxes(title_text=roles.x_title, **_x_axis(frame, roles))
+    ordered = drawn if x is None or by_name else drawn.sort_values(x, kind="stable")
+    for number, one in enumerate(values(frame, color) if color else [None]):
+        rows = ordered[equal(ordered[color], one)] if color else ordered
+        if not len(rows):
+            continue
+        heights = (rows[y].astype(float) * result.scale).tolist()
+        along: list[Any] = ["the one combination"] * len(rows)
+        if x:
+            along = [_named(place) if by_name else float(place) for place in rows[x]]
+        traces = (_bars if by_name else _curve)(rows, along, heights, number)
+        traces[0].showlegend = color is not None
+        name = literal(value_text(one) if color else result.word)
+        figure.add_traces([trace.update(name=name, legendgroup=name) for trace in traces])
+    figure.update_xaxes(title_text=literal(word(x)) if x else "nothing was varied", **_x_axis(frame, x, by_name))
     figure.update_yaxes(title_text=result.label, range=[0, 1.1 * highest * result.scale or 1.0])
     n_tight = fits(drawn).count(False)
     if n_tight:
@@ -78,64 +85,20 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
         _subtitle(frame, y),
         alt=_alt(drawn, y, names, n_tight),
         height=500,
-        legend={**LEGEND_BELOW, "traceorder": "normal", "title": {"text": literal(word(roles.color or ""))}},
+        legend={**LEGEND_BELOW, "traceorder": "normal", "title": {"text": literal(word(color or ""))}},
         margin_b=110,
         barmode="group",
-        bargap=0.2 if roles.x else 0.7,
+        bargap=0.2 if x else 0.7,
         hovermode="closest",
     )
 
 
-class Roles(NamedTuple):
-    """How each varied setting is shown."""
-
-    x: str | None
-    """The setting along the axis; None where nothing was varied."""
-    by_name: bool
-    """Whether the axis has names, not numbers."""
-    color: str | None
-    """The setting that has a colour for each value, if any."""
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame, names: Sequence[str], x: str | None) -> Roles:
-        """The setting with most numbers is along the axis, the other has colours."""
-        by_size = sorted(names, key=lambda name: -len(values(frame, name)))
-        x = x or next((name for name in by_size if by_number(frame, name)), by_size[0] if names else None)
-        return cls(x, x is None or not by_number(frame, x), next((name for name in by_size if name != x), None))
-
-    @property
-    def x_title(self) -> str:
-        return literal(word(self.x)) if self.x else "nothing was varied"
-
-    def along(self, rows: pd.DataFrame) -> list[Any]:
-        if self.x is None:
-            return ["the one combination"] * len(rows)
-        return [literal(value_text(one)) if self.by_name else float(one) for one in rows[self.x]]
-
-
-def _colored(
-    frame: pd.DataFrame, here: pd.DataFrame, color: str | None, name: str
-) -> list[tuple[str, CurveLook, pd.DataFrame]]:
-    """Name, look and rows of each curve that has rows."""
-    of = values(frame, color) if color else [None]
-    found = []
-    for i, one in enumerate(of):
-        rows = here[equal(here[color], one)] if color else here
-        if len(rows):
-            found.append((value_text(one) if color else name, CurveLook.of(i), rows))
-    return found
-
-
-def _x_axis(frame: pd.DataFrame, roles: Roles) -> dict[str, Any]:
-    if roles.x is None:
+def _x_axis(frame: pd.DataFrame, x: str | None, by_name: bool) -> dict[str, Any]:
+    if x is None:
         return {"type": "category"}
-    along = values(frame, roles.x)
-    if roles.by_name:
-        return {
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": [literal(value_text(one)) for one in along],
-        }
+    along = values(frame, x)
+    if by_name:
+        return {"type": "category", "categoryorder": "array", "categoryarray": [_named(one) for one in along]}
     few = {"tickvals": along, "ticktext": [f"{one:g}" for one in along]} if len(along) <= MOST_TICKS else {}
     log = along[0] > 0 and along[-1] / along[0] >= LOG_FROM
     return {**few, "type": "log" if log else "linear"}
@@ -145,8 +108,9 @@ def _title(drawn: pd.DataFrame, y: str, names: Sequence[str]) -> str:
     """The best combination of those that fit in memory, or of all if none does."""
     result = RESULTS[y]
     fit = fits(drawn)
-    column = drawn.loc[fit if any(fit) else [True] * len(fit), y].astype(float)
-    best = row_at(drawn, column.idxmax() if result.more_is_better else column.idxmin())
+    kept = drawn[fit] if any(fit) else drawn
+    column = kept[y].astype(float)
+    best = kept.iloc[int(column.argmax() if result.more_is_better else column.argmin())]
     which = f" with {settings_text(best, names)}" if names else ""
     end = "" if any(fit) else "; none fits in memory"
     return f"{result.word}: {'at best ' if names else ''}{value(y, float(best[y]))}{which}{end}"
@@ -172,48 +136,33 @@ def _alt(drawn: pd.DataFrame, y: str, names: Sequence[str], n_tight: int) -> str
     return f"{RESULTS[y].word}{over}: {len(drawn)} combinations {span}; {n_tight or 'none'} do not fit in memory."
 
 
-class CurveLook(NamedTuple):
-    """The look of one curve. Later curves are thinner, so that each of several equal ones is visible."""
+def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> list[go.Scatter]:
+    """A line, and its markers in a trace of their own, so that the legend shows neither filled nor hollow ones.
 
-    color: str
-    dash: str
-    symbol: str
-    width: float
-    size: float
-
-    @classmethod
-    def of(cls, i: int) -> CurveLook:
-        """The look of curve number i."""
-        n = len(CATEGORIES)
-        thin = {"width": max(1.6, 4 - 0.6 * i), "size": max(6.0, 12 - 1.4 * i)}
-        return cls(CATEGORIES[i % n], DASHES[i // n % len(DASHES)], SYMBOLS[i % len(SYMBOLS)], **thin)
-
-
-def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], look: CurveLook) -> list[go.Scatter]:
-    """A line, and its markers in a trace of their own, so that the legend shows neither filled nor hollow ones."""
-    color = EDGES.get(look.color, look.color)
-    at = {"x": x, "y": y}
-    symbols = [look.symbol if fit else f"{look.symbol}-open" for fit in fits(rows)]
-    drawn = {"width": look.width, "dash": look.dash, "color": color}
-    line = go.Scatter(**at, mode="lines", line=drawn, hoverinfo="skip")
-    markers = go.Scatter(
-        **at,
-        mode="markers",
-        marker={"size": look.size, "color": color, "symbol": symbols, "line": {"width": 2, "color": color}},
-        showlegend=False,
-        hovertext=hover(rows),
-        hoverinfo="text",
-    )
-    return [line, markers]
+    Later curves are thinner, so that each of several equal ones is visible.
+    """
+    color = CATEGORIES[number % len(CATEGORIES)]
+    color, symbol = EDGES.get(color, color), SYMBOLS[number % len(SYMBOLS)]
+    dash = DASHES[number // len(CATEGORIES) % len(DASHES)]
+    look = {"color": color, "symbol": [symbol if fit else f"{symbol}-open" for fit in fits(rows)]}
+    marker = look | {"size": max(6.0, 12 - 1.4 * number), "line": {"width": 2, "color": color}}
+    line = {"width": max(1.6, 4 - 0.6 * number), "dash": dash, "color": color}
+    shown_at = {"hovertext": hover(rows), "hoverinfo": "text", "showlegend": False}
+    return [
+        go.Scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip"),
+        go.Scatter(x=x, y=y, mode="markers", marker=marker, **shown_at),
+    ]
 
 
-def _bars(rows: pd.DataFrame, x: list[Any], y: list[float], look: CurveLook) -> list[go.Bar]:
-    color = look.color
-    edge = EDGES.get(color, color)
+def _bars(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> list[go.Bar]:
+    color = CATEGORIES[number % len(CATEGORIES)]
     bar = go.Bar(
         x=x,
         y=y,
-        marker={"color": [color if fit else NO_FILL for fit in fits(rows)], "line": {"width": 2, "color": edge}},
+        marker={
+            "color": [color if fit else NO_FILL for fit in fits(rows)],
+            "line": {"width": 2, "color": EDGES.get(color, color)},
+        },
         text=[f"{height:,.0f}" if height >= 1000 else f"{height:.3g}" for height in y],
         textposition="outside",
         cliponaxis=False,
@@ -343,6 +292,11 @@ def value_text(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _named(value: Any) -> str:
+    """The place of a value on an axis of names."""
+    return literal(value_text(value))
 
 
 def settings_text(row: pd.Series, names: Sequence[str]) -> str:

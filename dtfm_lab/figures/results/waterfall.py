@@ -8,7 +8,16 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.figures.palette import BLUE, GREEN, LINE_GREY, ORANGE, PURPLE
-from dtfm_lab.figures.theme import LEGEND_BELOW, UNBOXED, literal, titled, with_headings
+from dtfm_lab.figures.theme import (
+    LEGEND_BELOW,
+    UNBOXED,
+    literal,
+    numbered_rows,
+    row_bars,
+    titled,
+    with_headings,
+    wrapped,
+)
 from dtfm_lab.systems.waterfall import Waterfall, WaterfallStep
 
 ROW_PX = 52
@@ -50,13 +59,14 @@ def waterfall(found: Waterfall) -> go.Figure:
             shown = textwrap.shorten(reason, 90, placeholder="…")
             figure.add_annotation(x=0, y=row, text=literal(shown), hovertext=literal(reason), xanchor="left", **UNBOXED)
     _add_published(figure, found)
-    names = [_wrapped(step.sentence) for step in steps] + ["all of them"]
+    names = ["<br>".join(wrapped(step.sentence.rstrip("."), NAME_LETTERS)) for step in steps] + ["all of them"]
     room = ROOM_WORDS if any(step.held or not step.fits for step in steps) else ROOM
-    unit = "times the seconds of " + _compared(found) if found.in_times else "an iteration (s)"
+    against = found.steps[-1].against
+    unit = "an iteration (s)"
+    if found.in_times and against is not None:
+        unit = f"times the seconds of {literal(against.strategy.heading)}"
     figure.update_xaxes(title_text=unit, range=[0, room * longest or 1.0], exponentformat="none")
-    figure.update_yaxes(
-        tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.4, -0.6], showgrid=False, zeroline=False
-    )
+    figure.update_yaxes(**numbered_rows(names))
     titled(
         figure,
         _title(found),
@@ -72,52 +82,33 @@ def waterfall(found: Waterfall) -> go.Figure:
 
 def _bar(found: Waterfall, step: WaterfallStep, row: int, longest: float) -> dict[str, Any]:
     assert step.value is not None, "rows without a plan have no bar"
-    hover = f"{literal(step.sentence)}<br>{found.text_of(step.value)}"
-    if step.change is None or step.ratio is None or step.before is None or step.before.value is None:
-        return {
-            "row": row,
-            "kind": "end",
-            "from": 0.0,
-            "to": step.value,
-            "text": found.text_of(step.value),
-            "hover": _with_source(hover, step),
+    bar = {"row": row, "kind": "end", "from": 0.0, "to": step.value, "text": found.text_of(step.value)}
+    hover = [literal(step.sentence), found.text_of(step.value)]
+    if step.change is not None and step.ratio is not None and step.before is not None and step.before.value is not None:
+        sign = "+" if step.change >= 0 else "−"
+        text = f"{sign}{found.text_of(abs(step.change))} ({step.ratio:.2f}×)" if step.ratio != 1 else "no change"
+        tiny = abs(step.change) < LEAST * longest
+        bar |= {
+            "kind": "longer" if step.change >= 0 else "shorter",
+            "from": step.value - LEAST * longest if tiny else step.before.value,
+            "text": text + (", plan held" if step.held else "") + ("" if step.fits else ", does not fit"),
         }
-    sign = "+" if step.change >= 0 else "−"
-    text = f"{sign}{found.text_of(abs(step.change))} ({step.ratio:.2f}×)" if step.ratio != 1 else "no change"
-    text += (", plan held" if step.held else "") + ("" if step.fits else ", does not fit")
-    begin = step.before.value
-    if abs(step.change) < LEAST * longest:
-        begin = step.value - LEAST * longest
-    held = "" if not step.held else "<br>with the plan of the row above"
-    fits = "" if step.fits else "<br>does not fit in memory"
-    return {
-        "row": row,
-        "kind": "longer" if step.change >= 0 else "shorter",
-        "from": begin,
-        "to": step.value,
-        "text": text,
-        "hover": _with_source(hover + held + fits, step),
-    }
-
-
-def _with_source(text: str, step: WaterfallStep) -> str:
-    return text + (f"<br>source: {literal(step.source)}" if step.source else "")
+        hover += ["with the plan of the row above"] * step.held + ["does not fit in memory"] * (not step.fits)
+    if step.source:
+        hover.append(f"source: {literal(step.source)}")
+    return bar | {"hover": "<br>".join(hover)}
 
 
 def _trace(kind: str, bars: list[dict[str, Any]]) -> go.Bar:
     word, color = KINDS[kind]
-    return go.Bar(
-        orientation="h",
+    return row_bars(
+        [abs(bar["to"] - bar["from"]) for bar in bars],
+        [bar["row"] for bar in bars],
+        [bar["hover"] for bar in bars],
         base=[min(bar["from"], bar["to"]) for bar in bars],
-        x=[abs(bar["to"] - bar["from"]) for bar in bars],
-        y=[bar["row"] for bar in bars],
         width=0.56,
         name=word,
         text=[literal(bar["text"]) for bar in bars],
-        textposition="outside",
-        cliponaxis=False,
-        hovertext=[bar["hover"] for bar in bars],
-        hoverinfo="text",
         marker={"color": color},
     )
 
@@ -131,16 +122,6 @@ def _add_published(figure: go.Figure, found: Waterfall) -> None:
         figure.add_vline(x=end, line={"color": PUBLISHED, "width": 1.5}, layer="below")
     text = f"published {literal(found.published_text)}"
     figure.add_annotation(x=(low + high) / 2, y=1, yref="paper", yanchor="bottom", text=text, showarrow=False)
-
-
-def _wrapped(sentence: str) -> str:
-    return "<br>".join(literal(line) for line in textwrap.wrap(sentence.rstrip("."), NAME_LETTERS))
-
-
-def _compared(found: Waterfall) -> str:
-    against = found.steps[-1].against
-    assert against is not None, "it is in times"
-    return literal(against.strategy.heading)
 
 
 def _title(found: Waterfall) -> str:

@@ -57,18 +57,15 @@ class Rows:
         lanes: tuple[Lane, ...],
         n_sides: int = 1,
         stages_per_device: int = 1,
-        lane_px: float | None = None,
     ) -> None:
-        """``lane_px`` is the height of every lane; None chooses heights that are easy to read."""
         self._devices = [[literal(name) for name in group] for group in devices]
         self._stages_per_device = stages_per_device
         self._lanes = lanes
         many = sum(map(len, devices)) > MANY_DEVICES
         crowded_px = CROWDED_PX * (1 + n_sides) / 2
-        self._lane_px = {lane: lane_px or (crowded_px if many else LANE_PX[lane]) for lane in lanes}
+        self._lane_px = {lane: crowded_px if many else LANE_PX[lane] for lane in lanes}
         self._n_sides = n_sides
         self._top: dict[tuple[int, int, Lane], float] = {}
-        between_px = BETWEEN_STAGES_PX if lane_px is None else 0
         at = 0.0
         for position, group in enumerate(devices):
             for replica in range(len(group)):
@@ -76,8 +73,8 @@ class Rows:
                     self._top[position, replica, lane] = at
                     at += self._lane_px[lane]
                 at += 0 if many or len(lanes) == 1 else BETWEEN_DEVICES_PX
-            at += between_px
-        self.height_px = at - between_px
+            at += BETWEEN_STAGES_PX
+        self.height_px = at - BETWEEN_STAGES_PX
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
@@ -141,15 +138,9 @@ def bars(
     rows: Rows,
     unit: str,
     words: Sequence[str],
-    *,
-    labelled: bool | None = None,
 ) -> list[go.Bar]:
-    """Bars of one trace, or of two with the second hatched. A message has one legend entry for both of its ends.
-
-    ``labelled`` bars have outlines and micro-batch numbers; None labels them if there are few enough.
-    """
-    if labelled is None:
-        labelled = sum(map(len, sides)) <= LABELLED_UP_TO
+    """Bars of one trace, or of two with the second hatched. A message has one legend entry for both of its ends."""
+    labelled = sum(map(len, sides)) <= LABELLED_UP_TO
     whole_s = max((span.end_s for spans in sides for span in spans), default=0.0)
     named: set[str] = set()
     out = []

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import traitlets
 
 from dtfm_lab.domain.network import find_place, place_names
-from dtfm_lab.figures.maps.world import land_rings
+from dtfm_lab.figures.maps.atlas import land_rings
 from dtfm_lab.widgets.views.document_view import DocumentView
 
 

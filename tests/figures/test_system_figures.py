@@ -1,13 +1,14 @@
-"""The figure of the systems: bars add up, a reason is in place of a bar, ours is seen, and both themes have it."""
+"""The figures of systems: bars add up, a reason is in place of a bar; lines with the stretches of the fastest."""
 
 from __future__ import annotations
 
 import pytest
+from drawn import array
 from own_strategy import Nowhere, OnePipeline
 
 import dtfm_lab as lab
 from dtfm_lab import figures
-from dtfm_lab.systems import variant
+from dtfm_lab.systems import Crossings, variant
 
 SYSTEMS = ["dtfm-lab", "megatron", variant("megatron", transport="overlapped"), OnePipeline(share=1e-5), Nowhere()]
 
@@ -56,13 +57,39 @@ def test_a_variant_says_what_was_changed_and_changed_training_is_marked(figure):
     assert "changes the training itself" in figure.layout.title.subtitle.text.replace("<br>", " ")
 
 
-@pytest.mark.parametrize("dark", [True, False])
-def test_both_themes_and_a_file(figure, tmp_path, dark):
-    assert figures.theme(figure, dark).layout.template
-    assert "Megatron-LM" in figures.save(figure, tmp_path / "systems.html").read_text()
-
-
 def test_where_nobody_has_a_plan_the_reasons_are_left():
     none = figures.strategies(lab.strategies("lecture-hall", "tiny", systems=Nowhere()))
     assert none.data == ()
     assert "no system has a plan" in none.layout.title.text
+
+
+CROSSED = ["megatron", lab.systems.variant("megatron", transport="overlapped")]
+
+
+@pytest.fixture(scope="module")
+def crossed():
+    return lab.crossings("lecture-hall", "tiny", systems=CROSSED, values=(0.01, 10.0, 3))
+
+
+def test_every_system_is_a_line_through_its_seconds(crossed):
+    figure = figures.crossings(crossed)
+    assert [trace.name for trace in figure.data] == [one.heading for one in crossed.systems]
+    for trace, one in zip(figure.data, crossed.systems, strict=True):
+        assert array(trace.x) == pytest.approx([point.value for point in crossed.points])
+        assert array(trace.y) == pytest.approx([point.seconds[one.label] for point in crossed.points])
+        assert [size > 0 for size in trace.marker.size] == [not point.refined for point in crossed.points]
+    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
+    assert "Gbit/s" in figure.layout.xaxis.title.text
+    assert crossed.sentence in figures.alt_text(figure)
+
+
+def test_the_stretch_of_each_fastest_ends_at_the_crossing(crossed):
+    shaded = [shape for shape in figures.crossings(crossed).layout.shapes if shape.type == "rect"]
+    assert [shape.x1 for shape in shaded] == [*(one.value for one in crossed.crossings), crossed.points[-1].value]
+    assert len(shaded) == len(crossed.crossings) + 1
+
+
+def test_nothing_compared_is_refused(crossed):
+    nothing = Crossings(topology=crossed.topology, job=crossed.job, axis=crossed.axis, systems=crossed.systems)
+    with pytest.raises(lab.LabError, match="crossings of no values"):
+        figures.crossings(nothing)
