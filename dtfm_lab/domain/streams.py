@@ -1,6 +1,6 @@
 """Rows that come one by one: shown as they come, kept where a person stops them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeVar
 
 from pandas import DataFrame
@@ -11,7 +11,10 @@ T = TypeVar("T")
 def table_of(
     rows: Iterator[T], table: Callable[[Iterable[T]], DataFrame], progress: Callable[[T], object] | None
 ) -> DataFrame:
-    """The table of all rows; ``progress`` is called with each as it arrives. Ctrl-C gives the rows so far."""
+    """The table of all rows; ``progress`` is called with each as it arrives. Ctrl-C gives the rows so far.
+
+    The stream is closed at the end, before the executor that its rows come from.
+    """
     received: list[T] = []
     try:
         for row in rows:
@@ -21,4 +24,7 @@ def table_of(
     except KeyboardInterrupt:
         if not received:
             raise
+    finally:
+        if isinstance(rows, Generator):
+            rows.close()
     return table(received)

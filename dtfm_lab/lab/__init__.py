@@ -12,7 +12,6 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import load_plan, load_schedule, load_trace, save, topology_names
 from dtfm_lab.lab import missions
-from dtfm_lab.lab.crossings import crossings
 from dtfm_lab.lab.guessing import guess
 from dtfm_lab.lab.ledgers import calibrate, reproduce
 from dtfm_lab.lab.plans import (
@@ -27,7 +26,7 @@ from dtfm_lab.lab.plans import (
 )
 from dtfm_lab.lab.predictions import memory, simulate, sweep
 from dtfm_lab.lab.runs import baselines, compare, refit, run, start
-from dtfm_lab.lab.strategies import strategies
+from dtfm_lab.lab.strategies import crossings, strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
 

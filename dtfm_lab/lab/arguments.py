@@ -5,7 +5,7 @@ type checker the keywords are the dataclass's own (PEP 612); the signature lists
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, cast
@@ -33,6 +33,10 @@ T = TypeVar("T")
 AnySchedule = str | os.PathLike[str] | Schedule
 """A schedule by name, as the path of a file (.txt, or torch's .csv), or as a Schedule."""
 Progress = Callable[[Any], None]
+QUEUEING_OPTION = Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
+EFFICIENCY_OPTION = Option(
+    help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +70,8 @@ class PlanOptions(SearchBudget):
     max_iteration_s: Annotated[
         float | None, Option(help="Only plans whose iteration takes at most so long.", unit="s", above=0)
     ] = None
-    queueing: Annotated[
-        str, Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
-    ] = "pairs"
-    efficiency: Annotated[
-        float | None,
-        Option(help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1),
-    ] = None
+    queueing: Annotated[str, QUEUEING_OPTION] = "pairs"
+    efficiency: Annotated[float | None, EFFICIENCY_OPTION] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +93,7 @@ class FrontierBudget(SearchBudget):
     searches: Annotated[
         int, Option(help="Searches of each batch: the fastest, the cheapest, and under limits of price.", least=2)
     ] = FRONTIER_SEARCHES
-    queueing: Annotated[
-        str, Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
-    ] = "pairs"
+    queueing: Annotated[str, QUEUEING_OPTION] = "pairs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,16 +111,11 @@ class SimulationOptions:
     """Keywords of ``simulate``."""
 
     like: Annotated[Trace | None, Option(help="A measured trace: predict what it ran, from its profile.")] = None
-    queueing: Annotated[
-        str | None, Option(help="Which messages wait for each other, those of a pair or of a card.", choices=QUEUEING)
-    ] = None
+    queueing: Annotated[str | None, QUEUEING_OPTION] = None
     profile: Annotated[
         Profile | None, Option(help="Seconds of computations, instead of FLOP over peak x efficiency.")
     ] = None
-    efficiency: Annotated[
-        float | None,
-        Option(help="Share of its peak that a device reaches; by GPU and shapes of products if none.", above=0, most=1),
-    ] = None
+    efficiency: Annotated[float | None, EFFICIENCY_OPTION] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +205,10 @@ def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
 
 
 def newest_of(results: Iterator[T], progress: Progress | None) -> T:
-    """The last of results that grow; ``progress`` is called with each as it arrives. Ctrl-C gives the newest so far."""
+    """The last of results that grow; ``progress`` is called with each as it arrives. Ctrl-C gives the newest so far.
+
+    The stream is closed at the end, before the executor that it comes from.
+    """
     newest: T | None = None
     try:
         for newest in results:
@@ -222,5 +217,8 @@ def newest_of(results: Iterator[T], progress: Progress | None) -> T:
     except KeyboardInterrupt:
         if newest is None:
             raise
+    finally:
+        if isinstance(results, Generator):
+            results.close()
     assert newest is not None, "a stream has one result at least"
     return newest

@@ -1,6 +1,6 @@
 """Executors by name, as the command line has them: ``here``, ``loky``, ``threads:8``, ``dask://host:8786``."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -47,16 +47,6 @@ def opened(given: AnyExecutor | None) -> Iterator[Executor | None]:
             yield client
     else:
         raise LabError(f"executor is {shortened(given)}; wanted {KNOWN}")
-
-
-@contextmanager
-def closed(rows: Iterator[object]) -> Iterator[None]:
-    """Close a stream of rows at the end, before the executor that they come from."""
-    try:
-        yield
-    finally:
-        if isinstance(rows, Generator):
-            rows.close()
 
 
 def _count(given: str, text: str, default: int | None) -> int | None:

@@ -14,14 +14,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from typing import Any
 
-from dtfm_lab.course import Given, Verdict, in_order
+import pandas as pd
+
+from dtfm_lab.course import LESSONS, Given, Verdict, in_order
 from dtfm_lab.course import missions as registry
 from dtfm_lab.course.progress import Attempts, Progress, current_reader, load_progress, progress_path, save_progress
-from dtfm_lab.lab.mission_board import BOARD, Board
 
 __all__ = ["answer", "board", "check", "export", "given", "hint", "names", "progress", "reader", "show"]
 
@@ -137,18 +140,50 @@ def board(lesson: str | None = None) -> Board:
     """A row for each mission of all lessons, or of one; the columns are those of ``BOARD``. Raises UnknownName."""
     kept = load_progress(current_reader())
     rows = []
-    for name in names(lesson):
-        mission, attempts = registry[name], kept.missions.get(name) or Attempts()
-        rows.append(
-            {
-                "lesson": mission.lesson,
-                "mission": name,
-                "title": mission.title,
-                "minutes": mission.minutes,
-                "passed": bool(attempts.passed_at),
-                "tries": attempts.tries,
-                "hints": attempts.hints,
-                "answer_shown": attempts.answer_shown,
-            }
-        )
+    for each in in_order(lesson):
+        done = kept.missions.get(each.name) or Attempts()
+        about = (each.lesson, each.name, each.title, each.minutes)
+        rows.append((*about, bool(done.passed_at), done.tries, done.hints, done.answer_shown))
     return Board(rows, columns=list(BOARD))
+
+
+BOARD = ("lesson", "mission", "title", "minutes", "passed", "tries", "hints", "answer_shown")
+"""Columns of the table."""
+LEFT = ' style="text-align:left"'
+
+
+class Board(pd.DataFrame):
+    """A row for each mission, shown with what is won and what is next; every operation returns a plain table."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    @property
+    def sentence(self) -> str:
+        """``2 of 5 missions won; next: half-and-half``."""
+        words = f"{int(self['passed'].sum())} of {len(self)} {'mission' if len(self) == 1 else 'missions'} won"
+        left = self.loc[~self["passed"].astype(bool), "mission"]
+        return f"{words}; next: {left.iloc[0]}" if len(left) else words
+
+    def _repr_html_(self) -> str:
+        if not set(BOARD) <= set(self.columns) or not len(self):
+            return str(pd.DataFrame(self)._repr_html_())  # type: ignore[operator]  # pandas types it as optional
+        rows = []
+        for lesson, some in self.groupby("lesson", sort=False):
+            won = f"{int(some['passed'].sum())} of {len(some)}"
+            title = LESSONS[str(lesson)].title if lesson in LESSONS else str(lesson)
+            head = f"<th colspan='3'{LEFT}>{escape(str(lesson)[:2])} {escape(title)}</th><th{LEFT}>{won}</th>"
+            rows.append(f"<tr>{head}</tr>")
+            rows += [_row(each) for each in some.to_dict("records")]
+        return f"<p><b>{escape(self.sentence)}</b></p><table>{''.join(rows)}</table>"
+
+
+def _row(mission: Mapping[Any, Any]) -> str:
+    mark = "✓" if mission["passed"] else "○"
+    counted = ((mission["tries"], "try", "tries"), (mission["hints"], "hint", "hints"))
+    notes = [f"{n} {one if n == 1 else many}" for n, one, many in counted if n]
+    notes += ["answer looked at"] if mission["answer_shown"] else []
+    cells = [mark, escape(str(mission["title"])), f"<code>{escape(str(mission['mission']))}</code>"]
+    cells += [", ".join(notes) or f"{mission['minutes']} min"]
+    return f"<tr>{''.join(f'<td{LEFT}>{cell}</td>' for cell in cells)}</tr>"

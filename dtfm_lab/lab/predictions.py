@@ -24,7 +24,7 @@ from dtfm_lab.lab.arguments import (
     as_schedule,
     of_schedule,
 )
-from dtfm_lab.lab.executors import AnyExecutor, closed, opened
+from dtfm_lab.lab.executors import AnyExecutor, opened
 from dtfm_lab.lab.plans import default_job
 from dtfm_lab.planning.sweeps import sweep_points, sweep_summary, sweep_table
 from dtfm_lab.simulation.memory import MemoryReport
@@ -90,7 +90,6 @@ def sweep(
         pool = closing.enter_context(opened(executor))
         kept = None if resume is None else closing.enter_context(files.SweepRows(resume))
         points = sweep_points(given, job_for, repeats=repeats, seconds=seconds, executor=pool, kept=kept, **read)
-        closing.enter_context(closed(points))
         table = table_of(points, sweep_table, progress)
     return sweep_summary(table, "iteration_s" if summary is True else summary) if summary else table
 

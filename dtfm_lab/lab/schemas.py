@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
-from typing import Any
+from dataclasses import is_dataclass
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -34,8 +34,7 @@ from dtfm_lab.runtime.protocol.checkpoint_folders import CheckpointFile
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Format:
+class Format(NamedTuple):
     """A kind of file that the lab reads."""
 
     title: str
@@ -219,72 +218,61 @@ def _workspace() -> JsonSchemaValue:
     return _of(create_model("Workspace", __base__=Section, **keys))
 
 
+WRITTEN, JSON = (".yaml", ".yml", ".json"), (".json",)
 FORMATS: dict[str, Format] = {
     "topology": Format(
-        title="A network: devices, and the latency and bandwidth between each two.",
-        endings=(".yaml", ".yml", ".json"),
-        written_by="people, and `lab.save`",
-        build=_topology,
+        "A network: devices, and the latency and bandwidth between each two.",
+        WRITTEN,
+        "people, and `lab.save`",
+        _topology,
     ),
     "job": Format(
-        title="A job: what is trained, in which batches, and how it is cut.",
-        endings=(".yaml", ".yml", ".json"),
-        written_by="people, and `lab.save`",
-        build=_job,
+        "A job: what is trained, in which batches, and how it is cut.", WRITTEN, "people, and `lab.save`", _job
     ),
     "model": Format(
-        title="The model of a job, as the mapping under its key `model`.",
-        endings=("part of a job",),
-        written_by="people, and `lab.save`",
-        build=_model,
+        "The model of a job, as the mapping under its key `model`.",
+        ("part of a job",),
+        "people, and `lab.save`",
+        _model,
     ),
     "plan": Format(
-        title="A plan, with its network and its job.",
-        endings=(".json",),
-        written_by="`lab.save`, `dtfm-lab plan -o`",
-        build=lambda: _of(PlanFile),
+        "A plan, with its network and its job.", JSON, "`lab.save`, `dtfm-lab plan -o`", lambda: _of(PlanFile)
     ),
     "schedule": Format(
-        title="A schedule as text: who computes what, in order.",
-        endings=(".txt",),
-        written_by="people, `lab.save`, `dtfm-lab show --schedule -o`",
-        build=_schedule,
+        "A schedule as text: who computes what, in order.",
+        (".txt",),
+        "people, `lab.save`, `dtfm-lab show --schedule -o`",
+        _schedule,
     ),
     "trace": Format(
-        title="A trace: when each action of each device began and ended.",
-        endings=(".json",),
-        written_by="`lab.save`, `dtfm-lab simulate -o`, `dtfm-lab run -o`",
-        build=lambda: _of(TraceFile),
+        "A trace: when each action of each device began and ended.",
+        JSON,
+        "`lab.save`, `dtfm-lab simulate -o`, `dtfm-lab run -o`",
+        lambda: _of(TraceFile),
     ),
     "workspace": Format(
-        title="Everything that the lab holds: network, job, plan, traces and settings.",
-        endings=(".json",),
-        written_by="the lab",
-        build=_workspace,
+        "Everything that the lab holds: network, job, plan, traces and settings.", JSON, "the lab", _workspace
     ),
     "checkpoint": Format(
-        title="What a checkpoint's folder holds, beside its tensors: `checkpoint.json`.",
-        endings=(".json",),
-        written_by="a run with `checkpoint=`",
-        build=lambda: _of(CheckpointFile),
+        "What a checkpoint's folder holds, beside its tensors: `checkpoint.json`.",
+        JSON,
+        "a run with `checkpoint=`",
+        lambda: _of(CheckpointFile),
     ),
     "hosts": Format(
-        title="Which host runs which devices of a plan: `hosts.yaml` of an exported run.",
-        endings=(".yaml",),
-        written_by="`dtfm-lab export`, then people",
-        build=lambda: _written_by_people(_of(HostsFile)),
+        "Which host runs which devices of a plan: `hosts.yaml` of an exported run.",
+        (".yaml",),
+        "`dtfm-lab export`, then people",
+        lambda: _written_by_people(_of(HostsFile)),
     ),
     "run": Format(
-        title="What processes of an exported run read first: `run.json`.",
-        endings=(".json",),
-        written_by="`dtfm-lab export`",
-        build=lambda: _of(RunFile),
+        "What processes of an exported run read first: `run.json`.", JSON, "`dtfm-lab export`", lambda: _of(RunFile)
     ),
     "progress": Format(
-        title="What a reader of the course has done: tries, hints, answers, guesses.",
-        endings=(".json",),
-        written_by="`lab.missions`",
-        build=lambda: _of(Progress),
+        "What a reader of the course has done: tries, hints, answers, guesses.",
+        JSON,
+        "`lab.missions`",
+        lambda: _of(Progress),
     ),
 }
 """The formats that have a schema. CSV and npz files of networks are tables, described where they are read."""

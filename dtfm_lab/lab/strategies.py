@@ -1,17 +1,20 @@
-"""What each training system would do with a network and a job."""
+"""What each training system would do with a network and a job, and which is fastest where."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from dtfm_lab import systems as models
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.options import Option
+from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.options import Option, check_options, part_of
 from dtfm_lab.lab.arguments import Progress, newest_of, of_network
-from dtfm_lab.lab.executors import AnyExecutor, closed, opened
+from dtfm_lab.lab.executors import AnyExecutor, opened
 from dtfm_lab.lab.plans import nouns
-from dtfm_lab.systems import Budget, Outcomes
+from dtfm_lab.systems import Budget, Crossings, Outcomes, stream_crossings
 from dtfm_lab.systems.choosing import Asked
+from dtfm_lab.systems.crossings import compared_by_default
+from dtfm_lab.systems.variations import AXES, BETWEEN, Axis, variation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,5 +48,79 @@ def strategies(
     with opened(executor) as pool:
         systems = options.pop("systems", None)
         found = models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool)
-        with closed(found):
-            return newest_of(found, progress)
+        return newest_of(found, progress)
+
+
+USUAL, MOST_VALUES = 7, 1000
+"""Values where none are given, and most that may be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossingOptions(StrategyOptions):
+    """Keywords of ``crossings``."""
+
+    over: Annotated[str, Option(help="What varies.", choices=AXES)] = "bandwidth"
+    values: Annotated[Any, Option(help="A list of values, or a tuple of lowest, highest and how many.")] = None
+    between: Annotated[
+        str, Option(help="Which links bandwidth and latency are of; the others stay as they are.", choices=BETWEEN)
+    ] = "hosts"
+    precision: Annotated[
+        float, Option(help="Crossings are bracketed to this share of their value.", above=0, most=1)
+    ] = 0.05
+    mathematics: Annotated[
+        bool, Option(help="Systems that change the training's mathematics may be the fastest, too.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        check_options(self, thing="crossings")
+
+
+@of_network(CrossingOptions)
+def crossings(
+    topology: Topology | str,
+    job: Job | str | None = None,
+    *,
+    progress: Progress | None = None,
+    executor: AnyExecutor | None = None,
+    **options: Any,
+) -> Crossings:
+    """At which bandwidth does which system win? ``.sentence``, ``.crossings``, ``.to_frame()``, ``.plan("fsdp", 1.0)``.
+
+    ``over`` is bandwidth (Gbit/s) or latency (ms) of the median link between hosts, all others of them in proportion,
+    batch, or compute (times the devices' own speed). Every system chooses its best plan anew at each of 7 values, and
+    crossings are bisected between. By default systems that search are left out: name them, ``systems=["megatron",
+    "dtfm-lab"]``. Those that change the mathematics are computed, and never called the fastest unless
+    ``mathematics=True``. Ctrl-C keeps what is there.
+    """
+    given = CrossingOptions(**options)
+    network, wanted = nouns(topology, job)
+    wanted.modelled()
+    axis = variation(given.over, network, wanted, between=given.between)
+    nothing = Crossings(
+        topology=network,
+        job=wanted,
+        axis=axis,
+        systems=compared_by_default(given.systems),
+        mathematics=given.mathematics,
+    )
+    values, budget = _values(axis, given.values), part_of(Budget, given)
+    with opened(executor) as pool:
+        found = stream_crossings(nothing, values, budget, precision=given.precision, executor=pool)
+        return newest_of(found, progress)
+
+
+def _values(axis: Axis, given: Any) -> list[float]:
+    if given is None:
+        return axis.usual(USUAL)
+    if isinstance(given, int | float | str) or not hasattr(given, "__iter__"):
+        raise LabError(f"values of {axis.name} are {shortened(given)}; wanted several, or (lowest, highest, how many)")
+    if isinstance(given, tuple) and len(given) == 3:
+        low, high, n = axis.checked(given[0]), axis.checked(given[1]), given[2]
+        if not (low < high and isinstance(n, int) and 2 <= n <= MOST_VALUES):
+            wanted = f"(lowest, highest, how many), 2 to {MOST_VALUES} of them, or a list of values"
+            raise LabError(f"values of {axis.name} are {shortened(given)}; wanted {wanted}")
+        return axis.spread(low, high, n)
+    values = sorted({axis.checked(one) for one in given})
+    if not 1 <= len(values) <= MOST_VALUES:
+        raise LabError(f"values of {axis.name} are {len(values)}; wanted 1 to {MOST_VALUES}")
+    return values
