@@ -1,10 +1,16 @@
-"""The pages of the course: its lessons in their order, and its missions."""
+"""The pages of the course: its lessons in their order, its missions, and the teacher's tables of both.
+
+``python -m website.course docs/teaching.md`` makes the tables of that page anew.
+"""
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
-from dtfm_lab.course import LESSONS, missions
+from dtfm_lab.course import LESSONS, Lesson, in_order, missions
+from dtfm_lab.course.teaching import points_of
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 READER = "reader"
@@ -24,11 +30,9 @@ def lessons_page() -> str:
     for name, lesson in LESSONS.items():
         after = ", ".join(_link(each) for each in lesson.needs)
         parts[-1] += f"\n| {_link(name)} | {lesson.question} | {lesson.minutes} | {after} |"
-    if any(lesson.goals for lesson in LESSONS.values()):
-        parts += ["## What you can do afterwards"]
+    parts += ["## What you can do afterwards"]
     for name, lesson in LESSONS.items():
-        if lesson.goals:
-            parts += [f"### {lesson.title}", "\n".join(f"- {goal}" for goal in lesson.goals), f"{_link(name)}"]
+        parts += [f"### {lesson.title}", "\n".join(f"- {goal}" for goal in goals_of(name)), f"{_link(name)}"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -52,6 +56,54 @@ def missions_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def goals_of(lesson: str) -> list[str]:
+    """What a reader can do after a lesson, each a sentence: the first list in its notebook."""
+    text = (NOTEBOOKS / f"{lesson}.py").read_text(encoding="utf-8")
+    found = re.search(r"(?:^# - .*\n(?:#   .*\n)*)+", text, re.MULTILINE)
+    assert found is not None, f"{lesson} begins with what it is for"
+    goals = [" ".join(each.replace("\n#", " ").split()) for each in found[0].removeprefix("# - ").split("\n# - ")]
+    return [f"{goal[0].upper()}{goal[1:].rstrip('.;')}." for goal in goals]
+
+
+BEGIN, END = "<!-- begin: lessons, made by make teaching -->", "<!-- end: lessons -->"
+
+
+def lesson_plan() -> str:
+    """A table of all lessons, then each with its goals and missions, in Markdown."""
+    lines = ["| lesson | question | minutes | needs | missions | points |", "| --- | --- | --- | --- | --- | --- |"]
+    lines += [_row(lesson) for lesson in LESSONS.values()]
+    minutes = sum(lesson.minutes for lesson in LESSONS.values())
+    points = sum(points_of(each) for each in missions.values())
+    lines.append(f"| all | | {minutes} | | {len(missions)} | {points} |")
+    for lesson in LESSONS.values():
+        lines += ["", f"### {lesson.name[:2]} {lesson.title}", ""]
+        lines += [f"- {goal}" for goal in goals_of(lesson.name)]
+        lines += ["", "| mission | what it asks for | minutes | own numbers |", "| --- | --- | --- | --- |"]
+        lines += [
+            f"| `{each.name}` | {each.title}: {each.wanted} | {each.minutes} | {'yes' if each.give else ''} |"
+            for each in in_order(lesson.name)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def with_lesson_plan(page: str) -> str:
+    """The page with the tables between its marks made anew."""
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}\n{lesson_plan()}{END}{rest.split(END)[1]}"
+
+
+def _row(lesson: Lesson) -> str:
+    own = in_order(lesson.name)
+    needs = ", ".join(name[:2] for name in lesson.needs)
+    points = sum(points_of(each) for each in own)
+    return f"| `{lesson.name}` | {lesson.question} | {lesson.minutes} | {needs} | {len(own)} | {points} |"
+
+
 def _link(name: str) -> str:
     title = f"{name[:2]} {LESSONS[name].title}"
     return f"[{title}](notebooks/{name}.ipynb)" if (NOTEBOOKS / f"{name}.ipynb").exists() else title
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(with_lesson_plan(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -131,28 +131,12 @@ def figures(value: float, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-@dataclass(frozen=True)
-class Score:
-    """How a reader's first guesses did."""
-
-    n_guesses: int
-    n_near: int
-    """Number of those within a factor of 2."""
-    median_factor: float
-    """Factor by which the guess in the middle is off; NaN before the first."""
-
-    def __repr__(self) -> str:
-        if not self.n_guesses:
-            return "no guesses yet"
-        guesses = f"{self.n_guesses} {'guess' if self.n_guesses == 1 else 'guesses'}"
-        half = f"; half of them within {self.median_factor:.2g}" if self.n_guesses > 2 else ""
-        return f"{guesses}, {self.n_near} within a factor of {NEAR:.0f}{'' if math.isinf(self.median_factor) else half}"
-
-    def _repr_markdown_(self) -> str:
-        return f"**Score:** {self!r}"
-
-
-def score_of(guesses: Iterable[Guess]) -> Score:
-    """The score of guesses, one a question."""
+def score_of(guesses: Sequence[Guess]) -> str:
+    """How a reader's first guesses did: ``4 guesses, 1 within a factor of 2; half of them within 4.1``."""
+    if not guesses:
+        return "no guesses yet"
     factors = [factor(each) for each in guesses]
-    return Score(len(factors), sum(each <= NEAR for each in factors), median(factors) if factors else math.nan)
+    words = f"{len(factors)} {'guess' if len(factors) == 1 else 'guesses'}"
+    words += f", {sum(each <= NEAR for each in factors)} within a factor of {NEAR:.0f}"
+    middle = median(factors)
+    return words if len(factors) < 3 or math.isinf(middle) else f"{words}; half of them within {middle:.2g}"

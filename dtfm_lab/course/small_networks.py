@@ -6,6 +6,7 @@ A real run on those drawn for a reader takes seconds. The row, one stage a devic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,20 +23,22 @@ FAST_GBPS = 1e6
 """Bandwidth at which the bytes of a message take no time, so that a hop is its latency."""
 
 
+def of_sites(
+    site: Sequence[int | str], within: tuple[float, float], between: tuple[float, float], **devices: Any
+) -> Topology:
+    """Devices at these sites, equal links within any of them and equal ones between: (ms, Gbit/s) each."""
+    same = np.equal.outer(site, site)
+    (near_ms, near_gbps), (far_ms, far_gbps) = within, between
+    links = np.where(same, near_ms, far_ms), np.where(same, near_gbps, far_gbps)
+    return Topology.from_matrices(*links, **({"regions": [str(each) for each in site]} | devices))
+
+
 def four_laptops(rng: np.random.Generator) -> Topology:
     """Two laptops at the front of a hall and two at the back, with slow links between front and back."""
     near_gbps, far_gbps = int(rng.integers(150, 300)) / 1e3, int(rng.integers(20, 60)) / 1e3
-    latency_ms = [[2] * 2 + [10] * 2] * 2 + [[10] * 2 + [2] * 2] * 2
-    return Topology.from_matrices(
-        latency_ms,
-        [[near_gbps if ms == 2 else far_gbps for ms in row] for row in latency_ms],
-        names=LAPTOPS,
-        regions=["front"] * 2 + ["back"] * 2,
-        name="four-laptops",
-        gpu="laptop",
-        peak_tflops=0.05,
-        memory_gib=16,
-    )
+    hardware = {"gpu": "laptop", "peak_tflops": 0.05, "memory_gib": 16}
+    where = ["front"] * 2 + ["back"] * 2
+    return of_sites(where, (2, near_gbps), (10, far_gbps), names=LAPTOPS, name="four-laptops", **hardware)
 
 
 def plan_of_laptops(rng: np.random.Generator, *, bandwidth: float = 1.0) -> Plan:
@@ -52,16 +55,10 @@ def plan_of_laptops(rng: np.random.Generator, *, bandwidth: float = 1.0) -> Plan
 def two_rooms(rng: np.random.Generator) -> Topology:
     """Eight V100s in rooms of two cities, 10 Gbit/s inside and a slow link between them."""
     rooms = [str(city) for city in rng.choice(CITIES, 2, replace=False)]
-    between_ms, between_gbps = int(rng.integers(5, 60)), int(rng.integers(3, 40)) / 10
-    latency_ms = [[0.1] * 4 + [between_ms] * 4] * 4 + [[between_ms] * 4 + [0.1] * 4] * 4
-    return Topology.from_matrices(
-        latency_ms,
-        [[10.0 if ms < 1 else between_gbps for ms in row] for row in latency_ms],
-        names=[f"{room}-{number}" for room in rooms for number in range(1, 5)],
-        regions=[room for room in rooms for _ in range(4)],
-        name="-and-".join(rooms),
-        gpu="V100",
-    )
+    between = int(rng.integers(5, 60)), int(rng.integers(3, 40)) / 10
+    names = [f"{room}-{number}" for room in rooms for number in range(1, 5)]
+    where = [room for room in rooms for _ in range(4)]
+    return of_sites(where, (0.1, 10.0), between, names=names, name="-and-".join(rooms), gpu="V100")
 
 
 def row(hops_s: Sequence[float], n_microbatches: int) -> Plan:

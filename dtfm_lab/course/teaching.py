@@ -1,4 +1,4 @@
-"""What a teacher needs: assignments in nbgrader's format, the tables of lessons, and slides.
+"""What a teacher needs: assignments in nbgrader's format, and slides.
 
 What begins a slide follows from headings, so that no cell has to be marked by hand: the first heading and each of the
 second level begin one, those of the third a slide below. A question that asks for a guess gets a slide of its own, so
@@ -8,12 +8,10 @@ that nobody sees the answer first. Cells in which a reader writes are left out.
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
-from dtfm_lab.course.lessons import LESSONS, Lesson
-from dtfm_lab.course.mission import Mission, in_order, missions
+from dtfm_lab.course.lessons import LESSONS
+from dtfm_lab.course.mission import Mission, in_order
 from dtfm_lab.domain.errors import LabError
 
 Cell = dict[str, Any]
@@ -98,43 +96,6 @@ def _markdown(cell_id: str, source: str) -> Cell:
     return {"cell_type": "markdown", "id": cell_id, "metadata": {}, "source": source}
 
 
-BEGIN, END = "<!-- begin: lessons, made by make teaching -->", "<!-- end: lessons -->"
-
-
-def lesson_plan() -> str:
-    """A table of all lessons, then each with its goals and missions, in Markdown."""
-    lines = ["| lesson | question | minutes | needs | missions | points |", "| --- | --- | --- | --- | --- | --- |"]
-    lines += [_row(lesson) for lesson in LESSONS.values()]
-    minutes = sum(lesson.minutes for lesson in LESSONS.values())
-    points = sum(points_of(each) for each in missions.values())
-    lines.append(f"| all | | {minutes} | | {len(missions)} | {points} |")
-    for lesson in LESSONS.values():
-        lines += ["", f"### {lesson.name[:2]} {lesson.title}", ""]
-        lines += [f"- {goal}" for goal in lesson.goals]
-        own = in_order(lesson.name)
-        if own:
-            lines += [""] if lesson.goals else []
-            lines += ["| mission | what it asks for | minutes | own numbers |", "| --- | --- | --- | --- |"]
-            lines += [
-                f"| `{each.name}` | {each.title}: {each.wanted} | {each.minutes} | {'yes' if each.give else ''} |"
-                for each in own
-            ]
-    return "\n".join(lines) + "\n"
-
-
-def with_lesson_plan(page: str) -> str:
-    """The page with the tables between its marks made anew."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{lesson_plan()}{END}{rest.split(END)[1]}"
-
-
-def _row(lesson: Lesson) -> str:
-    own = in_order(lesson.name)
-    needs = ", ".join(name[:2] for name in lesson.needs)
-    points = sum(points_of(each) for each in own)
-    return f"| `{lesson.name}` | {lesson.question} | {lesson.minutes} | {needs} | {len(own)} | {points} |"
-
-
 ASKS = re.compile(r"^lab\.guess\(", re.MULTILINE)
 READERS = re.compile(r"^#\s*(answer\s*=|lab\.missions\.check)", re.MULTILINE)
 HEADING = re.compile(r"^(#{1,3}) ", re.MULTILINE)
@@ -196,15 +157,3 @@ def _parts(cell: Cell) -> list[Cell]:
 def _source(cell: Cell) -> str:
     source = cell["source"]
     return "".join(source) if isinstance(source, list) else source
-
-
-def main() -> None:
-    """Rewrite the page that the command line names."""
-    import dtfm_lab.course.tasks  # noqa: F401  registers the missions
-
-    path = Path(sys.argv[1])
-    path.write_text(with_lesson_plan(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -10,9 +10,10 @@ import dtfm_lab as lab
 from dtfm_lab.course import LESSONS, missions
 from dtfm_lab.course.handing_in import has_code, pack, unpack
 from dtfm_lab.course.progress import digest_of
-from dtfm_lab.course.teaching import assignment, lesson_plan, points_of, with_lesson_plan, with_slides
+from dtfm_lab.course.teaching import assignment, points_of, with_slides
 from dtfm_lab.domain.errors import LabError, UnknownName
 from dtfm_lab.simulation.schedules import schedules
+from website.course import lesson_plan, with_lesson_plan
 
 PAGE = (Path(__file__).parents[2] / "docs" / "teaching.md").read_text()
 WITH_MISSIONS = sorted({each.lesson for each in missions.values()})

@@ -1,6 +1,7 @@
 """Answers that do not win a mission, each with words of the sentence that says why.
 
-``wrong("name")`` registers a function of what the first reader is given and of the right answer.
+``wrong("name")`` registers a function of what the first reader is given and of the right answer. Missions whose answer
+is a number have their wrong answers, the slips, themselves.
 """
 
 from __future__ import annotations
@@ -45,13 +46,6 @@ def who_works_most(given, right):
     yield "zoe", "no device of given.plan"
 
 
-@wrong("break-even-price")
-def break_even_price(given, right):
-    yield right * given.cities_devices, "all devices"
-    yield right * given.cities_s / given.hall_s, "take longer"
-    yield from ((price, "") for price in (given.hall_price, 0.0, 10**400, float("nan")))
-
-
 @wrong("cities-win")
 def cities_win(given, right):
     yield lab.plan(given.cities, "gpt3-xl", objective="price", seed=0, steps=1), "tokens a second"
@@ -65,15 +59,6 @@ def cities_win(given, right):
         ({"global_batch": 4096, "compression": "int8"}, "compression"),
     ):
         yield lab.evaluate(given.cities, lab.load_job("gpt3-xl", **(four | changed)), stages=grid), because
-
-
-@wrong("half-and-half")
-def half_and_half(given, right):
-    yield right * 8, "bits"
-    yield right * 1000, "milliseconds"
-    yield right / 1e6, "megabytes"
-    yield right * 8 / 1e6, "megabits"
-    yield right * 1.1, "above"
 
 
 @wrong("ring-by-hand")
@@ -99,16 +84,6 @@ def best_upgrade(given, right):
     yield from ((pair, "another link saves more") for pair in pairs)
 
 
-@wrong("bytes-by-hand")
-def bytes_by_hand(given, right):
-    gradients = 4 * (given.n_replicas - 1) * given.blocks * given.block_millions / 1e3
-    activations = right - gradients
-    yield gradients, "boundaries between stages"
-    yield gradients / 2 + activations, "averages"
-    yield gradients + activations * given.n_replicas, "share the batch"
-    yield 1.0, "below"
-
-
 @wrong("keep-it-home")
 def keep_it_home(given, right):
     by_chance = lab.evaluate(given.network, given.job, stages=np.arange(16).reshape(4, 4).tolist())
@@ -116,16 +91,6 @@ def keep_it_home(given, right):
     fastest = lab.plan(given.network, given.job, objective="communication", seed=0, steps=2)
     yield fastest, "GB cross; wanted"
     yield lab.with_job(by_chance, compression="int8"), "the job has"
-
-
-@wrong("four-by-hand")
-def four_by_hand(given, right):
-    cost = lab.evaluate(given.network, given.job, groups=given.groups).cost
-    yield right / 2, "one way only"
-    yield cost.group_s.sum() + cost.pipeline_s, "at the same time"
-    yield cost.group_s.min() + cost.pipeline_s, "faster group"
-    yield cost.data_parallel_s, "synchronisation alone"
-    yield right * 1.03, "above"
 
 
 @wrong("own-cost")
@@ -149,14 +114,6 @@ def own_cost(given, right):
     yield lambda *case: 12.0, "it returned"
     yield lambda *case: None, "returned NoneType"
     yield lambda latency_s, *case: latency_s[99, 99], "raised IndexError"
-
-
-@wrong("change-of-places")
-def change_of_places(given, right):
-    assert np.isclose(right, given.n * given.activations_mb), "by hand and by code it is the same place"
-    yield given.activations_mb, "shard"
-    yield given.activations_mb * given.n * 2, "both sides"
-    yield given.activations_mb * given.n * 1e6, "bytes"
 
 
 @wrong("pair-by-hand")
@@ -205,13 +162,6 @@ def spot_under_32(given, right):
     yield lab.plan("spot", lab.load_job("dtfm-gpt3-xl", gradient_bytes=1e6), **cheaply), "gradient_bytes"
 
 
-@wrong("what-a-gap-promises")
-def what_a_gap_promises(given, right):
-    yield given.cost_s, "room"
-    yield given.cost_s * given.gap_percent / 100, "save at most"
-    yield given.cost_s / (1 + given.gap_percent / 100), "share of the cost"
-
-
 @wrong("tighten-a-bound")
 def tighten_a_bound(given, right):
     def mean_partner(group_s, hop_s, n_stages, n_replicas):
@@ -221,15 +171,6 @@ def tighten_a_bound(given, right):
     yield mean_partner, "no lower bound"
     yield lambda *case: 0.0, "below the simple one"
     yield from ((function, "") for function in (lambda *case: 1.0, lambda *case: "high", lambda: 0.0))
-
-
-@wrong("charged-too-much")
-def charged_too_much(given, right):
-    hops, count = given.n_stages - 1, given.n_microbatches
-    assert np.isclose(right, hops * count / (count + hops - 1))
-    yield float(hops), "fill and drain"
-    yield (hops + 1) * count / (count + hops), "one hop less"
-    yield (count + hops - 1) / (hops * count), "other way round"
 
 
 @wrong("proven-and-beaten")
@@ -246,13 +187,6 @@ def proven_and_beaten(given, right):
     yield [proven, recut], "blocks_per_stage"
 
 
-@wrong("bubble-share")
-def bubble_share(given, right):
-    yield 100 * right, "per cent"
-    yield (given.n_stages - 1) / given.n_microbatches, "at work"
-    yield right * 1.05, "above"
-
-
 @wrong("deep-enough")
 def deep_enough(given, right):
     yield list(range(len(right) - 1, -1, -1)), "GPipe"
@@ -261,15 +195,6 @@ def deep_enough(given, right):
     yield [max(each - 1, 0) for each in right[:-1]] + [0], "it takes"
     yield right[:-1], "one a device"
     yield [*right[:-1], 0.5], "whole numbers"
-
-
-@wrong("sixteen-bytes")
-def sixteen_bytes(given, right):
-    count = given.millions * 1e6
-    yield 16 * count, "without ZeRO"
-    yield 16 * count / given.n_replicas, "ZeRO-3"
-    yield right / 2**30, "GiB"
-    yield 0.9 * right, "below"
 
 
 @wrong("most-held")
@@ -333,23 +258,6 @@ def with_context(trace, **changed):
     return replace(trace, context=replace(trace.context, **changed))
 
 
-@wrong("checkpoint-every")
-def checkpoint_every(given, right):
-    yield right * given.devices**0.5, "one device alone"
-    yield right / 2**0.5, "in the middle"
-    yield right / 60, "minutes"
-    yield right * 1.1, "above it"
-
-
-@wrong("worth-of-a-slow-one")
-def worth_of_a_slow_one(given, right):
-    fast_s, slow_s, batch = given.fast_ms / 1e3, given.slow_ms / 1e3, given.n_microbatches
-    without_s = batch * fast_s / given.n_fast
-    yield without_s - batch * slow_s / (given.n_fast + 1), "equal shares"
-    yield without_s - batch * fast_s / (given.n_fast + 1), "fast device"
-    yield 1e3 * right, "milliseconds"
-
-
 @wrong("a-cut-of-your-own")
 def a_cut_of_your_own(given, right):
     job = given.job.with_fields(schedule="1f1b")
@@ -361,21 +269,6 @@ def a_cut_of_your_own(given, right):
     yield lab.plan(given.network, given.job.with_fields(global_batch=64), seed=0, steps=2), "global_batch"
     alone = lab.load_job("gpt2-small", n_stages=1, n_replicas=4)
     yield lab.plan(given.network, alone, seed=0, steps=2), "the job has"
-
-
-@wrong("times-fewer-bytes")
-def times_fewer_bytes(given, right):
-    yield 4 * given.every, "scales"
-    yield 4 * given.block / (given.block + 4), "how many iterations"
-    yield 1.0, "below"
-
-
-@wrong("which-h")
-def which_h(given, right):
-    first, last = given.iterations[1], max(given.iterations)
-    yield first * (given.compute_s + given.averaging_s), "fewest iterations"
-    yield first * (given.compute_s + given.averaging_s / last), "more iterations"
-    yield 8.0, "below"
 
 
 @wrong("sooner-at-the-loss")

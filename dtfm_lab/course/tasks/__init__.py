@@ -1,37 +1,7 @@
-"""The missions of the lessons; importing this registers them all."""
+"""The missions of the lessons, one module or two a lesson; importing this registers them all."""
 
-from dtfm_lab.course.tasks import (
-    capstone,
-    cost_model,
-    data_and_pipeline,
-    first_steps,
-    five_steps,
-    memory,
-    network,
-    published_numbers,
-    real_runs,
-    schedules,
-    searching,
-    seconds,
-    sending_less,
-    systems,
-    unequal_devices,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "capstone",
-    "cost_model",
-    "data_and_pipeline",
-    "first_steps",
-    "five_steps",
-    "memory",
-    "network",
-    "published_numbers",
-    "real_runs",
-    "schedules",
-    "searching",
-    "seconds",
-    "sending_less",
-    "systems",
-    "unequal_devices",
-]
+for module in iter_modules(__path__):
+    import_module(f"{__name__}.{module.name}")  # registers its missions

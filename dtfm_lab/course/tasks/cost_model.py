@@ -8,6 +8,7 @@ import numpy as np
 
 from dtfm_lab.course.checks import MissionsOf, Number, Trial
 from dtfm_lab.course.mission import Given
+from dtfm_lab.course.small_networks import of_sites
 from dtfm_lab.course.tasks.five_steps import least_sum_s
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -113,14 +114,8 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
     n, activations_mb = int(rng.integers(3, 7)), int(rng.integers(10, 60)) * 10
     within_ms, between_ms = int(rng.integers(1, 5)), int(rng.integers(30, 200))
     within_gbps, between_gbps = int(rng.integers(5, 30)), int(rng.integers(2, 12)) / 10
-    city = np.repeat(np.arange(n), n)
-    same = city[:, None] == city
-    network = Topology.from_matrices(
-        latency_ms=np.where(same, within_ms, between_ms),
-        bandwidth_gbps=np.where(same, within_gbps, between_gbps),
-        regions=[f"city-{number}" for number in city],
-        name="cities",
-    )
+    city = [f"city-{number}" for number in range(n) for _ in range(n)]
+    network = of_sites(city, (within_ms, within_gbps), (between_ms, between_gbps), name="cities")
     return {
         "network": network,
         "n": n,

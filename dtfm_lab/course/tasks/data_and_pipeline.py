@@ -7,6 +7,7 @@ import numpy as np
 
 from dtfm_lab.course.checks import MissionsOf, Number, plan_of, require
 from dtfm_lab.course.mission import Given
+from dtfm_lab.course.small_networks import of_sites
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
@@ -100,10 +101,7 @@ def give_islands(rng: np.random.Generator) -> Mapping[str, Any]:
         for _ in range(n)
     ]
     regions = [names[i] for i in rng.permutation(16)]
-    home = np.array([[a == b for b in regions] for a in regions])
-    network = Topology.from_matrices(
-        np.where(home, 1.0, 80.0), np.where(home, 10.0, 0.5), regions=regions, name="three cities", gpu="A100"
-    )
+    network = of_sites(regions, (1.0, 10.0), (80.0, 0.5), name="three cities", gpu="A100")
     job = load_job(
         "gpt3-xl",
         n_stages=4,

@@ -15,6 +15,7 @@ from dtfm_lab.course.checks import (
     require,
 )
 from dtfm_lab.course.mission import Given
+from dtfm_lab.course.small_networks import of_sites
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import load_job
@@ -81,13 +82,12 @@ def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
     """Two machines with four GPUs each, of two kinds, listed in any order."""
     machine = rng.permutation(np.repeat(np.arange(2), 4))
     kinds = rng.permutation([str(rng.choice(FAST)), str(rng.choice(SLOW))]).tolist()
-    same = machine[:, None] == machine
     between_gbps = int(rng.integers(10, 26))
-    network = Topology.from_matrices(
-        latency_ms=np.where(same, 0.01, 0.05),
-        bandwidth_gbps=np.where(same, 200.0, between_gbps),
+    network = of_sites(
+        [f"machine-{each}" for each in machine],
+        (0.01, 200.0),
+        (0.05, between_gbps),
         names=[f"{kinds[each].lower().replace(' ', '')}-{number}" for number, each in enumerate(machine)],
-        regions=[f"machine-{each}" for each in machine],
         gpu=[kinds[each] for each in machine],
         name="two-machines",
     )

@@ -114,10 +114,9 @@ class CoursePanel(Panel):
                 for lesson in LESSONS.values()
             ]
             n_passed = sum(name in passed for name in names)
-            score = score_of(progress.guesses) if progress.guesses else None
             self.board.n_passed, self.board.n_missions = n_passed, len(names)
             caption = [f"{n_passed} of {len(names)} missions won"]
-            caption += [f"{score!r}"] if score is not None else []
+            caption += [score_of(progress.guesses)] if progress.guesses else []
             self.board.caption = " · ".join([*caption, f"reader: {progress.reader}"])
             self.board.next = next((name for name in names if name not in passed), "")
 

@@ -88,7 +88,7 @@ class GuessView(View):
                 {"kind": "answer", "value": said.answer, "text": with_unit(said.answer, said.unit)},
             ]
             try:
-                self.score = repr(score_of(load_progress(current_reader()).guesses))
+                self.score = score_of(load_progress(current_reader()).guesses)
             except LabError:
                 self.score = ""
 
