@@ -51,6 +51,7 @@ ALSO = {
     "real-run.md": [
         (r"\biterations=20", "iterations= 6"),  # the blank keeps it from SHORTER: it waits for the third
         (r"lab\.baselines\(plan\)", "lab.baselines(plan, iterations=2)"),
+        (r'"lecture-hall", "tiny", systems=asked, steps=5', 'four, "tiny", systems=asked, steps=1'),
     ],
     "strategies.md": [
         (r'"worldwide", "gpt3-xl", systems', '"lecture-hall", "tiny", steps=1, systems'),
@@ -72,7 +73,10 @@ BEFORE = {
         lab.save(cluster, "cluster.yaml")
         __import__("pathlib").Path("mine.csv").write_text(CSV)
     """,
-    "real-run.md": 'plan = lab.plan("lecture-hall", "tiny", steps=5)',
+    "real-run.md": """
+        four = lab.load_topology("lecture-hall").subset(["ada", "alan", "edsger", "grace"])
+        plan = lab.plan(four, lab.load_job("tiny", n_stages=2, n_replicas=2), steps=1)
+    """,
     "teaching.md": """
         lab.guess("example", "How long?", 49.5, "s").guess(12)
         lab.missions.export("handed-in")
