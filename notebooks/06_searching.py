@@ -269,16 +269,15 @@ print(reasons.text)
 print(reasons.why("device-0"))
 
 # %% [markdown]
-# Somebody lays fibre to device-0: ten times the bandwidth on all of its links. A network is two matrices
-# ([formats](../docs/networks-and-jobs.md)); `lab.compare` says what moved and what that brought.
+# Somebody lays fibre to device-0: ten times the bandwidth on all of its links. `to_networkx` and `from_networkx` make
+# any graph a network ([formats](../docs/networks-and-jobs.md)); `lab.compare` says what moved and what that brought.
 
 # %%
-faster = plane.bandwidth_bytes_per_s.copy()
-faster[0, :] *= 10
-faster[:, 0] *= 10
-fibre = lab.Topology.from_matrices(
-    latency_s=plane.latency_s, bandwidth_bytes_per_s=faster, name="plane, with fibre"
-)
+graph = plane.to_networkx()
+for _, other in list(graph.edges("device-0")):
+    for link in (graph.edges["device-0", other], graph.edges[other, "device-0"]):
+        link["bandwidth_bytes_per_s"] *= 10
+fibre = lab.Topology.from_networkx(graph, name="plane, with fibre")
 upgraded = lab.plan(fibre, trio, seed=0, steps=20)
 print(lab.compare(settled, upgraded).text)
 

@@ -95,7 +95,8 @@ def save_topology(topology: Topology, path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if (found := _format_of(path)) is not None:
         return found.write(topology, path)
-    raise FileError(f"{path}: {_why_no_format(path)}")
+    graphs = "networkx.write_graphml(topology.to_networkx(), path)"
+    raise FileError(f"{path}: {_why_no_format(path, graphs)}")
 
 
 def topology_suffixes() -> list[str]:
@@ -131,7 +132,10 @@ def _shipped_folder() -> Path:
     return package / "topologies" if (package / "topologies").is_dir() else package.parent / "topologies"
 
 
-def _why_no_format(path: Path) -> str:
+def _why_no_format(path: Path, graphs: str = "Topology.from_networkx(networkx.read_graphml(path))") -> str:
+    if path.exists() and not path.is_file():
+        return f"is no file; wanted a topology file that ends in {', '.join(topology_suffixes())}"
     found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
-    found = "is no file" if path.exists() and not path.is_file() else found
+    if path.suffix.lower() == ".graphml":
+        return f"{found}; wanted {graphs}"
     return f"{found}; wanted a topology file that ends in {', '.join(topology_suffixes())}"

@@ -1,4 +1,4 @@
-"""Frames and labelled matrices: whatever comes in memory is a network or a line that names the link."""
+"""Frames, labelled matrices and graphs: whatever comes in memory is a network or a line that names the link."""
 
 import networkx as nx
 import numpy as np
@@ -18,6 +18,13 @@ def network(seed: int = 0, n: int = 4) -> Topology:
 
 def frame(**changed) -> pd.DataFrame:
     return network(n=2).to_frame().assign(**changed)
+
+
+def graph(kind=nx.DiGraph, **changed):
+    edge = {"latency_s": 0.5, "bandwidth_bytes_per_s": 8.0} | changed
+    made = kind()
+    made.add_edges_from([("a", "b", edge), ("b", "a", edge)] if made.is_directed() else [("a", "b", edge)])
+    return made
 
 
 @given(st.integers(0, 1000), st.integers(1, 6))
@@ -47,6 +54,29 @@ def test_a_frame_may_come_in_any_order_of_rows(order):
     back = Topology.from_frame(links)
     again = back.subset(["d0", "d1", "d2"])
     assert again.latency_s == pytest.approx(network(n=3).latency_s)
+
+
+@pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph, nx.Graph, nx.MultiGraph])
+def test_every_kind_of_graph_is_read(kind):
+    topology = Topology.from_networkx(graph(kind))
+    assert topology.names == ("a", "b")
+    assert topology.latency_s.tolist() == [[0, 0.5], [0.5, 0]]
+
+
+def test_loops_are_left_aside_and_a_gpu_of_the_table_brings_its_numbers():
+    drawn = graph()
+    drawn.add_edge("a", "a")
+    drawn.add_node("a", gpu="H100", note="mine")
+    drawn.add_node("b", gpu="H100", memory_bytes=7.0, position=np.array([1, 2]))
+    first, second = Topology.from_networkx(drawn).devices
+    assert (first.peak_flop_per_s, first.memory_bytes) == (989e12, 80 * 2**30)
+    assert (second.peak_flop_per_s, second.memory_bytes, second.position) == (989e12, 7.0, (1.0, 2.0))
+
+
+def twice(kind):
+    drawn = graph(kind)
+    drawn.add_edge("a", "b", latency_s=1, bandwidth_bytes_per_s=1)
+    return drawn
 
 
 many = pd.DataFrame(
@@ -82,6 +112,22 @@ REFUSALS = {
     "a row of lists": (lambda: Topology.from_frame(frame(latency_ms=[[1, 2], 1])), r"latency_ms is \[1, 2\]; wanted"),
     "no rows": (lambda: Topology.from_frame(frame().iloc[:0]), "no devices"),
     "a crowd of rows": (lambda: Topology.from_frame(many), "4097 devices; wanted at most 4096"),
+    "no graph": (lambda: Topology.from_networkx({"a": 1}), r"graph is {'a': 1}; wanted a networkx graph"),
+    "a crowd of nodes": (lambda: Topology.from_networkx(nx.empty_graph(5000)), "5000 devices; wanted at most 4096"),
+    "an empty graph": (lambda: Topology.from_networkx(nx.Graph()), "no devices"),
+    "an edge twice": (lambda: Topology.from_networkx(twice(nx.MultiDiGraph)), "edge a -> b stands twice; wanted one"),
+    "both ways twice": (lambda: Topology.from_networkx(twice(nx.MultiGraph)), "edge a -> b stands twice"),
+    "words on an edge": (
+        lambda: Topology.from_networkx(graph(latency_s="5")),
+        "edge a -> b: latency_s is '5'; wanted a",
+    ),
+    "a truth on an edge": (lambda: Topology.from_networkx(graph(latency_s=True)), "latency_s is True; wanted a number"),
+    "a list on an edge": (
+        lambda: Topology.from_networkx(graph(bandwidth_bytes_per_s=[1])),
+        r"is \[1\]; wanted a number",
+    ),
+    "no number on an edge": (lambda: Topology.from_networkx(graph(latency_s=np.nan)), "link a -> b: latency is nan"),
+    "an edge without end": (lambda: Topology.from_networkx(graph(latency_s=10**400)), "latency_s is 1000"),
     "a speed of words": (
         lambda: Device(name="a", peak_flop_per_s="fast"),
         "peak_flop_per_s is 'fast'; wanted a number",
@@ -97,16 +143,6 @@ REFUSALS = {
     "a number without end": (lambda: Device(name=10**5000), "name is a number too long to write; wanted text"),
     "a network of two lines": (lambda: Topology.from_matrices(matrix, matrix, name="a\nb"), r"topology 'a\\nb' holds"),
 }
-
-
-@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph])
-def test_the_edges_of_a_graph_are_a_frame(kind):
-    edges = {"source": ["a", "b"], "target": ["b", "a"], "latency_s": 0.5, "bandwidth_gbps": 8.0}
-    graph = nx.from_pandas_edgelist(pd.DataFrame(edges), edge_attr=True, create_using=kind)
-    topology = Topology.from_frame(nx.to_pandas_edgelist(graph.to_directed()))
-    assert topology.names == ("a", "b")
-    assert topology.latency_s.tolist() == [[0, 0.5], [0.5, 0]]
-    assert topology.bandwidth_bytes_per_s[1, 0] == 1e9
 
 
 @pytest.mark.parametrize("name", REFUSALS)
@@ -128,6 +164,14 @@ anything = st.sampled_from(
 def test_any_frame_is_read_or_refused(rows):
     links = pd.DataFrame(rows, columns=["source", "target", "latency_ms", "bandwidth_gbps"], dtype=object)
     with_or_without(lambda: Topology.from_frame(links))
+
+
+@given(st.dictionaries(st.sampled_from(["latency_s", "bandwidth_bytes_per_s"]), anything), anything, anything)
+@settings(max_examples=60, deadline=None)
+def test_any_graph_is_read_or_refused(edge, gpu, position):
+    drawn = graph(**edge)
+    drawn.add_node("a", gpu=gpu, position=position, peak_flop_per_s=position)
+    with_or_without(lambda: Topology.from_networkx(drawn))
 
 
 @given(anything | st.lists(st.lists(anything, max_size=3), max_size=3), anything)

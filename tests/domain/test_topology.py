@@ -1,5 +1,6 @@
 """The network: what it refuses, and that cutting, changing and converting it lose nothing."""
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -126,6 +127,25 @@ def test_the_fingerprint_changes_with_any_device_but_not_with_its_place_on_the_c
 
 @given(seeds)
 @settings(max_examples=20, deadline=None)
+def test_networkx_and_back_is_the_same_network(seed):
+    topology = network(seed)
+    back = Topology.from_networkx(topology.to_networkx())
+    assert same(back, topology)
+    assert back.name == topology.name
+    assert back.fingerprint == topology.fingerprint
+
+
+def test_an_undirected_edge_counts_both_ways():
+    graph = nx.Graph()
+    graph.add_edge("a", "b", latency_s=0.5, bandwidth_bytes_per_s=7.0)
+    topology = Topology.from_networkx(graph, name="drawn")
+    assert topology.latency_s.tolist() == [[0, 0.5], [0.5, 0]]
+    assert topology.bandwidth_bytes_per_s[1, 0] == 7
+    assert topology.name == "drawn"
+
+
+@given(seeds)
+@settings(max_examples=20, deadline=None)
 def test_the_frame_holds_every_directed_link_once_and_gives_the_matrices_back(seed):
     topology = network(seed)
     frame = topology.to_frame()
@@ -162,6 +182,8 @@ REFUSALS = {
     "a device that pays": (lambda: Device(name="a", price_per_hour=-1), "price_per_hour is -1; wanted 0 or more"),
     "a link to itself": (lambda: pair().with_link(1, 1, latency_s=1), "device-1 -> device-1: a device has no link"),
     "a link cut": (lambda: pair().with_link(0, 1, bandwidth_bytes_per_s=0), "device-0 -> device-1: bandwidth is 0"),
+    "a graph with a gap": (lambda: Topology.from_networkx(nx.empty_graph(2)), r"no edge 0 -> 1 \(2 such links\)"),
+    "an edge of no speed": (lambda: Topology.from_networkx(nx.path_graph(2)), "edge 0 -> 1: no latency_s and no"),
 }
 
 

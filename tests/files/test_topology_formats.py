@@ -345,6 +345,14 @@ def test_a_truncated_archive_is_refused(tmp_path, part):
         load_topology(tmp_path / "a.npz")
 
 
+def test_a_format_of_other_graph_tools_says_how_to_read_and_write_it(tmp_path):
+    (tmp_path / "a.graphml").write_text("<graphml/>")
+    with pytest.raises(FileError, match=r"wanted Topology\.from_networkx\(networkx\.read_graphml\(path\)\)"):
+        load_topology(tmp_path / "a.graphml")
+    with pytest.raises(FileError, match=r"wanted networkx\.write_graphml\(topology\.to_networkx\(\), path\)"):
+        save_topology(load_topology("lecture-hall"), tmp_path / "b.graphml")
+
+
 def test_what_no_file_can_hold_is_refused_where_it_is_made():
     with pytest.raises(TopologyError, match=r"device 'a\\x01' holds a character that cannot be printed"):
         Device(name="a\x01")

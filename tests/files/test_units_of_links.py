@@ -1,5 +1,6 @@
 """Latency in milliseconds or seconds, bandwidth in Gbit/s or bytes/s: every door takes either by name, and one only."""
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,6 +34,12 @@ def from_frame(keys, _):
     return Topology.from_frame(rows(keys))
 
 
+def from_networkx(keys, _):
+    graph = nx.Graph()
+    graph.add_edge("a", "b", **speeds(keys))
+    return Topology.from_networkx(graph)
+
+
 def from_yaml(keys, folder):
     data = {"dtfm_topology": 1, "default": speeds(keys), "devices": [{"name": "a"}, {"name": "b"}]}
     (folder / "a.yaml").write_text(yaml.safe_dump(data))
@@ -63,6 +70,7 @@ def with_link(keys, _):
 DOORS = [
     from_matrices,
     from_frame,
+    from_networkx,
     from_yaml,
     from_csv,
     from_matrices_in_csv,
@@ -113,6 +121,10 @@ def test_a_device_s_numbers_and_times_by_message_size_are_taken_in_either_unit(t
     in_si = {"message_bytes": [1.0, 1000.0], "message_s": topology.message_s}
     np.savez(tmp_path / "a.npz", **{key: np.full((2, 2), value) for key, value in speeds(KEYS[0]).items()}, **in_si)
     assert load_topology(tmp_path / "a.npz").message_s[0, 1] == pytest.approx([0.006, 0.007])
+    graph = nx.Graph()
+    graph.add_edge("a", "b", **speeds(KEYS[0]))
+    graph.add_node("a", gpu="mine", peak_tflops=1, memory_gib=1)
+    assert Topology.from_networkx(graph).devices[0].memory_bytes == 2**30
     both = Topology.from_matrices(**{key: np.ones((2, 2)) for key in KEYS[0]}, gpu=["A100", "T4"], memory_gib=[1, 2])
     assert [device.memory_bytes for device in both.devices] == [2**30, 2**31]
 

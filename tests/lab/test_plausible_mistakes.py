@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import networkx as nx
 import numpy as np
 import pytest
 
 import dtfm_lab as lab
 
 ONES = np.ones((2, 2))
+
+
+def graph(**attributes: object) -> nx.Graph:
+    drawn = nx.Graph()
+    drawn.add_edge("a", "b", latency_ms=5, bandwidth_gbps=1)
+    drawn.add_node("a", **attributes)
+    return drawn
+
+
+def unnamed_units() -> nx.Graph:
+    drawn = nx.Graph()
+    drawn.add_edge("a", "b", latency=5, bandwidth=1)
+    return drawn
 
 
 def small_plan() -> lab.Plan:
@@ -36,6 +50,18 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a model's name in a Job": (lambda: lab.Job(model="tiny", global_batch=4), "model is 'tiny'; wanted a ModelSpec"),
     "a start of nothing": (lambda: lab.plan("lecture-hall", "tiny", start=3), "start is 3; wanted a Plan"),
     "a comparison of nothing": (lambda: lab.compare(None, None), "predicted is None; wanted a Trace"),
+    "GPU in capitals": (
+        lambda: lab.Topology.from_networkx(graph(GPU="A100")),
+        "node 'a' has 'GPU'; did you mean 'gpu'",
+    ),
+    "regions of a node": (
+        lambda: lab.Topology.from_networkx(graph(regions="x")),
+        "has 'regions'; did you mean 'region'",
+    ),
+    "no units": (
+        lambda: lab.Topology.from_networkx(unnamed_units()),
+        "edge a -> b: no latency_s and no latency_ms among 'latency, bandwidth'; wanted one of them",
+    ),
     "one GPU too few": (
         lambda: lab.Topology.from_matrices(ONES, ONES, gpu=["T4"]),
         "1 gpu for 2 devices; wanted one each",
@@ -74,6 +100,11 @@ def test_a_plausible_mistake_is_one_line(what: str) -> None:
     with pytest.raises(lab.LabError, match=says) as refused:
         make()
     assert "\n" not in str(refused.value)
+
+
+def test_attributes_of_other_tools_are_ignored() -> None:
+    drawn = graph(label="a node", color="red", weight=3, x=1.0, pos=(1, 2), gpu="a100")
+    assert lab.Topology.from_networkx(drawn).devices[0].gpu == "A100"
 
 
 def test_devices_without_a_price_are_named_where_prices_count(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Convert frames and labelled matrices to devices and (N, N) arrays in SI; errors name the link.
+"""Convert frames, graphs and labelled matrices to devices and (N, N) arrays in SI; errors name the link.
 
 Numbers may be given in either of two units, the one people write or SI, told apart by their names.
 
@@ -9,15 +9,19 @@ last two. A pair that was not measured has NaN, and its times follow from latenc
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network.device import as_number, check_count, check_text, shortened
+from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, shortened
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, IntArray, from_gbps, from_ms
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 OTHER_UNIT: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "latency_s": ("latency_ms", from_ms),
@@ -34,6 +38,9 @@ MOST_TIMES = 2**26
 """Most times, over pairs and sizes: half a gigabyte."""
 LARGEST = 1e30
 """Most bytes and seconds of a measured message."""
+MISSPELT = 0.85
+"""Share of letters in common from which an attribute's name is taken for a misspelt one."""
+DEVICE_ATTRIBUTES = dict.fromkeys(field for field in Device.__dataclass_fields__ if field != "name")
 
 
 class GivenValue(NamedTuple):
@@ -154,6 +161,50 @@ def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArr
     return names, latency_s, bandwidth
 
 
+def links_of_graph(graph: nx.Graph[Any]) -> tuple[tuple[Device, ...], FloatArray, FloatArray]:
+    """Devices, latency_s and bandwidth_bytes_per_s of a graph that has exactly one edge each way for every pair."""
+    import networkx as nx  # takes a while to load
+
+    if not isinstance(graph, nx.Graph):
+        raise TopologyError(f"graph is {shortened(graph)}; wanted a networkx graph")
+    n = len(graph)
+    check_count(n)
+    devices = tuple(
+        Device(name=node, **fields_in_si(data, DEVICE_ATTRIBUTES, f"node {shortened(node)}"))
+        for node, data in graph.nodes(data=True)
+    )
+    for node, data in graph.nodes(data=True):
+        _refuse_misspelt(f"node {shortened(node)}", data)
+    at = {node: i for i, node in enumerate(graph.nodes)}
+    latency_s, bandwidth, there = np.zeros((n, n)), np.zeros((n, n)), np.eye(n, dtype=bool)
+    for a, b, data in graph.edges(data=True):
+        for i, j in [(at[a], at[b])] if graph.is_directed() else [(at[a], at[b]), (at[b], at[a])]:
+            if i == j:
+                continue
+            edge = f"edge {devices[i].name} -> {devices[j].name}"
+            if there[i, j]:
+                raise TopologyError(f"{edge} stands twice; wanted one edge each way")
+            there[i, j] = True
+            latency_s[i, j] = _attribute(edge, data, "latency_s")
+            bandwidth[i, j] = _attribute(edge, data, "bandwidth_bytes_per_s")
+    if (missing := np.argwhere(~there)).size:
+        i, j = missing[0]
+        raise TopologyError(
+            f"no edge {devices[i].name} -> {devices[j].name} ({len(missing)} such links); "
+            f"every pair of devices needs one each way, even a slow one"
+        )
+    return devices, latency_s, bandwidth
+
+
+def _refuse_misspelt(node: str, data: dict[str, Any]) -> None:
+    """Raises TopologyError for an attribute that is a device's but for case or a letter; others are ignored."""
+    known = {*DEVICE_ATTRIBUTES, "peak_tflops", "memory_gib", "name"}
+    for attribute in data:
+        near = difflib.get_close_matches(str(attribute).casefold(), known, n=1, cutoff=MISSPELT)
+        if attribute not in known and near:
+            raise TopologyError(f"{node} has {shortened(attribute)}; did you mean {near[0]!r}?")
+
+
 def _column(links: pd.DataFrame, what: str) -> FloatArray:
     try:
         return matrix_of(what, links[what].to_numpy())
@@ -165,6 +216,13 @@ def _column(links: pd.DataFrame, what: str) -> FloatArray:
                 found = f"link {source} -> {target}: {what} is {shortened(value)}"
                 raise TopologyError(f"{found}; wanted a number") from None
         raise
+
+
+def _attribute(edge: str, data: dict[str, Any], what: str) -> float:
+    name, value, in_si = either(what, data, edge)
+    if (number := as_number(value)) is None:
+        raise TopologyError(f"{edge}: {name} is {shortened(value)}; wanted a number")
+    return float(in_si(number))
 
 
 def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[IntArray, FloatArray]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from dtfm_lab.domain.network.conversions import (
     is_column,
     labels_of_matrices,
     links_of_frame,
+    links_of_graph,
     matrix_of,
     segment_of,
 )
@@ -33,8 +34,13 @@ from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
 
 __all__ = ["Device", "Topology"]
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 FIELD_OF_LIST = {"names": "name", "regions": "region", "hosts": "host"}
 """Arguments of ``from_matrices`` with one entry for each device, and the fields that they give."""
+GROUP_FIELDS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
+"""Fields that only devices of several GPUs have."""
 LARGEST = 1e30
 """Most seconds of latency and bytes/s; 1 / LARGEST is the least bytes/s. Beyond, transfer times overflow floats."""
 
@@ -388,8 +394,42 @@ class Topology:
         """Topology from one row a directed link, with the columns of ``to_frame``; every pair must occur once.
 
         ``latency_s`` may stand for ``latency_ms`` and ``bandwidth_bytes_per_s`` for ``bandwidth_gbps``. Devices stand
-        in the order in which they first appear; ``device`` sets further fields of each. A graph of networkx is such a
-        frame by its ``to_pandas_edgelist``, an undirected one after ``to_directed``.
+        in the order in which they first appear; ``device`` sets further fields of each.
         """
         names, latency_s, bandwidth = links_of_frame(links)
         return cls.from_matrices(latency_s=latency_s, bandwidth_bytes_per_s=bandwidth, names=names, name=name, **device)
+
+    def to_networkx(self) -> nx.DiGraph[str]:
+        """Graph whose nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s; no measured times."""
+        import networkx as nx  # takes a while to load
+
+        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description)
+        if self.link_spread != LINK_SPREAD:
+            graph.graph["link_spread"] = self.link_spread
+        for d in self.devices:
+            left_out = {"name"} if d.gpus > 1 else {"name", *GROUP_FIELDS}
+            graph.add_node(d.name, **{k: getattr(d, k) for k in Device.__dataclass_fields__ if k not in left_out})
+        for i, source in enumerate(self.names):
+            for j, target in enumerate(self.names):
+                if i != j:
+                    graph.add_edge(
+                        source,
+                        target,
+                        latency_s=float(self.latency_s[i, j]),
+                        bandwidth_bytes_per_s=float(self.bandwidth_bytes_per_s[i, j]),
+                    )
+        return graph
+
+    @classmethod
+    def from_networkx(cls, graph: nx.Graph[Any], name: str | None = None) -> Topology:
+        """Topology from a graph as ``to_networkx`` makes it; an undirected edge counts both ways.
+
+        Every pair needs exactly one edge each way. ``latency_ms`` may stand for ``latency_s``, ``bandwidth_gbps`` for
+        ``bandwidth_bytes_per_s``, and ``peak_tflops`` and ``memory_gib`` for a node's numbers in SI. A node that names
+        a GPU of the table takes its peak and memory where it has none of its own; other attributes are ignored.
+        """
+        devices, latency_s, bandwidth = links_of_graph(graph)
+        attributes = {what: str(graph.graph.get(what) or "") for what in ("name", "description")}
+        name = name or attributes["name"] or "graph"
+        spread = {"link_spread": graph.graph["link_spread"]} if "link_spread" in graph.graph else {}
+        return cls(devices, latency_s, bandwidth, name=name, description=attributes["description"], **spread)
