@@ -12,30 +12,3 @@ from dtfm_lab.files.topologies import load_topology, save_topology, topology_nam
 from dtfm_lab.files.topology_reading import topology_from_mapping
 from dtfm_lab.files.topology_yaml import topology_to_mapping
 from dtfm_lab.files.traces import load_trace, save_trace, trace_from_mapping
-
-__all__ = [
-    "SweepRows",
-    "job_names",
-    "load_job",
-    "load_model",
-    "load_plan",
-    "load_schedule",
-    "load_topology",
-    "load_trace",
-    "model_names",
-    "override",
-    "plan_from_mapping",
-    "plan_to_mapping",
-    "read_mapping",
-    "save",
-    "save_job",
-    "save_plan",
-    "save_schedule",
-    "save_topology",
-    "save_trace",
-    "topology_from_mapping",
-    "topology_names",
-    "topology_suffixes",
-    "topology_to_mapping",
-    "trace_from_mapping",
-]

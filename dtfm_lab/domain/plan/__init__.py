@@ -5,5 +5,3 @@ A planner makes a Plan; ``subplan_for`` and ``cut_subplan`` make a part of it a 
 
 from dtfm_lab.domain.plan.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.plan.subplan import check_same_plan, cut_subplan, largest_shape, subplan_for
-
-__all__ = ["CostBreakdown", "Placement", "Plan", "check_same_plan", "cut_subplan", "largest_shape", "subplan_for"]

@@ -20,25 +20,3 @@ from dtfm_lab.domain.schedule.schedule import (
 )
 from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS, Bucket, synchronisations
 from dtfm_lab.domain.schedule.task_graph import TaskGraph, task_graph
-
-__all__ = [
-    "ACROSS_STAGES",
-    "BY_SHARDS",
-    "COMPUTE",
-    "LANE",
-    "PASSES",
-    "RECEIVES",
-    "SENDS",
-    "SYNCHRONISATION",
-    "Action",
-    "Bucket",
-    "Kind",
-    "Lane",
-    "Programs",
-    "Schedule",
-    "Step",
-    "TaskGraph",
-    "lower",
-    "synchronisations",
-    "task_graph",
-]

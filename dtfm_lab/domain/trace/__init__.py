@@ -8,17 +8,3 @@ from dtfm_lab.domain.trace.columns import Span
 from dtfm_lab.domain.trace.interval import predicted_ends
 from dtfm_lab.domain.trace.run_context import BY_MODEL, Clock, ComputeTime, Fault, RunContext, Subplan
 from dtfm_lab.domain.trace.trace import Trace
-
-__all__ = [
-    "BY_MODEL",
-    "CAUSES",
-    "PATH",
-    "Clock",
-    "ComputeTime",
-    "Fault",
-    "RunContext",
-    "Span",
-    "Subplan",
-    "Trace",
-    "predicted_ends",
-]

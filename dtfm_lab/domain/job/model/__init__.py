@@ -2,14 +2,3 @@
 
 from dtfm_lab.domain.job.model.families import estimated_held, gpt, llama
 from dtfm_lab.domain.job.model.spec import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, LayerKind, ModelSpec
-
-__all__ = [
-    "BACKWARD_PER_FORWARD",
-    "BYTES_PER_ELEMENT",
-    "Layer",
-    "LayerKind",
-    "ModelSpec",
-    "estimated_held",
-    "gpt",
-    "llama",
-]
