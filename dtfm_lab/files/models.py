@@ -185,10 +185,6 @@ class _Config(BaseModel):
         """The model that the config describes."""
         raise NotImplementedError
 
-    def indivisible(self) -> list[tuple[str, str]]:
-        """Pairs of fields of which the first should divide the second but does not."""
-        raise NotImplementedError
-
 
 class Gpt2Config(_Config):
     n_layers: int = _size("n_layer", most=10_000)
@@ -201,9 +197,6 @@ class Gpt2Config(_Config):
 
     def spec(self, name: str) -> ModelSpec:
         return gpt(name=name, **self.model_dump())
-
-    def indivisible(self) -> list[tuple[str, str]]:
-        return [("n_heads", "d_model")] if self.d_model % self.n_heads else []
 
 
 class _LlamaShaped(_Config):
@@ -219,14 +212,6 @@ class _LlamaShaped(_Config):
 
     def spec(self, name: str) -> ModelSpec:
         return llama(name=name, **self.model_dump())
-
-    def indivisible(self) -> list[tuple[str, str]]:
-        pairs = []
-        if self.head_dim is None and self.d_model % self.n_heads:
-            pairs.append(("n_heads", "d_model"))
-        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
-            pairs.append(("n_kv_heads", "n_heads"))
-        return pairs
 
 
 class LlamaConfig(_LlamaShaped):
@@ -273,9 +258,15 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
         if kind.model_fields[field_name].is_required() and key not in data:
             raise FileError(f"{where}: no key {key!r}; wanted a whole number, as every {model_type} has")
     config = parse(kind, data, where)
-    for divisor, dividend in config.indivisible():
-        found, wanted = getattr(config, divisor), getattr(config, dividend)
-        raise FileError(f"{where}: {keys[divisor]} is {found}; wanted a divisor of {keys[dividend]}, which is {wanted}")
+    sizes = config.model_dump()
+    pairs = [("n_heads", "d_model")] if sizes.get("head_dim") is None else []
+    pairs += [("n_kv_heads", "n_heads")] if sizes.get("n_kv_heads") is not None else []
+    for divisor, dividend in pairs:
+        found, wanted = sizes[divisor], sizes[dividend]
+        if wanted % found:
+            raise FileError(
+                f"{where}: {keys[divisor]} is {found}; wanted a divisor of {keys[dividend]}, which is {wanted}"
+            )
     with located(where):
         return config.spec(name)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from dtfm_lab.domain.errors import FileError, ScheduleError
 from dtfm_lab.domain.network import LONGEST_NAME, is_plain, shortened
 from dtfm_lab.domain.schedule import PASSES, Action, Schedule
-from dtfm_lab.files.reading import read_text, title_of, write_text
+from dtfm_lab.files.reading import ending_of, read_text, title_of, write_text
 
 HEADER = "dtfm_schedule"
 VERSION = "1"
@@ -24,7 +24,7 @@ ENDINGS = (".csv", ".txt")
 def save_schedule(schedule: Schedule, path: str | os.PathLike[str]) -> Path:
     """Write a schedule in the format that the path's ending names; raises FileError."""
     path = Path(path)
-    if _ending(path) == ".csv":
+    if ending_of(path, ENDINGS) == ".csv":
         rows = io.StringIO()
         csv.writer(rows, lineterminator="\n").writerows(order.split() for order in schedule.orders)
         return write_text(path, rows.getvalue())
@@ -38,7 +38,7 @@ def load_schedule(path: str | os.PathLike[str]) -> Schedule:
     Raises FileError, with the place in the file, for a word that is no pass, and if the passes make no valid schedule.
     """
     path = Path(path)
-    if _ending(path) == ".csv":
+    if ending_of(path, ENDINGS) == ".csv":
         name, rows, places = title_of(path), _cells(path), ("row", "cell")
     else:
         (name, rows), places = _words(path), ("line", "word")
@@ -63,13 +63,6 @@ def _pass(word: str, where: str) -> Action:
     if action.kind not in PASSES or action.microbatch is None or action.peer is not None:
         raise FileError(f"{where}: {action} is no pass; wanted computations only, such as 0F3, 2B0, 1I3 or 1W3")
     return action
-
-
-def _ending(path: Path) -> str:
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        raise FileError(f"{path}: ends in {ending or 'nothing'}; wanted a schedule as {' or '.join(ENDINGS)}")
-    return ending
 
 
 def _words(path: Path) -> tuple[str, list[tuple[int, list[str]]]]:

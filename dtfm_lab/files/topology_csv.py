@@ -1,38 +1,46 @@
 """Topologies as CSV, names and links only: a list with one row for each directed link, or two matrices.
 
-A list of links has a first row with ``source``, ``target``, ``latency_ms`` and ``bandwidth_gbps``, in
-any order among any others, as ``Topology.to_frame`` has them. Matrices are a pair of files,
-``NAME.latency_ms.csv`` and ``NAME.bandwidth_gbps.csv``. ``latency_s`` and ``bandwidth_bytes_per_s`` are read in both
-forms, too, and never written. Rows of matrices send to columns: square and bare, or with names in the first row and
-column and no number in their corner. Diagonals are not read.
-CSV holds no GPUs, regions, hosts, prices, times by message size or spread of the links: devices are read as V100s in no
-region.
+The first row of a list holds ``source``, ``target``, ``latency_ms`` and ``bandwidth_gbps``, in any order among any
+others, as ``Topology.to_frame`` has them. Matrices are two files, ``NAME.latency_ms.csv`` beside
+``NAME.bandwidth_gbps.csv``, whose rows send to their columns: bare, or with names in the first row and column. ``latency_s`` and
+``bandwidth_bytes_per_s`` are read in both, too, and never written. Diagonals are not read. CSV holds no GPUs, regions,
+hosts, prices, times by message size or spread of the links: devices are read as V100s in no region.
 """
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.network import MOST_DEVICES, Topology, check_count, shortened
+from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.files.reading import located, read_text, title_of, write_text
 
-MATRICES = ("latency_ms", "bandwidth_gbps")
-IN_SI = ("latency_s", "bandwidth_bytes_per_s")
 suffixes = (".csv",)
+MATRICES = ("latency_ms", "bandwidth_gbps")
+MATRICES_READ = (*MATRICES, "latency_s", "bandwidth_bytes_per_s")
 
 
 def read(path: Path) -> Topology:
     """The topology of a list of links, or of a matrix and its companion; raises FileError or TopologyError."""
-    if _matrix_of(path) is not None:
-        return _read_matrices(path)
-    header, *rows = _rows(path)
+    if named := _matrix_of(path):
+        files = {what: _beside(path, named, what) for what in MATRICES_READ}
+        with located(path.name):
+            matrices = {what: _matrix(file) for what, file in files.items() if file.exists()}
+            return Topology.from_matrices(name=title_of(path).removesuffix(f".{named}"), **matrices)
+    rows = _rows(path)
+    header = [cell.lower() for cell in next(rows, [])]
+    if not header:
+        raise FileError(f"{path.name}: holds nothing; wanted rows of cells")
+    if len(header) == 1 and (stray := next((c for c in ";\t|" if c in header[0]), None)):
+        raise FileError(f"{path.name}: cells stand apart by {stray!r}; wanted commas, and points in numbers")
+    if "source" not in header:  # told before a large file of something else is read to its end
+        found = shortened(", ".join(header))
+        raise FileError(f"{path.name}: no column 'source' among {found}; wanted one row a link, from source to target")
     with located(path.name):
-        frame = pd.DataFrame([cells for _, cells in rows], columns=[cell.lower() for cell in header[1]], dtype=object)
-        return Topology.from_frame(frame, name=title_of(path))
+        return Topology.from_frame(pd.DataFrame(list(rows), columns=header, dtype=object), name=title_of(path))
 
 
 def write(topology: Topology, path: Path) -> Path:
@@ -40,83 +48,40 @@ def write(topology: Topology, path: Path) -> Path:
     for name in topology.names:
         if name != name.strip():
             raise FileError(f"{path}: cannot hold the device name {name!r}; wanted no blanks around it")
-    if (named := _matrix_of(path)) in IN_SI:
-        raise FileError(f"{path}: matrices are written as {MATRICES[IN_SI.index(named)]}; wanted that name")
-    if named is None:
-        if len(topology) == 1:
-            raise FileError(f"{path}: a list of links cannot hold a single device; wanted another format")
-        return write_text(path, topology.to_frame().to_csv(index=False, lineterminator="\n"))
-    for what, matrix in zip(MATRICES, topology.to_matrices(), strict=True):
-        write_text(_companion(path, what), matrix.to_csv(lineterminator="\n"))
-    return path
+    if named := _matrix_of(path):
+        if named not in MATRICES:
+            raise FileError(f"{path}: the matrix is in {named}; wanted one of {', '.join(MATRICES)}")
+        for what, matrix in zip(MATRICES, topology.to_matrices(), strict=True):
+            write_text(_beside(path, named, what), matrix.to_csv(lineterminator="\n"))
+        return path
+    if len(topology) == 1:
+        raise FileError(f"{path}: a list of links cannot hold a single device; wanted another format")
+    return write_text(path, topology.to_frame().to_csv(index=False, lineterminator="\n"))
 
 
 def _matrix_of(path: Path) -> str | None:
-    """Which matrix a path names, and in which unit, if any."""
-    return next((what for what in MATRICES + IN_SI if path.stem.lower().endswith(f".{what}")), None)
+    """Which matrix a path names, if any."""
+    return next((what for what in MATRICES_READ if path.stem.lower().endswith(f".{what}")), None)
 
 
-def _companion(path: Path, what: str) -> Path:
-    stem = path.stem[: -len(_matrix_of(path) or "")]
-    return path.with_name(f"{stem}{what}{path.suffix}")
+def _beside(path: Path, named: str, what: str) -> Path:
+    return path.with_name(f"{path.stem[: -len(named)]}{what}{path.suffix}")
 
 
-def _read_matrices(path: Path) -> Topology:
-    matrices: dict[str, Any] = {}
-    for names in zip(MATRICES, IN_SI, strict=True):
-        there = [name for name in names if _companion(path, name).exists()]
-        if len(there) > 1:
-            both = " and ".join(_companion(path, name).name for name in there)
-            raise FileError(f"{path.name}: {both} are both there; wanted one of them")
-        name = there[0] if there else names[0]
-        matrices[name] = _read_matrix(_companion(path, name))
-    with located(path.name):
-        title = title_of(path).removesuffix(f".{_matrix_of(path)}")
-        return Topology.from_matrices(name=title, **matrices)
-
-
-def _read_matrix(path: Path) -> pd.DataFrame:
-    rows = _rows(path)
-    n = len(rows)
-    names = None
-    if not _is_number(rows[0][1][0]):
-        names, rows = rows[0][1][1:], rows[1:]
-        n = len(names)
-        if [cells[0] for _, cells in rows] != names:
+def _matrix(path: Path) -> pd.DataFrame:
+    """The numbers of a matrix, zero on its diagonal, labelled where its first row names the devices."""
+    rows = list(_rows(path))
+    labels = None
+    if rows and not _is_number(rows[0][0]):
+        labels, rows = rows[0][1:], rows[1:]
+        if [row.pop(0) for row in rows] != labels:
             raise FileError(f"{path.name}: rows and columns are labelled otherwise; wanted the same names in one order")
-    with located(path.name):
-        check_count(n)
-    values = []
-    for i, (line, cells) in enumerate(rows):
-        row = cells if names is None else cells[1:]
-        if len(row) != n:
-            raise FileError(f"{path.name}: {n} rows, but line {line} has {len(row)} columns; wanted {n}")
-        values.append([0.0 if i == j else _number(path, line, cell) for j, cell in enumerate(row)])
-    return pd.DataFrame(values, index=names, columns=names)
-
-
-def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Line number and cells of each row that is not empty. Raises FileError unless all rows have equally many cells."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    rows: list[tuple[int, list[str]]] = []
-    try:
-        for cells in reader:
-            if len(rows) > 2 * MOST_DEVICES and "source" not in map(str.lower, rows[0][1]):
-                wide = len(rows[0][1])
-                raise FileError(
-                    f"{path.name}: more than {2 * MOST_DEVICES} rows of {wide} cells; wanted as many as cells"
-                )
-            if any(cell.strip() for cell in cells):
-                rows.append((reader.line_num, [cell.strip() for cell in cells]))
-                if len(cells) != (wanted := len(rows[0][1])):
-                    raise FileError(f"{path.name}: line {reader.line_num} has {len(cells)} cells; wanted {wanted}")
-    except csv.Error as error:
-        raise FileError(f"{path.name}: line {reader.line_num}: broken CSV: {error}") from None
-    if not rows:
-        raise FileError(f"{path.name}: holds nothing; wanted rows of cells")
-    if len(rows[0][1]) == 1 and (stray := next((c for c in ";\t|" if c in rows[0][1][0]), None)):
-        raise FileError(f"{path.name}: cells stand apart by {stray!r}; wanted commas, and points in numbers")
-    return rows
+    for i, row in enumerate(rows):
+        row[i : i + 1] = ["0"] if i < len(row) else []
+        stray = [cell for cell in row if not _is_number(cell)]
+        if stray:
+            raise FileError(f"{path.name}: row {i + 1} has {shortened(stray[0])}; wanted a number")
+    return pd.DataFrame(rows, index=labels, columns=labels)
 
 
 def _is_number(cell: str) -> bool:
@@ -127,7 +92,16 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _number(path: Path, line: int, cell: str) -> float:
-    if not _is_number(cell):
-        raise FileError(f"{path.name}: line {line} has {shortened(cell)}; wanted a number")
-    return float(cell)
+def _rows(path: Path) -> Iterator[list[str]]:
+    """Cells of each row that is not empty. Raises FileError unless all rows have equally many cells."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    wanted = 0
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                wanted = wanted or len(cells)
+                if len(cells) != wanted:
+                    raise FileError(f"{path.name}: line {reader.line_num} has {len(cells)} cells; wanted {wanted}")
+                yield [cell.strip() for cell in cells]
+    except csv.Error as error:
+        raise FileError(f"{path.name}: line {reader.line_num}: broken CSV: {error}") from None

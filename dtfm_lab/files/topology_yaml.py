@@ -27,26 +27,26 @@ def read(path: Path) -> Topology:
 
 def write(topology: Topology, path: Path) -> Path:
     """Write everything, the commonest speeds as defaults."""
-    data = topology_to_mapping(topology, short=True, hosts=True)
+    data = topology_to_mapping(topology)
     if path.suffix.lower() == ".json":
         return write_text(path, json.dumps(data, indent=1) + "\n")
     return write_yaml(path, data)
 
 
-def topology_to_mapping(topology: Topology, *, short: bool = False, hosts: bool = False) -> dict[str, Any]:
+def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, Any]:
     """A mapping from which ``topology_from_mapping`` makes an equal topology.
 
     Its matrices come back exactly where they were milliseconds and Gbit/s once, else to the last bit or two of a
-    float. ``short`` also uses entries that the canvas cannot draw, where they save lines: region pairs that differ
-    by direction, and network cards; ``hosts`` the speed inside a host.
+    float. Network cards stand for links where that saves lines. Without ``hosts`` it says no speed inside a host, which
+    the canvas cannot draw.
     """
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
-    lines = _entries(topology, latency_ms, gbps, one_way=short, hosts=hosts)
-    if short and len(lines["links"]) > len(topology):
+    lines = _entries(topology, latency_ms, gbps, hosts=hosts)
+    if len(lines["links"]) > len(topology):
         up, down = _cards(gbps)
         cap_gbps = np.minimum(up[:, None], down[None, :])
-        capped = _entries(topology, latency_ms, gbps, one_way=True, hosts=hosts, cap_gbps=cap_gbps)
+        capped = _entries(topology, latency_ms, gbps, hosts=hosts, cap_gbps=cap_gbps)
         if len(capped["links"]) + len(topology) < len(lines["links"]):
             lines = capped
             for device, device_up, device_down in zip(devices, up, down, strict=True):
@@ -96,7 +96,6 @@ def _entries(
     latency_ms: FloatArray,
     gbps: FloatArray,
     *,
-    one_way: bool,
     hosts: bool,
     cap_gbps: FloatArray | None = None,
 ) -> dict[str, Any]:
@@ -125,7 +124,7 @@ def _entries(
     for a, b in combinations(members, 2):
         there = [(i, j) for i in members[a] for j in members[b]]
         back = [(j, i) for i, j in there]
-        if one_way and common(there) != common(back):
+        if common(there) != common(back):
             for source, target, pairs in ((a, b, there), (b, a, back)):
                 if (s := common(pairs)) != default:
                     stated[source, target] = s

@@ -257,13 +257,10 @@ def test_what_was_waited_for_must_agree_with_the_times(times_and_after, says):
             ask()
 
 
-def test_a_trace_that_does_not_know_what_waited_for_what_is_refused():
+def test_a_trace_without_causes_or_such_an_iteration_is_refused():
     unknown = replace(THERE_AND_BACK, after=None)
     for ask in (lambda: unknown.bubble, unknown.critical_path, unknown.critical_summary):
         with pytest.raises(TraceError, match="this simulated trace does not know what each action waited for; wanted"):
             ask()
-
-
-def test_an_iteration_that_was_not_traced_is_refused():
     with pytest.raises(TraceError, match="iteration is 3; wanted one that was traced, 0 to 0"):
         THERE_AND_BACK.critical_path(3)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -98,19 +96,6 @@ def test_a_cut_outlives_another_batch_and_no_other_shape_or_model():
     assert override(uneven, n_stages=2, blocks_per_stage=[3, 5]).blocks_per_stage == (3, 5)
     grid = np.arange(8).reshape(2, 4).tolist()
     assert lab.evaluate(lab.load_topology("lecture-hall"), uneven, stages=grid).job.blocks_per_stage is None
-
-
-def test_a_cut_is_saved_and_loaded(tmp_path: Path):
-    uneven = load_job("tiny", blocks_per_stage=np.array([1, 3, 3, 1]))
-    assert load_job(lab.save(uneven, tmp_path / "job.yaml")) == uneven
-    plan = lab.evaluate(lab.load_topology("lecture-hall"), uneven, stages=np.arange(8).reshape(4, 2).tolist())
-    assert lab.load_plan(lab.save(plan, tmp_path / "plan.json")).job == uneven
-
-
-def test_advice_and_sweeps_take_a_job_with_a_cut():
-    plan = placed(job((1, 3)))
-    assert lab.memory(plan).advice == ""
-    assert lab.sweep(plan, microbatch=[1, 2])["iteration_s"].notna().all()
 
 
 def placed(of: Job):

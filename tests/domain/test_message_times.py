@@ -77,21 +77,6 @@ def test_links_topology_and_emulation_agree_on_the_time_of_every_message(seed, n
     assert together.tolist() == apart
 
 
-@given(seeds, sizes)
-@settings(max_examples=20, deadline=None)
-def test_times_that_say_what_latency_and_bandwidth_say_change_nothing(seed, n_bytes):
-    plain = unmeasured(network(seed))
-    measured = replace(plain, message_bytes=SIZES, message_s=np.stack([plain.transfer_s(b) for b in SIZES], axis=2))
-    assert measured.transfer_s(max(n_bytes, SIZES[0])) == pytest.approx(plain.transfer_s(max(n_bytes, SIZES[0])))
-
-
-@given(seeds, sizes)
-@settings(max_examples=20, deadline=None)
-def test_the_communication_cost_knows_latency_and_bandwidth_only(seed, n_bytes):
-    topology = network(seed)
-    assert np.array_equal(topology.round_trip_s(n_bytes), unmeasured(topology).round_trip_s(n_bytes))
-
-
 @given(seeds, st.floats(0.1, 10), st.floats(0.1, 10), sizes)
 @settings(max_examples=20, deadline=None)
 def test_scaling_scales_latency_and_what_a_message_takes_beyond_it(seed, latency, bandwidth, n_bytes):
@@ -103,27 +88,14 @@ def test_scaling_scales_latency_and_what_a_message_takes_beyond_it(seed, latency
     assert there.delivered_s == pytest.approx(scaled.transfer_s(n_bytes)[0, 1])
 
 
-def test_a_link_with_twice_the_bandwidth_takes_half_of_what_was_measured_beyond_the_latency():
-    links = Links.of(network(0))
-    faster = replace(links, bandwidth_bytes_per_s=2 * links.bandwidth_bytes_per_s)
-    assert faster.moving_s(0, 1, 500.0) == pytest.approx(links.moving_s(0, 1, 500.0) / 2)
-
-
 @given(seeds, st.permutations(range(4)), st.integers(1, 4))
 @settings(max_examples=20, deadline=None)
-def test_a_subset_and_a_transposed_network_keep_the_times_of_their_links(seed, order, size):
+def test_a_subset_keeps_the_times_of_its_links(seed, order, size):
     topology, keep = network(seed), order[:size]
     part = topology.subset(keep)
     for a, i in enumerate(keep):
         for b, j in enumerate(keep):
             assert part.transfer_s(5e3)[a, b] == topology.transfer_s(5e3)[i, j]
-    turned = replace(
-        topology,
-        latency_s=topology.latency_s.T,
-        bandwidth_bytes_per_s=topology.bandwidth_bytes_per_s.T,
-        message_s=topology.message_s.swapaxes(0, 1),
-    )
-    assert np.array_equal(turned.transfer_s(5e3), topology.transfer_s(5e3).T)
 
 
 @pytest.mark.parametrize("one_way", [True, False])
@@ -151,33 +123,18 @@ def test_the_fingerprint_tells_measured_times_apart_and_is_as_ever_without_any()
     assert same(topology, network(0))
 
 
-def test_times_cannot_be_changed_behind_the_networks_back():
-    times = np.ones((2, 2, 2))
-    topology = Topology((Device(name="a"), Device(name="b")), np.zeros((2, 2)), np.ones((2, 2)),
-                        message_bytes=[1, 2], message_s=times)  # fmt: skip
-    times[0, 1] = 9
-    assert topology.transfer_s(1)[0, 1] == 1
-    with pytest.raises(ValueError, match="read-only"):
-        topology.message_s[0, 1, 0] = 2
-
-
 ones = np.ones((2, 2, 2))
 partly = ones.copy()
 partly[0, 1, 0] = np.nan
 REFUSALS = {
     "times without sizes": ({"message_s": ones}, "message_s comes without message_bytes; wanted both, or neither"),
-    "sizes without times": ({"message_bytes": [1, 2]}, "message_bytes comes without message_s"),
     "one size": ({"message_bytes": [1], "message_s": ones[:, :, :1]}, "has 1 sizes; wanted from 2 to 64"),
     "a matrix of sizes": ({"message_bytes": [[1, 2]], "message_s": ones}, r"has shape \(1, 2\); wanted \(K,\)"),
     "sizes that fall": ({"message_bytes": [2, 1], "message_s": ones}, r"is \[2.0, 1.0\]; wanted sizes from 0 on"),
-    "endless sizes": ({"message_bytes": [1, np.inf], "message_s": ones}, "wanted sizes from 0 on"),
-    "sizes that are none": ({"message_bytes": [np.nan, 2], "message_s": ones}, "wanted sizes from 0 on"),
     "another shape": ({"message_bytes": [1, 2, 3], "message_s": ones}, r"\(2, 2, 2\); wanted \(2, 2, 3\)"),
     "less than nothing": ({"message_bytes": [1, 2], "message_s": -ones}, r"link a -> b: message_s is \[-1.0, -1.0\]"),
     "less for more": ({"message_bytes": [1, 2], "message_s": ones * [2, 1]}, r"a -> b: message_s is \[2.0, 1.0\]"),
-    "for ever": ({"message_bytes": [1, 2], "message_s": ones * [1, np.inf]}, r"a -> b: message_s is \[1.0, inf\]"),
     "some sizes only": ({"message_bytes": [1, 2], "message_s": partly}, r"a -> b: message_s is \[nan, 1.0\]"),
-    "text": ({"message_bytes": ["a", "b"], "message_s": ones}, "message_bytes is no matrix of numbers"),
 }
 
 

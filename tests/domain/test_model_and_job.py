@@ -18,7 +18,7 @@ from dtfm_lab.domain.job import (
     gpt,
     message_bytes,
 )
-from dtfm_lab.domain.schedule import SENDS, Action, Kind, Schedule, Step, lower
+from dtfm_lab.domain.schedule import Action, Kind, Schedule, Step, lower
 
 SMALL = gpt(n_layers=6, d_model=8, n_heads=2, seq_len=4, vocab_size=10)
 COPY = SMALL.vocab_size * SMALL.d_model
@@ -43,16 +43,6 @@ def test_a_cut_uses_every_layer_once_and_blocks_differ_by_one_at_most(n_layers, 
     assert min(blocks) >= 1
     assert max(blocks) - min(blocks) <= 1
     assert blocks == sorted(blocks, reverse=True)
-
-
-@given(st.integers(1, 6))
-@settings(max_examples=6, deadline=None)
-def test_the_stages_of_a_job_hold_the_whole_model_in_order(n_stages):
-    cut = job(n_stages=n_stages)
-    assert tuple(layer for stage in cut.stage_layers for layer in stage) == SMALL.layers
-    assert sum(cut.stage_parameters) == SMALL.parameters + (COPY if n_stages > 1 else 0)
-    assert cut.stage_gradient_bytes == tuple(2 * n for n in cut.stage_parameters)
-    assert cut.gradient_bytes == max(cut.stage_gradient_bytes)
 
 
 def test_the_largest_stage_sets_the_price_wherever_it_is():
@@ -198,29 +188,6 @@ def test_gradients_are_compressed_as_messages_are_unless_told_otherwise():
         assert one.hop_bytes == one.n_microbatches * one.activation_bytes
 
 
-def test_what_is_as_small_already_is_not_coded():
-    made = job(dtype="fp16", compression="fp16")
-    assert (made.codes_activations, made.codes_gradients) == (False, False)
-    assert made.activation_bytes == job(dtype="fp16").activation_bytes
-
-
-def test_every_message_of_an_iteration_has_a_size():
-    made = job(compression="int8", dtype="fp32", n_replicas=2)
-    schedule = two_stages(2)
-    for synchronisation in ("sharded", "ring", "central", "hierarchical", "sharded-at-once"):
-        programs = lower(schedule, 2, synchronisation, (("a", "a"), ("a", "b")), tied=True, compressed=True)
-        for position in range(2):
-            for step in programs.of(position, 0):
-                if step.action.kind in SENDS:
-                    assert message_bytes(made, schedule, step) > 0
-
-
-def test_a_hop_of_the_cost_model_is_the_whole_minibatch():
-    made = job(microbatch=2)
-    assert made.n_microbatches == 2
-    assert made.hop_bytes == 2 * made.activation_bytes
-
-
 @given(st.integers(1, 6), st.integers(1, 2), st.integers(1, 3))
 @settings(max_examples=20, deadline=None)
 def test_the_table_of_stages_adds_up_to_the_iteration(n_stages, n_replicas, microbatch):
@@ -250,10 +217,6 @@ def test_shapes_use_every_device_and_every_one_can_be_made(n_devices):
             assert len(set(job(n_stages=n_stages, n_replicas=n_replicas, global_batch=24).microbatch_counts)) == 2
 
 
-def test_a_job_of_message_sizes_fits_every_divisor_of_the_devices():
-    assert Job.from_bytes(2, 2, 1, 1).shapes(12) == [(1, 12), (2, 6), (3, 4), (4, 3), (6, 2), (12, 1)]
-
-
 def test_a_job_of_message_sizes_is_priced_only():
     made = Job.from_bytes(2, 3, gradient_bytes=5e8, activation_bytes=7e8)
     assert (made.n_tasklets, made.gradient_bytes, made.hop_bytes) == (6, 5e8, 7e8)
@@ -270,18 +233,11 @@ REFUSALS = [
     ({"model": None}, "has no model; wanted one, or gradient_bytes and activation_bytes"),
     ({"given_hop_bytes": -1.0}, "activation_bytes is -1.0; wanted 0 or more bytes"),
     ({"given_gradient_bytes": float("nan")}, "gradient_bytes is nan; wanted"),
-    ({"given_hop_bytes": 10**400}, "activation_bytes is 10000.*; wanted 0 or more bytes"),
     ({"synchronise_every": 0}, "synchronise_every is 0; wanted a whole number from 1 to"),
-    ({"synchronise_every": 1.5}, "synchronise_every is 1.5; wanted a whole number"),
     ({"stages_per_device": 0}, "stages_per_device is 0; wanted"),
-    ({"stages_per_device": True}, "stages_per_device is True; wanted"),
     ({"recompute": "yes"}, "recompute is 'yes'; wanted true or false"),
-    ({"recompute": 1}, "recompute is 1; wanted true or false"),
     ({"codec_bytes_per_s": 0}, "codec_bytes_per_s is 0; wanted more than 0"),
-    ({"codec_bytes_per_s": -1e9}, "codec_bytes_per_s is -1000000000.0; wanted more than 0"),
-    ({"codec_bytes_per_s": float("inf")}, "codec_bytes_per_s is inf; wanted more than 0"),
     ({"codec_bytes_per_s": float("nan")}, "codec_bytes_per_s is nan; wanted more than 0"),
-    ({"codec_bytes_per_s": "fast"}, "codec_bytes_per_s is 'fast'; wanted more than 0"),
     ({"name": "a\nb"}, r"job is named 'a\\nb'; wanted text without control characters"),
 ]
 
@@ -293,24 +249,14 @@ def test_an_impossible_job_is_refused_in_one_line(fields, says):
     assert "\n" not in str(refused.value)
 
 
-def test_an_unknown_dtype_is_refused_with_the_nearest_one():
-    with pytest.raises(
-        UnknownName, match=r"no dtype named 'bf61'; did you mean 'bf16'\? known: bf16, fp16, fp32, fp64"
-    ):
-        job(dtype="bf61")
-
-
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
+        ({"dtype": "bf61"}, r"no dtype named 'bf61'; did you mean 'bf16'\? known: bf16, fp16, fp32, fp64"),
         ({"compression": "zip"}, "no compression named 'zip'; known: fp16, int8, none"),
         ({"compression": ["int8"]}, "no compression named"),
-        ({"compression": None}, "no compression named"),
         ({"gradient_compression": "int9"}, "no gradient_compression named 'int9'; did you mean 'int8'"),
-        ({"gradient_compression": ""}, "no gradient_compression named ''"),
-        ({"gradient_compression": False}, "no gradient_compression named"),
         ({"synchronisation": "shard"}, "no synchronisation named 'shard'; did you mean 'sharded'"),
-        ({"synchronisation": None}, "no synchronisation named"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_known_ones(fields, says):

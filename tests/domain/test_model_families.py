@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtfm_lab.domain.errors import JobError, UnknownName
+from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, MODELS, Layer, LayerKind, estimated_held, gpt, llama
 
 SMALL = {"n_layers": 3, "d_model": 24, "n_heads": 4, "seq_len": 5, "vocab_size": 11}
@@ -61,18 +61,6 @@ def test_a_gpt3_has_the_parameters_of_its_paper(name):
     assert MODELS[name].parameters == pytest.approx(BROWN_2020[name], rel=0.02)
 
 
-def test_models_are_known_by_their_own_names():
-    assert all(model.name == name for name, model in MODELS.items())
-
-
-@pytest.mark.parametrize("build", [gpt, lambda **sizes: llama(d_ff=7, **sizes)], ids=["gpt", "llama"])
-def test_an_untied_head_brings_its_own_matrix(build):
-    tied, untied = build(tied=True, **SMALL), build(tied=False, **SMALL)
-    assert untied.parameters - tied.parameters == 11 * 24
-    assert untied.layers[-1].parameters - tied.layers[-1].parameters == 11 * 24
-    assert untied.forward_flop == tied.forward_flop
-
-
 @given(st.integers(1, 4), st.integers(1, 64), st.integers(1, 64))
 @settings(max_examples=20, deadline=None)
 def test_a_forward_takes_the_flop_of_narayanan_2021(n_layers, d, t):
@@ -122,14 +110,6 @@ def test_another_sequence_length_is_as_if_built_so(builder, before, after):
     assert build(seq_len=before, **sizes).with_seq_len(after) == build(seq_len=after, **sizes)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_half_a_sequence_and_back_is_the_same_model(name):
-    model = MODELS[name]
-    half = model.with_seq_len(model.seq_len // 2)
-    assert half.parameters == model.parameters
-    assert half.with_seq_len(model.seq_len) == model
-
-
 @pytest.mark.parametrize("name", ["gpt2-xl", "gpt3-175b"])
 def test_what_is_known_by_its_width_only_is_taken_for_a_gpt(name):
     for layer in MODELS[name].layers:
@@ -150,15 +130,6 @@ def test_learned_positions_end_and_rotary_ones_do_not():
     assert llama(d_ff=7, **SMALL).with_seq_len(6).seq_len == 6
 
 
-@pytest.mark.parametrize("n_kv_heads", [1, 2])
-def test_fewer_heads_of_keys_and_values_save_their_matrices(n_kv_heads):
-    every, grouped = (llama(d_ff=7, n_kv_heads=n, **SMALL) for n in (4, n_kv_heads))
-    saved = 2 * 24 * (4 - n_kv_heads) * 6
-    assert every.layers[1].parameters - grouped.layers[1].parameters == saved
-    assert every.layers[1].forward_flop - grouped.layers[1].forward_flop == 2 * 5 * saved
-    assert every.attention_flop == grouped.attention_flop
-
-
 @given(builders(), lengths, st.sampled_from(sorted(BYTES_PER_ELEMENT)))
 @settings(max_examples=20, deadline=None)
 def test_the_table_of_layers_holds_the_model(builder, seq_len, dtype):
@@ -173,11 +144,6 @@ def test_the_table_of_layers_holds_the_model(builder, seq_len, dtype):
     assert table["held_bytes"].tolist() == [each * layer.held_elements for layer in model.layers]
 
 
-def test_a_table_in_an_unknown_dtype_is_refused():
-    with pytest.raises(UnknownName, match="no dtype named 'fp8'"):
-        gpt(**SMALL).to_frame("fp8")
-
-
 BLOCK = gpt(**SMALL).layers[1]
 HEAD = gpt(**SMALL).layers[-1]
 REFUSALS = {
@@ -190,10 +156,7 @@ REFUSALS = {
         "n_kv_heads is 3; wanted a divisor of its 4 heads",
     ),
     "a name of two lines": (lambda: gpt(**SMALL, name="a\nb"), r"model is named 'a\\nb'; wanted text without"),
-    "digits by the thousand": (lambda: gpt(**SMALL).with_seq_len(10**5000), "seq_len is an unwieldy int; wanted"),
-    "no blocks": (lambda: gpt(**SMALL | {"n_layers": 0}), "n_layers is 0; wanted a whole number from 1"),
     "half a vocabulary": (lambda: gpt(**SMALL | {"vocab_size": 1.5}), "vocab_size is 1.5; wanted a whole number"),
-    "words": (lambda: gpt(**SMALL).with_seq_len("long"), "seq_len is 'long'; wanted a whole number"),
     "a head in the middle": (
         lambda: replace(gpt(**SMALL), layers=(HEAD, BLOCK)),
         "layer 0 of 2 is the head; wanted the embedding first, then blocks, the head last",
@@ -205,10 +168,6 @@ REFUSALS = {
     "work below none": (
         lambda: Layer(kind=LayerKind.BLOCK, parameters=1, forward_flop=-1.0, output_elements=1),
         "layer of kind block: forward_flop is -1.0; wanted 0 or more",
-    ),
-    "something held that is less than nothing": (
-        lambda: Layer(kind=LayerKind.BLOCK, parameters=1, forward_flop=1.0, output_elements=1, held_elements=-1),
-        "layer of kind block: held_elements is -1; wanted a whole number from 0",
     ),
     "parameters beyond counting": (
         lambda: gpt(**SMALL | {"d_model": 10**9, "n_heads": 1}),

@@ -3,27 +3,8 @@ import pytest
 from dtfm_lab.domain.network import find_place, place_names
 from dtfm_lab.files import load_topology
 
-AWS_CITIES = [
-    "Oregon",
-    "Virginia",
-    "Ohio",
-    "California",
-    "Tokyo",
-    "Seoul",
-    "Singapore",
-    "Sydney",
-    "London",
-    "Frankfurt",
-    "Ireland",
-]
 
-
-@pytest.mark.parametrize("name", AWS_CITIES)
-def test_every_city_of_the_papers_measurements_has_a_place(name):
-    assert find_place(name) is not None
-
-
-@pytest.mark.parametrize("name", ["worldwide", "regional", "universities"])
+@pytest.mark.parametrize("name", ["ten-cities", "worldwide", "regional"])
 def test_every_region_of_the_papers_wide_networks_has_a_place(name):
     assert all(find_place(region) for region in load_topology(name).regions)
 

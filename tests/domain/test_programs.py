@@ -8,18 +8,7 @@ from hypothesis import strategies as st
 from test_schedule import shuffled
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.schedule import (
-    COMPUTE,
-    PASSES,
-    RECEIVES,
-    SENDS,
-    Action,
-    Kind,
-    Programs,
-    Schedule,
-    lower,
-    synchronisations,
-)
+from dtfm_lab.domain.schedule import PASSES, RECEIVES, SENDS, Action, Kind, Programs, Schedule, lower, synchronisations
 from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS
 
 REGIONS = ("", "Tokyo", "Seoul")
@@ -139,18 +128,6 @@ def test_each_pass_waits_for_its_message_and_each_message_for_its_pass(programs)
 
 @given(lowered())
 @settings(max_examples=40, deadline=None)
-def test_messages_along_the_pipeline_are_as_many_as_boundaries_ask_for(programs):
-    schedule = programs.schedule
-    n_boundaries = schedule.n_stages - 1 if programs.n_positions > 1 else 0
-    for replica, n_microbatches in enumerate(programs.microbatch_counts):
-        steps = (step for position in range(programs.n_positions) for step in programs.of(position, replica))
-        found = Counter(step.action.kind for step in steps)
-        for kind in (Kind.SEND_F, Kind.SEND_B, Kind.RECV_F, Kind.RECV_B):
-            assert found[kind] == n_boundaries * n_microbatches
-
-
-@given(lowered())
-@settings(max_examples=40, deadline=None)
 def test_replicas_of_as_many_microbatches_share_one_pipeline_and_only_their_tails_differ(programs):
     assert sorted(replica for replicas in programs.replicas for replica in replicas) == [*range(programs.n_replicas)]
     assert len(programs.pipelines) == len(programs.replicas) == len(set(programs.microbatch_counts))
@@ -252,15 +229,6 @@ def test_alone_a_replica_splits_nothing():
         assert lower(shuffled(2, 2, 0), 1, sharding="zero-1", **options).tails == alone.tails
 
 
-def test_an_iteration_of_local_updates_that_averages_nothing_ends_with_its_step():
-    steps = lower(shuffled(1, 2, 0), 3, synchronise=False, locally=True).of(0, 1)
-    assert [step.action.kind for step in steps][-1] is Kind.STEP
-
-
-def test_one_device_exchanges_no_embedding_with_itself():
-    assert not {step.action.kind for step in lower(shuffled(1, 2, 0), 2, tied=True).of(0, 0)} & TIED
-
-
 @given(lowered())
 @settings(max_examples=60, deadline=None)
 def test_an_iteration_alone_exchanges_nothing_between_replicas(programs):
@@ -276,17 +244,6 @@ def test_gradients_are_packed_once_before_they_are_sent_and_only_where_compresse
     steps = lower(shuffled(1, 1, 0), 3, compressed=True).of(0, 0)
     (packed,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.PACK)
     assert all(packed in step.needs for step in steps if step.action.kind is Kind.SEND_G)
-
-
-@given(lowered())
-@settings(max_examples=60, deadline=None)
-def test_computations_are_done_in_an_order_that_no_device_can_be_stuck_in_alone(programs):
-    """What a computation needs of earlier computations is done before it."""
-    for position, replica in devices_of(programs):
-        steps = programs.of(position, replica)
-        computed = [i for i, step in enumerate(steps) if step.action.kind in COMPUTE]
-        assert computed == sorted(computed)
-        assert computed[-1] == len(steps) - 1
 
 
 def test_one_device_with_several_stages_passes_results_on_without_messages():

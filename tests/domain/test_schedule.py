@@ -7,17 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.schedule import (
-    COMPUTE,
-    LANE,
-    RECEIVES,
-    SENDS,
-    SYNCHRONISATION,
-    Action,
-    Kind,
-    Lane,
-    Schedule,
-)
+from dtfm_lab.domain.schedule import COMPUTE, LANE, RECEIVES, SENDS, SYNCHRONISATION, Action, Kind, Lane, Schedule
 
 F, B, I, W = Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT  # noqa: E741
 seeds = st.integers(0, 10_000)
@@ -44,17 +34,9 @@ def shuffled(n_devices: int, n_microbatches: int, seed: int, per_device: int = 1
     ("action", "text"),
     [
         (Action(2, F, 0), "2F0"),
-        (Action(2, B, 11), "2B11"),
-        (Action(1, I, 3), "1I3"),
-        (Action(1, W, 3), "1W3"),
-        (Action(1, Kind.SEND_F, 3), "1SEND_F3"),
-        (Action(0, Kind.RECV_B, 3), "0RECV_B3"),
-        (Action(0, Kind.SEND_G, peer=1), "0SEND_G+1"),
         (Action(0, Kind.RECV_P, peer=2), "0RECV_P-2"),
         (Action(0, Kind.SEND_G, 2, 1), "0SEND_G2+1"),
-        (Action(0, Kind.SEND_E, peer=3), "0SEND_E+3"),
         (Action(0, Kind.RECV_E, peer=-3), "0RECV_E+3"),
-        (Action(3, Kind.PACK), "3PACK"),
         (Action(3, Kind.REDUCE, 1), "3REDUCE1"),
         (Action(3, Kind.STEP), "3STEP"),
     ],
@@ -123,10 +105,7 @@ REFUSED = {
     "lost forward": (2, "0F0 0B0", "0F1 is missing"),
     "lost weights": (1, "0F0 0I0", "0W0 is missing"),
     "repeated": (1, "0F0 0B0 0B0", "0B0 is there twice"),
-    "repeated forward": (1, "0F0 0F0 0B0", "0F0 is there twice"),
     "whole and split": (1, "0F0 0B0 0I0 0W0", "0I0 is there twice"),
-    "split and whole": (1, "0F0 0I0 0B0 0W0", "0B0 is there twice"),
-    "weights of a whole one": (1, "0F0 0B0 0W0", "0W0 comes before its 0I0"),
     "too many": (1, "0F0 0B0 0F1", "0F1 is no pass of micro-batches 0 to 0"),
     "backwards first": (1, "0B0 0F0", "0B0 comes before its 0F0"),
     "weights first": (1, "0F0 0W0 0I0", "0W0 comes before its 0I0"),
@@ -151,23 +130,20 @@ def test_devices_hold_stages_in_turn():
         Schedule.from_orders("mine", ["0F0 2F0 2B0 0B0", "1F0 1B0"])
 
 
-@pytest.mark.parametrize("name", ["two\nlines", None])
-def test_a_name_that_does_not_fit_into_one_line_is_refused(name):
-    with pytest.raises(ScheduleError, match="wanted text without control characters") as refused:
-        Schedule.from_orders(name, ["0F0 0B0"])
+@pytest.mark.parametrize(
+    ("name", "orders", "says"),
+    [
+        ("two\nlines", ["0F0 0B0"], "wanted text without control characters"),
+        (None, ["0F0 0B0"], "wanted text without control characters"),
+        ("mine", [], "schedule mine has no program; wanted one a device"),
+        ("mine", ["", ""], "schedule mine has 0 micro-batches; wanted 1 or more"),
+        ("mine", ["0F0+1 0B0"], "is no pass of micro-batches"),
+    ],
+)
+def test_a_schedule_that_is_none_is_refused_in_one_line(name, orders, says):
+    with pytest.raises(ScheduleError, match=says) as refused:
+        Schedule.from_orders(name, orders)
     assert "\n" not in str(refused.value)
-
-
-def test_a_schedule_of_no_device_is_refused():
-    with pytest.raises(ScheduleError, match="schedule mine has no program; wanted one a device"):
-        Schedule.from_orders("mine", [])
-
-
-def test_a_schedule_of_no_microbatches_and_a_pass_with_a_peer_are_refused():
-    with pytest.raises(ScheduleError, match="schedule mine has 0 micro-batches; wanted 1 or more"):
-        Schedule.from_orders("mine", ["", ""])
-    with pytest.raises(ScheduleError, match="is no pass of micro-batches"):
-        Schedule.from_orders("mine", ["0F0+1 0B0"])
 
 
 def test_a_message_to_another_pipelines_device_names_its_offset():

@@ -79,12 +79,6 @@ def test_no_more_workers_than_asked_for_and_all_stages_where_they_fit(of, worker
         assert stages >= 2
 
 
-def test_enough_workers_run_the_plan_itself():
-    whole = plan_of(3, 2)
-    assert subplan_for(whole, 6) == (whole, None)
-    assert subplan_for(whole, 1000)[0] is whole
-
-
 @pytest.mark.parametrize(
     ("workers", "says"),
     [

@@ -106,15 +106,6 @@ def test_every_replica_steps_with_the_sum_of_all_gradients_and_none_counts_twice
         assert sums.stepped_with(replica) == (everyone,) * sums.n_shards
 
 
-@given(names, regions)
-@settings(max_examples=60, deadline=None)
-def test_a_device_steps_when_every_message_to_it_has_come(name, in_region):
-    sums = Sums(name, in_region)
-    for replica, steps in enumerate(sums.steps):
-        known = set(sums.known_to(replica, len(steps) - 1))
-        assert {i for i, step in enumerate(steps) if step.action.kind in RECEIVES} <= known
-
-
 @given(names, st.integers(1, 9))
 @settings(max_examples=45, deadline=None)
 def test_messages_carry_what_the_textbook_says(name, n):
@@ -167,18 +158,6 @@ def test_what_passes_a_codec_is_what_comes_in_and_each_sum_that_goes_out(name, i
             for shard, of in sums.carried(replica, i).items()
         }
         assert sum(step.coded for step in steps) == pytest.approx(came + len(left - arrived) / sums.n_shards)
-
-
-@given(st.integers(2, 8), st.sampled_from(["sharded", "sharded-at-once"]))
-@settings(max_examples=14, deadline=None)
-def test_no_two_replicas_serve_the_same_peer_first(n_replicas, name):
-    programs = lower(shuffled(1, 1, 0), n_replicas, name)
-    served = [
-        [step.action.other_end(r, n_replicas)[1] for step in programs.of(0, r) if step.action.kind is Kind.SEND_G]
-        for r in range(n_replicas)
-    ]
-    for turn in range(n_replicas - 1):
-        assert len({peers[turn] for peers in served}) == n_replicas
 
 
 @pytest.mark.parametrize("name", sorted(synchronisations))

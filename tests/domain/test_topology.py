@@ -42,10 +42,6 @@ def test_matrices_are_milliseconds_and_gigabits_from_row_to_column():
     assert topology.regions == ("x", "y")
 
 
-def test_matrices_may_set_any_field_of_the_devices():
-    assert {d.gpu for d in pair(gpu="A100", peak_flop_per_s=312e12).devices} == {"A100"}
-
-
 @given(seeds, st.floats(0, 1e12))
 @settings(max_examples=20, deadline=None)
 def test_a_transfer_takes_latency_plus_size_over_bandwidth(seed, n_bytes):
@@ -99,12 +95,6 @@ def test_with_link_changes_one_pair_and_nothing_else(seed, one_way):
     assert same(topology, network(seed))
 
 
-def test_with_link_leaves_what_it_is_not_given():
-    topology = network(0)
-    faster = topology.with_link(0, 1, bandwidth_bytes_per_s=1e12)
-    assert np.array_equal(faster.latency_s, topology.latency_s)
-
-
 @given(seeds, st.integers(0, 4), st.integers(0, 4), st.sampled_from(["latency_s", "bandwidth_bytes_per_s"]))
 @settings(max_examples=30, deadline=None)
 def test_the_fingerprint_changes_with_any_link(seed, i, j, what):
@@ -144,41 +134,15 @@ def test_an_undirected_edge_counts_both_ways():
     assert topology.name == "drawn"
 
 
-@given(seeds)
-@settings(max_examples=20, deadline=None)
-def test_the_frame_holds_every_directed_link_once_and_gives_the_matrices_back(seed):
-    topology = network(seed)
-    frame = topology.to_frame()
-    assert len(frame) == 5 * 4
-    assert (frame["source"] != frame["target"]).all()
-    names = list(topology.names)
-    wide = {
-        what: frame.pivot(index="source", columns="target", values=what).loc[names, names].fillna(1).to_numpy()
-        for what in ("latency_ms", "bandwidth_gbps")
-    }
-    back = Topology.from_matrices(**wide, names=names)
-    assert back.latency_s == pytest.approx(topology.latency_s)
-    assert back.bandwidth_bytes_per_s == pytest.approx(topology.bandwidth_bytes_per_s)
-
-
 REFUSALS = {
     "a negative latency": (lambda: pair(latency_ms=-1), r"device-0 -> device-1: latency is -0.001; .* 0 or more"),
     "a missing latency": (lambda: pair(latency_ms=np.nan), "latency is nan"),
-    "an endless latency": (lambda: pair(latency_ms=np.inf), "latency is inf"),
     "no bandwidth": (lambda: pair(bandwidth_gbps=0), r"bandwidth is 0.0; .* more than 0 bytes/s.*2 such links"),
-    "a matrix too large": (
-        lambda: Topology.from_matrices(np.ones((2, 2)), np.ones((3, 3))),
-        r"bandwidth_bytes_per_s has shape \(3, 3\), but there are 2 devices: wanted \(2, 2\)",
-    ),
     "two of one name": (lambda: pair(names=["a", "a"]), "2 devices are named 'a'; names must be unique"),
     "names in one text": (lambda: pair(names="ab"), "names are 'ab'; wanted a list, one for each of 2 devices"),
-    "a number for regions": (lambda: pair(regions=5), "regions are 5; wanted a list, one for each of 2 devices"),
     "too few names": (lambda: pair(names=["a"]), "1 names for 2 devices; wanted one each"),
-    "too many regions": (lambda: pair(regions=["a", "b", "c"]), "3 regions for 2 devices"),
     "nobody": (lambda: pair().subset([]), "no devices; wanted at least one"),
-    "a nameless device": (lambda: Device(name=""), "empty name"),
     "a device without speed": (lambda: Device(name="a", peak_flop_per_s=0), "peak_flop_per_s is 0; wanted a number"),
-    "a device without memory": (lambda: Device(name="a", memory_bytes=np.nan), "memory_bytes is nan; wanted"),
     "a device that pays": (lambda: Device(name="a", price_per_hour=-1), "price_per_hour is -1; wanted 0 or more"),
     "a link to itself": (lambda: pair().with_link(1, 1, latency_s=1), "device-1 -> device-1: a device has no link"),
     "a link cut": (lambda: pair().with_link(0, 1, bandwidth_bytes_per_s=0), "device-0 -> device-1: bandwidth is 0"),

@@ -4,7 +4,6 @@ import copy
 import io
 import json
 import warnings
-import zipfile
 
 import numpy as np
 import pytest
@@ -13,17 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.files import (
-    load_job,
-    load_plan,
-    load_topology,
-    load_trace,
-    save_plan,
-    save_topology,
-    save_trace,
-    topology_to_mapping,
-)
+from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, save_plan, save_topology, save_trace
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.simulate import simulate
 
@@ -37,12 +26,11 @@ model: {name: small, n_layers: 2, d_model: 8, n_heads: 2, seq_len: 8, vocab_size
 """
 
 
-def small_topology() -> Topology:
-    return load_topology("volunteers").subset(["amy", "eve", "gus", "mia"])
+SMALL = load_topology("volunteers").subset(["amy", "eve", "gus", "mia"])
 
 
 def small_plan():
-    return evaluate(small_topology(), load_job("tiny", n_stages=2, n_replicas=2), stages=[[0, 1], [3, 2]])
+    return evaluate(SMALL, load_job("tiny", n_stages=2, n_replicas=2), stages=[[0, 1], [3, 2]])
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +42,8 @@ def folder(tmp_path_factory):
 def valid(folder):
     """The bytes of a valid file by (loader, ending)."""
     files = {}
-    for ending in ("yaml", "json", "npz", "csv", "latency_ms.csv"):
-        files[load_topology, ending] = save_topology(small_topology(), folder / f"valid.{ending}").read_bytes()
+    for ending in ("yaml", "json", "npz", "csv"):
+        files[load_topology, ending] = save_topology(SMALL, folder / f"valid.{ending}").read_bytes()
     files[load_plan, "json"] = save_plan(small_plan(), folder / "plan.json").read_bytes()
     files[load_trace, "json"] = save_trace(simulate(small_plan()), folder / "trace.json").read_bytes()
     files[load_job, "yaml"] = JOB.encode()
@@ -136,7 +124,7 @@ def edited(data: bytes, changes) -> bytes:
 
 
 KINDS = [
-    *((load_topology, ending) for ending in ("yaml", "json", "npz", "csv", "latency_ms.csv")),
+    *((load_topology, ending) for ending in ("yaml", "json", "npz", "csv")),
     (load_plan, "json"),
     (load_trace, "json"),
     (load_job, "yaml"),
@@ -149,7 +137,6 @@ KINDS = [
 def test_edited_bytes_are_read_or_refused_in_one_line(kind, folder, valid, changes):
     load, ending = kind
     path = folder / f"fuzzed.{ending}"
-    (folder / "fuzzed.bandwidth_gbps.csv").write_bytes((folder / "valid.bandwidth_gbps.csv").read_bytes())
     path.write_bytes(edited(valid[kind], changes))
     reads_or_refuses_in_one_line(load, path)
 
@@ -200,7 +187,7 @@ def restructured(value, draw):
     return value
 
 
-STRUCTURED = [kind for kind in KINDS if kind[1] == "json"] + [(load_job, "json")]
+STRUCTURED = [kind for kind in KINDS if kind[1] == "json"] + [(load_job, "json"), (load_topology, "yaml")]
 
 
 @pytest.mark.parametrize("kind", STRUCTURED, ids=lambda kind: f"{kind[0].__name__}-{kind[1]}")
@@ -208,20 +195,12 @@ STRUCTURED = [kind for kind in KINDS if kind[1] == "json"] + [(load_job, "json")
 @SOME_EXAMPLES
 def test_another_structure_is_read_or_refused_in_one_line(kind, folder, valid, data):
     load, ending = kind
-    value = yaml.safe_load(JOB) if load is load_job else json.loads(valid[kind])
+    given = JOB if load is load_job else valid[kind]
+    value = json.loads(given) if kind in valid and ending == "json" else yaml.safe_load(given)
+    write = json.dumps if ending == "json" else yaml.safe_dump
     path = folder / f"fuzzed.{ending}"
-    path.write_text(json.dumps(restructured(value, data.draw)))
+    path.write_text(write(restructured(value, data.draw)), encoding="utf-8", errors="surrogatepass")
     reads_or_refuses_in_one_line(load, path)
-
-
-@given(data=st.data())
-@SOME_EXAMPLES
-def test_another_structure_in_yaml_is_read_or_refused_in_one_line(folder, data):
-    value = topology_to_mapping(small_topology(), short=True)
-    path = folder / "fuzzed.yaml"
-    text = yaml.safe_dump(restructured(value, data.draw), allow_unicode=False)
-    path.write_text(text, encoding="utf-8", errors="surrogatepass")
-    reads_or_refuses_in_one_line(load_topology, path)
 
 
 ARRAYS = st.sampled_from(
@@ -245,23 +224,3 @@ def test_other_arrays_are_read_or_refused_in_one_line(folder, valid, others):
     path = folder / "fuzzed.npz"
     np.savez(path, allow_pickle=True, **arrays | others)
     reads_or_refuses_in_one_line(load_topology, path)
-
-
-@given(
-    st.binary(max_size=200), st.sampled_from([b"", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x02\x00v\x00\x00\x00{'descr': "])
-)
-@SOME_EXAMPLES
-def test_an_archive_of_anything_is_refused_in_one_line(folder, data, magic):
-    path = folder / "fuzzed.npz"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("latency_ms.npy", magic + data)
-    reads_or_refuses_in_one_line(load_topology, path)
-
-
-def test_a_plan_of_another_network_is_refused(folder, valid):
-    data = json.loads(valid[load_plan, "json"])
-    data["topology"]["latency_s"][0][1] *= 2
-    path = folder / "fuzzed.json"
-    path.write_text(json.dumps(data))
-    with pytest.raises(LabError, match=r"fuzzed.json: the network is \w+, but the plan was priced for \w+; wanted the"):
-        load_plan(path)

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dtfm_lab.domain.errors import FileError, JobError, LabError, UnknownName
+from dtfm_lab.domain.errors import FileError, JobError, UnknownName
 from dtfm_lab.domain.job import GPT3_XL, JOBS, MODELS, TINY, Job, gpt, llama
 from dtfm_lab.files import job_names, load_job, override, save_job
-from dtfm_lab.files.jobs import job_from_mapping
-from dtfm_lab.files.reading import dump, parse
 
 CONFIGS = Path(__file__).parents[1] / "data" / "hf_configs"
 SHAPE = {"n_stages": 2, "n_replicas": 2, "global_batch": 8, "microbatch": 1}
@@ -30,23 +28,6 @@ def test_a_preset_survives_saving_exactly(tmp_path, name):
     assert load_job(save_job(JOBS[name], tmp_path / "saved.yaml")) == load_job(name) == JOBS[name]
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        Job.from_bytes(3, 4, gradient_bytes=1 / 3 * 1e9, activation_bytes=0.0),
-        Job(name="mine", model=TINY, **SHAPE, dtype="bf16", schedule="1f1b", given_hop_bytes=0.1),
-    ],
-    ids=["message sizes", "every field"],
-)
-def test_a_job_survives_saving_exactly(tmp_path, job):
-    assert load_job(save_job(job, tmp_path / "saved.yaml")) == job
-
-
-def test_a_job_of_any_model_survives_as_plain_types():
-    job = Job(model=gpt(**MODEL), **SHAPE)
-    assert parse(Job, dump(job), "job") == job
-
-
 MODELS_OF_ONES_OWN = [
     gpt(**MODEL),
     gpt(**MODEL, name="tiny", tied=False, d_ff=5, n_positions=99),
@@ -58,8 +39,11 @@ MODELS_OF_ONES_OWN = [
 
 @pytest.mark.parametrize("model", MODELS_OF_ONES_OWN, ids=lambda m: m.name)
 def test_a_job_of_any_model_survives_saving_exactly(tmp_path, model):
-    job = Job(name="mine", model=model, **SHAPE)
-    assert load_job(save_job(job, tmp_path / "saved.yaml")) == job
+    for job in (
+        Job(name="mine", model=model, **SHAPE, dtype="bf16", schedule="1f1b", given_hop_bytes=0.1),
+        Job.from_bytes(3, 4, gradient_bytes=1 / 3 * 1e9, activation_bytes=0.0),
+    ):
+        assert load_job(save_job(job, tmp_path / "saved.yaml")) == job
 
 
 def test_a_preset_is_saved_by_name_and_equal_layers_once(tmp_path):
@@ -111,13 +95,6 @@ def test_any_field_may_be_overridden(tmp_path):
     assert load_job("gpt3-xl", model="tiny").model is TINY
     assert load_job("llama-3-8b", model=CONFIGS / "Mistral-7B-v0.1.json", seq_len=512).tokens == 512 * 512
     assert load_job(written(tmp_path, base="tiny"), microbatch=1).microbatch == 1
-
-
-def test_another_sequence_length_resizes_the_model():
-    job, whole = (load_job("llama-3-8b", n_stages=8, n_replicas=8, **changes) for changes in ({"seq_len": 2048}, {}))
-    assert job.model == MODELS["llama-3-8b"].with_seq_len(2048)
-    assert job.activation_bytes == whole.activation_bytes / 4
-    assert job.gradient_bytes == whole.gradient_bytes
 
 
 def test_sizes_given_for_one_model_do_not_outlive_it():
@@ -189,25 +166,17 @@ def test_another_model_names_the_job_unless_a_name_is_given(tmp_path):
 WRONG = {
     "a stray key": ({"base": "tiny", "n_stage": 2}, FileError, "unknown key 'n_stage'; did you mean 'n_stages'"),
     "words for a number": ({"base": "tiny", "n_stages": "two"}, FileError, "n_stages: .*valid integer.*; found 'two'"),
-    "half a replica": ({"base": "tiny", "n_replicas": 1.5}, FileError, "n_replicas: .*integer.*; found 1.5"),
     "no model": ({"n_stages": 2}, JobError, "no 'n_replicas'; wanted a base, a model, or the four of n_stages, "),
     "no batch": (
         {"model": "tiny", "n_stages": 2, "n_replicas": 1},
         JobError,
         "no 'global_batch'; wanted a base, or a model and",
     ),
-    "what does not divide": ({"base": "tiny", "global_batch": 17}, JobError, "those of 2 sequences leave 1 over"),
-    "too many stages": ({"base": "tiny", "n_stages": 9}, JobError, "8 blocks, too few for 9 stages"),
     "an unknown base": ({"base": "tinny"}, UnknownName, "no job named 'tinny'; did you mean 'tiny'"),
     "an unknown model": (
         {"base": "tiny", "model": "gpt3-x"},
         UnknownName,
         "no model named 'gpt3-x'; did you mean 'gpt3-xl'",
-    ),
-    "an unknown model of its own": (
-        {"model": "bert", **SHAPE},
-        UnknownName,
-        "no model named 'bert'; known: gpt2-large, gpt2-medium, gpt2-small, ",
     ),
     "an unknown family": (
         {"model": MODEL | {"family": "lama"}, **SHAPE},
@@ -215,18 +184,11 @@ WRONG = {
         "model: no model family named 'lama'; did you mean 'llama'",
     ),
     "a llama without a width": ({"model": MODEL | {"family": "llama"}, **SHAPE}, FileError, "model: d_ff: field requ"),
-    "heads that do not divide": (
-        {"model": MODEL | {"n_heads": 3}, **SHAPE},
-        JobError,
-        "model: model gpt: d_model 8 is",
-    ),
-    "a length beyond the positions": ({"base": "tiny", "seq_len": 65}, JobError, "seq_len is 65; wanted at most 64"),
     "a length of nothing": (
         {"n_stages": 1, "n_replicas": 1, "gradient_bytes": 1, "activation_bytes": 1, "seq_len": 8},
         JobError,
         "seq_len is 8, but the job has no model",
     ),
-    "an unknown dtype": ({"base": "tiny", "dtype": "fp8"}, UnknownName, "no dtype named 'fp8'; known: bf16, fp16"),
 }
 
 
@@ -252,12 +214,3 @@ def test_an_unknown_job_or_field_is_refused_with_the_nearest_one():
         load_job("tiny", given_hop_bytes=2.0)
     with pytest.raises(JobError, match="model is 5; wanted a ModelSpec, a preset's name or a path"):
         load_job("tiny", model=5)
-
-
-def test_an_override_is_checked_with_the_rest():
-    with pytest.raises(LabError, match="leave 1 over"):
-        load_job("gpt3-xl", global_batch=517, n_stages=4, microbatch=4)
-
-
-def test_a_mapping_needs_no_file():
-    assert job_from_mapping({"dtfm_job": 1, "base": "tiny", "name": "tiny"}) == JOBS["tiny"]

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError, JobError, LabError, UnknownName
-from dtfm_lab.domain.job import JOBS, MODELS, gpt, llama
+from dtfm_lab.domain.job import MODELS, gpt, llama
 from dtfm_lab.files import load_plan, load_topology, save_plan
 from dtfm_lab.files.jobs import load_job
-from dtfm_lab.files.models import load_model, model_from_config, model_from_section, model_names, model_to_section
+from dtfm_lab.files.models import load_model, model_from_config, model_from_section, model_to_section
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.simulate import simulate
 
@@ -40,13 +40,9 @@ def without(name: str, *keys: str) -> dict[str, object]:
 @pytest.mark.parametrize("name", SAME)
 def test_a_published_config_gives_the_preset(name):
     preset = MODELS[SAME[name]]
-    assert load_model(CONFIGS / f"{name}.json", seq_len=preset.seq_len) == replace(preset, name=name)
-
-
-@pytest.mark.parametrize("name", SAME)
-def test_without_a_length_the_longest_of_the_config_holds(name):
     longest = config(name).get("n_positions") or config(name)["max_position_embeddings"]
     assert load_model(CONFIGS / f"{name}.json").seq_len == longest
+    assert load_model(CONFIGS / f"{name}.json", seq_len=preset.seq_len) == replace(preset, name=name)
 
 
 def test_a_folder_stands_for_its_config_and_names_the_model(tmp_path):
@@ -64,17 +60,10 @@ def test_a_preset_s_name_is_not_a_folder(tmp_path, monkeypatch):
     assert load_model("llama-2-7b") is MODELS["llama-2-7b"]
 
 
-def test_every_model_is_known_by_name():
-    assert [load_model(name).name for name in model_names()] == sorted(MODELS)
-
-
 DEFAULTS = {
     "gpt2 ties": (without("gpt2", "tie_word_embeddings"), {"tie_word_embeddings": True}),
     "llama does not tie": (without("Llama-2-7b-hf", "tie_word_embeddings"), {"tie_word_embeddings": False}),
-    "mistral does not tie": (without("Mistral-7B-v0.1", "tie_word_embeddings"), {"tie_word_embeddings": False}),
-    "qwen2 does not tie": (without("Qwen2-0.5B", "tie_word_embeddings"), {"tie_word_embeddings": False}),
     "a gpt2 mlp is four widths": (without("gpt2", "n_inner"), {"n_inner": 4 * 768}),
-    "llama groups nothing": (without("Meta-Llama-3-8B", "num_key_value_heads"), {"num_key_value_heads": 32}),
     "null groups nothing": (config("Mistral-7B-v0.1", num_key_value_heads=None), {"num_key_value_heads": 32}),
     "mistral groups": (without("Mistral-7B-v0.1", "num_key_value_heads"), {"num_key_value_heads": 8}),
     "llama has no biases": (without("Meta-Llama-3-8B", "attention_bias"), {"attention_bias": False, "mlp_bias": False}),
@@ -93,7 +82,6 @@ OPTIONS = {
     "biases of attention": (config("Meta-Llama-3-8B", attention_bias=True), 32 * (4096 + 2 * 1024 + 4096)),
     "biases of the mlp": (config("Meta-Llama-3-8B", mlp_bias=True), 32 * (2 * 14336 + 4096)),
     "wider heads": (config("Meta-Llama-3-8B", head_dim=256), 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024)),
-    "tied": (config("Meta-Llama-3-8B", tie_word_embeddings=True), -128256 * 4096),
     "no bias that mistral would read": (config("Mistral-7B-v0.1", attention_bias=True), 0),
 }
 
@@ -111,22 +99,13 @@ WRONG = {
         FileError,
         "no key 'model_type'; wanted one of gpt2, llama, mistral, qwen2",
     ),
-    "another type": (config("gpt2", model_type="bert"), UnknownName, "no model_type named 'bert'; known: gpt2, llama"),
-    "a type that is none": (config("gpt2", model_type=["gpt2"]), UnknownName, "no model_type named "),
     "no width": (
         without("Llama-2-7b-hf", "hidden_size"),
         FileError,
         "no key 'hidden_size'; wanted a whole number, as every llama has",
     ),
     "words for a number": (config("gpt2", n_layer="12"), FileError, "n_layer: .*valid integer; found '12'"),
-    "truth for a number": (config("gpt2", n_layer=True), FileError, "n_layer: .*valid integer; found True"),
-    "half a head": (
-        config("Llama-2-7b-hf", num_attention_heads=3.5),
-        FileError,
-        "num_attention_heads: .*integer; found 3.5",
-    ),
     "null for a width": (config("Qwen2-7B", hidden_size=None), FileError, "hidden_size: .*integer; found None"),
-    "no layers": (config("gpt2", n_layer=0), FileError, "n_layer: .*greater than or equal to 1; found 0"),
     "a number for truth": (
         config("Qwen2-7B", tie_word_embeddings=1),
         FileError,
@@ -140,7 +119,7 @@ WRONG = {
     "gpt2 heads that do not divide": (
         config("gpt2", n_head=7),
         FileError,
-        "n_head is 7; wanted a divisor of n_embd, which is 768",
+        "n_head is 7; wanted a divisor of n_embd, which",
     ),
     "groups that do not divide": (
         config("Mistral-7B-v0.1", num_key_value_heads=5),
@@ -173,13 +152,9 @@ def test_a_path_to_nothing_is_refused(tmp_path):
         load_model(tmp_path)
     with pytest.raises(UnknownName, match="no model named 'lama-2-7b'; did you mean 'llama-2-7b'"):
         load_model("lama-2-7b")
-    with pytest.raises(UnknownName, match="no model named ''"):
-        load_model("")
-
-
-def test_positions_that_a_gpt2_does_not_have_are_refused():
-    with pytest.raises(JobError, match="model gpt2: seq_len is 2048; wanted at most 1024, its learned positions"):
-        load_model(CONFIGS / "gpt2.json", seq_len=2048)
+    for name in ("", "x" * 300):  # the second is too long for the name of a file
+        with pytest.raises(UnknownName, match="no model named"):
+            load_model(name)
 
 
 anything = st.recursive(
@@ -211,23 +186,6 @@ def test_any_config_is_a_model_or_one_line(data, changes, dropped, seq_len):
     else:
         assert model.parameters >= 0
         assert model.forward_flop >= 0
-
-
-@given(st.text(max_size=40) | anything.map(json.dumps))
-@settings(max_examples=60, deadline=None)
-def test_any_text_for_a_config_is_a_model_or_an_error(tmp_path_factory, text):
-    path = tmp_path_factory.getbasetemp() / "any.json"
-    path.write_text(text, encoding="utf-8", errors="replace")
-    with pytest.raises(LabError):
-        load_model(path)
-
-
-@given(st.text(max_size=300))
-@example("x" * 300)  # too long for the name of a file
-@settings(max_examples=60, deadline=None)
-def test_any_name_that_is_no_preset_is_an_error(name):
-    with pytest.raises(LabError):
-        load_model(f"no such {name}")
 
 
 SECTIONS = [
@@ -280,7 +238,6 @@ def test_layers_without_what_they_hold_are_taken_for_those_of_a_gpt():
 @pytest.mark.parametrize(
     "model",
     [
-        MODELS["llama-2-70b"],
         load_model(CONFIGS / "Qwen2-0.5B.json", seq_len=100),
         llama(n_layers=3, d_model=8, n_heads=2, n_kv_heads=1, head_dim=5, d_ff=9, seq_len=7, vocab_size=11),
         gpt(n_layers=3, d_model=8, n_heads=2, d_ff=9, n_positions=20, seq_len=7, vocab_size=11),
@@ -293,12 +250,3 @@ def test_a_plan_of_any_model_survives_saving_and_simulates_alike(tmp_path, model
     back = load_plan(save_plan(plan, tmp_path / "plan.json"))
     assert back.job == job
     assert simulate(back).spans() == simulate(plan).spans()
-
-
-def test_a_plan_written_before_models_had_families_still_loads(tmp_path):
-    plan = evaluate(load_topology("lecture-hall"), JOBS["tiny"], stages=[[0, 1], [3, 2], [4, 7], [6, 5]])
-    path = save_plan(plan, tmp_path / "plan.json")
-    data = json.loads(path.read_text())
-    del data["job"]["model"]["family"], data["job"]["model"]["head_dim"]
-    path.write_text(json.dumps(data))
-    assert load_plan(path).job == JOBS["tiny"]

@@ -37,9 +37,8 @@ def assert_same_plan(a: Plan, b: Plan) -> None:
     assert (a.topology.name, a.topology.description) == (b.topology.name, b.topology.description)
 
 
-@pytest.mark.parametrize("name", ["worldwide", "spot"])
-def test_a_plan_of_64_devices_survives_saving_exactly(tmp_path, name):
-    plan = evaluate(load_topology(name), load_job("dtfm-gpt3-xl"), stages=np.arange(64).reshape(8, 8).tolist())
+def test_a_plan_of_64_devices_survives_saving_exactly(tmp_path):
+    plan = evaluate(load_topology("worldwide"), load_job("dtfm-gpt3-xl"), stages=np.arange(64).reshape(8, 8).tolist())
     plan = replace(plan, planner="evolutionary", seed=7, generation=3, evaluations=99, seconds=0.1)
     assert_same_plan(load_plan(save_plan(plan, tmp_path / "plan.json")), plan)
 
@@ -56,11 +55,6 @@ def test_any_plan_survives_saving_exactly(seed, n_stages, n_replicas):
     grid = rng.permutation(n)[: n_stages * n_replicas].reshape(n_stages, n_replicas)
     plan = evaluate(topology, Job.from_bytes(n_stages, n_replicas, *rng.uniform(0, 1e9, 2)), stages=grid.tolist())
     assert_same_plan(plan_from_mapping(json.loads(json.dumps(plan_to_mapping(plan)))), plan)
-
-
-def test_a_plan_file_is_enough_to_simulate_from(tmp_path):
-    plan = small_plan()
-    assert simulate(load_plan(save_plan(plan, tmp_path / "p.json"))).spans() == simulate(plan).spans()
 
 
 def test_the_summary_of_a_plan_file_is_for_people_and_not_read_back(tmp_path):
@@ -80,13 +74,17 @@ def test_the_summary_of_a_plan_file_is_for_people_and_not_read_back(tmp_path):
         (lambda d: d["placement"][0].pop(), "mine.json: "),
         (lambda d: d["topology"]["latency_s"].pop(), r"latency_s has shape \(7, 8\), but there are 8 devices"),
         (lambda d: d["topology"]["latency_s"][0].__setitem__(1, -1), "ada -> alan: latency is -1.0"),
+        (
+            lambda d: d["topology"]["latency_s"][0].__setitem__(1, 9.0),
+            "but the plan was priced for .*; wanted the network",
+        ),
         (lambda d: d["topology"]["devices"][0].update(memory_bytes=0), "device ada: memory_bytes is 0.*; wanted"),
         (lambda d: d["job"].update(n_stages=0), "n_stages is 0; wanted a whole number"),
         (lambda d: d["job"].update(dtype="fp8"), "no dtype named 'fp8'"),
         (lambda d: d.update(seconds=float("nan")), "seconds of the search is nan; wanted 0 or more"),
         (lambda d: d.update(evaluations=-1), "evaluations of the search is -1; wanted 0 or more"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_a_plan_file_that_contradicts_itself_is_refused(tmp_path, change, says):
     data = plan_to_mapping(small_plan())
@@ -170,11 +168,3 @@ def test_counts_of_micro_batches_cuts_and_warmups_survive_saving(tmp_path):
     loaded = load_trace(save_trace(trace, tmp_path / "trace.json"))
     assert loaded.context == trace.context
     assert simulate(again, like=loaded).start_s.tolist() == trace.start_s.tolist()
-
-
-def test_a_trace_that_does_not_tell_its_counts_has_as_many_in_each_pipeline(tmp_path):
-    path = save_trace(simulate(small_plan()), tmp_path / "trace.json")
-    data = json.loads(path.read_text())
-    assert data["context"].pop("microbatches_per_replica") == []
-    path.write_text(json.dumps(data))
-    assert load_trace(path).context.microbatch_counts == small_plan().job.microbatch_counts

@@ -1,12 +1,20 @@
 """Every mistake in a file is one line that says where, what was found and what was wanted."""
 
+import json
 import os
 
 import pytest
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, reading, save_topology
-from dtfm_lab.files.reading import read_mapping, require_version, write_text
+from dtfm_lab.files.reading import (
+    LONGEST_SCALAR,
+    MOST_LEVELS,
+    MOST_YAML_BYTES,
+    read_mapping,
+    require_version,
+    write_text,
+)
 
 
 def written(folder, text: str, name="mine.yaml"):
@@ -39,7 +47,6 @@ def written(folder, text: str, name="mine.yaml"):
         ("mine.yaml", "a: 1\na: 2\n", "line 2, column 1: broken YAML: key 'a' stands twice"),
         ("mine.yaml", "? [a]\n: 1\n", "line 1, column 3: broken YAML: a key is no single value"),
         ("mine.yaml", "a: \0\n", "broken YAML: unacceptable character #x0000"),
-        ("mine.yaml", "[" * 1000, "is nested too deeply; wanted a few levels"),
         ("mine.json", "[" * 100_000, "is nested too deeply; wanted a few levels"),
         ("mine.json", f'{{"a": {"9" * 5000}}}', "holds a number or a character out of range"),
         ("mine.json", "", "line 1, column 1: broken JSON: Expecting value"),
@@ -61,35 +68,63 @@ def test_a_missing_file_a_folder_and_bytes_that_are_no_text_are_refused(tmp_path
         read_mapping(tmp_path / "latin.yaml")
 
 
-def laughs(levels: int) -> str:
-    """Lists of ten aliases of lists of ten aliases."""
-    lines = [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]" for i in range(levels)]
-    return "\n".join(["a0: &a0 [x]", *lines])
+M = 1 << 20
+LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)
+)
+REPEATED = "broken YAML: aliases repeat more than 100000 values"
 
 
 @pytest.mark.parametrize(
-    "text", [laughs(9), "a: &a [*a]", "a: &a {b: *a}", "b: &b\n" + "- {c: 1}\n" * 500 + "a:\n" + "- *b\n" * 500]
+    ("text", "says"),
+    [
+        ("a: " + "x" * (15 * M), f"a value of {15 * M} characters; wanted at most {LONGEST_SCALAR}"),
+        ("a: 1:" + "59:" * M + "1", f"wanted at most {LONGEST_SCALAR}"),
+        ("[" * (MOST_YAML_BYTES - 10), "is nested too deeply"),
+        ("- " * (M // 2), "is nested too deeply"),
+        ("a: " + "[" * (MOST_LEVELS + 1) + "]" * (MOST_LEVELS + 1), "is nested too deeply"),
+        ("- 1\n" * M, "holds a list; wanted a mapping"),
+        (LAUGHS, REPEATED),
+        ("a: &a [*a]\n", REPEATED),
+        ("a: &a {b: *a}", REPEATED),
+        ("b: &b\n" + "- {c: 1}\n" * 500 + "a:\n" + "- *b\n" * 500, REPEATED),
+        ("a: *b\n", "found undefined alias"),
+        ("---\na: 1\n" * 1000, "but found another document"),
+        ("#\n" * (7 * M), "holds nothing; wanted a mapping"),
+        ("a: [" + "1," * (MOST_YAML_BYTES // 2) + "]", f"wanted at most {MOST_YAML_BYTES} as YAML; JSON may be"),
+    ],
+    ids=lambda value: value[:12] if isinstance(value, str) else None,
 )
-def test_aliases_that_repeat_without_end_are_refused_where_they_do(tmp_path, text):
-    with pytest.raises(FileError, match=r"line \d+, column \d+: broken YAML: aliases repeat more than 100000 values"):
+def test_a_file_made_to_keep_a_reader_busy_is_refused_before_a_tree_is_built(tmp_path, text, says):
+    """One value of 15 MB once took PyYAML 13 CPU seconds and was read."""
+    with pytest.raises(FileError) as refused:
         read_mapping(written(tmp_path, text))
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 400
+
+
+def test_of_many_broken_sections_the_first_is_told(tmp_path):
+    text = json.dumps({"dtfm_topology": 1, "devices": [{"colour": 1}] * 200_000})
+    with pytest.raises(FileError, match=r"devices\[0\]"):
+        load_topology(written(tmp_path, text, "broken.json"))
+
+
+def test_a_large_file_of_something_else_is_not_read_to_the_end(tmp_path):
+    with pytest.raises(FileError, match="no column 'source' among '1, 2'; wanted one row a link"):
+        load_topology(written(tmp_path, "1,2\n" * 10_000, "many.csv"))
 
 
 def test_a_few_aliases_and_merges_are_read(tmp_path):
-    text = "base: &base {gpu: T4}\nlist: [*base, {<<: *base, name: x}]\n" + laughs(3)
-    assert read_mapping(written(tmp_path, text))["list"] == [{"gpu": "T4"}, {"gpu": "T4", "name": "x"}]
+    text = "base: &base {gpu: T4}\nlist: [*base, {<<: *base, name: x}]\nc: &c text\nd: *c\n"
+    read = read_mapping(written(tmp_path, text))
+    assert (read["list"], read["d"]) == ([{"gpu": "T4"}, {"gpu": "T4", "name": "x"}], "text")
 
 
 def test_a_file_too_large_to_be_one_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MOST_BYTES", 5)
     with pytest.raises(FileError, match=r"mine\.json: has 7 bytes; wanted at most 5"):
         read_mapping(written(tmp_path, '{"a":1}', "mine.json"))
-
-
-def test_yaml_is_refused_by_its_size_before_it_is_parsed(tmp_path):
-    path = written(tmp_path, "a: [" + "1," * (reading.MOST_YAML_BYTES // 2) + "]")
-    with pytest.raises(FileError, match=r"mine\.yaml: has \d+ bytes; wanted at most 16777216 as YAML; JSON may be"):
-        read_mapping(path)
 
 
 def test_yaml_is_refused_by_its_number_of_values_where_they_are_too_many(tmp_path, monkeypatch):

@@ -3,18 +3,10 @@
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError, LabError, TopologyError, UnknownName
-from dtfm_lab.domain.network import HARDWARE, Device, Topology
-from dtfm_lab.files import (
-    load_topology,
-    save_topology,
-    topology_from_mapping,
-    topology_names,
-    topology_to_mapping,
-)
+from dtfm_lab.domain.network import HARDWARE, Topology
+from dtfm_lab.files import load_topology, save_topology, topology_from_mapping, topology_names, topology_to_mapping
 
 FIVE = {
     "datacenter": ([f"instance_{i}" for i in range(8)], [8] * 8),
@@ -27,31 +19,18 @@ FIVE = {
 
 SPEEDS = [
     ("datacenter", 0, 1, 0, 100),
-    ("datacenter", 7, 8, 0, 3.125),
     ("spot", 0, 3, 0, 100),
     ("spot", 3, 4, 0, 1.25),
-    ("spot", 0, 63, 0, 1.25),
-    ("spot", 62, 63, 0, 1.25),
     ("universities", 0, 31, 1, 5),
-    ("universities", 32, 63, 1, 5),
     ("universities", 31, 32, 11, 1.12),
     ("regional", 0, 15, 5, 2),
     ("regional", 0, 16, 67, 1.15),
-    ("regional", 0, 32, 59, 1.05),
-    ("regional", 0, 48, 11, 1.12),
     ("regional", 16, 32, 12, 1.25),
-    ("regional", 16, 48, 49, 1.10),
-    ("regional", 32, 48, 52, 1.02),
     ("worldwide", 0, 7, 5, 2),
     ("worldwide", 0, 8, 67, 0.79),
-    ("worldwide", 8, 16, 11, 1.12),
     ("worldwide", 16, 24, 130, 0.694),
-    ("worldwide", 24, 32, 34, 1.10),
     ("worldwide", 32, 40, 238, 0.342),
-    ("worldwide", 32, 56, 228, 0.335),
     ("worldwide", 24, 48, 223, 0.36),
-    ("worldwide", 40, 48, 14, 1.14),
-    ("worldwide", 40, 56, 12, 1.09),
     ("worldwide", 48, 56, 24, 1.08),
 ]
 
@@ -117,11 +96,6 @@ def test_what_is_saved_is_short():
     assert len(data["regions"]) == 8
 
 
-def test_the_published_cases_and_the_teaching_ones_are_shipped():
-    assert set(FIVE) < set(topology_names())
-    assert len(topology_names()) >= 14
-
-
 @pytest.mark.parametrize("name", topology_names())
 def test_a_shipped_network_says_where_its_numbers_come_from(name):
     topology = load_topology(name)
@@ -145,49 +119,6 @@ def test_volunteers_send_more_slowly_than_they_receive():
     receives = np.where(off, topology.bandwidth_bytes_per_s, 0).max(axis=0)
     assert np.median(receives / sends) > 2
     assert all(device.price_per_hour > 0 for device in topology.devices)
-
-
-def test_the_thin_link_is_five_times_slower_out_of_the_annex():
-    topology = load_topology("thin-link")
-    assert topology.bandwidth_bytes_per_s[0, 40] == 5 * topology.bandwidth_bytes_per_s[40, 0]
-
-
-milliseconds = st.integers(0, 300_000).map(lambda x: x / 1000)
-gigabits = st.integers(1, 100_000).map(lambda x: x / 1000)
-
-
-OWN = {"peak_flop_per_s": 1e12, "memory_bytes": 2.0**30}
-
-
-@st.composite
-def drawn_topologies(draw):
-    """As a person draws them: in ms and Gbit/s, some devices in no region, few or many speeds, asymmetric or not."""
-    n = draw(st.integers(1, 6))
-    speeds = draw(st.lists(st.tuples(milliseconds, gigabits), min_size=1, max_size=4))
-    speed = [[draw(st.sampled_from(speeds)) for _ in range(n)] for _ in range(n)]
-    if draw(st.booleans()):
-        speed = [[speed[min(i, j)][max(i, j)] for j in range(n)] for i in range(n)]
-    matrices = np.array(speed)
-    regions = draw(st.lists(st.sampled_from(["", "x", "y", "no", "1"]), min_size=n, max_size=n))
-    topology = Topology.from_matrices(matrices[:, :, 0], matrices[:, :, 1], regions=regions, name="drawn")
-    devices = [
-        Device(
-            name=draw(st.sampled_from(["", "é ", "- ", "#", "null "])) + str(i),
-            region=region,
-            **draw(st.sampled_from([{"gpu": "V100"}, OWN | {"gpu": "~"}, OWN | {"gpu": "true"}])),
-            price_per_hour=draw(st.sampled_from([0.0, 1.25])),
-            position=draw(st.none() | st.tuples(st.floats(-9, 9), st.floats(-9, 9))),
-        )
-        for i, region in enumerate(regions)
-    ]
-    return Topology(tuple(devices), topology.latency_s, topology.bandwidth_bytes_per_s, name="drawn")
-
-
-@given(drawn_topologies())
-@settings(max_examples=100, deadline=None)
-def test_a_drawn_topology_survives_saving_exactly(topology):
-    text = yaml.safe_dump(topology_to_mapping(topology), allow_unicode=True)
-    assert same(topology_from_mapping(yaml.safe_load(text)), topology)
 
 
 def test_the_most_particular_line_wins():
@@ -214,25 +145,18 @@ def test_the_most_particular_line_wins():
     ]
 
 
-def test_a_gpu_of_a_known_name_needs_no_numbers():
-    topology = topology_from_mapping(
-        two_regions(devices=[{"name": "x", "gpu": "A100"}, {"name": "y", "gpu": "A100", "peak_tflops": 1}])
-    )
-    assert [(d.peak_flop_per_s, d.memory_bytes) for d in topology.devices[-2:]] == [
-        (312e12, 80 * 2**30),
-        (1e12, 80 * 2**30),
-    ]
-    assert {d.price_per_hour for d in topology.devices} == {0.0}
-
-
-def test_a_price_comes_from_the_table_only_where_the_file_asks():
+def test_a_gpu_of_a_known_name_needs_no_numbers_and_its_price_comes_only_where_the_file_asks():
     devices = [
         {"name": "x", "gpu": "A100"},
-        {"name": "y", "gpu": "A100", "price_per_hour": 5},
-        {"name": "z", "gpu": "?", "peak_tflops": 1, "memory_gib": 1},
+        {"name": "y", "gpu": "A100", "peak_tflops": 1, "price_per_hour": 5},
+        {"name": "z", "gpu": "?", "peak_tflops": 1, "memory_gib": 80},
     ]
-    topology = topology_from_mapping(two_regions(devices=devices, typical_prices=True))
-    assert [d.price_per_hour for d in topology.devices[-3:]] == [HARDWARE["A100"].price_per_hour, 5, 0]
+    for asks, prices in ((True, [HARDWARE["A100"].price_per_hour, 5, 0]), (False, [0, 5, 0])):
+        found = topology_from_mapping(two_regions(devices=devices, typical_prices=asks)).devices[-3:]
+        assert [d.price_per_hour for d in found] == prices
+        assert [(d.peak_flop_per_s, d.memory_bytes) for d in found] == [
+            (peak, 80 * 2**30) for peak in (312e12, 1e12, 1e12)
+        ]
 
 
 def test_cards_cap_a_line_by_the_sender_s_uplink_and_the_receiver_s_downlink():
@@ -264,7 +188,7 @@ def test_hardware_is_the_device_s_own_or_its_region_s():
         two_regions(
             regions=[
                 {"name": "a", "gpu": "T4", "peak_tflops": 65, "devices": [{"name": "x"}, {"name": "y", "gpu": "A10"}]}
-            ],
+            ]
         )
     )
     assert [(d.name, d.gpu, d.peak_flop_per_s) for d in topology.devices] == [("x", "T4", 65e12), ("y", "A10", 65e12)]
@@ -296,20 +220,10 @@ WRONG = {
         FileError,
         "default.bandwidth_gbps: input should be greater than 0; found 0",
     ),
-    "a link cut": (
-        link(between=["a-0", "b-0"], bandwidth_gbps=0),
-        FileError,
-        r"links\[0\].bandwidth_gbps: .* greater than 0; found 0",
-    ),
     "a negative latency": (
         link(between=["a-0", "b-0"], latency_ms=-1),
         FileError,
         "greater than or equal to 0; found -1",
-    ),
-    "an endless latency": (
-        link(between=["a-0", "b-0"], latency_ms=float("inf")),
-        FileError,
-        "finite number; found inf",
     ),
     "a missing link": (
         {
@@ -346,32 +260,18 @@ WRONG = {
         FileError,
         r"uplink_gbps: .* greater than 0; found 0",
     ),
-    "too many devices": (
-        {"regions": [{"name": f"r{i}", "count": 4096} for i in range(9)]},
-        TopologyError,
-        "36864 devices; wanted at most 4096",
-    ),
-    "a region of two lines": ({"regions": [{"name": "a\nb"}]}, TopologyError, r"region 'a\\nb' holds a character"),
     "a name without end": ({"devices": [{"name": "x" * 300}]}, FileError, "at most 200 characters; found 'xxx"),
-    "a link beyond floats": (
-        {"default": {"latency_ms": 1, "bandwidth_gbps": 1e308}},
-        TopologyError,
-        r"a-0 -> a-1: bandwidth is inf; .* more than 0 bytes/s \(to 1e\+30\)",
-    ),
     "between a region and itself": (
         {"between": [{"regions": ["a", "a"], "latency_ms": 1, "bandwidth_gbps": 1}]},
         TopologyError,
         "between a and itself: wanted latency_ms and bandwidth_gbps of the region",
     ),
     "a region twice": ({"regions": [{"name": "a"}, {"name": "a"}]}, TopologyError, "region 'a' is given twice"),
-    "a device in no such region": ({"devices": [{"name": "x", "region": "z"}]}, UnknownName, "no region named 'z'"),
     "a device in two regions": (
         {"regions": [{"name": "a", "devices": [{"name": "x", "region": "b"}]}, {"name": "b"}]},
         TopologyError,
         "device x stands under region a but says b",
     ),
-    "two of one name": ({"devices": [{"name": "a-0"}]}, TopologyError, "2 devices are named 'a-0'"),
-    "nobody at all": ({"regions": []}, TopologyError, "no devices"),
 }
 
 
@@ -408,10 +308,3 @@ def test_a_value_of_another_kind_is_refused(tmp_path, line, says):
     (tmp_path / "mine.yaml").write_text(f"dtfm_topology: 1\n{line}\n")
     with pytest.raises(LabError, match=f"mine.yaml: {says}"):
         load_topology(tmp_path / "mine.yaml")
-
-
-def test_json_is_read_as_well(tmp_path):
-    path = tmp_path / "mine.json"
-    path.write_text('{"dtfm_topology": 1, "devices": [{"name": "a"}]}')
-    assert load_topology(path).names == ("a",)
-    assert load_topology(path).name == "mine"

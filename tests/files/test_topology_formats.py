@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtfm_lab.domain.errors import FileError, LabError, TopologyError, UnknownName
-from dtfm_lab.domain.network import MOST_DEVICES, Device, Topology
+from dtfm_lab.domain.errors import FileError, LabError, UnknownName
+from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.files import load_topology, save_topology, topology_suffixes, topology_to_mapping
 from dtfm_lab.files.topology_npz import LARGEST_BYTES
 
 WHOLE = ["yaml", "yml", "json", "npz"]
-LINKS_ONLY = ["csv", "latency_ms.csv", "bandwidth_gbps.csv"]
 
+ONES = np.ones((2, 2))
 milliseconds = st.integers(0, 300_000).map(lambda x: x / 1000)
 gigabits = st.integers(1, 100_000).map(lambda x: x / 1000)
 names = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), min_size=1, max_size=8)
@@ -24,24 +24,33 @@ plain_names = names.filter(lambda name: name == name.strip())
 
 
 @st.composite
-def topologies(draw, name=plain_names):
-    """As a person draws them, asymmetric, with all that a device may have."""
+def topologies(draw):
+    """As a person draws or measures them, symmetric or not, with all that a device may have."""
     n = draw(st.integers(2, 5))
     speeds = draw(st.lists(st.tuples(milliseconds, gigabits), min_size=1, max_size=4))
     speed = np.array([[draw(st.sampled_from(speeds)) for _ in range(n)] for _ in range(n)])
+    if draw(st.booleans()):
+        speed = np.where(np.tri(n, dtype=bool)[:, :, None], speed, speed.transpose(1, 0, 2))
+    regions, hosts = st.sampled_from(["", "x", "y", "no", "1"]) | plain_names, st.sampled_from(["", "h", "null"])
     devices = tuple(
         Device(
             name=device_name,
-            region=draw(st.just("") | plain_names),
+            region=draw(regions),
+            host=draw(hosts),
             gpu=draw(st.sampled_from(["A100", "~", "true", "1", "é <&>"])),
             peak_flop_per_s=draw(st.integers(1, 10**6)) / 1000 * 1e12,
             memory_bytes=draw(st.integers(1, 10**3)) * 2**30,
             price_per_hour=draw(st.sampled_from([0.0, 1.25])),
             position=draw(st.none() | st.tuples(st.floats(-9, 9), st.floats(-9, 9))),
         )
-        for device_name in draw(st.lists(name, min_size=n, max_size=n, unique=True))
+        for device_name in draw(st.lists(plain_names, min_size=n, max_size=n, unique=True))
     )
     drawn = Topology.from_matrices(speed[:, :, 0], speed[:, :, 1])
+    measured = {}
+    if draw(st.booleans()):
+        times = np.array(draw(st.lists(milliseconds, min_size=2 * n * n, max_size=2 * n * n))).reshape(n, n, 2) / 1e3
+        times[np.tri(n, k=draw(st.integers(-n, 0)), dtype=bool)] = np.nan
+        measured = {"message_bytes": [1024, 65536], "message_s": np.sort(times, axis=2)}
     description = draw(st.sampled_from(["", "two\nlines, a tab\tand <&>\"'"]))
     return Topology(
         devices,
@@ -50,6 +59,7 @@ def topologies(draw, name=plain_names):
         name=draw(plain_names),
         description=description,
         link_spread=draw(st.sampled_from([drawn.link_spread, 0.0, 0.25])),
+        **measured,
     )
 
 
@@ -60,7 +70,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("ending", WHOLE)
 @given(topology=topologies())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_whole_format_gives_everything_back(folder, ending, topology):
     back = load_topology(save_topology(topology, folder / f"saved.{ending}"))
     assert back.devices == topology.devices
@@ -69,51 +79,29 @@ def test_a_whole_format_gives_everything_back(folder, ending, topology):
     assert back.link_spread == topology.link_spread
 
 
-@pytest.mark.parametrize("ending", LINKS_ONLY)
 @given(topology=topologies())
 @settings(max_examples=25, deadline=None)
-def test_csv_gives_names_and_links_back(folder, ending, topology):
-    back = load_topology(save_topology(topology, folder / f"saved.{ending}"))
+def test_csv_gives_names_and_links_back(folder, topology):
+    back = load_topology(save_topology(topology, folder / "saved.csv"))
     assert back.names == topology.names
     assert back.name == "saved"
     assert np.array_equal(back.latency_s, topology.latency_s)
     assert np.array_equal(back.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s)
 
 
-@given(topology=topologies(names))
-@settings(max_examples=20, deadline=None)
-def test_csv_holds_no_name_with_blanks_around_it(folder, topology):
-    path = folder / "blanks.csv"
-    if all(name == name.strip() for name in topology.names):
-        assert load_topology(save_topology(topology, path)).names == topology.names
-    else:
-        with pytest.raises(FileError, match="wanted no blanks around it"):
-            save_topology(topology, path)
-
-
-@pytest.mark.parametrize("ending", WHOLE + LINKS_ONLY)
-@pytest.mark.parametrize("name", ["volunteers", "thin-link", "lecture-hall"])
-def test_a_shipped_network_survives_every_format(folder, name, ending):
-    topology = load_topology(name)
-    back = load_topology(save_topology(topology, folder / f"{name}.{ending}"))
-    assert np.array_equal(back.latency_s, topology.latency_s)
-    assert np.array_equal(back.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s)
-    assert back.fingerprint == topology.fingerprint or ending in LINKS_ONLY
-
-
-def test_a_list_of_links_cannot_hold_a_single_device(tmp_path):
+def test_a_list_of_links_cannot_hold_a_single_device_or_names_with_blanks_around_them(tmp_path):
     alone = Topology.from_matrices([[0]], [[1]])
     with pytest.raises(FileError, match="cannot hold a single device"):
         save_topology(alone, tmp_path / "alone.csv")
-    assert len(load_topology(save_topology(alone, tmp_path / "alone.latency_ms.csv"))) == 1
+    with pytest.raises(FileError, match="wanted no blanks around it"):
+        save_topology(Topology.from_matrices(ONES, ONES, names=["a", " b"]), tmp_path / "blanks.csv")
 
 
 def test_cards_and_one_way_regions_save_lines_where_they_can():
     """Links of their own line remain only where no card and no region pair explains them."""
-    assert topology_to_mapping(load_topology("volunteers"), short=True)["links"] == []
-    assert len(topology_to_mapping(load_topology("volunteers"))["links"]) > 200
-    assert topology_to_mapping(load_topology("thin-link"), short=True)["links"] == []
-    assert "uplink_gbps" not in topology_to_mapping(load_topology("thin-link"), short=True)["devices"][0]
+    assert topology_to_mapping(load_topology("volunteers"))["links"] == []
+    assert topology_to_mapping(load_topology("thin-link"))["links"] == []
+    assert "uplink_gbps" not in topology_to_mapping(load_topology("thin-link"))["devices"][0]
 
 
 @pytest.mark.parametrize("path", ["mine.txt", "mine", "mine.npy", "mine.gml"])
@@ -169,30 +157,14 @@ def test_a_list_of_links_may_look_as_spreadsheets_write_it(tmp_path, text):
 
 BROKEN_CSV = {
     "semicolons": (GOOD.replace(",", ";"), "cells stand apart by ';'; wanted commas"),
-    "tabs": (GOOD.replace(",", "\t"), r"cells stand apart by '\\t'"),
     "a ragged row": (GOOD + "a,b,1\n", "line 4 has 3 cells; wanted 4"),
-    "a long row": (GOOD + "a,b,1,2,3\n", "line 4 has 5 cells; wanted 4"),
     "a text cell": (GOOD.replace("3,4", "slow,4"), "link b -> a: latency_ms is 'slow'; wanted a number"),
-    "a decimal comma": (GOOD.replace("b,a,3,4", 'b,a,"3,5",4'), "latency_ms is '3,5'"),
-    "an empty cell": (GOOD.replace("3,4", "3,"), "link b -> a: bandwidth_gbps is ''"),
-    "not a number": (GOOD.replace("3,4", "nan,4"), "link b -> a: latency is nan"),
-    "an endless link": (GOOD.replace("3,4", "3,inf"), "link b -> a: bandwidth is inf"),
-    "a negative latency": (GOOD.replace("3,4", "-3,4"), "link b -> a: latency is -0.003"),
-    "no bandwidth": (GOOD.replace("3,4", "3,0"), "link b -> a: bandwidth is 0"),
-    "a link twice": (GOOD + "a,b,1,2\n", "link a -> b stands twice"),
     "a link missing": (GOOD[: GOOD.index("b,a")], "link b -> a: latency is nan"),
-    "a column missing": (GOOD.replace("target", "to"), "no column 'target' among 'source, to, latency_ms, bandw"),
-    "a column twice": (GOOD.replace("target", "source"), "2 column 'source'"),
     "a nameless device": (GOOD.replace("a", ""), "no column 'target'"),
-    "no device": (GOOD[: GOOD.index("a,b")], "no devices"),
+    "a matrix": ("0,1\n1,0\n", "no column 'source' among '0, 1'; wanted one row a link"),
     "an open quote": (GOOD + '"a', "line 4: broken CSV: unexpected end of data"),
     "a name of two lines": (GOOD.replace("a,", '"a\nb",'), r"device 'a\\nb' holds a character that cannot be printed"),
-    "a name without end": (GOOD.replace("a,", "a" * 300 + ","), "has 300 characters; wanted at most 200"),
     "no text": (b"\xff\xfe\x00", "cannot be read as UTF-8 text: byte 0 is 0xff"),
-    "too many devices": (
-        GOOD + "".join(f"x{i},y{i},1,1\n" for i in range(MOST_DEVICES // 2)),
-        f"{MOST_DEVICES + 2} devices; wanted at most {MOST_DEVICES}",
-    ),
 }
 
 
@@ -212,39 +184,35 @@ def matrices(folder, latency: str, bandwidth: str):
     return folder / "m.latency_ms.csv"
 
 
-def test_bare_matrices_are_rows_sending_to_columns(tmp_path):
+def test_matrices_in_csv_are_rows_sending_to_columns_and_may_leave_the_diagonal_empty(tmp_path):
     topology = load_topology(matrices(tmp_path, "0,1\n2,0\n", "inf,3\n4,inf\n"))
     assert topology.latency_s.tolist() == [[0, 0.001], [0.002, 0]]
     assert topology.name == "m"
     assert load_topology(tmp_path / "m.bandwidth_gbps.csv").fingerprint == topology.fingerprint
-
-
-def test_labelled_matrices_name_the_devices_and_may_leave_the_diagonal_empty(tmp_path):
-    topology = load_topology(matrices(tmp_path, ",x,y\nx,,1\ny,2,\n", "source,x,y\nx,-,3\ny,4,-\n"))
-    assert topology.names == ("x", "y")
+    labelled = load_topology(matrices(tmp_path, ",x,y\nx,,1\ny,2,\n", "source,x,y\nx,-,3\ny,4,-\n"))
+    assert labelled.names == ("x", "y")
+    back = load_topology(save_topology(labelled, tmp_path / "back.latency_ms.csv"))
+    assert back.latency_s == pytest.approx(labelled.latency_s)
 
 
 @pytest.mark.parametrize(
     ("latency", "bandwidth", "says"),
     [
         ("0,1\n2,0\n", "1,1,1\n1,1,1\n1,1,1\n", r"bandwidth_bytes_per_s has shape \(3, 3\), but there are 2 devices"),
-        ("0,1,2\n2,0,1\n", "1,1\n1,1\n", "2 rows, but line 1 has 3 columns; wanted 2"),
         ("0,1\n2\n", "1,1\n1,1\n", "line 2 has 1 cells; wanted 2"),
-        ("0,fast\n2,0\n", "1,1\n1,1\n", "m.latency_ms.csv: line 1 has 'fast'; wanted a number"),
+        ("0,fast\n2,0\n", "1,1\n1,1\n", "m.latency_ms.csv: row 1 has 'fast'; wanted a number"),
         (",x,y\nx,0,1\nz,1,0\n", "1,1\n1,1\n", "rows and columns are labelled otherwise"),
         (",x,y\nx,0,1\ny,1,0\n", ",y,x\ny,0,1\nx,1,0\n", "bandwidth_gbps is labelled otherwise"),
-        (",x,x\nx,0,1\nx,1,0\n", ",x,x\nx,0,1\nx,1,0\n", "2 devices are named 'x'"),
-        ("0,1\n1,0\n", "", "m.bandwidth_gbps.csv: holds nothing"),
     ],
 )
-def test_matrices_that_do_not_fit_are_refused(tmp_path, latency, bandwidth, says):
+def test_matrices_in_csv_that_do_not_fit_are_refused(tmp_path, latency, bandwidth, says):
     with pytest.raises(LabError, match=says):
         load_topology(matrices(tmp_path, latency, bandwidth))
 
 
 def test_a_matrix_without_its_companion_is_refused(tmp_path):
     matrices(tmp_path, "0,1\n1,0\n", "1,1\n1,1\n").unlink()
-    with pytest.raises(FileError, match=r"m\.latency_ms\.csv: no such file"):
+    with pytest.raises(LabError, match=r"m\.bandwidth_gbps\.csv: no latency_s and no latency_ms"):
         load_topology(tmp_path / "m.bandwidth_gbps.csv")
 
 
@@ -265,22 +233,18 @@ def test_arrays_need_no_more_than_the_two_matrices_and_a_gpu_brings_its_numbers(
 
 
 BROKEN_ARRAYS = {
-    "no matrix": ({"latency_ms": None}, "no array 'latency_ms' or 'latency_s'; found bandwidth_gbps"),
-    "not square": ({"latency_ms": np.ones((2, 3))}, r"latency_ms has shape \(2, 3\); wanted \(2, 2\)"),
-    "not as large": ({"bandwidth_gbps": np.ones((3, 3))}, r"bandwidth_gbps has shape \(3, 3\); wanted \(2, 2\)"),
-    "flat": ({"latency_ms": np.ones(4)}, r"wanted \(4, 4\)"),
-    "a single number": ({"latency_ms": np.ones(())}, "has shape"),
+    "no matrix": ({"latency_ms": None}, "no latency_s and no latency_ms among 'bandwidth_gbps'; wanted an"),
+    "not square": ({"latency_ms": np.ones((2, 3))}, r"latency_s has shape \(2, 3\), but there are 2 devices"),
+    "not as large": ({"bandwidth_gbps": np.ones((3, 3))}, r"bandwidth_bytes_per_s has shape \(3, 3\), but there are 2"),
     "text": ({"latency_ms": np.full((2, 2), "1")}, "latency_ms holds <U1; wanted numbers"),
-    "complex": ({"latency_ms": np.ones((2, 2), complex)}, "holds complex128; wanted numbers"),
-    "pickled": ({"names": np.array(["a", None])}, "names holds pickled objects; wanted text"),
-    "too few names": ({"names": np.array(["a"])}, r"names has shape \(1,\); wanted \(2,\)"),
-    "names twice": ({"names": np.array(["a", "a"])}, "2 devices are named 'a'"),
+    "pickled": ({"names": np.array(["a", None])}, "broken archive: Object arrays cannot be loaded"),
     "names as numbers": ({"names": np.arange(2)}, "names holds int64; wanted text"),
+    "too few names": ({"names": np.array(["a"])}, "1 names for 2 devices; wanted one each"),
+    "two names": ({"name": np.array(["a", "b"])}, r"name has shape \(2,\); wanted \(\)"),
     "a stray array": ({"latencies": np.ones(2)}, "no array named 'latencies'; did you mean 'latency_s'"),
-    "a negative latency": ({"latency_ms": -np.ones((2, 2))}, "device-0 -> device-1: latency is -0.001"),
-    "no bandwidth": ({"bandwidth_gbps": np.zeros((2, 2))}, "bandwidth is 0"),
     "beyond floats": ({"bandwidth_gbps": np.full((2, 2), 1e308)}, "bandwidth is inf"),
-    "half a position": ({"position": np.array([[1, np.nan], [0, 0]])}, "position is nan; wanted two numbers"),
+    "half a position": ({"position": np.array([[1, np.nan], [0, 0]])}, "position is .*nan.*; wanted two numbers"),
+    "a row of positions": ({"position": np.ones(2)}, r"position has shape \(2,\); wanted \(2, 2\)"),
 }
 
 
@@ -300,24 +264,24 @@ def npy(shape, dtype="<f8", data=b"") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("member", "says"),
+    "member",
     [
-        (npy((10**6, 10**6)), "which is not what follows"),
-        (npy((-2, -2), data=bytes(32)), "which is not what follows"),
-        (npy((2, 2), data=bytes(31)), "which is not what follows"),
-        (npy((2, 2), "<U0"), "wanted numbers"),
-        (npy((2, 2), "|O", pickle.dumps([1] * 4)), "holds pickled objects; wanted numbers"),
-        (b"\x93NUMPY\x09\x00", r"an array of version \(9, 0\); wanted"),
-        (b"\x93NUMPY\x01\x00\x08\x00((((((((", "broken archive"),
-        (pickle.dumps({}), "broken archive"),
-        (b"", "broken archive"),
+        npy((10**6, 10**6)),
+        npy((-2, -2), data=bytes(32)),
+        npy((2, 2), data=bytes(31)),
+        npy((2, 2), "|O", pickle.dumps([1] * 4)),
+        b"\x93NUMPY\x09\x00",
+        b"\x93NUMPY\x01\x00\x08\x00((((((((",
+        pickle.dumps({}),
+        b"",
     ],
 )
-def test_a_header_that_lies_is_refused_before_anything_of_its_size_is_made(tmp_path, member, says):
+def test_a_broken_array_is_refused(tmp_path, member):
     with zipfile.ZipFile(tmp_path / "mine.npz", "w") as file:
         file.writestr("latency_ms.npy", member)
-    with pytest.raises(FileError, match=rf"mine\.npz: .*{says}"):
+    with pytest.raises(FileError, match=r"mine\.npz: ") as refused:
         load_topology(tmp_path / "mine.npz")
+    assert "\n" not in str(refused.value)
 
 
 def test_a_bomb_is_refused_by_the_size_in_the_archive_s_directory(tmp_path):
@@ -327,14 +291,6 @@ def test_a_bomb_is_refused_by_the_size_in_the_archive_s_directory(tmp_path):
     assert path.stat().st_size < LARGEST_BYTES["names"] / 500
     with pytest.raises(FileError, match=r"array names unpacks to 33554433 bytes; wanted at most 33554432"):
         load_topology(path)
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_other_ways_of_packing_are_refused(tmp_path, method):
-    with zipfile.ZipFile(tmp_path / "a.npz", "w", method) as file:
-        file.writestr("latency_ms.npy", b"x")
-    with pytest.raises(FileError, match="wanted stored or deflated"):
-        load_topology(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.99])
@@ -351,8 +307,3 @@ def test_a_format_of_other_graph_tools_says_how_to_read_and_write_it(tmp_path):
         load_topology(tmp_path / "a.graphml")
     with pytest.raises(FileError, match=r"wanted networkx\.write_graphml\(topology\.to_networkx\(\), path\)"):
         save_topology(load_topology("lecture-hall"), tmp_path / "b.graphml")
-
-
-def test_what_no_file_can_hold_is_refused_where_it_is_made():
-    with pytest.raises(TopologyError, match=r"device 'a\\x01' holds a character that cannot be printed"):
-        Device(name="a\x01")

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from dtfm_lab.domain.errors import LabError, TopologyError
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.files import load_topology, save_topology
+from dtfm_lab.files import load_topology
 from dtfm_lab.files.topology_reading import topology_from_mapping
 
 LATENCY = {"latency_ms": 5.0, "latency_s": 0.005}
@@ -90,7 +90,7 @@ def test_either_unit_is_taken_by_its_name(door, keys, tmp_path):
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("keys", BOTH)
 def test_a_number_in_both_units_is_refused(door, keys, tmp_path):
-    with pytest.raises(LabError, match=r"both .* and .* are given|columns .* wanted one|are both there") as refused:
+    with pytest.raises(LabError, match=r"both .* and .* are given|columns .* wanted one") as refused:
         door(keys, tmp_path)
     assert "\n" not in str(refused.value)
 
@@ -101,12 +101,6 @@ def test_a_number_in_neither_unit_is_refused(door, tmp_path):
         door(["latency_ms"], tmp_path)
     assert "bandwidth_gbps" in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("unit", ["bandwidth_bytes_per_s", "latency_s"])
-def test_matrices_are_not_written_in_si(unit, tmp_path):
-    with pytest.raises(LabError, match=f"x.{unit}.csv: matrices are written as "):
-        save_topology(from_matrices(KEYS[0], None), tmp_path / f"x.{unit}.csv")
 
 
 def test_a_device_s_numbers_and_times_by_message_size_are_taken_in_either_unit(tmp_path):
@@ -129,30 +123,18 @@ def test_a_device_s_numbers_and_times_by_message_size_are_taken_in_either_unit(t
     assert [device.memory_bytes for device in both.devices] == [2**30, 2**31]
 
 
-def test_a_column_of_device_fields_has_one_for_each():
-    with pytest.raises(TopologyError, match="3 gpu for 2 devices; wanted one each"):
-        Topology.from_matrices(np.ones((2, 2)), np.ones((2, 2)), gpu=["A100", "T4", "T4"])
-
-
 @pytest.mark.parametrize(
     ("region", "says"),
     [
         ({"count": 0}, r"regions\[0\]\.count: input should be greater than or equal to 1; found 0"),
-        ({"count": -2}, r"regions\[0\]\.count: .*greater than or equal to 1; found -2"),
         ({}, "region r has no devices; wanted a count, or devices"),
-        ({"devices": []}, "region r has no devices; wanted a count, or devices"),
         ({"count": 2, "gpu": "A1000"}, "device r-0: no GPU named 'A1000'; did you mean 'A100'"),
         ({"count": 2, "uplink_bytes_per_s": "1"}, "uplink_bytes_per_s is '1'; wanted a number"),
         ({"count": 2, "latency_s": 1, "latency_ms": 1}, "both latency_ms and latency_s are given"),
     ],
 )
 def test_a_region_that_is_empty_or_contradicts_itself_is_refused(region, says):
-    data = {"dtfm_topology": 1, "default": speeds(KEYS[0]), "devices": [{"name": "a"}]}
-    data["regions"] = [{"name": "r"} | region]
-    with pytest.raises(LabError, match=says):
-        topology_from_mapping(data)
-
-
-def test_a_region_may_have_its_devices_elsewhere():
     data = {"dtfm_topology": 1, "default": speeds(KEYS[0]), "regions": [{"name": "r"}]}
     assert len(topology_from_mapping(data | {"devices": [{"name": "a", "region": "r"}, {"name": "b"}]})) == 2
+    with pytest.raises(LabError, match=says):
+        topology_from_mapping(data | {"devices": [{"name": "a"}], "regions": [{"name": "r"} | region]})

@@ -168,14 +168,6 @@ def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leav
         assert len(state_of_lab(panel).topology) == 32
 
 
-def test_two_matrices_are_dropped_together(tmp_path: Path) -> None:
-    lab.save(lab.load_topology("lecture-hall"), tmp_path / "hall.latency_ms.csv")
-    names = ["hall.bandwidth_gbps.csv", "hall.latency_ms.csv"]
-    panel = panel_of(None)
-    panel.files.take([(name, (tmp_path / name).read_bytes()) for name in names])
-    assert len(state_of_lab(panel).topology) == 8
-
-
 def test_an_editor_alone_opens_what_is_dropped_on_it(tmp_path: Path) -> None:
     data = lab.save(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
     editor = TopologyEditor()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -15,14 +15,7 @@ import pandas as pd
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
 from dtfm_lab.domain.job.model.families import completed
-from dtfm_lab.domain.job.system import (
-    BLOCKWISE,
-    SystemOptions,
-    check_fragments,
-    check_layers,
-    check_reserve,
-    check_sharding,
-)
+from dtfm_lab.domain.job.system import BLOCKWISE, MEMORY_ONLY, SystemOptions, contradictions, missing_numbers
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import Option, check_options, plain, whole
 from dtfm_lab.domain.schedule import synchronisations
@@ -104,6 +97,30 @@ class JobOptions(SystemOptions, PipelineOptions):
     A field that is added to either base is one of the file, of the command line and of the signatures, too.
     """
 
+    n_stages: Annotated[
+        Count,
+        Option(
+            help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP; chosen by the planner where not "
+            "given.",
+            least=1,
+            flag="stages",
+            varies=False,
+        ),
+    ] = None
+    n_replicas: Annotated[
+        Count,
+        Option(
+            help="Data-parallel replicas: the paper's D_DP; chosen by the planner where not given.",
+            least=1,
+            flag="replicas",
+            varies=False,
+        ),
+    ] = None
+    microbatch: Annotated[
+        Count,
+        Option(help="Sequences per pipeline step; chosen by the planner where not given.", unit="sequences", least=1),
+    ] = None
+
 
 _COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")
 """Fields with a count for each stage or replica."""
@@ -111,54 +128,17 @@ _SIZES = ("given_gradient_bytes", "given_hop_bytes")
 _SIZED_BY = {"model", "n_stages", "n_replicas", "global_batch"}
 """Fields on which message sizes depend, which are those of a stage's gradient and of a replica's mini-batch."""
 _AHEAD_BY = {
-    "n_stages",
-    "microbatch",
-    "global_batch",
-    "schedule",
-    "model",
-    "blocks_per_stage",
-    "recompute",
-    "checkpointing",
-    "attention",
-    "operators",
-    "dropout",
-    "sequence_parallel",
-    "reserve_bytes",
-    "fragmentation",
-    "gradient_dtype",
-    "tensor_parallel",
-    "sharding",
+    *("n_stages", "microbatch", "global_batch", "schedule", "model", "blocks_per_stage"),
+    *("recompute", "checkpointing", "attention", "sequence_parallel", "gradient_dtype", "tensor_parallel", "sharding"),
+    *MEMORY_ONLY,
 }
 """Fields for which a planner chose how many forwards each stage runs ahead: the schedule, and what memory holds."""
 LEFT_TO_PLANNERS = (
-    "n_stages",
-    "n_replicas",
-    "microbatch",
-    "schedule",
-    "warmups",
-    "blocks_per_stage",
-    "microbatches_per_replica",
-    "checkpointing",
-    "tensor_parallel",
-    "sharding",
+    *("n_stages", "n_replicas", "microbatch", "schedule", "warmups", "blocks_per_stage", "microbatches_per_replica"),
+    *("checkpointing", "tensor_parallel", "sharding"),
 )
 """Fields that a planner chooses where they are None."""
-_STAGES = Option(
-    help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP; chosen by the planner where not given.",
-    least=1,
-    flag="stages",
-    varies=False,
-)
-_REPLICAS = Option(
-    help="Data-parallel replicas: the paper's D_DP; chosen by the planner where not given.",
-    least=1,
-    flag="replicas",
-    varies=False,
-)
 _BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
-_MICROBATCH = Option(
-    help="Sequences per pipeline step; chosen by the planner where not given.", unit="sequences", least=1
-)
 _GRADIENT = Option(
     help="One stage's gradient, as the communication cost counts it.",
     unit="bytes",
@@ -187,10 +167,7 @@ class JobChanges(JobOptions):
         Option(help="A preset's name, or a Hugging Face config.json or its folder."),
     ] = None
     seq_len: Annotated[int | None, Option(help="Tokens per sequence, where not the model's.", unit="tokens")] = None
-    n_stages: Annotated[int | None, _STAGES] = None
-    n_replicas: Annotated[int | None, _REPLICAS] = None
     global_batch: Annotated[int | None, _BATCH] = None
-    microbatch: Annotated[int | None, _MICROBATCH] = None
     gradient_bytes: Annotated[float | None, _GRADIENT] = None
     activation_bytes: Annotated[float | None, _HOP] = None
 
@@ -213,10 +190,7 @@ class Job(JobOptions):
 
     model: ModelSpec | None
     """None for a job that is only priced."""
-    n_stages: Annotated[Count, _STAGES] = None
-    n_replicas: Annotated[Count, _REPLICAS] = None
     global_batch: Annotated[int, _BATCH]
-    microbatch: Annotated[Count, _MICROBATCH] = None
     given_gradient_bytes: Annotated[float | None, _GRADIENT] = None
     """Size of one stage's gradient for the communication cost, instead of the model's."""
     given_hop_bytes: Annotated[float | None, _HOP] = None
@@ -227,9 +201,6 @@ class Job(JobOptions):
         if self.schedule is not None:
             plain(f"job {self.name}: its schedule", self.schedule)
         check_options(self, thing=f"job {self.name}", error=JobError)
-        check_fragments(f"job {self.name}", self.fragments, self.fragment_delay, self.synchronise_every)
-        check_sharding(f"job {self.name}", self.sharding, self.synchronisation, self.synchronise_every)
-        check_reserve(f"job {self.name}", self.fragmentation)
         for what in _COUNTS:
             if (counts := getattr(self, what)) is not None:
                 object.__setattr__(self, what, self._checked_counts(what, counts))
@@ -238,34 +209,37 @@ class Job(JobOptions):
                 f"job {self.name}: model is {shortened(self.model)}; wanted a ModelSpec (lab.load_job takes names and "
                 f"paths)"
             )
-        if self.recompute and self.checkpointing in BLOCKWISE:
-            raise JobError(
-                f"job {self.name}: checkpointing is {self.checkpointing} and recompute true; wanted one of them, as "
-                f"recompute is checkpointing stage"
-            )
-        self._check_system()
+        for contradiction in self._contradictions():
+            raise JobError(f"job {self.name}: {contradiction}")
+        sized = self.given_gradient_bytes is not None and self.given_hop_bytes is not None
         if self.model is None:
-            if self.given_gradient_bytes is None or self.given_hop_bytes is None:
+            if not sized:
                 raise JobError(f"job {self.name} has no model; wanted one, or gradient_bytes and activation_bytes")
             if self.blocks_per_stage is not None:
                 raise JobError(f"job {self.name} has no model to cut; wanted one, or no blocks_per_stage")
             return
         object.__setattr__(self, "model", completed(self.model))
-        check_layers(f"job {self.name}", self.model, self)
-        if self.given_gradient_bytes is None or self.given_hop_bytes is None:
+        for missing in missing_numbers(self.model, self):
+            raise JobError(f"job {self.name}: {missing}")
+        if not sized:
             self.modelled()
 
-    def _check_system(self) -> None:
-        """Raises JobError where choices of the training system contradict each other or the model."""
+    def _contradictions(self) -> Iterator[str]:
+        yield from contradictions(self, self.synchronisation, self.synchronise_every)
+        if self.recompute and self.checkpointing in BLOCKWISE:
+            yield (
+                f"checkpointing is {self.checkpointing} and recompute true; wanted one of them, as recompute is "
+                f"checkpointing stage"
+            )
         heads = 0 if self.model is None else self.model.n_heads
         if self.tensor_parallel is not None and heads % self.tensor_parallel:
-            raise JobError(
-                f"job {self.name}: tensor_parallel is {self.tensor_parallel}; wanted a divisor of the {heads} heads of "
-                f"model {self.model.name if self.model else ''}"
+            yield (
+                f"tensor_parallel is {self.tensor_parallel}; wanted a divisor of the {heads} heads of model "
+                f"{self.model.name if self.model else ''}"
             )
         if self.flush_every is not None and self.schedule not in (None, PAPERS_SCHEDULE):
-            raise JobError(
-                f"job {self.name}: flush_every is {self.flush_every} with schedule {shortened(self.schedule)}; wanted "
+            yield (
+                f"flush_every is {self.flush_every} with schedule {shortened(self.schedule)}; wanted "
                 f"{PAPERS_SCHEDULE}, which flushes, or no flush_every"
             )
 

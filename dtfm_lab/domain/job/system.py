@@ -5,10 +5,10 @@ With every choice at its default a job predicts what it did before the choice ex
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, LayerKind, ModelSpec
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.schedule import BY_SHARDS
@@ -143,49 +143,40 @@ def chosen(options: SystemOptions) -> dict[str, Any]:
     return {name: value for name, (value, default) in found.items() if value != default and value != "none"}
 
 
-def check_sharding(thing: str, sharding: str | None, synchronisation: str, synchronise_every: int) -> None:
-    """Raises JobError where replicas of the job ``thing`` split what this way of averaging does not let them split."""
-    if sharding in (None, "none"):
-        return
-    if synchronisation not in BY_SHARDS:
-        raise JobError(
-            f"{thing}: synchronisation is {synchronisation} with sharding {sharding}, in which every replica averages "
-            f"a shard of its own; wanted {' or '.join(BY_SHARDS)}"
-        )
-    if synchronise_every > 1:
-        raise JobError(
-            f"{thing}: synchronise_every is {synchronise_every} with sharding {sharding}, in which no replica can step "
-            f"alone; wanted 1, or sharding none"
+def contradictions(options: SystemOptions, synchronisation: str, synchronise_every: int) -> Iterator[str]:
+    """What contradicts what, in words: the value found and the value wanted."""
+    if options.sharding not in (None, "none"):
+        if synchronisation not in BY_SHARDS:
+            yield (
+                f"synchronisation is {synchronisation} with sharding {options.sharding}, in which every replica "
+                f"averages a shard of its own; wanted {' or '.join(BY_SHARDS)}"
+            )
+        if synchronise_every > 1:
+            yield (
+                f"synchronise_every is {synchronise_every} with sharding {options.sharding}, in which no replica can "
+                f"step alone; wanted 1, or sharding none"
+            )
+    if options.fragmentation >= 1:
+        yield f"fragmentation is {options.fragmentation:g}; wanted a share of the memory below 1"
+    fragments, delay = options.fragments, options.fragment_delay
+    pieces = fragments * max(delay, 1)
+    if (fragments, delay) != (1, 0) and (synchronise_every == 1 or synchronise_every % pieces):
+        yield (
+            f"synchronise_every is {synchronise_every} with fragments {fragments} and fragment_delay {delay}; wanted "
+            f"local updates, with a multiple of {pieces} above 1, or fragments 1 and fragment_delay 0"
         )
 
 
-def check_layers(thing: str, model: ModelSpec, options: SystemOptions) -> None:
-    """Raises JobError where a choice needs numbers that the model's layers do not give."""
+def missing_numbers(model: ModelSpec, options: SystemOptions) -> Iterator[str]:
+    """Choices that need numbers which the model's layers do not give, in words."""
     wanted = {
         "attention_elements": ("attention unfused", options.attention == "unfused"),
         "selective_elements": ("checkpointing selective", options.checkpointing == "selective"),
         "moved_elements": ("memory_traffic", options.memory_traffic),
     }
-    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     for what, (choice, is_chosen) in wanted.items():
-        if is_chosen and not any(getattr(layer, what) for layer in blocks):
-            raise JobError(
-                f"{thing}: {choice} needs {what}, which the layers of model {model.name} do not give; wanted a model "
-                f"of a family, or layers with {what}"
+        if is_chosen and not any(getattr(layer, what) for layer in model.layers if layer.kind is LayerKind.BLOCK):
+            yield (
+                f"{choice} needs {what}, which the layers of model {model.name} do not give; wanted a model of a "
+                f"family, or layers with {what}"
             )
-
-
-def check_reserve(thing: str, fragmentation: float) -> None:
-    """Raises JobError where nothing is left of a device's memory."""
-    if fragmentation >= 1:
-        raise JobError(f"{thing}: fragmentation is {fragmentation:g}; wanted a share of the memory below 1")
-
-
-def check_fragments(thing: str, fragments: int, delay: int, synchronise_every: int) -> None:
-    """Raises JobError where fragments do not divide the iterations between two averages of the same one."""
-    pieces = fragments * max(delay, 1)
-    if (fragments, delay) != (1, 0) and (synchronise_every == 1 or synchronise_every % pieces):
-        raise JobError(
-            f"{thing}: synchronise_every is {synchronise_every} with fragments {fragments} and fragment_delay {delay}; "
-            f"wanted local updates, with a multiple of {pieces} above 1, or fragments 1 and fragment_delay 0"
-        )

@@ -64,7 +64,8 @@ def either(what: str, given: Mapping[str, Any], thing: str = "", wanted: str = "
     if len(found) == 2:
         raise TopologyError(f"{begin}both {other} and {what} are given; wanted one of them")
     if not found:
-        there = f" among {shortened(', '.join(map(str, given)))}" if any(v is not None for v in given.values()) else ""
+        among = ", ".join(str(name) for name, value in given.items() if value is not None)
+        there = f" among {shortened(among)}" if among else ""
         raise TopologyError(f"{begin}no {what} and no {other}{there}; wanted {wanted or 'one of them'}")
     return GivenValue(found[0], given[found[0]], _same if found[0] == what else convert)
 

@@ -4,7 +4,7 @@ import csv
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -120,6 +120,17 @@ MOST_DEVICES = 4096
 """Most devices of a network. Networks are dense: so many fill matrices of 134 MB each."""
 
 
+NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "peak_flop_per_s": (lambda number: 0 < number < math.inf, "a number above 0"),
+    "memory_bytes": (lambda number: 0 < number < math.inf, "a number above 0"),
+    "price_per_hour": (lambda number: 0 <= number < math.inf, "0 or more"),
+    "gpus": (lambda number: number >= 1 and number.is_integer(), "a whole number, 1 or more"),
+    "inner_latency_s": (lambda number: 0 <= number < math.inf, "0 or more"),
+    "inner_bandwidth_bytes_per_s": (lambda number: number > 0, "a number above 0"),
+}
+"""Numbers of a device: which are allowed, in a function and in words."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Device:
     """One accelerator that can hold one pipeline stage.
@@ -162,35 +173,19 @@ class Device:
         if not self.name:
             raise TopologyError("a device has an empty name; every device needs one of its own")
         self._fill_in()
-        for what in ("peak_flop_per_s", "memory_bytes"):
-            if not (number := self._number(what, getattr(self, what), "a number above 0")) > 0:
-                raise TopologyError(f"device {self.name}: {what} is {number:g}; wanted a number above 0")
+        for what, (is_allowed, wanted) in NUMBERS.items():
+            number = as_number(getattr(self, what))
+            if number is None or not is_allowed(number):
+                found = shortened(getattr(self, what))
+                raise TopologyError(f"device {self.name}: {what} is {found}; wanted {wanted}")
             object.__setattr__(self, what, number)
-        if (price := self._number("price_per_hour", self.price_per_hour, "0 or more")) < 0:
-            raise TopologyError(f"device {self.name}: price_per_hour is {price:g}; wanted 0 or more")
-        object.__setattr__(self, "price_per_hour", price)
-        self._check_group()
+        object.__setattr__(self, "gpus", int(self.gpus))
         if self.position is not None:
-            parts = list(self.position) if isinstance(self.position, Iterable) else []
-            if len(parts) != 2 or isinstance(self.position, str):
+            given = self.position if isinstance(self.position, Iterable) and not isinstance(self.position, str) else ()
+            parts = tuple(number for part in given if (number := as_number(part)) is not None and math.isfinite(number))
+            if len(parts) != 2 or len(tuple(given)) != 2:
                 raise TopologyError(f"device {self.name}: position is {shortened(self.position)}; wanted two numbers")
-            x, y = (self._number("position", part, "two numbers") for part in parts)
-            object.__setattr__(self, "position", (x, y))
-
-    def _check_group(self) -> None:
-        gpus = self._number("gpus", self.gpus, "a whole number, 1 or more")
-        if gpus != int(gpus) or gpus < 1:
-            raise TopologyError(f"device {self.name}: gpus is {shortened(self.gpus)}; wanted a whole number, 1 or more")
-        latency_s, bandwidth = as_number(self.inner_latency_s), as_number(self.inner_bandwidth_bytes_per_s)
-        if latency_s is None or not 0 <= latency_s < math.inf:
-            found = shortened(self.inner_latency_s)
-            raise TopologyError(f"device {self.name}: inner_latency_s is {found}; wanted 0 or more")
-        if bandwidth is None or not bandwidth > 0:
-            found = shortened(self.inner_bandwidth_bytes_per_s)
-            raise TopologyError(f"device {self.name}: inner_bandwidth_bytes_per_s is {found}; wanted a number above 0")
-        object.__setattr__(self, "gpus", int(gpus))
-        object.__setattr__(self, "inner_latency_s", latency_s)
-        object.__setattr__(self, "inner_bandwidth_bytes_per_s", bandwidth)
+            object.__setattr__(self, "position", parts)
 
     def with_gpu(self, gpu: str, **numbers: float) -> Self:
         """The device with another GPU and that one's peak and memory, or the ``numbers`` given; ``replace`` would keep
@@ -226,11 +221,6 @@ class Device:
             raise TopologyError(f"a device's {what} is a number too long to write; wanted text") from None
         check_text("device" if what == "name" else f"device {self.name}: {what}", text)
         return text
-
-    def _number(self, what: str, value: object, wanted: str) -> float:
-        if (number := as_number(value)) is None or not math.isfinite(number):
-            raise TopologyError(f"device {self.name}: {what} is {shortened(value)}; wanted {wanted}")
-        return number
 
 
 def check_text(what: str, text: str) -> None:

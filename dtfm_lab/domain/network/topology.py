@@ -27,12 +27,19 @@ from dtfm_lab.domain.network.conversions import (
     matrix_of,
     segment_of,
 )
-from dtfm_lab.domain.network.device import Device, as_number, cards_of, check_text, is_plain, shortened, typical_price
+from dtfm_lab.domain.network.device import (
+    Device,
+    as_number,
+    cards_of,
+    check_count,
+    check_text,
+    is_plain,
+    shortened,
+    typical_price,
+)
 from dtfm_lab.domain.network.grouping import between_groups, group_device, group_sizes, groups_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
-
-__all__ = ["Device", "Topology"]
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -177,6 +184,7 @@ class Topology:
         names = labels_of_matrices(speeds) if names is None else names
         latency, bandwidth = (matrix_of(speed.name, speed.value) for speed in speeds)
         n = len(latency) if latency.ndim else 0
+        check_count(n)
         names = [f"device-{i}" for i in range(n)] if names is None else names
         regions = [""] * n if regions is None else regions
         if stray := set(device) - {*Device.__dataclass_fields__, "peak_tflops", "memory_gib"}:
@@ -320,7 +328,6 @@ class Topology:
             latency_s=self.latency_s[grid],
             bandwidth_bytes_per_s=self.bandwidth_bytes_per_s[grid],
             message_s=None if self.message_s is None else self.message_s[grid],
-            message_bytes=self.message_bytes,
         )
 
     def with_link(

@@ -295,40 +295,26 @@ class Plan:
 
     def summary(self) -> dict[str, Any]:
         """The fields of ``dtfm-lab plan --json``: plain types, names for devices, seconds."""
+        of_job = ("n_stages", "n_replicas", "tensor_parallel", "sharding", "microbatch", "warmups", "recompute")
+        costs = ("lower_bound_s", "gap", "objective", "iteration_s", "iteration_lower_bound_s", "price_per_hour")
+        searched = ("queueing", "planner", "seed", "generation", "evaluations", "seconds")
         return {
             "topology": self.topology.name,
             "job": self.job.name,
-            "n_stages": self.job.n_stages,
-            "n_replicas": self.job.n_replicas,
+            **{what: getattr(self.job, what) for what in of_job},
+            "microbatches_per_replica": self.job.microbatch_counts,
+            "schedule": self.job.schedule_name,
+            "checkpointing": self.job.checkpoints,
             "cost_s": self.cost.total_s,
             "data_parallel_s": self.cost.data_parallel_s,
             "pipeline_s": self.cost.pipeline_s,
-            "lower_bound_s": self.lower_bound_s,
-            "gap": self.gap,
-            "objective": self.objective,
-            "iteration_s": self.iteration_s,
-            "iteration_lower_bound_s": self.iteration_lower_bound_s,
-            "price_per_hour": self.price_per_hour,
+            **{what: getattr(self, what) for what in (*costs, *searched)},
             "price_per_billion_tokens": self.price_per_billion_tokens,
-            "tensor_parallel": self.job.tensor_parallel,
-            "sharding": self.job.sharding,
-            "microbatch": self.job.microbatch,
             "blocks_per_stage": self.blocks_per_stage,
-            "microbatches_per_replica": self.job.microbatch_counts,
-            "schedule": self.job.schedule_name,
-            "warmups": self.job.warmups,
-            "recompute": self.job.recompute,
-            "checkpointing": self.job.checkpoints,
-            "queueing": self.queueing,
             "stages": self.stages,
             "pipelines": self.pipelines,
             "rank_map": self.rank_map,
             "idle_devices": [self.topology.names[i] for i in self.idle_devices],
-            "planner": self.planner,
-            "seed": self.seed,
-            "generation": self.generation,
-            "evaluations": self.evaluations,
-            "seconds": self.seconds,
         }
 
     def _named(self, grid: npt.NDArray[np.int64]) -> list[list[str]]:

@@ -106,6 +106,12 @@ class Lane(StrEnum):
 BACKWARDS = (Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
 PASSES = (Kind.FORWARD, *BACKWARDS)
 """The computations that a schedule orders."""
+FOLLOWING = {
+    (): (Kind.FORWARD,),
+    (Kind.FORWARD,): (Kind.BACKWARD, Kind.BACKWARD_INPUT),
+    (Kind.FORWARD, Kind.BACKWARD_INPUT): (Kind.BACKWARD_WEIGHT,),
+}
+"""Passes of a micro-batch on a stage so far -> those that may be next; nothing follows a whole backward or a W."""
 COMPUTE = (*PASSES, Kind.PART, Kind.PACK, Kind.REDUCE, Kind.STEP)
 SENDS = {kind: Kind(kind.replace("SEND", "RECV")) for kind in Kind if kind.startswith("SEND")}
 """Each kind of send with the receive at its other end."""
@@ -156,16 +162,12 @@ class Action(NamedTuple):
     def other_end(self, replica: int, n_replicas: int) -> tuple[int, int]:
         """(stage, replica) of the device at the other end of this transfer."""
         across = ACROSS_STAGES.get(self.kind)
-        if across is not None and self.peer is None:
-            return self.stage + across, replica
-        if self.peer is None or (self.kind not in SENDS and self.kind not in RECEIVES):
+        if self.lane is Lane.COMPUTE or (across is None and self.peer is None):
             raise ValueError(f"{self} is no transfer")
-        peer = self.peer if self.kind in SENDS else -self.peer
-        if across is not None:
-            return self.stage + across, (replica + peer) % n_replicas
+        peer = (self.peer or 0) if self.kind in SENDS else -(self.peer or 0)
         if self.kind in (Kind.SEND_E, Kind.RECV_E):
             return self.stage + peer, replica
-        return self.stage, (replica + peer) % n_replicas
+        return self.stage + (across or 0), (replica + peer) % n_replicas
 
     def counterpart(self) -> Action:
         """The receive at the other end of a send."""
@@ -205,7 +207,7 @@ class Schedule:
 
     def _check(self, position: int, program: tuple[Action, ...]) -> None:
         where = f"schedule {self.name}, device {position}"
-        done: set[tuple[int, Kind, int | None]] = set()
+        passed: dict[tuple[int, int], tuple[Kind, ...]] = {}
         for action in program:
             stage, kind, m, peer = action
             if kind not in PASSES or m is None or peer is not None or not 0 <= m < self.n_microbatches:
@@ -213,28 +215,18 @@ class Schedule:
             if stage % self.n_devices != position or not 0 <= stage < self.n_stages:
                 held = ", ".join(map(str, self.stages_of(position)))
                 raise ScheduleError(f"{where}: {action} is out of place; it holds stage {held}")
-            if (stage, kind, m) in done or (
-                kind is not Kind.BACKWARD_WEIGHT and self._done_in_other_form(done, stage, kind, m)
-            ):
+            before = passed.get((stage, m), ())
+            if kind not in FOLLOWING.get(before, ()):
+                needed = next((needs[-1] for needs, kinds in FOLLOWING.items() if needs and kind in kinds), kind)
+                if needed is not kind and needed not in before:
+                    raise ScheduleError(f"{where}: {action} comes before its {Action(stage, needed, m)}")
                 raise ScheduleError(f"{where}: {action} is there twice; wanted each F and B (or I and W) once")
-            before = {Kind.FORWARD: None, Kind.BACKWARD_WEIGHT: Kind.BACKWARD_INPUT}.get(kind, Kind.FORWARD)
-            if before is not None and (stage, before, m) not in done:
-                raise ScheduleError(f"{where}: {action} comes before its {Action(stage, before, m)}")
-            done.add((stage, kind, m))
+            passed[stage, m] = (*before, kind)
         for stage in self.stages_of(position):
             for m in range(self.n_microbatches):
-                if (stage, Kind.BACKWARD, m) in done:
-                    continue
-                last = Kind.BACKWARD_WEIGHT if (stage, Kind.BACKWARD_INPUT, m) in done else Kind.BACKWARD
-                if (stage, last, m) not in done:
-                    first = Kind.FORWARD if (stage, Kind.FORWARD, m) not in done else last
-                    raise ScheduleError(f"{where}: {Action(stage, first, m)} is missing; wanted each F and B once")
-
-    @staticmethod
-    def _done_in_other_form(done: set[tuple[int, Kind, int | None]], stage: int, kind: Kind, m: int) -> bool:
-        """Whether this backward was done already in its other form, whole or split."""
-        other = {Kind.BACKWARD: Kind.BACKWARD_INPUT, Kind.BACKWARD_INPUT: Kind.BACKWARD}.get(kind)
-        return other is not None and (stage, other, m) in done
+                if missing := FOLLOWING.get(passed.get((stage, m), ())):
+                    lost = Action(stage, missing[0], m)
+                    raise ScheduleError(f"{where}: {lost} is missing; wanted each F and B once")
 
     @classmethod
     def from_orders(cls, name: str, orders: Sequence[str]) -> Self:

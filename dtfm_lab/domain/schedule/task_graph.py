@@ -119,19 +119,12 @@ class _Builder:
         source, target = np.concatenate(self.sources), np.concatenate(self.targets)
         n = len(self.action)
         n_predecessors = np.bincount(target, minlength=n) + (self.role == RECEIVE)
+        columns = ("action", "position", "replica", "role", "computation", "partner", "share", "fraction", "for_bucket")
         return TaskGraph(
             programs=self.programs,
             actions=tuple(self.actions),
             computations=tuple(self.computations),
-            action=self.action,
-            position=self.position,
-            replica=self.replica,
-            role=self.role,
-            computation=self.computation,
-            partner=self.partner,
-            share=self.share,
-            fraction=self.fraction,
-            for_bucket=self.for_bucket,
+            **{name: getattr(self, name) for name in columns},
             n_predecessors=n_predecessors,
             successors_from=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=n))]),
             successors=target[np.argsort(source, kind="stable")],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -208,8 +209,8 @@ def bubble(trace: TraceColumns) -> pd.DataFrame:
         chains.check_length(steps := steps + 1)
         begin_s, end_s = np.maximum(chains.begin_s[row], gaps.begin_s[gap]), trace.end_s[row]
         slow_s = np.maximum(end_s - np.maximum(begin_s, chains.slow_from_s[row]), 0.0)
-        share = weight[gaps.iteration[gap]]
-        device = gaps.device[gap] * n_causes
+        share = weight[gaps.where[gap] // n_devices]
+        device = gaps.where[gap] % n_devices * n_causes
         cause = np.where(queued, chains.if_queued[row], chains.cause[row])
         np.add.at(idle_s, device + cause, share * (end_s - begin_s - slow_s))
         np.add.at(idle_s, device + CAUSES.index(Cause.STRAGGLER), share * slow_s)
@@ -226,14 +227,11 @@ def bubble(trace: TraceColumns) -> pd.DataFrame:
     return frame.assign(iteration_s=float(weight @ trace.iteration_ends_s))
 
 
-@dataclass(frozen=True, eq=False)
-class _Gaps:
+class _Gaps(NamedTuple):
     """Columns, one row per stretch of time in which a device does not compute."""
 
-    iteration: IntArray
-    """Position in the sorted iterations."""
-    device: IntArray
-    """Number of the device, stage x replicas + replica."""
+    where: IntArray
+    """Position in the sorted iterations x devices + number of the device, stage x replicas + replica."""
     begin_s: FloatArray
     row: IntArray
     """The trace row whose end ended the gap."""
@@ -267,13 +265,8 @@ def _gaps(trace: TraceColumns, iterations: IntArray) -> tuple[FloatArray, _Gaps]
     last_row = np.repeat(last_row, n_devices)
     tail = np.flatnonzero(trace.end_s[last_row] > last_end_s)
 
-    where = np.concatenate([owner[idle], tail])
-    gaps = _Gaps(
-        iteration=where // n_devices,
-        device=where % n_devices,
-        begin_s=np.concatenate([free_s[idle], last_end_s[tail]]),
-        row=np.concatenate([trace.after[rows[idle]], last_row[tail]]),
-    )
+    parts = (owner[idle], tail), (free_s[idle], last_end_s[tail]), (trace.after[rows[idle]], last_row[tail])
+    gaps = _Gaps(*map(np.concatenate, parts))
     return busy_s.reshape(len(iterations), n_devices), gaps
 
 

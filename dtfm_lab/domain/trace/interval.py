@@ -28,8 +28,11 @@ OF_A_MEDIAN = math.sqrt(math.pi / 2)
 """Standard error of a median over that of a mean, for normal noise."""
 
 
-def interval(trace: TraceColumns, confidence: float) -> tuple[float, float]:
-    """Seconds from which to which ``iteration_s`` is, with this confidence; ``UNKNOWN`` where nothing states a spread.
+def interval(trace: TraceColumns, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Seconds from which to which ``iteration_s`` is, with this confidence.
+
+    A prediction's follows from how sure its computations and links are, and is of what a measurement would show; a
+    measurement's from how its iterations differ. From 0 to infinite where nothing states that.
 
     Raises TraceError for a confidence that is not between 0 and 1.
     """

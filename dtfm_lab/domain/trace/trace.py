@@ -7,7 +7,7 @@ import pandas as pd
 from dtfm_lab.domain.schedule import LANE
 from dtfm_lab.domain.trace import causes
 from dtfm_lab.domain.trace.columns import Span, TraceColumns
-from dtfm_lab.domain.trace.interval import CONFIDENCE, interval
+from dtfm_lab.domain.trace.interval import interval as interval_of
 from dtfm_lab.domain.trace.run_context import ComputeTime
 
 
@@ -18,13 +18,14 @@ class Trace(TraceColumns):
         c = self.context
         return f"<Trace {c.source} {c.schedule}, {c.clock} clock: {self.n_iterations} x {self.iteration_s:.6g} s>"
 
-    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """Seconds from which to which ``iteration_s`` is, with this confidence: see ``domain.trace.interval``.
+    interval = interval_of
+    critical_path = causes.critical_path
+    critical_summary = causes.critical_summary
 
-        A prediction's follows from how sure its computations and links are, and is of what a measurement would show; a
-        measurement's from how its iterations differ. From 0 to infinite where nothing states that.
-        """
-        return interval(self, confidence)
+    @property
+    def bubble(self) -> pd.DataFrame:
+        """Each device's seconds busy, and idle by cause: see ``domain.trace.causes``."""
+        return causes.bubble(self)
 
     def spans(self) -> list[Span]:
         columns = (self.iteration, self.replica, self.action, self.start_s, self.end_s)
@@ -58,19 +59,6 @@ class Trace(TraceColumns):
         """The compute times known before the run: stage, replica, kind, seconds."""
         rows: list[Any] = list(self.context.profile)
         return pd.DataFrame(rows, columns=list(ComputeTime._fields))
-
-    def critical_path(self, iteration: int | None = None) -> pd.DataFrame:
-        """The actions that the length of an iteration is made of: see ``domain.trace.causes``."""
-        return causes.critical_path(self, iteration)
-
-    def critical_summary(self, iteration: int | None = None) -> pd.DataFrame:
-        """Seconds on the critical path by cause, by device and by link."""
-        return causes.critical_summary(self, iteration)
-
-    @property
-    def bubble(self) -> pd.DataFrame:
-        """Each device's seconds busy, and idle by cause: see ``domain.trace.causes``."""
-        return causes.bubble(self)
 
     @property
     def metrics(self) -> dict[str, float | None]:

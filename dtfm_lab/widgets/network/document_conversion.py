@@ -56,7 +56,7 @@ def empty_document(name: str = "drawn") -> Document:
 
 def document_of(topology: Topology) -> Document:
     """Return the document of a topology: all but times by message size, which ``topology_of`` adds again."""
-    mapping = topology_to_mapping(topology, short=True)
+    mapping = topology_to_mapping(topology, hosts=False)
     default = mapping.get("default") or empty_document()["default"]
     links = [
         {

@@ -115,7 +115,7 @@ class NetworkPanel(Panel):
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"document": self.drawing.document, "view": self.shown.value}
         if self._timed is not None and self._timed.message_s is not None:
-            settings["measured"] = topology_to_mapping(self._timed, short=True)
+            settings["measured"] = topology_to_mapping(self._timed, hosts=False)
         return settings
 
     def restore(self, settings: dict[str, Any]) -> None:

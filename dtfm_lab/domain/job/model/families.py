@@ -92,25 +92,18 @@ def gpt(
     positions = t if n_positions is None else whole(f"model {name}", "n_positions", n_positions)
     if positions < t:
         raise JobError(f"model {name}: seq_len is {t}; wanted at most {positions}, its learned positions")
-    return _model(
-        name,
-        "gpt",
-        n_layers,
+    block = _block(
+        (d, n_heads, 0, t),
         weights=4 * d * d + 2 * d * ff,
         vectors=(5 * d + ff) + 4 * d,
-        held_per_token=9 * d + 2 * ff,
+        held=9 * d + 2 * ff,
         half_scores=5,
-        selective_per_token=5 * d + ff,
+        selective=5 * d + ff,
         selective_weights=d * d,
-        moved_per_token=11 * d + 2 * ff,
-        table_rows=vocab_size + positions,
-        norm_vectors=2,
-        d_model=d,
-        n_heads=n_heads,
-        seq_len=t,
-        vocab_size=vocab_size,
-        tied=tied,
+        moved=11 * d + 2 * ff,
     )
+    sizes = {"d_model": d, "n_heads": n_heads, "seq_len": t, "vocab_size": vocab_size, "tied": tied}
+    return _model(name, "gpt", n_layers, block, vocab_size + positions, norm_vectors=2, **sizes)
 
 
 def llama(
@@ -151,26 +144,25 @@ def llama(
     own_dim = 0 if head_dim is None else whole(thing, "head_dim", head_dim)
     q, kv = ((own_dim or d // n_heads) * heads for heads in (n_heads, n_kv))
     biases = qkv_bias * (q + 2 * kv) + attention_out_bias * d + mlp_bias * (2 * ff + d)
-    return _model(
-        name,
-        "llama",
-        n_layers,
+    block = _block(
+        (d, n_heads, own_dim, t),
         weights=2 * d * q + 2 * d * kv + 3 * d * ff,
         vectors=biases + 2 * d,
-        held_per_token=4 * d + 2 * q + 2 * kv + 4 * ff,
+        held=4 * d + 2 * q + 2 * kv + 4 * ff,
         half_scores=2,
-        selective_per_token=2 * d + 2 * q + kv + ff,
+        selective=2 * d + 2 * q + kv + ff,
         selective_weights=d * kv + d * q + d * ff,
-        moved_per_token=10 * d + 2 * q + 2 * kv + 5 * ff,
-        table_rows=vocab_size,
-        norm_vectors=1,
-        d_model=d,
-        n_heads=n_heads,
-        head_dim=own_dim,
-        seq_len=t,
-        vocab_size=vocab_size,
-        tied=tied,
+        moved=10 * d + 2 * q + 2 * kv + 5 * ff,
     )
+    sizes = {
+        "d_model": d,
+        "n_heads": n_heads,
+        "head_dim": own_dim,
+        "seq_len": t,
+        "vocab_size": vocab_size,
+        "tied": tied,
+    }
+    return _model(name, "llama", n_layers, block, vocab_size, norm_vectors=1, **sizes)
 
 
 def _sizes(name: str, **sizes: int) -> tuple[int, ...]:
@@ -178,45 +170,43 @@ def _sizes(name: str, **sizes: int) -> tuple[int, ...]:
     return tuple(whole(thing, what, size) for what, size in sizes.items())
 
 
-def _model(
-    name: str,
-    family: str,
-    n_layers: int,
+def _block(
+    shape: tuple[int, int, int, int],
     *,
     weights: int,
     vectors: int,
-    held_per_token: int,
+    held: int,
     half_scores: int,
-    selective_per_token: int,
+    selective: int,
     selective_weights: int,
-    moved_per_token: int,
-    table_rows: int,
-    norm_vectors: int,
-    d_model: int,
-    n_heads: int,
-    head_dim: int = 0,
-    seq_len: int,
-    vocab_size: int,
-    tied: bool,
-) -> ModelSpec:
-    """Model of equal blocks, whose ``weights`` multiply every token and whose ``vectors`` (biases, norms) do not.
+    moved: int,
+) -> Layer:
+    """A block of this width, heads, numbers per head (0: as the width divides) and sequence length.
 
-    What counts ``per_token`` counts one block; ``half_scores`` are halves of a number that an unfused attention keeps
-    for two tokens and a head, ``norm_vectors`` the vectors of the norm before the head.
+    Its ``weights`` multiply every token and its ``vectors`` (biases, norms) do not. What is ``held``, ``selective`` and
+    ``moved`` counts a token; ``half_scores`` are halves of a number that an unfused attention keeps for two tokens and
+    a head.
     """
-    d, t = d_model, seq_len
-    blocks = whole(f"model {name}", "n_layers", n_layers, most=MOST_LAYERS)
-    block = Layer(
+    d, n_heads, head_dim, t = shape
+    return Layer(
         kind=LayerKind.BLOCK,
         parameters=weights + vectors,
         forward_flop=float(2 * t * weights + 4 * t * t * (n_heads * head_dim or d)),
         output_elements=t * d,
-        held_elements=t * held_per_token,
+        held_elements=t * held,
         attention_elements=half_scores / 2 * n_heads * t * t,
-        selective_elements=t * selective_per_token,
+        selective_elements=t * selective,
         selective_flop=float(2 * t * selective_weights),
-        moved_elements=t * moved_per_token,
+        moved_elements=t * moved,
     )
+
+
+def _model(
+    name: str, family: str, n_layers: int, block: Layer, table_rows: int, norm_vectors: int, **sizes: Any
+) -> ModelSpec:
+    """Model of equal blocks between an embedding and a head, before which is a norm of ``norm_vectors`` vectors."""
+    d, t, vocab_size = sizes["d_model"], sizes["seq_len"], sizes["vocab_size"]
+    n_blocks = whole(f"model {name}", "n_layers", n_layers, most=MOST_LAYERS)
     embedding = Layer(
         kind=LayerKind.EMBEDDING,
         parameters=table_rows * d,
@@ -227,23 +217,13 @@ def _model(
     )
     head = Layer(
         kind=LayerKind.HEAD,
-        parameters=norm_vectors * d + (0 if tied else vocab_size * d),
+        parameters=norm_vectors * d + (0 if sizes["tied"] else vocab_size * d),
         forward_flop=float(2 * t * d * vocab_size),
         output_elements=t * vocab_size,
         held_elements=t * (2 * d + 2 * vocab_size),
         moved_elements=t * (2 * d + 7 * vocab_size),
     )
-    return ModelSpec(
-        name=name,
-        layers=(embedding, *[block] * blocks, head),
-        d_model=d,
-        n_heads=n_heads,
-        seq_len=t,
-        vocab_size=vocab_size,
-        tied=tied,
-        family=family,
-        head_dim=head_dim,
-    )
+    return ModelSpec(name=name, family=family, layers=(embedding, *[block] * n_blocks, head), **sizes)
 
 
 NUMBERS_OF_CHOICES: dict[str, Any] = dict.fromkeys(

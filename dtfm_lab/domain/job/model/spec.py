@@ -211,16 +211,12 @@ class ModelSpec:
         if dtype not in BYTES_PER_ELEMENT:
             raise unknown("dtype", dtype, BYTES_PER_ELEMENT)
         each = BYTES_PER_ELEMENT[dtype]
-        rows = [
-            (
-                str(layer.kind),
-                layer.parameters,
-                layer.forward_flop,
-                each * layer.output_elements,
-                each * layer.held_elements,
-                each * layer.parameters,
-            )
-            for layer in self.layers
-        ]
-        columns = ["kind", "parameters", "forward_flop", "output_bytes", "held_bytes", "gradient_bytes"]
-        return pd.DataFrame(rows, columns=columns).rename_axis("layer")
+        columns = {
+            "kind": [str(layer.kind) for layer in self.layers],
+            "parameters": [layer.parameters for layer in self.layers],
+            "forward_flop": [layer.forward_flop for layer in self.layers],
+            "output_bytes": [each * layer.output_elements for layer in self.layers],
+            "held_bytes": [each * layer.held_elements for layer in self.layers],
+            "gradient_bytes": [each * layer.parameters for layer in self.layers],
+        }
+        return pd.DataFrame(columns).rename_axis("layer")
