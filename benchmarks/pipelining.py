@@ -28,7 +28,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client import launch, preload
 from dtfm_lab.runtime.client.preload import run_environment
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
 
 OPPONENT = Path(__file__).parent / "torch_pipelining.py"

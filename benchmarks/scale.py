@@ -33,9 +33,10 @@ from dtfm_lab.runtime.coordinator import coordinator as coordinator_module
 from dtfm_lab.runtime.coordinator import worker_pool
 from dtfm_lab.runtime.coordinator.coordinator import Coordinator
 from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
-from dtfm_lab.runtime.protocol.connections import Channel, Listener, authenticated
-from dtfm_lab.runtime.protocol.json_lines import CommandReader
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.channels import Channel
+from dtfm_lab.runtime.protocol.connections import Listener, authenticated
+from dtfm_lab.runtime.protocol.processes import CommandReader
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
 
 SIZES = tuple(int(n) for n in os.environ.get("SIZES", "64 256 512 1024 2048 4096").split())

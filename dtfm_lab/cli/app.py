@@ -14,7 +14,7 @@ from voila.app import Voila
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.runtime.client.preload import IDLE_VARIABLE
-from dtfm_lab.runtime.coordinator.turn import AT_ONCE_VARIABLE, FOLDER_VARIABLE
+from dtfm_lab.runtime.protocol.locks import AT_ONCE_VARIABLE, FOLDER_VARIABLE
 
 TEMPLATES = Path(__file__).parent / "page"
 TITLE = "dtfm lab: train one model on many machines far apart"

@@ -25,11 +25,9 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.files.reading import read_text
 from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
-from dtfm_lab.runtime.multihost.export import PORT, spec_for
+from dtfm_lab.runtime.multihost.export import PORT, host_command, spec_for
 from dtfm_lab.runtime.multihost.export import export as write_run_folder
-from dtfm_lab.runtime.multihost.hosts import hosts_of, load_hosts
-from dtfm_lab.runtime.multihost.instructions import host_command
-from dtfm_lab.runtime.multihost.rendezvous import AWAIT_S, SILENT_S
+from dtfm_lab.runtime.multihost.hosts import AWAIT_S, SILENT_S, hosts_of, load_hosts
 from dtfm_lab.runtime.probe import ProbeListener, address_for_others, host_and_port, join
 from dtfm_lab.runtime.protocol.certificates import require_private
 from dtfm_lab.runtime.protocol.run_options import RunSettings
@@ -65,7 +63,7 @@ def export(
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
-    """Write all that hosts of your own need to run PLAN. That is the line that starts each host, and a rank map."""
+    """Write all that hosts of your own need to run PLAN. That is a folder with a line that starts each host."""
     if hosts_path is not None and per_host is not None:
         raise click.UsageError("--hosts says which host runs what; wanted it without --per-host")
     spec = spec_for(files.load_plan(plan_file), as_schedule(schedule), **options)

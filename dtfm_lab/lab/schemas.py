@@ -27,8 +27,7 @@ from dtfm_lab.files.schedules import HEADER
 from dtfm_lab.files.topology_reading import UNITS, TopologyFile
 from dtfm_lab.files.traces import TraceFile
 from dtfm_lab.files.workspaces import PackedTrace, WorkspaceState
-from dtfm_lab.runtime.multihost.export import RunFile
-from dtfm_lab.runtime.multihost.hosts import HostsFile
+from dtfm_lab.runtime.multihost.hosts import HostsFile, RunFile
 from dtfm_lab.runtime.protocol.checkpoint_folders import CheckpointFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -26,14 +26,12 @@ from dtfm_lab.files import save_trace
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator.coordinator import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
-from dtfm_lab.runtime.multihost.export import RunFolder, load_run_folder
+from dtfm_lab.runtime.multihost.hosts import RunFolder, load_run_folder
 from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, RunOver, join_run
 from dtfm_lab.runtime.protocol import checkpoint_folders
-from dtfm_lab.runtime.protocol.connections import ConnectionLost, Refused
-from dtfm_lab.runtime.protocol.corpus import Corpus
-from dtfm_lab.runtime.protocol.json_lines import InputClosed
-from dtfm_lab.runtime.protocol.processes import ended_children, exit_after, exit_with_parent
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.channels import ConnectionLost, Refused
+from dtfm_lab.runtime.protocol.processes import InputClosed, ended_children, exit_after, exit_with_parent
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 COORDINATOR = -1
 """Takes the place of a rank."""
@@ -144,16 +142,7 @@ def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
 
     where, spec = f"the coordinator at {folder.address} port {folder.port}", folder.spec
     try:
-        joined = join_run(
-            folder.address,
-            folder.port,
-            spec.secret,
-            rank,
-            host,
-            await_s=folder.await_s,
-            silent_s=folder.silent_s,
-            certificates=folder.certificates,
-        )
+        joined = join_run(folder, rank, host)
     except Refused as error:
         raise RunError(f"{where} belongs to another run ({error}); wanted the same run folder on every host") from None
     except ConnectionLost as error:
@@ -173,11 +162,13 @@ def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
         replace(spec, **joined.changes),
         rank,
         joined.connection,
-        host=joined.own_address,
-        local_rank=folder.hosts[host].index(rank),
-        clock_offset_s=joined.clock.offset_s,
-        certificates=folder.certificates,
-        on_exit=leave,
+        host=worker.OwnHost(
+            address=joined.own_address,
+            local_rank=folder.hosts[host].index(rank),
+            certificates=folder.certificates,
+            clock_offset_s=joined.clock.offset_s,
+            on_exit=leave,
+        ),
     )
     raise AssertionError("a worker exits its process")
 
@@ -224,21 +215,7 @@ def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
     rendezvous: list[Rendezvous] = []
 
     def starter(spec: RunSpec) -> StartWorker:
-        changes = {name: getattr(spec, name) for name in ("resume_from", "first_iteration", "iterations")}
-        rendezvous.append(
-            Rendezvous(
-                folder.address,
-                folder.port,
-                spec.secret,
-                [spec.device_name(*where) for where in spec.workers],
-                poll=commands.poll,
-                changes=changes,
-                shared_folder=spec.checkpoint_folder,
-                await_s=folder.await_s,
-                silent_s=folder.silent_s,
-                certificates=folder.certificates,
-            )
-        )
+        rendezvous.append(Rendezvous(folder, spec, commands.poll))
         note(joined=COORDINATOR)
         return rendezvous[0].start
 
@@ -285,11 +262,7 @@ def resumed(spec: RunSpec) -> RunSpec:
         raise LabError(f"checkpoint_folder {folder}: cannot be made: {error.strerror or error}") from None
     if (newest := checkpoint_folders.latest(folder)) is None or newest.iteration <= spec.first_iteration:
         return spec
-    corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len)
-    notes = checkpoint_folders.resumable(
-        newest, spec.trained, seed=spec.seed, learning_rate=spec.learning_rate, corpus=corpus
-    )
-    if notes:
+    if notes := checkpoint_folders.resumable(newest, spec):
         raise LabError(f"checkpoint_folder {folder} is of another run: {notes[0]}; wanted another folder")
     last = spec.first_iteration + spec.iterations
     if newest.iteration >= last:

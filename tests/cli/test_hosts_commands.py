@@ -130,7 +130,7 @@ def test_export_tells_each_hosts_line(shell, plan_file):
         (("--hosts", "none.yaml", "--per-host", "2"), "--hosts says which host runs what; wanted it without"),
         (("--per-host", "0"), "workers per host is 0; wanted 1 or more"),
         (("--iterations", "0"), "iterations is 0; wanted a whole number from 1"),
-        (("--text", "none.txt"), "text none.txt: no such file"),
+        (("--text", "none.txt"), "none.txt: no such file"),
         (("--port", "70000"), "port is 70000; wanted 1 to 65535"),
     ],
 )

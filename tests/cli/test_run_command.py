@@ -12,7 +12,7 @@ from dtfm_lab.cli import progress
 from dtfm_lab.cli.runs import Disturbance, disturb, shape
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.runtime.client.record import RunRecord
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
 
 PLAN = lab.evaluate(

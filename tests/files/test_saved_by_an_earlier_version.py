@@ -11,8 +11,7 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.trace import Fault, Trace
 from dtfm_lab.files.workspaces import load_workspace
-from dtfm_lab.runtime.multihost.export import load_run_folder
-from dtfm_lab.runtime.multihost.hosts import load_hosts
+from dtfm_lab.runtime.multihost.hosts import load_hosts, load_run_folder
 from dtfm_lab.runtime.protocol.checkpoint_folders import describe
 
 SAVED = Path(__file__).parents[1] / "data" / "saved"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dtfm_lab.domain.schedule import ACROSS_STAGES, SENDS, Action, Kind
 from dtfm_lab.runtime.protocol.gradient_shards import shards_of
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.codec import Codec
 from dtfm_lab.runtime.worker.stages import DTYPES
 

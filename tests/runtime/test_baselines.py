@@ -88,11 +88,6 @@ def test_given_message_sizes_grow_with_what_a_device_holds() -> None:
     assert BASELINES["data parallel only"](plan, 0).job.gradient_bytes == 2e6
 
 
-def test_a_mistake_is_refused_before_anything_runs() -> None:
-    with pytest.raises(UnknownName, match="no clock named 'vitual'"):
-        lab.lab.baselines(small_plan(), clock="vitual")
-
-
 def test_interrupted_it_keeps_the_rows_so_far(monkeypatch: pytest.MonkeyPatch, rows: list[BaselineRun]) -> None:
     def two_and_a_sigint(*_, **__):
         yield from rows[:2]

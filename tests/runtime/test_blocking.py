@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from run_helpers import even_plan, small_plan
+from test_recovery import after_iteration, assert_as_undisturbed, run_with
 from workers_as_threads import train
 
 import dtfm_lab as lab
@@ -91,17 +92,8 @@ def test_on_every_clock_a_device_goes_on_when_its_message_has_arrived(clock: str
 @pytest.mark.slow
 @pytest.mark.parametrize("queueing", ["pairs", "cards"])
 def test_a_killed_worker_is_replaced_and_the_losses_stay(queueing: str) -> None:
-    plan = even_plan(2, 2, transport="blocking")
-    undisturbed = lab.run(plan, "1f1b", iterations=6, queueing=queueing)
-    run = lab.start(plan, "1f1b", iterations=6, queueing=queueing)
-    killed = False
-
-    def kill_once(event) -> None:
-        nonlocal killed
-        if event["event"] == "iteration" and event["iteration"] == 2 and not killed:
-            killed = True
-            run.kill(plan.device_names[1][0])
-
-    measured = run.wait(kill_once)
-    assert measured.context.losses == undisturbed.context.losses
-    assert len(measured.context.faults) == 1
+    plan = even_plan(2, 2, transport="blocking", schedule="1f1b")
+    kill = after_iteration(2, lambda run: run.kill(plan.device_names[1][0]))
+    run = run_with(plan, kill, iterations=6, queueing=queueing)
+    assert_as_undisturbed(run)
+    assert len(run.faults) == 1

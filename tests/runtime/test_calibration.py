@@ -26,7 +26,7 @@ from dtfm_lab.runtime.coordinator.calibration import (
     Work,
     calibrate,
 )
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import peak_of

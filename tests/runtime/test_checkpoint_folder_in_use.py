@@ -17,9 +17,9 @@ from dtfm_lab.domain.errors import FileError, RunError
 from dtfm_lab.files import load_trace, save_trace
 from dtfm_lab.runtime.client.launch import prepare, start
 from dtfm_lab.runtime.client.run import Run
-from dtfm_lab.runtime.protocol import folder_lock
+from dtfm_lab.runtime.protocol import locks
 from dtfm_lab.runtime.protocol.checkpoint_folders import describe, latest
-from dtfm_lab.runtime.protocol.folder_lock import FolderLock, check_unlocked
+from dtfm_lab.runtime.protocol.locks import FolderLock, check_unlocked
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
 
@@ -57,7 +57,7 @@ def test_where_the_file_system_does_not_lock_the_run_goes_on_and_says_so(tmp_pat
     def refuse(file: int, how: int) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(folder_lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
     lock = FolderLock(tmp_path)
     lock.hold()
     assert lock.unsupported == "its file system does not lock (Operation not supported)"

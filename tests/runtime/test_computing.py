@@ -43,12 +43,6 @@ def assert_equals_one_process(trained: Trained, *, tied: bool = False, dtype: st
             np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
 
 
-@pytest.mark.parametrize(("n_stages", "n_replicas"), [(4, 1), (1, 2), (1, 1), (4, 2)])
-@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
-def test_every_shape_trains_what_one_process_trains(n_stages, n_replicas, schedule):
-    assert_equals_one_process(train(small_plan(n_stages, n_replicas), schedule, STEPS))
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_pipeline_of_one_device_passes_its_stages_without_messages(tied):
     plan = small_plan(1, 2, tied=tied)

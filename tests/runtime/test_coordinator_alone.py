@@ -20,8 +20,8 @@ from dtfm_lab.runtime.coordinator import worker_pool
 from dtfm_lab.runtime.coordinator.coordinator import Coordinator
 from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
 from dtfm_lab.runtime.protocol import checkpoint_folders
-from dtfm_lab.runtime.protocol.json_lines import CommandReader
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.processes import CommandReader
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))

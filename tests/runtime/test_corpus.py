@@ -33,15 +33,6 @@ def test_the_last_tenth_and_at_least_one_sequence_is_held_out(size: int) -> None
     assert len(corpus.training) + len(corpus.held_out) == size
 
 
-def test_training_draws_every_byte_but_those_held_out(tmp_path: Path) -> None:
-    content = bytes(range(250))
-    batches = TextBatches(own_text(tmp_path, content), SEQ, 16, seed=3)
-    drawn = {int(b) for step in range(200) for part in batches.batch(step) for b in part.flatten()}
-    assert drawn == set(range(225))
-    inputs, targets = batches.held_out_batch()
-    assert {*inputs.flatten().tolist(), *targets.flatten().tolist()} == set(range(225, 250))
-
-
 def test_targets_are_the_next_bytes_and_batches_are_the_seeds() -> None:
     batches = TextBatches(None, SEQ, 4, seed=3)
     inputs, targets = batches.batch(5)

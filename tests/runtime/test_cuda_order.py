@@ -16,7 +16,7 @@ from cuda_order import Operations, OrderedCuda, OrderedGroup, Wire, ordered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtfm_lab.runtime.gpu import cuda_processor, nccl_groups
+from dtfm_lab.runtime.gpu import cuda_processor
 from dtfm_lab.runtime.worker import group_pairs
 
 N_BYTES = 64
@@ -140,18 +140,16 @@ def test_a_planted_fault_is_found(what):
     assert found
 
 
-def faults_between_gpus(
-    groups: Any = group_pairs, nccl: Any = nccl_groups, processor: Any = cuda_processor
-) -> list[str]:
+def faults_between_gpus(groups: Any = group_pairs, processor: Any = cuda_processor) -> list[str]:
     """Three contents from one GPU to another by an NCCL group of two, while both ends compute."""
     with pytest.MonkeyPatch.context() as patch, ordered(patch) as cuda:
-        patch.setattr(nccl, "CudaReceiveBuffer", processor.CudaReceiveBuffer)
+        patch.setattr(groups, "CudaReceiveBuffer", processor.CudaReceiveBuffer)
         gpus, backends, wires, wire = [], [], [], Wire()
         for rank, name in enumerate(("sender", "receiver")):
             with cuda.host(f"{name}'s computing"):
                 gpus.append(processor.CudaProcessor(0, shares=False))
             group, socket = OrderedGroup(cuda, wire, rank, patience_s=0.5), types.SimpleNamespace(sendall=len)
-            backends.append(nccl.NcclBackend(gpus[-1].device))
+            backends.append(groups.NcclBackend(gpus[-1].device))
             wires.append(groups.GroupWire(backends[-1], group, None, socket, (0, 1), ("a", "b"), rank))
         with cuda.host("sender's computing"):
             gradients = torch.zeros(N_BYTES, dtype=torch.uint8)
@@ -185,7 +183,7 @@ def test_contents_from_gpu_to_gpu_are_in_order():
 
 
 BETWEEN_GPUS = {
-    "announced before it is written": ("nccl", "        buffer.written.synchronize()  # before it is announced\n", ""),
+    "announced before it is written": ("groups", "buffer.written.synchronize()  # before it is announced", ""),
     "freed while NCCL reads it": ("groups", ".wait(timedelta(seconds=within_s))", ".wait()"),
     "both ends send": ("groups", 'self._group.send if what == "send" else self._group.recv', "self._group.send"),
     "both ends receive": ("groups", 'self._group.send if what == "send" else self._group.recv', "self._group.recv"),
@@ -193,7 +191,7 @@ BETWEEN_GPUS = {
                                        "content = self._backend.empty(n_bytes + 1)"),
     "freed while the computation reads it": ("processor", "        self._content.record_stream(compute)\n", ""),
 }  # fmt: skip
-MODULES = {"nccl": nccl_groups, "groups": group_pairs, "processor": cuda_processor}
+MODULES = {"groups": group_pairs, "processor": cuda_processor}
 
 
 @pytest.mark.parametrize("what", BETWEEN_GPUS)

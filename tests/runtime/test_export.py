@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shlex
 import shutil
@@ -17,10 +16,9 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import save_plan
-from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
-from dtfm_lab.runtime.multihost.hosts import hosts_file, hosts_of, load_hosts, workers_by_device
-from dtfm_lab.runtime.multihost.instructions import host_command
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.multihost.export import export, host_command, spec_for
+from dtfm_lab.runtime.multihost.hosts import hosts_file, hosts_of, load_hosts, load_run_folder, workers_by_device
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 STAGES = [["ada", "alan"], ["barbara", "claude"], ["edsger", "grace"], ["john", "katherine"]]
 
@@ -45,21 +43,8 @@ def test_the_folder_gives_the_run_back_and_every_process_a_worker_of_its_own(tmp
     assert folder.spec.to_line() == spec.to_line()
     assert sorted(rank for workers in folder.hosts.values() for rank in workers) == list(range(8))
     assert (folder.address, folder.port, folder.await_s, folder.silent_s) == ("ada", 29400, 300, 30)
+    assert (folder.path / "plan.json").read_text() == save_plan(spec.plan, tmp_path / "plan.json").read_text()
     assert (tmp_path / "run" / "spec.json").stat().st_mode & 0o077 == 0
-
-
-def test_the_table_of_ranks_names_host_device_stage_and_replica(tmp_path, spec):
-    hosts = hosts_of(spec, 3)
-    folder = export(spec, tmp_path / "run", hosts)
-    rows = list(csv.DictReader((folder / "ranks.csv").open()))
-    by_name = load_run_folder(folder).hosts
-    assert [int(row["worker"]) for row in rows] == [rank for workers in by_name.values() for rank in workers]
-    for row in rows:
-        stage, replica = int(row["stages"]), int(row["replica"])
-        assert spec.device_name(stage, replica) == row["device"]
-        assert spec.workers[int(row["worker"])] == (stage, replica)
-        assert by_name[row["host"]][int(row["local_rank"])] == int(row["worker"])
-    assert rows[0]["worker"] == "0"
 
 
 def test_each_host_has_a_line_of_its_own(tmp_path, spec):
@@ -162,25 +147,19 @@ def test_numbers_out_of_range_and_texts_that_are_not_there_are_refused(tmp_path,
         spec_for(plan, checkpoint_every=2)
     with pytest.raises(LabError, match="no option of an export named 'workers'"):
         spec_for(plan, workers=2)
-    with pytest.raises(LabError, match=r"text nowhere\.txt: no such file"):
+    with pytest.raises(LabError, match=r"text .*nowhere\.txt: no such file"):
         spec_for(plan, text="nowhere.txt")
 
 
-@pytest.mark.parametrize("per_host", [1, 4, 8])
-def test_every_script_is_shell_that_a_linter_has_nothing_to_say_about(tmp_path, spec, per_host):
-    folder = export(spec, tmp_path / "run", hosts_of(spec, per_host))
+def test_every_script_is_shell_that_a_linter_has_nothing_to_say_about(tmp_path, spec):
+    folder = export(spec, tmp_path / "run", hosts_of(spec, 3))
     scripts = [str(path) for path in folder.rglob("*.sh")]
-    assert len(scripts) == 8 // per_host
+    assert len(scripts) == 3
     for script in scripts:
         subprocess.run(["sh", "-n", script], check=True, timeout=120)
         assert os.access(script, os.X_OK)
     if linter := shutil.which("shellcheck"):
         subprocess.run([linter, *scripts], check=True, timeout=60)
-
-
-def test_the_plan_in_the_folder_is_the_plan(tmp_path, spec, plan):
-    folder = export(spec, tmp_path / "run", hosts_of(spec))
-    assert (folder / "plan.json").read_text() == save_plan(plan, tmp_path / "plan.json").read_text()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from test_checkpoint_tensors import TIED, Trained, job_of
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.runtime.protocol.checkpoint_folders import Checkpoint, folder_for, prepare, seal
-from dtfm_lab.runtime.worker.generation import generate, load_model
+from dtfm_lab.runtime.worker.batches import generate, load_model
 
 LOOP = b"one, two, "
 

@@ -276,18 +276,6 @@ def test_a_connection_that_comes_after_a_failure_does_not_hide_it() -> None:
     transport.abort()
 
 
-def test_a_lost_peer_is_named_by_the_transport() -> None:
-    listener, other = PeerListener("127.0.0.1", SECRET), PeerListener("127.0.0.1", SECRET)
-    ours = Transport(listener, SECRET, 1, 0, [1], {}, None, carrier())
-    theirs = Transport(other, SECRET, 1, 1, [], {0: listener.address}, None, carrier())
-    ours.wait_connected()
-    theirs.wait_connected()
-    theirs.abort()
-    with pytest.raises(ConnectionError, match="the other end closed the connection"):
-        ours.receive(0, STATE)
-    ours.abort()
-
-
 def test_a_stranger_at_gloos_port_gets_nothing_and_ends_nothing() -> None:
     before = listening()
     backend = GlooBackend("127.0.0.1", CpuProcessor())

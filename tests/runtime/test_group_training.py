@@ -10,18 +10,22 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_helpers import small_plan
-from training_alone import parameters_of, train_alone, train_locally
+from run_helpers import left_behind, small_plan
+from training_alone import train_alone
 from workers_as_threads import Trained, over_groups, train
 
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.multihost.export import spec_for
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
 from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import CpuProcessor
 from dtfm_lab.runtime.worker.transport import Transport
+from dtfm_lab.simulation import build
 
 STEPS = 3
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b", "zb-h1", "interleaved-1f1b")
@@ -51,32 +55,6 @@ def test_every_schedule_and_synchronisation_trains_what_one_process_trains(sched
     trained = train(plan_of(synchronisation=synchronisation), schedule, STEPS, connect=over_groups)
     assert trained.replicas_are_equal()
     assert_equal(trained, *alone())
-
-
-CHOICES = {
-    "sharded states": {"sharding": "zero-1"},
-    "sends that block": {"transport": "blocking"},
-    "exchanges in one": {"transport": "batched"},
-    "a tied embedding": {"model": gpt(name="tied", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256)},
-}
-
-
-@pytest.mark.parametrize("choice", CHOICES)
-def test_other_choices_train_what_one_process_trains(choice: str) -> None:
-    plan = plan_of(**CHOICES[choice])
-    losses, parameters = train_alone(plan.job, STEPS)
-    trained = train(plan, "1f1b", STEPS, connect=over_groups)
-    assert trained.losses == pytest.approx(losses, abs=1e-9)
-    assert trained.replicas_are_equal()
-    if choice != "a tied embedding":
-        assert_equal(trained, losses, parameters)
-
-
-def test_local_updates_train_what_one_process_trains() -> None:
-    plan = plan_of(synchronise_every=2, synchronisation="ring")
-    losses, models = train_locally(plan.job, STEPS)
-    assert train(plan, "1f1b", STEPS, connect=over_groups).losses == pytest.approx(losses, abs=1e-9)
-    assert parameters_of(models)
 
 
 @pytest.mark.parametrize(
@@ -157,3 +135,35 @@ def test_no_program_that_an_order_of_events_allows_deadlocks_groups(
         finally:
             for transport in transports:
                 transport.abort()
+
+
+PLAN = small_plan(model=MODEL, global_batch=4, dtype="fp32")
+
+
+def test_a_worker_that_is_killed_is_replaced_and_no_loss_or_parameter_differs_from_threads() -> None:
+    run = start(PLAN, "1f1b", iterations=8, carrier="groups")
+    run.wait_for(2)
+    run.kill("device-2")
+    run.wait()
+    assert left_behind(run.pid) == []
+    (fault,) = run.faults
+    assert fault.state_from == "device-3"
+    undisturbed = train(PLAN, "1f1b", 8)
+    assert list(run.losses) == undisturbed.losses
+    assert run.parameter_digests == undisturbed.digests()
+
+
+def test_sockets_are_used_but_between_gpus_where_nothing_is_asked_for() -> None:
+    built = build(PLAN, "1f1b")
+
+    def spec(**options: object) -> RunSpec:
+        return RunSpec(plan=PLAN, schedule="1f1b", orders=built.orders, iterations=1, **options)
+
+    assert not spec_for(PLAN).uses_groups
+    assert not spec().uses_groups
+    assert spec(carrier="groups").uses_groups
+    assert not spec(carrier="groups").uses_nccl
+    assert spec(runs_on="cuda", clock="real").uses_nccl
+    assert not spec(runs_on="cuda", clock="real", carrier="sockets").uses_groups
+    assert not spec(runs_on="cuda").uses_groups
+    assert RunSpec.from_line(spec(carrier="groups").to_line()).carrier == "groups"

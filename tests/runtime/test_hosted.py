@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +25,11 @@ from dtfm_lab.runtime.coordinator import worker_handle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
 from dtfm_lab.runtime.hosted import MOST_IN_VAIN, HostAgent, main
 from dtfm_lab.runtime.multihost import rendezvous as rendezvous_module
-from dtfm_lab.runtime.multihost.export import export, load_run_folder, spec_for
-from dtfm_lab.runtime.multihost.hosts import Host
+from dtfm_lab.runtime.multihost.export import export, spec_for
+from dtfm_lab.runtime.multihost.hosts import Host, load_run_folder
 from dtfm_lab.runtime.multihost.rendezvous import CoordinatorClock, Joined, Rendezvous, RunOver, join_run, list_names
-from dtfm_lab.runtime.protocol.connections import Channel, Listener, Refused
-from dtfm_lab.runtime.protocol.message_stream import MessageStream
+from dtfm_lab.runtime.protocol.channels import Channel, MessageStream, Refused
+from dtfm_lab.runtime.protocol.connections import Listener
 from dtfm_lab.runtime.worker import worker
 
 
@@ -70,7 +71,7 @@ class Workers:
 
     def _work(self, port: int, rank: int) -> None:
         with contextlib.suppress(EOFError, OSError):
-            joined = join_run("127.0.0.1", port, SECRET, rank, await_s=60)
+            joined = knock(port, rank)
             self._orders[rank] = order = json.loads(joined.connection.recv_bytes())
             if "began_monotonic_s" in order:
                 order["began_monotonic_s"] += joined.clock.offset_s()
@@ -81,8 +82,24 @@ class Workers:
         return [order for _, order in sorted(self._orders.items())]
 
 
-def rendezvous_at(port: int, n_workers: int, **options: Any) -> Rendezvous:
-    return Rendezvous("127.0.0.1", port, SECRET, ["ada", "barbara", "edsger"][:n_workers], **options)
+def folder_at(port: int, n_workers: int = 3, **changes: Any) -> Any:
+    """The folder of a run whose coordinator listens there; what ``join_run`` and ``Rendezvous`` want of it."""
+    spec = SimpleNamespace(
+        secret=changes.pop("secret", SECRET),
+        workers=[(rank, 0) for rank in range(n_workers)],
+        device_name=lambda position, replica: ("ada", "barbara", "edsger")[position],
+        checkpoint_folder=changes.pop("checkpoint_folder", None),
+        **dict.fromkeys(("resume_from", "first_iteration", "iterations")),
+    )
+    return SimpleNamespace(
+        **{"address": "127.0.0.1", "port": port, "spec": spec, "await_s": 60.0, "silent_s": 30.0, "certificates": None}
+        | changes
+    )
+
+
+def rendezvous_at(port: int, n_workers: int, poll: Callable[[], None] = lambda: None, **changes: Any) -> Rendezvous:
+    folder = folder_at(port, n_workers, **changes)
+    return Rendezvous(folder, folder.spec, poll)
 
 
 def test_workers_come_in_in_any_order_and_moments_are_told_by_their_own_clock():
@@ -133,7 +150,7 @@ def test_the_answer_that_comes_back_soonest_tells_the_time():
 def test_who_does_not_know_the_secret_gets_no_order():
     rendezvous = rendezvous_at(port := free_port(), 1)
     with pytest.raises(Refused):
-        join_run("127.0.0.1", port, "guessed", 0, await_s=60)
+        join_run(folder_at(port, secret="guessed"), 0, "")
     silent = socket.create_connection(("127.0.0.1", port))
     workers = Workers(port, [0])
     rendezvous.start(0).order("exit")
@@ -167,7 +184,7 @@ def test_a_stopped_run_does_not_wait_for_workers():
 
 
 def knock(port: int, rank: int = 0) -> Joined:
-    return join_run("127.0.0.1", port, SECRET, rank, await_s=60)
+    return join_run(folder_at(port), rank, "")
 
 
 def says(joined: Joined) -> None:
@@ -231,11 +248,11 @@ def test_who_comes_when_the_run_has_ended_is_told_how():
 
 def test_a_checkpoint_folder_that_is_not_the_first_hosts_is_refused(tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
-    rendezvous = rendezvous_at(port := free_port(), 1, shared_folder=str(tmp_path / "mine"))
+    rendezvous = rendezvous_at(port := free_port(), 1, checkpoint_folder=str(tmp_path / "mine"))
     (tmp_path / "mine").rename(tmp_path / "of the first host")
     (tmp_path / "mine").mkdir()
     monkeypatch.setattr(rendezvous_module, "APPEAR_S", 0.1)
-    monkeypatch.setattr(rendezvous, "_shared_folder", str(tmp_path / "of the first host"))
+    rendezvous._spec.checkpoint_folder = str(tmp_path / "of the first host")
     (tmp_path / "of the first host").rename(tmp_path / "mounted elsewhere")
     os.symlink(tmp_path / "mounted elsewhere", tmp_path / "of the first host")
     real_token = rendezvous_module._token_in
@@ -248,7 +265,7 @@ def test_a_checkpoint_folder_that_is_not_the_first_hosts_is_refused(tmp_path, mo
     monkeypatch.setattr(rendezvous_module, "_token_in", as_it_is_called_on_the_other_host)
     complaint = "checkpoint_folder .*mine on host b is not the first host's; wanted a shared folder"
     with pytest.raises(LabError, match=complaint):
-        join_run("127.0.0.1", port, SECRET, 0, "b", await_s=60)
+        join_run(folder_at(port), 0, "b")
     with pytest.raises(RunFailed, match=complaint):
         rendezvous.start(0)
     assert list((tmp_path / "mounted elsewhere").iterdir()) == []
@@ -256,7 +273,7 @@ def test_a_checkpoint_folder_that_is_not_the_first_hosts_is_refused(tmp_path, mo
 
 def test_a_worker_without_a_coordinator_says_so():
     with pytest.raises(ConnectionError, match=r"could not be reached for 0\.\d* s"):
-        join_run("127.0.0.1", free_port(), SECRET, 0, await_s=0.3)
+        join_run(folder_at(free_port(), await_s=0.3), 0, "")
 
 
 def test_a_coordinator_that_is_lost_while_it_lets_a_worker_in_is_not_the_runs_end():
@@ -269,7 +286,7 @@ def test_a_coordinator_that_is_lost_while_it_lets_a_worker_in_is_not_the_runs_en
 
     listener = Listener("127.0.0.1", 0, SECRET, admit)
     with pytest.raises(EOFError, match="closed the connection"):
-        join_run(*listener.address, SECRET, 0, await_s=60)
+        join_run(folder_at(listener.address[1]), 0, "")
     listener.close()
 
 
@@ -281,7 +298,7 @@ def test_a_worker_exits_as_ordered_though_the_coordinator_does_not_hear_it_any_m
     joined = Joined(MessageStream(near), "127.0.0.1", SimpleNamespace(offset_s=lambda: 0.0), {})
     monkeypatch.setattr(hosted, "join_run", lambda *_, **__: joined)
     exits = []
-    monkeypatch.setattr(worker, "main", lambda *_, on_exit, **__: exits.append(on_exit({"status": 3, "why": "x"})))
+    monkeypatch.setattr(worker, "main", lambda *_, host: exits.append(host.on_exit({"status": 3, "why": "x"})))
     notes: list[dict[str, object]] = []
     with pytest.raises(AssertionError, match="exits its process"):
         hosted.run_worker(folder, "one", 0, lambda **note: notes.append(note))

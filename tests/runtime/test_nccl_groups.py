@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fake_cuda import without_gpu
+from cuda_order import OrderedCuda, ordered
 
 from dtfm_lab.domain.errors import RunError
-from dtfm_lab.runtime.gpu import nccl_groups
 from dtfm_lab.runtime.gpu.cuda_processor import CudaSendBuffer
-from dtfm_lab.runtime.gpu.nccl_groups import NcclBackend
-from dtfm_lab.runtime.worker.group_pairs import GroupCarrier, GroupWire
+from dtfm_lab.runtime.worker import group_pairs
+from dtfm_lab.runtime.worker.group_pairs import GroupCarrier, GroupWire, NcclBackend
 
 SECRET = "0" * 64
 PATIENCE_S = 60.0
@@ -76,9 +75,9 @@ class FakeWork:
 
 
 @pytest.fixture
-def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    with without_gpu(monkeypatch) as notes:
-        yield notes
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[OrderedCuda]:
+    with ordered(monkeypatch) as cuda:
+        yield cuda
 
 
 def backend(nccl: FakeNccl, pair: str, uuid: str) -> NcclBackend:
@@ -110,27 +109,7 @@ def send_buffer(content: list[int]) -> CudaSendBuffer:
     return CudaSendBuffer(on_gpu, stream.record_event(), stream, torch.empty)
 
 
-def test_a_content_is_announced_when_it_is_whole_and_handed_over_when_it_is_there(notes: Any) -> None:
-    nccl = FakeNccl()
-    with ends() as (one, other):
-        sends, receives = open_pair(one, other, (backend(nccl, "a", "GPU-0"), backend(nccl, "a", "GPU-1")))
-        going = send_buffer([1, 2, 3])
-        del notes[:]
-        sends.send(b"header", going)
-        assert notes == [("synchronise", going.written.name)]  # type: ignore[attr-defined]
-        assert other.recv(6, socket.MSG_WAITALL) == b"header"
-        del notes[:]
-        arriving = receives.receive(3)
-        (allocated, on), (recorded, on_too, there) = notes
-        assert (allocated, recorded) == ("allocate", "record")
-        assert on == on_too
-        del notes[:]
-        compute = torch.cuda.current_stream().name  # type: ignore[attr-defined]
-        assert arriving.wait().tolist() == [1, 2, 3]
-        assert notes == [("wait", compute, there), ("used on", compute)]
-
-
-def test_every_pair_has_a_stream_of_its_own_which_stays_when_the_group_is_made_anew(notes: Any) -> None:
+def test_every_pair_has_a_stream_of_its_own_which_stays_when_the_group_is_made_anew(cuda: OrderedCuda) -> None:
     made = backend(FakeNccl(), "a", "GPU-0")
     seen = []
     for pair in [(0, 1), (0, 2), (0, 1)]:
@@ -144,7 +123,7 @@ def test_every_pair_has_a_stream_of_its_own_which_stays_when_the_group_is_made_a
         made.on_stream((0, 33))
 
 
-def test_an_abort_ends_what_waits_once_and_whatever_comes_later(notes: Any) -> None:
+def test_an_abort_ends_what_waits_once_and_whatever_comes_later(cuda: OrderedCuda) -> None:
     nccl = FakeNccl()
     with ends() as (one, other):
         sends, receives = open_pair(one, other, (backend(nccl, "a", "GPU-0"), backend(nccl, "a", "GPU-1")))
@@ -161,7 +140,7 @@ def test_an_abort_ends_what_waits_once_and_whatever_comes_later(notes: Any) -> N
             sends.send(b"", send_buffer([1]))
 
 
-def test_two_ends_on_one_gpu_are_refused_in_one_line(notes: Any) -> None:
+def test_two_ends_on_one_gpu_are_refused_in_one_line(cuda: OrderedCuda) -> None:
     nccl = FakeNccl()
     with ends() as (one, other), pytest.raises(RunError, match="on one GPU, GPU-0; NCCL wants a GPU for each") as error:
         open_pair(one, other, (backend(nccl, "a", "GPU-0"), backend(nccl, "a", "GPU-0")))
@@ -171,4 +150,4 @@ def test_two_ends_on_one_gpu_are_refused_in_one_line(notes: Any) -> None:
 def test_a_torch_without_nccl_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("torch._C._distributed_c10d.ProcessGroupNCCL", raising=False)
     with pytest.raises(RunError, match="was built without NCCL; wanted carrier='sockets'"):
-        nccl_groups._nccl_group(None, 0, 2, timedelta(seconds=1))  # type: ignore[arg-type]
+        group_pairs._nccl_group(None, 0, 2, timedelta(seconds=1))  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, listening
 from dtfm_lab.runtime.probe.facts import devices_of, known_gpu, sentence_of
 from dtfm_lab.runtime.probe.timing import bandwidth_of, one_way_s, topology_of
-from dtfm_lab.runtime.protocol.connections import PROTOCOL, Channel, respond
+from dtfm_lab.runtime.protocol.channels import PROTOCOL, Channel, respond
 from dtfm_lab.simulation.efficiency import peak_of, share_of
 
 TOKEN = "of this test"
@@ -94,23 +94,6 @@ def test_delay_and_rate_of_a_known_network_are_found_in_both_directions(listener
         assert line.bytes_per_s / 6 < found < 1.25 * line.bytes_per_s
     assert "reached in fp32" in network.description
     assert any("pair 1 of 1: ada - barbara" in line for line in lines)
-
-
-def test_a_network_that_was_probed_can_be_saved_planned_and_simulated(listener, tmp_path):
-    hosts = [Host(listener, name) for name in ("ada", "barbara")]
-    with listener:
-        probed = listener.probe(2, seconds=0.3)
-    assert [host.end() for host in hosts] == ["done", "done"]
-    network = lab.load_topology(lab.save(probed, tmp_path / "network.yaml"))
-    off = ~np.eye(2, dtype=bool)
-    assert (network.latency_s[off] > 0).all()
-    assert np.isfinite(network.message_s[off]).all()
-    assert network.message_bytes[0] == 1024
-    assert all(device.peak_flop_per_s > 1e8 and device.memory_bytes > 1e8 for device in network.devices)
-    plan = lab.plan(network, lab.load_job("tiny", n_stages=2, n_replicas=1), steps=2)
-    trace = lab.simulate(plan, "1f1b")
-    one_way_s = max(network.transfer_s(plan.job.activation_bytes)[off])
-    assert 0 < one_way_s < trace.iteration_s
 
 
 def test_strangers_are_turned_away_and_do_not_keep_hosts_from_coming(listener):

@@ -13,14 +13,11 @@ import time
 
 import pytest
 import torch
-from fake_cuda import without_gpu
+from cuda_order import ordered
 
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.runtime.gpu.cuda_processor import CudaProcessor, GpuLock
 from dtfm_lab.runtime.worker.processors import CpuProcessor, make_processor
-
-RECEIVE, COMPUTE, SEND = 1, 2, 3
-"""streams of a CudaProcessor, in the order in which it makes them"""
 
 
 def content(n: int = 1000) -> torch.Tensor:
@@ -59,68 +56,25 @@ def test_without_a_gpu_there_is_a_cpu_and_a_refusal():
 
 
 def test_workers_take_gpus_in_turn(monkeypatch):
-    with without_gpu(monkeypatch, gpus=2) as notes, monkeypatch.context() as patch:
+    with ordered(monkeypatch), monkeypatch.context() as patch:
         asked = []
+        patch.setattr(torch.cuda, "device_count", lambda: 2)
         patch.setattr(torch, "device", lambda kind, index: asked.append((kind, index)) or "gpu")
         for rank in range(5):
             make_processor("cuda", rank)
         assert asked == [("cuda", 0), ("cuda", 1), ("cuda", 0), ("cuda", 1), ("cuda", 0)]
-        assert notes.about("device")
 
 
 def test_loading_the_processors_does_not_begin_cuda():
     code = (
         "import torch, sys, dtfm_lab.runtime.worker.codec\n"
-        "import dtfm_lab.runtime.gpu.cuda_processor, dtfm_lab.runtime.gpu.nccl_groups\n"
+        "import dtfm_lab.runtime.gpu.cuda_processor, dtfm_lab.runtime.worker.group_pairs\n"
         "print(torch.cuda.is_initialized(), 'cupy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split() == [
         "False",
         "False",
     ]
-
-
-def test_a_gpus_work_is_timed_between_events_around_it_on_the_compute_stream(monkeypatch):
-    with without_gpu(monkeypatch) as notes:
-        gpu = CudaProcessor(0, shares=False)
-        assert torch.cuda.current_stream().name == COMPUTE
-        del notes[:]
-        wall_s, busy_s = gpu.timed(lambda: notes.append(("work", torch.cuda.current_stream().name)))
-        (_, on, began), work, (_, also_on, ended), waited, elapsed = notes
-    assert (on, work, also_on) == (COMPUTE, ("work", COMPUTE), COMPUTE)
-    assert (waited, elapsed) == (("synchronise", ended), ("elapsed", began, ended))
-    assert busy_s == 0.25
-    assert wall_s >= 0
-
-
-def test_a_gpus_content_leaves_by_the_send_stream_as_it_was_and_is_whole_on_return(monkeypatch):
-    with without_gpu(monkeypatch) as notes:
-        gpu, sent = CudaProcessor(0, shares=False), content()
-        del notes[:]
-        buffer = gpu.send_buffer(sent)
-        cloned, (_, on, whole) = notes
-        assert (cloned, on) == (("clone", COMPUTE), COMPUTE)
-        sent.zero_()
-        del notes[:]
-        torch.cuda.set_stream(torch.cuda.Stream())  # as in the thread that sends
-        packet = buffer.to_host()
-        pinned, waited, copied, (_, out_on, out), synchronised = notes
-    assert pinned[0] == "pinned"
-    assert (waited, copied, out_on) == (("wait", SEND, whole), ("copy", SEND, True), SEND)
-    assert synchronised == ("synchronise", out)
-    assert torch.equal(packet, content())
-
-
-def test_a_gpus_content_arrives_by_the_receive_stream_and_its_memory_stays_until_computed_with(monkeypatch):
-    with without_gpu(monkeypatch) as notes:
-        gpu = CudaProcessor(0, shares=False)
-        del notes[:]
-        buffer = gpu.receive_buffer(content())
-        allocated, copied, (_, on, whole) = notes
-        assert (allocated, copied, on) == (("allocate", RECEIVE), ("copy", RECEIVE, True), RECEIVE)
-        del notes[:]
-        assert torch.equal(buffer.wait(), content())
-        assert notes == [("wait", COMPUTE, whole), ("used on", COMPUTE)]
 
 
 def test_workers_that_share_a_gpu_compute_one_at_a_time():
@@ -169,7 +123,7 @@ def test_a_turn_ends_with_whoever_dies_in_it(tmp_path, monkeypatch):
 
 
 def test_a_shared_gpu_is_timed_within_a_turn_and_left_idle(monkeypatch):
-    with without_gpu(monkeypatch) as notes:
+    with ordered(monkeypatch) as cuda, cuda.host("computing"):
         gpu = CudaProcessor(0, shares=True)
         assert gpu.lock is not None
         other = os.open(gpu.lock.path, os.O_RDWR)
@@ -180,5 +134,5 @@ def test_a_shared_gpu_is_timed_within_a_turn_and_left_idle(monkeypatch):
 
         gpu.timed(work)
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert notes[-2][0] == "synchronise"
+        assert cuda.host_timeline().knows(gpu._compute.name, gpu._compute.clock[gpu._compute.name])
         gpu.lock.path.unlink()

@@ -14,7 +14,7 @@ from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import RunRecord
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
 
 PLAN = small_plan(2, 2)

@@ -19,7 +19,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.coordinator.recovery import describe_stages, find_recovery
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.training_state import TrainingState
 from dtfm_lab.simulation import build
 

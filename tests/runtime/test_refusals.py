@@ -15,8 +15,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.runtime.client.launch import prepare, start
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
-from dtfm_lab.runtime.protocol.run_options import RunOptions
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSpec
 
 
 def test_an_unknown_clock() -> None:

@@ -14,9 +14,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Lane
 from dtfm_lab.domain.trace import Span, Trace
 from dtfm_lab.runtime.client.launch import prepare, start
-from dtfm_lab.runtime.coordinator.replay import Row, replay
-from dtfm_lab.runtime.protocol.run_options import RunOptions
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.coordinator.calibration import Row, replay
+from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSpec
 
 
 @pytest.fixture(scope="module")

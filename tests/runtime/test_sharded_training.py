@@ -20,7 +20,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.checkpoint_tensors import CheckpointTensors
 from dtfm_lab.simulation import build
 

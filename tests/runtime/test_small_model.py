@@ -11,7 +11,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import SMALL
 from dtfm_lab.files import override
 from dtfm_lab.lab.plans import default_job
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.stages import TransformerBlock, build_stages, next_token_loss
 from dtfm_lab.runtime.worker.training_state import learning_rate_at

@@ -8,18 +8,17 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from run_helpers import even_plan
-from training_alone import train_alone
 from workers_as_threads import train
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError
-from dtfm_lab.domain.job import ModelSpec, gpt, llama
+from dtfm_lab.domain.job import ModelSpec, gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run_checks import NAME, as_tied, stand_in_for, why_not_trained
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 SMALL = {"n_layers": 4, "d_model": 8, "n_heads": 2, "seq_len": 8, "vocab_size": 256}
 WIDE = {"n_layers": 4, "d_model": 256, "n_heads": 4, "seq_len": 64, "vocab_size": 1000}
@@ -101,13 +100,6 @@ def test_a_run_trains_the_stand_in_as_one_process_does_and_sends_what_the_job_wo
     assert messages["duration_s_error"].abs().max() < 1e-9
     for trace in (comparison.predicted, measured):
         assert trace.metrics["tokens_per_s"] is None, "at the stand-in's speed the job has none"
-
-
-def test_an_uncoded_run_of_the_stand_in_equals_one_process() -> None:
-    other = llama(n_layers=4, d_model=128, n_heads=4, d_ff=300, seq_len=64, vocab_size=1000)
-    plan = even_plan(dtype="fp16", model=other, global_batch=8, synchronisation="ring")
-    run = start(plan, "zb-h1", iterations=3)
-    assert run.wait().context.losses == pytest.approx(train_alone(run.spec.trained, 3)[0], abs=1e-5)
 
 
 def test_on_the_paced_clock_computations_take_what_the_jobs_own_would() -> None:

@@ -18,7 +18,7 @@ import psutil
 import pytest
 from run_helpers import left_behind, small_plan
 
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
 
 PATIENCE_S = 120.0

@@ -22,9 +22,7 @@ SYSTEMS = [
     fixed("gpipe", 4, 1, schedule="gpipe"),
     fixed("1f1b", 2, 2, schedule="1f1b", transport="blocking", synchronisation="ring"),
     fixed("data-parallel", 1, 4, synchronisation="ring"),
-    fixed("data-parallel-int8", 1, 4, synchronisation="ring", gradient_compression="int8", mathematics="rounds"),
     fixed("zero-1", 1, 4, sharding="zero-1", synchronisation="sharded"),
-    fixed("diloco", 1, 4, synchronisation="ring", **RARELY),
     fixed("streaming-diloco", 1, 4, synchronisation="ring", fragments=2, **RARELY),
 ]
 TOPOLOGY = lab.Topology.from_matrices(
@@ -40,14 +38,12 @@ def found() -> Outcomes:
 
 @pytest.fixture(scope="module")
 def runs(found: Outcomes) -> dict[str, Trace]:
-    return {one.name: lab.run(one.plan, iterations=8, clock="virtual") for one in found}
+    return {one.name: lab.run(one.plan, iterations=4, clock="virtual") for one in found}
 
 
 def test_systems_are_measured_in_the_predicted_order(found: Outcomes, runs: dict[str, Trace]) -> None:
-    # A busy processor takes longer to round gradients than its rehearsal did, or than the link model counts.
-    exact = [one for one in found if one.name != "data-parallel-int8"]
-    model_s = {one.name: one.iteration_s for one in exact}
-    like_s = {one.name: lab.simulate(one.plan, like=runs[one.name]).iteration_s for one in exact}
+    model_s = {one.name: one.iteration_s for one in found}
+    like_s = {one.name: lab.simulate(one.plan, like=runs[one.name]).iteration_s for one in found}
     for predicted_s in (like_s, model_s):
         in_order = sorted(predicted_s, key=predicted_s.__getitem__)
         for first, second in combinations(in_order, 2):
@@ -61,5 +57,4 @@ def test_losses_are_equal_where_the_mathematics_is(found: Outcomes, runs: dict[s
     assert sorted(alike) == ["1f1b", "data-parallel", "gpipe", "zero-1"]
     for name in alike:
         assert losses[name] == pytest.approx(losses["gpipe"], abs=1e-9), name
-    for name in ("data-parallel-int8", "diloco", "streaming-diloco"):
-        assert not np.allclose(losses[name], losses["gpipe"], atol=1e-7), name
+    assert not np.allclose(losses["streaming-diloco"], losses["gpipe"], atol=1e-7)

@@ -10,8 +10,8 @@ from run_helpers import left_behind, small_plan, until
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.runtime.client import run_report
-from dtfm_lab.runtime.coordinator.turn import await_turn
-from dtfm_lab.runtime.protocol.json_lines import CommandReader
+from dtfm_lab.runtime.protocol.locks import await_turn
+from dtfm_lab.runtime.protocol.processes import CommandReader
 
 pytest.importorskip("fcntl")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from run_helpers import kept_parameters, small_plan
-from test_recovery import after_iteration, assert_as_undisturbed, run_with
+from test_recovery import run_with
 from training_alone import parameters_of, train_alone, train_locally
 from workers_as_threads import Trained, train
 
@@ -19,7 +19,6 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import override
-from dtfm_lab.runtime.client.baselines import baseline_runs
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.stages import next_token_loss
@@ -87,21 +86,6 @@ def test_a_batch_that_does_not_divide_is_shared_out():
     assert_equal(train(plan, "1f1b", STEPS), *train_alone(plan.job, STEPS))
 
 
-@pytest.mark.parametrize("every", [1, 2])
-def test_workers_do_what_the_simulator_plays(every):
-    plan = plan_of(synchronisation="hierarchical", synchronise_every=every, compression="int8", tied=every == 1)
-    done = Counter((s.iteration, s.replica, s.action) for s in train(plan, "zb-h1", every).spans)
-    assert done == Counter((s.iteration, s.replica, s.action) for s in lab.simulate(plan, "zb-h1").spans())
-
-
-def test_compression_and_recomputation_change_little():
-    plain = train(plan_of(), "1f1b", STEPS)
-    assert train(plan_of(recompute=True), "1f1b", STEPS).losses == plain.losses
-    coded = train(plan_of(compression="int8"), "1f1b", STEPS)
-    assert coded.losses == pytest.approx(plain.losses, abs=0.01)
-    assert coded.replicas_are_equal()
-
-
 def test_processes_do_so_too_and_evaluate_on_all_that_is_held_out(tmp_path: Path) -> None:
     plan = plan_of((3, 1), tied=True)
     losses, modules = train_locally(override(plan.job, n_replicas=1), STEPS)
@@ -116,26 +100,6 @@ def test_processes_do_so_too_and_evaluate_on_all_that_is_held_out(tmp_path: Path
     assert run.held_out[-1][1] == pytest.approx(float(held_out), abs=1e-9)
     predicted = lab.simulate(plan, like=run.trace())
     assert len(lab.compare(predicted, run.trace()).rows) == len(run.trace())
-
-
-def test_a_lost_worker_of_unequal_pipelines_changes_no_loss(tmp_path: Path) -> None:
-    plan = plan_of((3, 1), synchronise_every=2)
-    kill = after_iteration(3, lambda run: run.kill("device-1"))
-    run = run_with(plan, kill, checkpoint_folder=tmp_path, checkpoint_every=2)
-    assert run.faults
-    assert_as_undisturbed(run)
-
-
-def test_network_cards_baselines_and_parts_of_unequal_pipelines_run() -> None:
-    plan = plan_of((3, 1), schedule="adaptive-1f1b", warmups=(2, 1))
-    rows = list(baseline_runs(plan, iterations=1, queueing="cards"))
-    counts = [row.plan.job.microbatch_counts for row in rows]  # in the order of what was measured
-    assert sorted(counts) == [(1, 1, 1, 1), (3, 1), (3, 1), (3, 1)]
-    for row in rows:
-        assert row.reason == ""
-        assert row.measured.context.losses == pytest.approx(rows[0].measured.context.losses, abs=1e-9)
-    part = lab.run(plan, iterations=1, workers=(2, 1))
-    assert part.to_frame().query("kind == 'F' and stage == 0").shape[0] == 3
 
 
 def test_a_run_resumes_on_pipelines_of_other_shares(tmp_path: Path) -> None:

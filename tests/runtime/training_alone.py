@@ -10,7 +10,7 @@ from torch import nn
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.files import override
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
 from dtfm_lab.runtime.worker.training_state import learning_rate_at

@@ -21,8 +21,8 @@ from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Schedule
 from dtfm_lab.domain.trace import ComputeTime, Span
-from dtfm_lab.runtime.coordinator.replay import turns_of
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.coordinator.calibration import turns_of
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.clocks import VirtualClock
 from dtfm_lab.runtime.worker.device_math import DeviceMath

@@ -9,7 +9,7 @@ from loops import send
 
 from dtfm_lab import lab
 from dtfm_lab.runtime.client.record import RunRecord
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
 
 pytest.importorskip("anywidget", reason="needs the lab extra")

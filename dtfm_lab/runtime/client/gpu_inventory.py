@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.units import GiB
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation.memory import least_peak_bytes
 
 PATIENCE_S = 20.0

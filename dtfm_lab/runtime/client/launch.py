@@ -7,7 +7,7 @@ predictions do not consider which links are emulated.
 
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,20 +21,15 @@ from dtfm_lab.domain.trace import Subplan
 from dtfm_lab.runtime.client.gpu_inventory import check_runs_on, why_too_large_for_gpus
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.client.run_checks import (
-    absolute_path,
     checked_spec,
-    chosen_stand_in,
-    emulated_network,
     why_not_trained,
     why_too_large,
     with_checkpoint,
     writable_folder,
 )
 from dtfm_lab.runtime.protocol import checkpoint_folders
-from dtfm_lab.runtime.protocol.corpus import Corpus
-from dtfm_lab.runtime.protocol.folder_lock import check_unlocked
-from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSettings
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.locks import check_unlocked
+from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSpec
 
 DEFAULT_ITERATIONS = {"virtual": 20, "paced": 5, "real": 20}
 """Iterations that are run if none are given, by clock: enough for the job ``small`` to get below the unigram entropy
@@ -75,16 +70,15 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
     plan.job.modelled()
     running, part = what_runs(plan, options.workers)
     check_runs_on(options.runs_on, running.job.n_tasklets, clock)
-    resolved = {
-        "iterations": options.iterations or DEFAULT_ITERATIONS[clock],
-        "text": absolute_path("text", options.text),
-        "emulated": emulated_network(options.emulated, plan.topology, clock),
-        "stand_in": chosen_stand_in(running, options.stand_in, cannot=bool(why_not_trained(running.job))),
-        "checkpoint_folder": writable_folder("checkpoint_folder", options.checkpoint_folder),
-        "resume_from": absolute_path("resume_from", options.resume_from),
-    }
-    settings: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(RunSettings)} | resolved
-    spec = checked_spec(running, schedule, subplan=part, **settings)
+    spec = checked_spec(
+        running,
+        schedule,
+        options,
+        cannot=bool(why_not_trained(running.job)),
+        subplan=part,
+        iterations=options.iterations or DEFAULT_ITERATIONS[clock],
+        checkpoint_folder=writable_folder("checkpoint_folder", options.checkpoint_folder),
+    )
     if reason := why_too_large(spec.trained) or why_too_large_for_gpus(spec):
         raise JobError(f"job {spec.trained.name}: {reason}")
     spec = _check_files(spec)
@@ -111,7 +105,7 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
 
 def _check_files(spec: RunSpec) -> RunSpec:
     """Check all files of the run; return the spec with the newest checkpoint of the folder that it resumes from."""
-    Corpus.of(spec.text, spec.trained.modelled().seq_len)  # refuses a text that is too short
+    _ = spec.corpus  # refuses a text that is too short
     if spec.checkpoint_every and spec.checkpoint_folder is None:
         raise LabError(f"checkpoint_every is {spec.checkpoint_every} without a checkpoint_folder; wanted both")
     spec = with_checkpoint(spec)
@@ -146,9 +140,8 @@ def start_mystery(
     secret = draw(spec, rng)
     if secret.of == "link":
         return Run(replace(spec, emulated=_with_slow_link(spec, secret))), secret
-    run = Run(spec)
-    run.slow_in_secret(secret.name, secret.factor)
-    return run, secret
+    rank = next(rank for rank, worker in enumerate(spec.workers) if spec.device_name(*worker) == secret.name)
+    return Run(replace(spec, slow_worker=(rank, secret.factor))), secret
 
 
 def draw(spec: RunSpec, rng: np.random.Generator) -> Secret:

@@ -9,7 +9,7 @@ from typing import Any
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.domain.schedule import LANE, Action, Kind, Lane
 from dtfm_lab.domain.trace import ComputeTime, Fault, RunContext, Span, Trace
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
 from dtfm_lab.simulation.simulate import plan_context, shared_cards
 

@@ -15,7 +15,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.runtime.client import preload, run_report
 from dtfm_lab.runtime.client.record import LAST_EVENTS, Event, RunRecord, slower
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 SLOWEST = 1000.0
 """Largest factor by which a worker may be made slower."""
@@ -132,10 +132,6 @@ class Run(RunRecord):
         self.conditions.pop(device, None)
         if condition := slower(times):
             self.conditions[device] = condition
-
-    def slow_in_secret(self, device: str, factor: float) -> None:
-        """Make this device compute slower in training without a record of it, for a reader who is to find it out."""
-        self._command(device, "slow", factor=self.check_factor(factor), in_training=True)
 
     def rank_of(self, device: str) -> int:
         """Return the rank of the device's worker. Raises UnknownName where it has none."""

@@ -8,7 +8,7 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import load_model, load_topology
 from dtfm_lab.runtime.protocol import checkpoint_folders
-from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
-from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSettings, RunSpec
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import simulate_iteration
@@ -199,23 +197,35 @@ def with_checkpoint(spec: RunSpec) -> RunSpec:
     if spec.resume_from is None:
         return spec
     begin = checkpoint_folders.describe(spec.resume_from)
-    corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len)
-    notes = checkpoint_folders.resumable(
-        begin, spec.trained, seed=spec.seed, learning_rate=spec.learning_rate, corpus=corpus
-    )
-    for note in notes:
+    for note in checkpoint_folders.resumable(begin, spec):
         warnings.warn(note, stacklevel=6)  # at the caller of start
     return replace(spec, resume_from=os.fspath(begin.folder), first_iteration=begin.iteration)
 
 
-def checked_spec(plan: Plan, schedule: str | Schedule | None, *, queueing: str = "pairs", **settings: Any) -> RunSpec:
-    """Return the run of a plan under a schedule, the job's own where None, and with these fields of RunSpec.
+def checked_spec(
+    plan: Plan, schedule: str | Schedule | None, settings: RunSettings, *, cannot: bool, **changes: Any
+) -> RunSpec:
+    """Return the run of a plan under a schedule, the job's own where None; names and paths of the settings resolved.
 
     Raises JobError where workers cannot compute the job, ScheduleError where the schedule would deadlock them.
+
+    Parameters
+    ----------
+    cannot
+        Whether the job's own model cannot be trained.
+    changes
+        Fields of RunSpec that are not as in the settings.
     """
-    links = Links.free(len(plan.topology)) if settings["clock"] == "real" else Links.of(plan.topology, queueing)
+    clock, queueing = settings.clock, settings.queueing
+    resolved = {field.name: getattr(settings, field.name) for field in fields(RunSettings)} | {
+        "text": absolute_path("text", settings.text),
+        "emulated": emulated_network(settings.emulated, plan.topology, clock),
+        "stand_in": chosen_stand_in(plan, settings.stand_in, cannot=cannot),
+        "resume_from": absolute_path("resume_from", settings.resume_from),
+    }
+    links = Links.free(len(plan.topology)) if clock == "real" else Links.of(plan.topology, queueing)
     built = build(plan, plan.job.schedule_name if schedule is None else schedule, links=links)
-    spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, queueing=queueing, **settings)
+    spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, **(resolved | changes))
     check_job(spec)
     if spec.clock == "paced" and (shared := shared_cards(plan, spec.links)):
         card, count = Counter(card for row in shared for card in row).most_common(1)[0]

@@ -7,7 +7,7 @@ from dtfm_lab.domain.trace import Fault
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning.explain import sentences
 from dtfm_lab.runtime.client.record import RunRecord
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 
 class DeviceRow(NamedTuple):

@@ -24,14 +24,14 @@ from dtfm_lab.runtime.coordinator.calibration import (
     RunCalibration,
     Work,
     calibrate,
+    replay,
+    turns_of,
 )
-from dtfm_lab.runtime.coordinator.checkpoint_policy import CheckpointPolicy
-from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery, why_unrecoverable
-from dtfm_lab.runtime.coordinator.replay import replay, turns_of
+from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, Recovery, find_recovery, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
-from dtfm_lab.runtime.protocol.json_lines import CommandSource, InputClosed, emit
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.processes import CommandSource, InputClosed, emit
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 HEAD_START_S = 0.02
 """Time between the order to begin an iteration and its moment 0."""
@@ -188,7 +188,8 @@ class Coordinator:
             drawn_s = [row for row in rows if row[0] in held]
             self._train_orders[rank] = {"drawn_s": drawn_s, "time_scale": time_scale, "turns": turns[rank]}
         self._until_done(lambda: self._pool.order_all("train", each=self._train_orders))
-        self._pool.begin_training()
+        if self._spec.slow_worker is not None:
+            self._pool.slow(*self._spec.slow_worker)
 
     def _iterate(self) -> None:
         answers = self._begin("iterate", iteration=self._done)

@@ -24,8 +24,8 @@ import psutil
 
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.runtime.coordinator.calibration import MeasuredDurations
-from dtfm_lab.runtime.protocol.message_stream import MessageConnection, MessageStream
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.channels import MessageConnection, MessageStream
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 LEAST_S = 30.0
 """A computation may always take so long: machines swap, and others use them, too."""

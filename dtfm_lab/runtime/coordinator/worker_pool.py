@@ -9,8 +9,8 @@ from typing import Any
 
 from dtfm_lab.runtime.coordinator.recovery import describe_stages, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle, WorkLimits
-from dtfm_lab.runtime.protocol.json_lines import CommandSource, emit
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.processes import CommandSource, emit
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 CHECK_EVERY_S = 0.2
 """Longest time between two checks that every worker is alive."""
@@ -65,8 +65,6 @@ class WorkerPool:
         self.workers: list[WorkerHandle] = [start_worker(rank) for rank in range(len(spec.workers))]
         self._slowdowns: dict[int, float] = {}
         self._unsent_slowdowns: set[int] = set()
-        self._slow_in_training: set[int] | None = set()
-        """Ranks that are to be slow only once they are calibrated; None once they are."""
 
     def wait_until_listening(self) -> None:
         """Wait until every worker has reported its address. Raises WorkersLost."""
@@ -86,13 +84,13 @@ class WorkerPool:
 
     def send_slowdowns_again(self, ranks: Collection[int]) -> None:
         """Order the slowdowns of these ranks again, because a replacement must be as slow as the worker before it."""
-        self._unsent_slowdowns |= (set(ranks) & self._slowdowns.keys()) - (self._slow_in_training or set())
+        self._unsent_slowdowns |= set(ranks) & self._slowdowns.keys()
         self._send_slowdowns()
 
-    def begin_training(self) -> None:
-        """Order the slowdowns that calibration must not see."""
-        self._unsent_slowdowns |= self._slow_in_training or set()
-        self._slow_in_training = None
+    def slow(self, rank: int, factor: float) -> None:
+        """Let a worker compute so many times slower from now on."""
+        self._slowdowns[rank] = factor
+        self._unsent_slowdowns.add(rank)
         self._send_slowdowns()
 
     def device(self, rank: int) -> str:
@@ -195,9 +193,7 @@ class WorkerPool:
                 case "resume":
                     self.workers[rank].signal(signal.SIGCONT)
                 case "slow":
-                    self._slowdowns[rank] = command["factor"]
-                    waits = self._slow_in_training if command.get("in_training") else None
-                    (self._unsent_slowdowns if waits is None else waits).add(rank)
+                    self.slow(rank, command["factor"])
 
     def _send_slowdowns(self) -> None:
         """Send those that are due, except to stopped workers: what these do not read would fill their pipes."""

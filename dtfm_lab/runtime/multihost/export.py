@@ -1,4 +1,4 @@
-"""Writes and reads a run folder: all that real hosts need to run a plan. It imports no torch.
+"""Writes a run folder: all that real hosts need to run a plan. It imports no torch.
 
 ::
 
@@ -9,7 +9,6 @@
       plan.json         its plan
       text.txt          the training text, if the run has its own
       run.json          the workers of each host, the coordinator's address, and how long it waits
-      ranks.csv         the same as a table: worker, host, its number there, device, stages, replica
       hosts.yaml        the devices of each host; edit it and export again with --hosts
       hosts/NAME/       run.sh, which starts the host
 """
@@ -18,88 +17,33 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from typing import Any
-
-from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import save_plan
-from dtfm_lab.files.reading import Section, parse, read_mapping, read_text, require_version, write_text
+from dtfm_lab.files.reading import dump, write_text
 from dtfm_lab.runtime.client.run_checks import (
-    absolute_path,
     checked_spec,
-    chosen_stand_in,
-    emulated_network,
     why_not_built,
     with_checkpoint,
 )
-from dtfm_lab.runtime.multihost.hosts import Host, hosts_file
-from dtfm_lab.runtime.multihost.instructions import ranks_table, readme, run_script
-from dtfm_lab.runtime.multihost.rendezvous import AWAIT_S, SILENT_S
+from dtfm_lab.runtime.client.run_report import describe_reductions
+from dtfm_lab.runtime.multihost.hosts import AWAIT_S, SILENT_S, Host, hosts_file
 from dtfm_lab.runtime.protocol.certificates import (
-    Certificates,
-    certificates_in,
-    require_private,
     write_certificates,
     write_private,
 )
-from dtfm_lab.runtime.protocol.corpus import Corpus
-from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSettings
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSettings, RunSpec
 
 PORT = 29400
 """The port on which the coordinator listens."""
-
-
-class HostWorkers(Section):
-    """One host of run.json."""
-
-    name: str
-    address: str
-    workers: list[int]
-    """Ranks in the run, in the order of the host's processes."""
-
-
-class RunFile(Section):
-    """The contents of run.json."""
-
-    dtfm_run: int
-    workers: list[int]
-    """The ranks of all workers, host by host."""
-    crew_address: str
-    """The coordinator's address; the key dates from its earlier name."""
-    crew_port: int
-    hosts: list[HostWorkers]
-    """The hosts, the coordinator's first."""
-    await_s: float = Field(default=AWAIT_S, gt=0)
-    """Seconds for a worker to come, or to come back."""
-    silent_s: float = Field(default=SILENT_S, gt=0)
-    """Seconds without an acknowledgement after which a connection to the coordinator is lost."""
-
-
-@dataclass(frozen=True)
-class RunFolder:
-    """What ``export`` wrote, as a process needs it."""
-
-    path: Path
-    spec: RunSpec
-    hosts: dict[str, tuple[int, ...]]
-    """By name, the ranks of its workers in the order of its processes; the coordinator's host is the first."""
-    address: str
-    """Address of the coordinator's host."""
-    port: int
-    await_s: float
-    silent_s: float
-
-    @property
-    def certificates(self) -> Certificates:
-        """Of the run, by which its hosts know each other."""
-        return certificates_in(self.path)
 
 
 @takes_options(RunSettings, noun="option of an export")
@@ -114,22 +58,14 @@ def spec_for(plan: Plan, schedule: str | Schedule | None = None, **options: Any)
     """
     defaults: dict[str, Any] = {"iterations": 5, "clock": "real"}
     settings = RunSettings(**(defaults | options))
-    job, clock = plan.job, settings.clock
-    cannot = why_not_built(job.modelled()) or job.dtype not in RUN_DTYPES
-    resolved = {
-        "text": absolute_path("text", settings.text),
-        "emulated": emulated_network(settings.emulated, plan.topology, clock),
-        "stand_in": chosen_stand_in(plan, settings.stand_in, cannot=bool(cannot)),
-        "resume_from": absolute_path("resume_from", settings.resume_from),
-        "checkpoint_folder": _path_text(settings.checkpoint_folder),
-    }
-    given: dict[str, Any] = {field.name: getattr(settings, field.name) for field in fields(RunSettings)}
-    spec = checked_spec(plan, schedule, **(given | resolved))
+    cannot = bool(why_not_built(plan.job.modelled())) or plan.job.dtype not in RUN_DTYPES
+    folder = None if settings.checkpoint_folder is None else os.fspath(settings.checkpoint_folder)
+    spec = checked_spec(plan, schedule, settings, cannot=cannot, checkpoint_folder=folder)
     if spec.checkpoint_folder is None:
         for what, value in (("checkpoint_every", spec.checkpoint_every), ("sample_bytes", spec.sample_bytes)):
             if value:
                 raise LabError(f"{what} is {value} without a checkpoint_folder that all hosts share; wanted both")
-    Corpus.of(settings.text, spec.trained.modelled().seq_len)  # refuses a text that is too short
+    _ = spec.corpus  # refuses a text that is too short
     return with_checkpoint(spec)
 
 
@@ -163,13 +99,12 @@ def export(
     write_private(folder / "spec.json", spec.to_line().encode())
     save_plan(spec.plan, folder / "plan.json")
     write_text(folder / "hosts.yaml", hosts_file(hosts, spec))
-    write_text(folder / "ranks.csv", ranks_table(spec, hosts))
     run = {
         "dtfm_run": 1,
         "workers": [rank for host in hosts for rank in host.workers],
         "crew_address": hosts[0].address,
         "crew_port": port,
-        "hosts": [{"name": host.name, "address": host.address, "workers": list(host.workers)} for host in hosts],
+        "hosts": [dump(host) for host in hosts],
         "await_s": await_s,
         "silent_s": silent_s,
     }
@@ -180,24 +115,6 @@ def export(
         write_text(own / "run.sh", run_script(spec, host)).chmod(0o755)
     write_text(folder / "README.md", readme(spec, hosts, port, await_s, silent_s))
     return folder
-
-
-def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
-    """Read a run folder, with paths of the spec resolved on this host. Raises LabError."""
-    folder = Path(path).resolve()
-    where = f"{folder.name}/run.json"
-    data = read_mapping(folder / "run.json")
-    require_version(data, "dtfm_run", where)
-    file = parse(RunFile, data, where)
-    require_private(folder / "spec.json")
-    spec = RunSpec.from_line(read_text(folder / "spec.json"))
-    paths = {name: getattr(spec, name) for name in ("text", "checkpoint_folder")}
-    spec = replace(spec, **{name: os.fspath(folder / path) for name, path in paths.items() if path is not None})
-    hosts = {host.name: tuple(host.workers) for host in file.hosts}
-    held = [rank for ranks in hosts.values() for rank in ranks]
-    if sorted(held) != list(range(len(spec.workers))):
-        raise FileError(f"{where}: workers are {held}; wanted each of 0 to {len(spec.workers) - 1} once")
-    return RunFolder(folder, spec, hosts, file.crew_address, file.crew_port, file.await_s, file.silent_s)
 
 
 def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
@@ -219,12 +136,111 @@ def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
     return folder
 
 
-def _path_text(given: str | os.PathLike[str] | None) -> str | None:
-    return None if given is None else os.fspath(given)
-
-
 def _copy_text(source: Path, target: Path) -> None:
     try:
         shutil.copyfile(source, target)
     except OSError as error:
         raise FileError(f"text {source}: cannot be copied: {error.strerror or error}") from None
+
+
+def host_command(host: Host, folder: str = ".") -> str:
+    """The command line that starts the workers of one host; on the first host the coordinator, too."""
+    return f"python3 -m dtfm_lab.runtime.hosted {quote(folder)} --host {host.name}"
+
+
+def readme(spec: RunSpec, hosts: Sequence[Host], port: int, await_s: float, silent_s: float) -> str:
+    """The instructions, step by step."""
+    plan, first = spec.plan, hosts[0]
+    suffix = f"; {reductions}" if (reductions := describe_reductions(spec)) else ""
+    table = [f"| {host.name} | {host.address} | {_describe_workers(spec, host).replace('|', '/')} |" for host in hosts]
+    links = (
+        "The links are those between the hosts, as they are: the drawn ones are not emulated."
+        if spec.clock == "real"
+        else f"On the {spec.clock} clock the drawn links are emulated by timestamps."
+    )
+    steps = [
+        f"Install dtfm_lab {version('dtfm_lab')} with torch on every host (`pip install 'dtfm_lab[train]'`); "
+        "`dtfm-lab doctor` says what is missing.",
+        "Look over `hosts.yaml`: addresses at which the hosts reach each other, and who runs what. After a change, "
+        "export again with `--hosts hosts.yaml`.",
+        "Copy this folder to every host. Whoever has `spec.json` and `key.pem` can take part in the run: keep them "
+        "from strangers. A run refuses them where others can read them (wanted: `chmod 600`).",
+        f"{_what_is_encrypted(spec)} Open port {port} of {first.name} to the other hosts, and all ports of all hosts "
+        "to each other: workers connect directly, at ports of their own choosing.",
+        f"On every host, in any order, within {await_s:g} s: `hosts/NAME/run.sh`. It starts an agent, which starts the "
+        "host's workers again where one is lost.",
+        f"{first.name} prints events as JSON lines and leaves `measured.json`: `dtfm-lab simulate plan.json --like "
+        "measured.json -o predicted.json`, then `dtfm-lab compare predicted.json measured.json`.",
+    ]
+    return "\n".join(
+        [
+            f"# {plan.job.name} on {plan.topology.name}: {len(spec.workers)} workers on {len(hosts)} hosts",
+            "",
+            f"{spec.iterations} iterations under {spec.schedule}, {spec.clock} clock{suffix}. Exported by dtfm_lab.",
+            "",
+            "| host | address | runs |",
+            "| --- | --- | --- |",
+            *table,
+            "",
+            *(f"{number}. {step}" for number, step in enumerate(steps, start=1)),
+            "",
+            links,
+            "",
+            *_when_hosts_are_lost(spec, first, await_s, silent_s),
+            "",
+            "The lines behind `run.sh`, in this folder:",
+            "",
+            "```sh",
+            *(f"{host_command(host)}   # on {host.name}" for host in hosts),
+            "```",
+            "",
+        ]
+    )
+
+
+def _what_is_encrypted(spec: RunSpec) -> str:
+    if not spec.uses_groups:
+        return "All connections of the run are encrypted (TLS, by the certificate of this folder)."
+    return (
+        "Orders, events and headers are encrypted (TLS, by the certificate of this folder). Contents of messages are "
+        "not, as they cross process groups: let it be a network of your own, or a VPN."
+    )
+
+
+def _when_hosts_are_lost(spec: RunSpec, first: Host, await_s: float, silent_s: float) -> list[str]:
+    """What a person does, and where what the run survives is written."""
+    folder = spec.checkpoint_folder
+    kept = (
+        "No checkpoint is written." if folder is None else f"Checkpoints go to `{folder}`, which all hosts must share."
+    )
+    return [
+        f"When a host is lost, start its `run.sh` again within {await_s:g} s, there or on another machine with this "
+        f"folder; a link may be down for {silent_s:g} s. {kept} Ctrl-C on {first.name} ends the run on all hosts. What "
+        "a run survives is written in docs/hosts.md.",
+    ]
+
+
+def run_script(spec: RunSpec, host: Host) -> str:
+    """A shell script that starts the workers of one host, wherever the run folder is."""
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            f"# Host {host.name}: {_describe_workers(spec, host)}",
+            "set -eu",
+            'cd "$(dirname "$0")/../.."',
+            "export OMP_NUM_THREADS=1",
+            f"exec {host_command(host)}",
+            "",
+        ]
+    )
+
+
+def _describe_workers(spec: RunSpec, host: Host) -> str:
+    """``ada (stage 0, replica 0), barbara (stages 1 and 3, replica 0)``."""
+    workers = []
+    for worker in host.workers:
+        position, replica = spec.workers[worker]
+        stages = spec.built.stages_of(position)
+        which = f"stage{'s' if len(stages) > 1 else ''} {' and '.join(map(str, stages))}"
+        workers.append(f"{spec.device_name(position, replica)} ({which}, replica {replica})")
+    return ", ".join(workers)

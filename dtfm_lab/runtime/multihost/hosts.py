@@ -1,4 +1,4 @@
-"""Which host runs which devices of a plan: read from a file, or a fixed number of devices a host.
+"""Which host runs which devices of a plan: read from a file, from a run folder, or a fixed number of devices a host.
 
 ::
 
@@ -15,7 +15,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -24,16 +24,22 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.files.reading import Section, located, parse, read_mapping, require_version
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.files.reading import Section, located, parse, read_mapping, read_text, require_version
+from dtfm_lab.runtime.protocol.certificates import Certificates, certificates_in, require_private
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of hosts, which become folders and words of shell scripts."""
 ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Host:
+AWAIT_S = 300.0
+"""Seconds that a worker tries to reach the coordinator, and that the coordinator waits for a worker."""
+SILENT_S = 30.0
+"""Seconds without an acknowledgement after which a connection between worker and coordinator counts as lost."""
+
+
+class Host(Section):
     """One machine. Raises LabError for a name or an address that is unsafe in a shell script."""
 
     name: str
@@ -41,7 +47,7 @@ class Host:
     workers: tuple[int, ...]
     """Ranks in the run, in the order of the host's processes."""
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: object) -> None:
         for what, text, pattern, wanted in (
             ("name", self.name, PLAIN, "letters, digits, dots and hyphens"),
             ("address", self.address, ADDRESS, "a host name or an IP address"),
@@ -135,3 +141,58 @@ def _first_worker_first(hosts: Sequence[Host]) -> tuple[Host, ...]:
     """Hosts with workers. The coordinator is where worker 0 is."""
     serving = [host for host in hosts if host.workers]
     return tuple(sorted(serving, key=lambda host: 0 not in host.workers))
+
+
+class RunFile(Section):
+    """The contents of run.json."""
+
+    dtfm_run: int
+    workers: list[int]
+    """The ranks of all workers, host by host."""
+    crew_address: str
+    """The coordinator's address; the key dates from its earlier name."""
+    crew_port: int
+    hosts: list[Host]
+    """The hosts, the coordinator's first."""
+    await_s: float = Field(default=AWAIT_S, gt=0)
+    """Seconds for a worker to come, or to come back."""
+    silent_s: float = Field(default=SILENT_S, gt=0)
+    """Seconds without an acknowledgement after which a connection to the coordinator is lost."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """What ``export`` wrote, as a process needs it."""
+
+    path: Path
+    spec: RunSpec
+    hosts: dict[str, tuple[int, ...]]
+    """By name, the ranks of its workers in the order of its processes; the coordinator's host is the first."""
+    address: str
+    """Address of the coordinator's host."""
+    port: int
+    await_s: float
+    silent_s: float
+
+    @property
+    def certificates(self) -> Certificates:
+        """Of the run, by which its hosts know each other."""
+        return certificates_in(self.path)
+
+
+def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
+    """Read a run folder, with paths of the spec resolved on this host. Raises LabError."""
+    folder = Path(path).resolve()
+    where = f"{folder.name}/run.json"
+    data = read_mapping(folder / "run.json")
+    require_version(data, "dtfm_run", where)
+    file = parse(RunFile, data, where)
+    require_private(folder / "spec.json")
+    spec = RunSpec.from_line(read_text(folder / "spec.json"))
+    paths = {name: getattr(spec, name) for name in ("text", "checkpoint_folder")}
+    spec = replace(spec, **{name: os.fspath(folder / path) for name, path in paths.items() if path is not None})
+    hosts = {host.name: host.workers for host in file.hosts}
+    held = [rank for ranks in hosts.values() for rank in ranks]
+    if sorted(held) != list(range(len(spec.workers))):
+        raise FileError(f"{where}: workers are {held}; wanted each of 0 to {len(spec.workers) - 1} once")
+    return RunFolder(folder, spec, hosts, file.crew_address, file.crew_port, file.await_s, file.silent_s)

@@ -20,24 +20,12 @@ from typing import Any
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.runtime.coordinator.worker_handle import RemoteWorker, WorkerHandle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
-from dtfm_lab.runtime.protocol.certificates import Certificates
-from dtfm_lab.runtime.protocol.connections import (
-    HANDSHAKE_S,
-    Channel,
-    ConnectionLost,
-    Listener,
-    Refused,
-    any_address,
-    authenticated,
-    is_loopback,
-)
-from dtfm_lab.runtime.protocol.json_lines import emit
-from dtfm_lab.runtime.protocol.message_stream import MessageStream
+from dtfm_lab.runtime.multihost.hosts import RunFolder
+from dtfm_lab.runtime.protocol.channels import HANDSHAKE_S, Channel, ConnectionLost, MessageStream, Refused
+from dtfm_lab.runtime.protocol.connections import Listener, any_address, authenticated, is_loopback
+from dtfm_lab.runtime.protocol.processes import emit
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
-AWAIT_S = 300.0
-"""Seconds that a worker tries to reach the coordinator, and that the coordinator waits for a worker."""
-SILENT_S = 30.0
-"""Seconds without an acknowledgement after which a connection between worker and coordinator counts as lost."""
 ASK_EVERY_S = 5.0
 """Seconds between requests for the time: clocks of computers drift apart by tens of microseconds a second."""
 N_REQUESTS = 8
@@ -97,29 +85,19 @@ class Joined:
     """Fields of the RunSpec that differ from those in the run folder: where the run is resumed."""
 
 
-def join_run(
-    address: str,
-    port: int,
-    secret: str,
-    rank: int,
-    host: str = "",
-    *,
-    await_s: float = AWAIT_S,
-    silent_s: float = SILENT_S,
-    certificates: Certificates | None = None,
-) -> Joined:
+def join_run(folder: RunFolder, rank: int, host: str) -> Joined:
     """Knock at the coordinator's rendezvous as the worker of this rank.
 
-    Raises ConnectionLost if the coordinator cannot be reached for ``await_s`` or does not hold the secret, Refused if
-    it belongs to another run, RunOver where the run has ended, LabError where this host lacks the run's folders, and
-    EOFError or OSError if it gives up before.
+    Raises ConnectionLost if the coordinator cannot be reached for ``folder.await_s`` or does not hold the secret,
+    Refused if it belongs to another run, RunOver where the run has ended, LabError where this host lacks the run's
+    folders, and EOFError or OSError if it gives up before.
     """
-    clock_channel = authenticated(address, port, secret, retry_s=await_s, certificates=certificates)
+    clock_channel = _connected(folder)
     with _may_come_back():
         clock_channel.send(purpose="clock")
-    clock_channel.lose_when_silent(silent_s)
+    clock_channel.lose_when_silent(folder.silent_s)
     clock = CoordinatorClock(MessageStream(clock_channel.raw()))
-    channel = authenticated(address, port, secret, retry_s=await_s, certificates=certificates)
+    channel = _connected(folder)
     with _may_come_back():
         channel.send(rank=rank, host=host, address=channel.own_address, round_trip_s=clock.round_trip_s)
         answer = channel.receive(HANDSHAKE_S)
@@ -132,8 +110,13 @@ def join_run(
             channel.send(cannot=str(error))
             raise
         channel.send(ready=True)
-    channel.lose_when_silent(silent_s)
+    channel.lose_when_silent(folder.silent_s)
     return Joined(MessageStream(channel.raw()), channel.own_address, clock, dict(answer["changes"]))
+
+
+def _connected(folder: RunFolder) -> Channel:
+    where = folder.address, folder.port, folder.spec.secret
+    return authenticated(*where, retry_s=folder.await_s, certificates=folder.certificates)
 
 
 @contextlib.contextmanager
@@ -170,48 +153,27 @@ TOKEN = ".dtfm-lab-shared-"
 class Rendezvous:
     """Lets workers in; ``start`` hands them out by rank, and ``finish`` tells all of them how the run ended."""
 
-    def __init__(
-        self,
-        address: str,
-        port: int,
-        secret: str,
-        names: Collection[str],
-        *,
-        poll: Callable[[], None] = lambda: None,
-        changes: dict[str, Any] | None = None,
-        shared_folder: str | None = None,
-        await_s: float = AWAIT_S,
-        silent_s: float = SILENT_S,
-        certificates: Certificates | None = None,
-    ) -> None:
-        """Listen on the port. Raises LabError if it is taken.
+    def __init__(self, folder: RunFolder, spec: RunSpec, poll: Callable[[], None] = lambda: None) -> None:
+        """Listen on the port of the run. Raises LabError if it is taken.
 
         Parameters
         ----------
-        names
-            Of the workers by rank, for people.
+        spec
+            That of the folder, or the same of the iterations that are left: workers are told what has changed. Its
+            folder for checkpoints must be the same on all hosts.
         poll
             Called every ``POLL_S`` while a worker is awaited; may raise to end that.
-        changes
-            What every worker changes in its RunSpec.
-        shared_folder
-            A folder that must be the same on all hosts.
-        await_s
-            Seconds for a worker to come, or to come back.
-        silent_s
-            Seconds without an acknowledgement after which a connection is lost.
         """
-        self._names, self._poll = list(names), poll
-        self._changes, self._shared_folder = changes or {}, shared_folder
-        self._await_s, self._silent_s = await_s, silent_s
+        self._spec, self._poll, self._folder = spec, poll, folder
+        self._names = [spec.device_name(*where) for where in spec.workers]
         self._knocks: dict[int, tuple[RemoteWorker, float]] = {}
         self._living: dict[int, RemoteWorker] = {}
         self._verdict: tuple[int, str] | None = None
         self._told: set[int] = set()
         self._failure = ""
         self._changed = threading.Condition()
-        where = address if is_loopback(address) else any_address()  # the address that others use may be a NAT's
-        self._listener = Listener(where, port, secret, self._admit, certificates=certificates)
+        where = folder.address if is_loopback(folder.address) else any_address()  # that of others may be a NAT's
+        self._listener = Listener(where, folder.port, spec.secret, self._admit, certificates=folder.certificates)
 
     def start(self, rank: int) -> WorkerHandle:
         """Wait for a process that is this worker. Raises RunFailed if none comes, or what ``poll`` raises."""
@@ -236,13 +198,13 @@ class Rendezvous:
                 other.is_stuck()  # turns away who knocks for a rank whose worker lives
             waited_s = time.monotonic() - since_s
             names = list_names(self._missing(), self._names.__getitem__)
-            if waited_s > self._await_s:
+            if waited_s > self._folder.await_s:
                 what = "did not come" if before is None else "did not come back"
-                raise RunFailed(f"{names} {what} within {self._await_s:g} s; wanted run.sh on every host")
+                raise RunFailed(f"{names} {what} within {self._folder.await_s:g} s; wanted run.sh on every host")
             if not announced and waited_s > (0.0 if before else ANNOUNCE_S):
                 announced = True
                 wanted = "run.sh of its host, started there or on another machine with the run folder"
-                emit("awaiting", workers=names, wanted=wanted, seconds=self._await_s)
+                emit("awaiting", workers=names, wanted=wanted, seconds=self._folder.await_s)
 
     def finish(self, status: int, why: str) -> None:
         """Tell all workers to exit with this status, also those that come in the next seconds; then close."""
@@ -277,7 +239,7 @@ class Rendezvous:
     def _admit(self, channel: Channel) -> None:
         hello = channel.receive(HANDSHAKE_S)
         if hello.get("purpose") == "clock":
-            channel.lose_when_silent(self._silent_s)
+            channel.lose_when_silent(self._folder.silent_s)
             return _tell_the_time(MessageStream(channel.raw()))
         rank = int(hello["rank"])
         if not 0 <= rank < len(self._names):
@@ -286,17 +248,18 @@ class Rendezvous:
             channel.send(over=self._verdict[0], why=self._verdict[1])
             self._told.add(rank)
             return None
-        with _token_in(self._shared_folder) as shared:
-            channel.send(changes=self._changes, shared=shared)
+        changes = {name: getattr(self._spec, name) for name in ("resume_from", "first_iteration", "iterations")}
+        with _token_in(self._spec.checkpoint_folder) as shared:
+            channel.send(changes=changes, shared=shared)
             answer = channel.receive(HANDSHAKE_S + (APPEAR_S if shared else 0.0))
         if "cannot" in answer:
             with self._changed:
                 self._failure = self._failure or str(answer["cannot"])
                 self._changed.notify_all()
             return None
-        channel.lose_when_silent(self._silent_s)
+        channel.lose_when_silent(self._folder.silent_s)
         stream = MessageStream(channel.raw())
-        worker = RemoteWorker(rank, stream, float(hello["round_trip_s"]), str(hello["address"]), self._await_s)
+        worker = RemoteWorker(rank, stream, float(hello["round_trip_s"]), str(hello["address"]), self._folder.await_s)
         worker.knocked_s = lambda: self._knocks[rank][1] if rank in self._knocks else None
         worker.refuse = lambda: self._refuse(rank)
         with self._changed:

@@ -3,7 +3,6 @@
 import os
 import re
 import statistics
-import subprocess
 import time
 from typing import Any
 
@@ -12,6 +11,7 @@ import psutil
 
 from dtfm_lab.domain.network import HARDWARE, LONGEST_NAME, Device
 from dtfm_lab.domain.units import format_bytes
+from dtfm_lab.runtime.client.gpu_inventory import NoGpu, driver_gpus
 from dtfm_lab.simulation.efficiency import EFFICIENCY
 
 WIDTH = 1024
@@ -24,7 +24,6 @@ NOISE = re.compile(r"nvidia|tesla|geforce|amd|instinct|quadro|generation|gpu|sxm
 MEMORY_WORD = re.compile(r"(\d+)gb")
 ALIKE = 0.1
 """Share by which the memory that a driver reports is less than the data sheet's: error correction takes some."""
-MiB = 2**20
 
 
 def facts_of_this_host(seconds: float = 1.0) -> dict[str, Any]:
@@ -131,14 +130,7 @@ def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None
 
 
 def _gpus() -> list[tuple[str, float | None]]:
-    listed = _answer("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
-    rows = [line.rpartition(",") for line in listed.splitlines() if "," in line]
-    return [(name.strip(), float(mib) * MiB if mib.strip().isdecimal() else None) for name, _, mib in rows]
-
-
-def _answer(*command: str) -> str:
-    """What a command prints; empty where it is not there or fails."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-    except (subprocess.SubprocessError, OSError):
-        return ""
+        return [(gpu.name, gpu.memory_bytes) for gpu in driver_gpus()]
+    except NoGpu:
+        return []

@@ -26,17 +26,8 @@ from dtfm_lab.runtime.probe.timing import (
     time_both_ways,
     topology_of,
 )
-from dtfm_lab.runtime.protocol.connections import (
-    HANDSHAKE_S,
-    Channel,
-    ConnectionLost,
-    Listener,
-    Refused,
-    connect,
-    is_loopback,
-    reason,
-    respond,
-)
+from dtfm_lab.runtime.protocol.channels import HANDSHAKE_S, Channel, ConnectionLost, Refused, reason, respond
+from dtfm_lab.runtime.protocol.connections import Listener, connect, is_loopback
 
 ORDER_TIMEOUT_S = 600.0
 """Most seconds between two orders of the listener, which sends one to every host before each pair."""

@@ -17,7 +17,8 @@ import numpy as np
 
 from dtfm_lab.domain.network import Device, Topology, segment_of, shortened
 from dtfm_lab.domain.units import GB, FloatArray, from_gbps, from_ms, to_gbps, to_ms
-from dtfm_lab.runtime.protocol.connections import Channel, ConnectionLost, receive_exactly
+from dtfm_lab.runtime.protocol.channels import Channel, ConnectionLost
+from dtfm_lab.runtime.protocol.connections import receive_exactly
 
 SIZES = tuple(1024 * 4**k for k in range(8))
 """Message sizes in bytes, 1 KiB to 16 MiB."""

@@ -1,7 +1,13 @@
-"""Lines of JSON over one connection, and the handshake by which both ends prove that they hold a shared secret.
+"""What two processes say over one socket: a handshake in lines of JSON, then whole messages of bytes.
 
-The secret itself is never sent: each end answers the other's random nonce with an HMAC. Messages are JSON, never
-pickles, and every line is checked: how long it is, how deep, and that its numbers are numbers.
+By the handshake both ends prove that they hold a shared secret. The secret itself is never sent: each end answers the
+other's random nonce with an HMAC. Messages are JSON, never pickles, and every line is checked: how long it is, how
+deep, and that its numbers are numbers.
+
+A ``MessageStream`` frames messages as ``multiprocessing.connection.Connection`` does. That class reads and writes the
+socket's file descriptor, so it cannot carry what an encrypted socket wraps. This one asks the socket itself, and has
+what ``multiprocessing.connection.wait`` needs. It never holds the socket while it waits: a thread may receive while
+another one sends.
 """
 
 import contextlib
@@ -9,10 +15,14 @@ import hmac
 import json
 import math
 import secrets
+import select
 import socket
+import ssl
+import struct
 import sys
+import threading
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from dtfm_lab.domain.network import shortened
 
@@ -20,6 +30,8 @@ PROTOCOL = 3
 """Version of the handshake and of the probe's messages. Other versions are refused."""
 LONGEST_LINE = 2**16
 """Most bytes of one line of JSON."""
+LONGEST_ANSWER = 4096
+"""Most bytes of a line from somebody who is not authenticated."""
 LONGEST_REASON = 300
 """Most characters of a refusal that are shown."""
 HANDSHAKE_S = 5.0
@@ -67,12 +79,15 @@ class Channel:
         """Send one line. Raises ConnectionLost."""
         try:
             self.socket.settimeout(HANDSHAKE_S)
-            self.socket.sendall(line_of(values))
+            self.socket.sendall(json.dumps(values).encode() + b"\n")
         except OSError as error:
             raise ConnectionLost(reason(error)) from None
 
-    def receive(self, within_s: float) -> dict[str, Any]:
-        """The next line. Raises ConnectionLost if none arrives in time, Refused if it is a refusal."""
+    def receive(self, within_s: float, longest: int = LONGEST_LINE) -> dict[str, Any]:
+        """The next line, of so many bytes at most.
+
+        Raises ConnectionLost if none arrives in time, Refused if it is a refusal.
+        """
         deadline_s = time.monotonic() + within_s
         line = b""
         while not line.endswith(b"\n"):
@@ -88,7 +103,7 @@ class Channel:
             if not byte:
                 raise ConnectionLost("closed the connection")
             line += byte
-            if len(line) > LONGEST_LINE:
+            if len(line) > longest:
                 raise ConnectionLost("sent a line without end")
         return values_of(line)
 
@@ -112,11 +127,6 @@ class Channel:
             self.socket.close()
 
 
-def line_of(values: dict[str, Any]) -> bytes:
-    """The values as one line of JSON."""
-    return json.dumps(values).encode() + b"\n"
-
-
 def values_of(line: bytes) -> dict[str, Any]:
     """The values of one line. Raises ConnectionLost where it is no object of JSON, Refused where it is a refusal."""
     try:
@@ -138,21 +148,23 @@ def whole_number(values: dict[str, Any], name: str, most: int = 2**31) -> int:
     return number
 
 
-def question_for(nonce: str) -> dict[str, Any]:
-    """The first line of a handshake, with which the listening end asks for a proof over ``nonce``."""
-    return {"protocol": PROTOCOL, "nonce": nonce}
+def challenge(channel: Channel, secret: str) -> None:
+    """Have the other end prove that it holds the secret, and prove it, too. Raises ConnectionLost.
 
-
-def judged(answer: dict[str, Any], secret: str, own_nonce: str) -> tuple[dict[str, Any], str]:
-    """What the listening end replies to the answer, and why it refuses; "" where it does not."""
+    This is the listening end's part of the handshake; ``respond`` is the other one.
+    """
+    own_nonce = secrets.token_hex(16)
+    channel.send(protocol=PROTOCOL, nonce=own_nonce)
+    answer = channel.receive(HANDSHAKE_S, LONGEST_ANSWER)
     if answer.get("protocol") != PROTOCOL:
         found = f"speaks version {shortened(answer.get('protocol'))} of the protocol"
-        refused = {"refused": f"{found}; the listener speaks {PROTOCOL}"}
-        return refused, f"{found}; wanted {PROTOCOL}, the same dtfm_lab everywhere"
+        channel.send(refused=f"{found}; the listener speaks {PROTOCOL}")
+        raise ConnectionLost(f"{found}; wanted {PROTOCOL}, the same dtfm_lab everywhere")
     nonces = f"{own_nonce} {answer.get('nonce')}"
     if not _same(_proof(secret, "join", nonces), answer.get("proof")):
-        return {"refused": "its token is another; wanted the one that the listener printed"}, "does not know the token"
-    return {"proof": _proof(secret, "listen", nonces)}, ""
+        channel.send(refused="its token is another; wanted the one that the listener printed")
+        raise ConnectionLost("does not know the token")
+    channel.send(proof=_proof(secret, "listen", nonces))
 
 
 def respond(channel: Channel, secret: str) -> None:
@@ -188,5 +200,106 @@ def plain_address(address: str) -> str:
 
 
 def reason(error: OSError) -> str:
-    """What went wrong, in lower case and without the error's number."""
-    return "timed out" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
+    """What went wrong, without the error's number."""
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    return error.strerror.lower() if error.strerror else str(error)
+
+
+LENGTH = struct.Struct("<I")
+LONGEST = 2**28
+"""Most bytes of one message."""
+CHUNK = 1 << 18
+
+
+class MessageConnection(Protocol):
+    """Messages to and from another process: a MessageStream, or the pipe of a process of this machine."""
+
+    def fileno(self) -> int: ...
+    def send_bytes(self, buf: bytes, /) -> None: ...
+    def recv_bytes(self) -> bytes: ...
+    def poll(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class MessageStream:
+    """Sends and receives messages of bytes; EOFError where the other end has closed, OSError where it is lost."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Take the socket over."""
+        connection.setblocking(False)
+        self._socket = connection
+        self._using, self._sending = threading.Lock(), threading.Lock()
+        self._received = bytearray()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send_bytes(self, message: bytes) -> None:
+        """Send one message. Raises OSError."""
+        left = memoryview(LENGTH.pack(len(message)) + message)
+        with self._sending:
+            while left:
+                with self._using:
+                    try:
+                        sent = self._socket.send(left)
+                    except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                        sent = 0
+                if not sent:
+                    self._wait(select.POLLOUT)
+                left = left[sent:]
+
+    def poll(self) -> bool:
+        """Return whether ``recv_bytes`` would return, or raise, without waiting."""
+        with contextlib.suppress(EOFError, OSError):
+            while not self._is_whole():
+                if not self._read():
+                    return False
+        return True
+
+    def recv_bytes(self, within_s: float | None = None) -> bytes:
+        """Wait for a message and return it. Raises EOFError or OSError; TimeoutError after ``within_s``."""
+        while not self._is_whole():
+            if not self._read():
+                self._wait(select.POLLIN, within_s)
+        (size,) = LENGTH.unpack_from(self._received)
+        message = bytes(self._received[LENGTH.size : LENGTH.size + size])
+        del self._received[: LENGTH.size + size]
+        return message
+
+    def finish_sending(self) -> None:
+        """Tell the other end that nothing more will come."""
+        with contextlib.suppress(OSError), self._using:
+            socket.socket.shutdown(self._socket, socket.SHUT_WR)  # that of an encrypted socket forgets its keys
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _is_whole(self) -> bool:
+        if len(self._received) < LENGTH.size:
+            return False
+        (size,) = LENGTH.unpack_from(self._received)
+        if size > LONGEST:
+            raise ConnectionError(f"announced a message of {size} bytes; wanted at most {LONGEST}")
+        return len(self._received) - LENGTH.size >= int(size)
+
+    def _read(self) -> bool:
+        """Read what is there; return whether that was anything. Raises EOFError or OSError."""
+        with self._using:
+            try:
+                chunk = self._socket.recv(CHUNK)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return False
+        if not chunk:
+            raise EOFError
+        self._received += chunk
+        return True
+
+    def _wait(self, event: int, within_s: float | None = None) -> None:
+        poller = select.poll()
+        if (number := self._socket.fileno()) < 0:
+            raise OSError("the connection is closed")
+        poller.register(number, event)
+        if not poller.poll(None if within_s is None else within_s * 1000):
+            raise TimeoutError(f"said nothing for {within_s:g} s")

@@ -19,8 +19,7 @@ from pydantic import create_model
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job, ModelSpec
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
-from dtfm_lab.runtime.protocol.corpus import Corpus
-from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES
+from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSpec
 
 META = "checkpoint.json"
 TENSORS = "stage-*.safetensors"
@@ -134,11 +133,9 @@ def prune(written: Sequence[Path], keep: int = KEPT) -> list[Path]:
 def check_free(parent: str | os.PathLike[str], first_iteration: int) -> None:
     """Raise FileError where a run that begins after so many iterations must not write its checkpoints.
 
-    That is a file, or a folder with later checkpoints, which would be taken for those of the run.
+    That is a folder with later checkpoints, which would be taken for those of the run.
     """
     parent = Path(parent)
-    if parent.exists() and not parent.is_dir():
-        raise FileError(f"checkpoint_folder {parent}: is a file; wanted a folder, or a name that is free")
     later = [folder for folder in _sorted(parent) if int(folder.name.partition("-")[2]) > first_iteration]
     if later and (parent / later[-1] / META).is_file():
         wanted = "another folder, or to resume from it" if not first_iteration else "another folder"
@@ -148,23 +145,24 @@ def check_free(parent: str | os.PathLike[str], first_iteration: int) -> None:
         )
 
 
-def resumable(checkpoint: Checkpoint, job: Job, *, seed: int, learning_rate: float, corpus: Corpus) -> tuple[str, ...]:
-    """Return what differs from the run that wrote the checkpoint, one sentence each; empty where nothing does.
+def resumable(checkpoint: Checkpoint, spec: RunSpec) -> tuple[str, ...]:
+    """Return what differs in a run from the one that wrote the checkpoint, one sentence each; empty where nothing does.
 
     Another text, seed, batch, precision or rate is allowed, so that users can continue with their own text; another
     model is not, and raises LabError. The cut, placement and schedule are free, because tensors are named by the whole
     model's layers. Only under the same cut and schedule, which order the sums, is the continuation equal to the bit.
     """
+    job = spec.trained
     found, wanted = checkpoint.model, job.modelled()
     if (found.layers, found.n_heads, found.tied) != (wanted.layers, wanted.n_heads, wanted.tied):
         raise LabError(
             f"checkpoint {checkpoint.folder}: is of model {_sizes(found)}; wanted that of this run, {_sizes(wanted)}"
         )
     was = checkpoint.job
-    notes = [] if checkpoint.text_digest == corpus.digest else [f"text {checkpoint.text}, now {corpus.path}"]
+    notes = [] if checkpoint.text_digest == spec.corpus.digest else [f"text {checkpoint.text}, now {spec.corpus.path}"]
     compared = {
-        "seed": (checkpoint.seed, seed),
-        "learning_rate": (checkpoint.learning_rate, learning_rate),
+        "seed": (checkpoint.seed, spec.seed),
+        "learning_rate": (checkpoint.learning_rate, spec.learning_rate),
         "global_batch": (was.global_batch, job.global_batch),
         "dtype": (was.dtype, job.dtype),
         "synchronise_every": (was.synchronise_every, job.synchronise_every),

@@ -1,71 +1,44 @@
 """Authenticated TCP connections between the processes of a run or of a probe.
 
 ``multiprocessing.connection.Listener`` authenticates within ``accept`` and without a deadline, so that one silent
-connection keeps all others out. Here one thread serves all that are not yet authenticated, however many they are, and
-drops the oldest of the address that has most of them. A genuine one that is dropped tries again until its deadline.
-With certificates, both ends must hold the run's key (TLS 1.3), and all that follows is encrypted. One thread at a time
-uses an encrypted socket: TLS has one state for both directions.
+connection keeps all others out. Here each connection authenticates on a thread of its own. At most ``MOST_PENDING`` do
+so at once: a further one takes the place of the oldest of the address that has most of them. A genuine one that is
+dropped tries again until its deadline. With certificates, both ends must hold the run's key (TLS 1.3), and all that
+follows is encrypted. One thread at a time uses an encrypted socket: TLS has one state for both directions.
 """
 
-import asyncio
 import contextlib
 import errno
 import random
-import secrets
 import socket
 import ssl
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.runtime.protocol.certificates import Certificates
 from dtfm_lab.runtime.protocol.channels import (
     HANDSHAKE_S,
-    PROTOCOL,
     Channel,
     ConnectionLost,
     Refused,
-    judged,
-    line_of,
+    challenge,
     plain_address,
-    question_for,
     reason,
     respond,
-    values_of,
 )
 
-__all__ = [
-    "HANDSHAKE_S",
-    "PROTOCOL",
-    "RETRY_S",
-    "Channel",
-    "ConnectionLost",
-    "Listener",
-    "Refused",
-    "address_for_others",
-    "any_address",
-    "authenticated",
-    "connect",
-    "is_loopback",
-    "reason",
-    "receive_exactly",
-    "respond",
-]
-
-T = TypeVar("T")
-
-MOST_PENDING = 512
+MOST_PENDING = 128
 """Most connections that may be authenticating at once; for a further one an old one is dropped."""
 GRACE_S = 0.5
 """Seconds for which none is dropped: many genuine ones may come at once; further ones wait in the system's queue."""
-LONGEST_ANSWER = 4096
-"""Most bytes of a line from somebody who is not authenticated."""
 RETRY_S = 0.2
 """Seconds between attempts to connect."""
+LOOK_EVERY_S = 0.5
+"""Seconds between two looks whether the listener was closed."""
 ACCEPT_RETRY_S = 0.05
 """Seconds to wait after a connection could not be accepted, such as with too many files open."""
 OTHER_RUN = "shows a certificate that is not this run's"
@@ -104,142 +77,96 @@ class Listener:
         if certificates is not None:
             _ = certificates.server  # says now what is wrong with the files
         self._socket = _listening_socket(address, port)
-        self._socket.setblocking(False)
+        self._socket.settimeout(LOOK_EVERY_S)  # macOS does not wake who waits for a socket that is shut
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._closed = False
-        self._pending: dict[asyncio.Task[None], tuple[str, float]] = {}
+        self._pending: dict[socket.socket, tuple[str, float]] = {}
         """The address of each connection that is authenticating, and since when; the oldest first."""
-        self._loop = asyncio.SelectorEventLoop()
-        threading.Thread(target=self._serve, name="listener", daemon=True).start()
-        self._accepting = asyncio.run_coroutine_threadsafe(self._accept_all(), self._loop)
+        self._lock = threading.Lock()
+        self._accepting = threading.Thread(target=self._accept_all, name="listener", daemon=True)
+        self._accepting.start()
 
     def close(self) -> None:
         """Free the port. Connections that were handed over stay open."""
-        if not self._closed:
+        with self._lock:
             self._closed = True
-            self._accepting.cancel()
-            with contextlib.suppress(TimeoutError):
-                asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(HANDSHAKE_S)
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            pending, self._pending = self._pending, {}
+        for connection in (self._socket, *pending):
+            _shut(connection)  # wakes the thread that waits for it
+        self._accepting.join()
 
-    def _serve(self) -> None:
-        self._loop.run_forever()
-        self._loop.close()
+    def _accept_all(self) -> None:
+        with self._socket:
+            while not self._closed:
+                try:
+                    connection, end = self._socket.accept()
+                except TimeoutError:
+                    continue
+                except OSError:
+                    self._make_room(0.0)
+                    time.sleep(ACCEPT_RETRY_S)
+                    continue
+                while len(self._pending) >= MOST_PENDING and not self._make_room(GRACE_S):
+                    time.sleep(ACCEPT_RETRY_S)
+                self._admit(connection, plain_address(end[0]) if end else "")  # macOS names no end that has hung up
 
-    async def _end(self) -> None:
-        tasks = list(self._pending)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._loop.remove_reader(self._socket)
-        self._socket.close()
-
-    async def _accept_all(self) -> None:
-        while not self._closed:
-            try:
-                connection, end = await self._loop.sock_accept(self._socket)
-            except OSError:
-                self._make_room(0.0)
-                await asyncio.sleep(ACCEPT_RETRY_S)
-                continue
-            while len(self._pending) >= MOST_PENDING and not self._make_room(GRACE_S):
-                await asyncio.sleep(ACCEPT_RETRY_S)
-            address = plain_address(end[0]) if end else ""  # macOS names no end that has hung up already
-            try:
-                if self._certificates is not None:
-                    connection = self._certificates.server.wrap_socket(
-                        connection, server_side=True, do_handshake_on_connect=False
-                    )
-            except OSError:  # it has hung up already
-                connection.close()
-                continue
-            task = self._loop.create_task(self._admit(connection, address))
-            self._pending[task] = address, time.monotonic()
-            task.add_done_callback(partial(self._forget, connection, address))
+    def _admit(self, connection: socket.socket, peer: str) -> None:
+        """Let a connection authenticate on a thread of its own."""
+        try:
+            connection.settimeout(HANDSHAKE_S)
+            if self._certificates is not None:
+                connection = self._certificates.server.wrap_socket(
+                    connection, server_side=True, do_handshake_on_connect=False
+                )
+        except OSError:  # it has hung up already
+            connection.close()
+            return
+        with self._lock:
+            self._pending[connection] = peer, time.monotonic()
+        threading.Thread(target=self._authenticate, args=(connection, peer), daemon=True).start()
 
     def _make_room(self, older_s: float) -> bool:
         """Drop one that is so old, of the address that has most connections; whether there was one."""
-        until_s = time.monotonic() - older_s
-        n_of = Counter(address for address, _ in self._pending.values())
-        old = [task for task, (_, since_s) in self._pending.items() if since_s <= until_s]
-        if not old:
-            return False
-        task = max(old, key=lambda task: n_of[self._pending[task][0]])  # the oldest of these: it is the first
-        del self._pending[task]
-        task.cancel()
+        with self._lock:
+            until_s = time.monotonic() - older_s
+            n_of = Counter(address for address, _ in self._pending.values())
+            old = [one for one, (_, since_s) in self._pending.items() if since_s <= until_s]
+            if not old:
+                return False
+            dropped = max(old, key=lambda one: n_of[self._pending[one][0]])  # the oldest of these: it is the first
+            del self._pending[dropped]
+        _shut(dropped)
         return True
 
-    def _forget(self, connection: socket.socket, peer: str, task: asyncio.Task[None]) -> None:
-        self._pending.pop(task, None)
-        if task.cancelled():  # perhaps before it began
-            connection.close()
-            self._on_rejection(peer, "came too late" if self._closed else DROPPED.format(MOST_PENDING))
-
-    async def _admit(self, connection: socket.socket, peer: str) -> None:
+    def _authenticate(self, connection: socket.socket, peer: str) -> None:
+        """Hand the connection over once the other end has proved that it holds the secret, or reject it."""
+        why = ""
         try:
-            channel = await self._authenticated(connection)
+            if isinstance(connection, ssl.SSLSocket) and self._certificates is not None:
+                connection.do_handshake()
+                _require_pinned(connection, self._certificates)
+            channel = Channel(connection)
+            challenge(channel, self._secret)
         except TimeoutError:
-            connection.close()
-            self._on_rejection(peer, f"said nothing for {HANDSHAKE_S:g} s")
+            why = f"said nothing for {HANDSHAKE_S:g} s"
         except (OSError, ValueError) as error:
-            connection.close()
-            self._on_rejection(peer, reason(error) if isinstance(error, OSError) else str(error))
-        else:
-            threading.Thread(target=self._hand_over, args=(channel,), daemon=True).start()
-
-    async def _authenticated(self, connection: socket.socket) -> Channel:
-        """The channel, once the other end has proved that it holds the secret. Raises OSError or TimeoutError."""
-        if isinstance(connection, ssl.SSLSocket):
-            await asyncio.wait_for(self._when_ready(connection, connection.do_handshake), HANDSHAKE_S)
-            assert self._certificates is not None
-            _require_pinned(connection, self._certificates)
-        nonce = secrets.token_hex(16)
-        _send_whole(connection, line_of(question_for(nonce)))
-        answer = values_of(await asyncio.wait_for(self._line(connection), HANDSHAKE_S))
-        reply, refusal = judged(answer, self._secret, nonce)
-        _send_whole(connection, line_of(reply))
-        if refusal:
-            raise ConnectionLost(refusal)
-        return Channel(connection)
-
-    async def _line(self, connection: socket.socket) -> bytes:
-        """One line, after which the other end waits for an answer."""
-        line = b""
-        while not line.endswith(b"\n"):
-            if not (chunk := await self._when_ready(connection, partial(connection.recv, LONGEST_ANSWER))):
-                raise ConnectionLost("closed the connection")
-            line += chunk
-            if len(line) > LONGEST_ANSWER or b"\n" in line[:-1]:
-                raise ConnectionLost("speaks another protocol")
-        return line
-
-    async def _when_ready(self, connection: socket.socket, work: Callable[[], T]) -> T:
-        """The result of ``work`` on a socket that does not block, tried again whenever there is something to read."""
-        while True:
+            why = reason(error) if isinstance(error, OSError) else str(error)
+        with self._lock:
+            if self._pending.pop(connection, None) is None or self._closed:
+                why = "came too late" if self._closed else DROPPED.format(MOST_PENDING)
+        if not why:
             try:
-                return work()
-            except (BlockingIOError, ssl.SSLWantReadError):
-                readable = asyncio.Event()
-                self._loop.add_reader(connection, readable.set)
-                try:
-                    await readable.wait()
-                finally:
-                    self._loop.remove_reader(connection)
-
-    def _hand_over(self, channel: Channel) -> None:
-        try:
-            if self._closed:
-                raise ConnectionLost("came too late")
-            self._on_connection(channel)
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            channel.close()
-            self._on_rejection(channel.peer, str(error))
+                return self._on_connection(channel)
+            except (OSError, KeyError, TypeError, ValueError) as error:
+                why = str(error)
+        connection.close()
+        self._on_rejection(peer, why)
 
 
-def _send_whole(connection: socket.socket, line: bytes) -> None:
-    """Send a short line on a socket that does not block: the system's buffer has room for it."""
-    if connection.send(line) != len(line):
-        raise ConnectionLost("takes nothing")
+def _shut(connection: socket.socket) -> None:
+    """End what any thread waits for on a socket. An encrypted socket's own method would forget its keys."""
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _require_pinned(connection: ssl.SSLSocket, certificates: Certificates) -> None:

@@ -1,17 +1,30 @@
-"""The options of a run, each defined once for ``lab.start`` and ``lab.run``, the command line and the Lab.
+"""The options of a run, each defined once, and the specification that every process of a run gets.
 
-A field that is added to ``RunSettings`` is in all of them, and in the ``RunSpec`` that every process of a run gets.
+A field that is added to ``RunSettings`` is an option of ``lab.start`` and ``lab.run``, of the command line and of the
+Lab, and is in ``RunSpec``: a plan, its schedule and the options as one line of JSON.
 """
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, get_args
+from __future__ import annotations
 
-from dtfm_lab.domain.job import ModelSpec
-from dtfm_lab.domain.network import QUEUEING, Topology
+import json
+import os
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, get_args
+
+from dtfm_lab.domain.job import Job, ModelSpec
+from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.options import Option, check_options
-from dtfm_lab.domain.trace import Clock
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import RECEIVES, SENDS, Kind, Programs, Schedule
+from dtfm_lab.domain.trace import Clock, Subplan
+from dtfm_lab.files import override, plan_from_mapping, plan_to_mapping
+from dtfm_lab.files.plans import network_from_mapping, network_to_mapping
+from dtfm_lab.files.reading import dump, parse
+from dtfm_lab.runtime.protocol.corpus import Corpus
+from dtfm_lab.simulation.engine import programs_of
 
 RUN_CLOCKS = tuple(name for name in get_args(Clock) if name != "model")
 RUNS_ON = ("cpu", "cuda")
@@ -121,3 +134,152 @@ class RunOptions(RunSettings):
             "stages of two; devices, links, layers and micro-batches are the plan's."
         ),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec(RunSettings):
+    """A plan, the schedule that it runs under, and the options; names and paths among these are resolved."""
+
+    plan: Plan
+    schedule: str
+    orders: tuple[str, ...]
+    """The schedule itself, as ``Schedule.orders`` writes it."""
+    iterations: Annotated[int, ITERATIONS] = field()
+    text: str | None = None
+    emulated: Topology | None = None
+    stand_in: ModelSpec | None = None
+    checkpoint_folder: str | None = None
+    resume_from: str | None = None
+    """Folder of one checkpoint."""
+    subplan: Subplan | None = None
+    """Which part of a larger plan this one is; None where all of it runs."""
+    first_iteration: int = 0
+    """Number of iterations that the resumed checkpoint holds."""
+    slow_worker: tuple[int, float] | None = None
+    """Rank of a worker that is slow once it is calibrated, and how many times: see ``launch.start_mystery``."""
+    secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+    """Key by which the processes of the run authenticate each other, in hexadecimal."""
+
+    def to_line(self) -> str:
+        """Return the spec as one line of JSON."""
+        values = {k: v for k, v in vars(self).items() if k in self.__dataclass_fields__}
+        values["rehearsed"] = values.pop("subplan")
+        values["plan"] = plan_to_mapping(self.plan)
+        values["emulated"] = None if self.emulated is None else network_to_mapping(self.emulated)
+        values["stand_in"] = None if self.stand_in is None else dump(self.stand_in)
+        return json.dumps(values) + "\n"
+
+    @classmethod
+    def from_line(cls, line: str) -> RunSpec:
+        """Return the spec that ``to_line`` wrote."""
+        values: dict[str, Any] = json.loads(line)
+        values |= {"plan": plan_from_mapping(values["plan"]), "orders": tuple(values["orders"])}
+        if values["emulated"] is not None:
+            values["emulated"] = network_from_mapping(values["emulated"])
+        if values["stand_in"] is not None:
+            values["stand_in"] = parse(ModelSpec, values["stand_in"], "stand_in")
+        if (subplan := values.pop("rehearsed")) is not None:
+            subplan = parse(Subplan, subplan, "rehearsed")
+        known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
+        return cls(**known, subplan=subplan)  # specs of earlier versions have options that are gone
+
+    @cached_property
+    def trained(self) -> Job:
+        """The job that workers compute: the plan's, or the same with the model and the precision of the stand-in.
+
+        The programs are the plan's. So messages that its job does not code, because its numbers are short already, are
+        not coded here, either.
+        """
+        job = self.plan.job
+        if self.stand_in is None:
+            return job
+        return override(
+            job,
+            name=job.name,
+            model=self.stand_in,
+            dtype="fp32",
+            compression=job.compression if job.codes_activations else "none",
+            gradient_compression=job.gradients_as if job.codes_gradients else "none",
+        )
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The text that is trained on. Raises FileError where it cannot be read or is too short."""
+        return Corpus.of(self.text, self.trained.modelled().seq_len)
+
+    @cached_property
+    def links(self) -> Links:
+        """The links that are emulated."""
+        network = self.plan.topology if self.emulated is None else self.emulated
+        return Links.free(len(network)) if self.clock == "real" else Links.of(network, self.queueing)
+
+    @property
+    def uses_nccl(self) -> bool:
+        """Whether contents go from GPU to GPU; on other clocks workers may share one, which NCCL refuses."""
+        return self.runs_on == "cuda" and self.clock == "real" and self.carrier != "sockets"
+
+    @property
+    def uses_groups(self) -> bool:
+        """Whether contents cross process groups."""
+        return self.carrier == "groups" or self.uses_nccl
+
+    @property
+    def replays(self) -> bool:
+        """Whether the coordinator replays the spans, because workers cannot determine the order of messages."""
+        return self.links.has_cards or (self.plan.job.fragment_delay > 0 and self.clock == "virtual")
+
+    @cached_property
+    def built(self) -> Schedule:
+        return Schedule.from_orders(self.schedule, self.orders)
+
+    def programs(self, *, synchronise: bool) -> Programs:
+        """Return all that each worker does in an iteration that synchronises, or in one that does not."""
+        return self._programs[synchronise]
+
+    def synchronises(self, iteration: int) -> bool:
+        """Return whether this iteration averages over replicas: every ``averages_every``-th does.
+
+        Of calibration iterations, whose numbers are negative, at least every second does.
+        """
+        every = self.plan.job.averages_every
+        return (iteration + 1) % (every if iteration >= 0 else min(every, 2)) == 0
+
+    @cached_property
+    def _programs(self) -> tuple[Programs, Programs]:
+        alone, together = (programs_of(self.plan, self.built, synchronise=which) for which in (False, True))
+        return alone, together
+
+    @property
+    def workers(self) -> list[tuple[int, int]]:
+        """(position in the pipeline, replica) by rank: rank = replica x n_stages + position."""
+        job = self.plan.job
+        return [(s, r) for r in range(job.n_replicas) for s in range(job.n_stages)]
+
+    def rank(self, stage: int, replica: int) -> int:
+        """Return the rank of the worker that holds this stage."""
+        n_devices = self.plan.job.n_stages
+        return replica * n_devices + stage % n_devices
+
+    def device(self, stage: int, replica: int) -> int:
+        """Return the index in the topology of the device that holds this stage."""
+        return int(self.plan.placement.devices[stage % self.plan.job.n_stages, replica])
+
+    def device_name(self, stage: int, replica: int) -> str:
+        return self.plan.topology.names[self.device(stage, replica)]
+
+    def sources(self, position: int, replica: int) -> list[int]:
+        """Return the ranks that send messages to this worker."""
+        return self._peers(position, replica, RECEIVES)
+
+    def targets(self, position: int, replica: int) -> list[int]:
+        """Return the ranks to which this worker sends messages."""
+        return self._peers(position, replica, SENDS)
+
+    def _peers(self, position: int, replica: int, kinds: Collection[Kind]) -> list[int]:
+        ends = {
+            self.rank(*step.action.other_end(replica, self.plan.job.n_replicas))
+            for synchronise in (False, True)
+            for step in self.programs(synchronise=synchronise).of(position, replica)
+            if step.action.kind in kinds
+        }
+        return sorted(ends)

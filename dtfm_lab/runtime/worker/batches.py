@@ -1,13 +1,20 @@
-"""Batches of byte tokens from a corpus. Every worker draws the same batches and takes its share."""
+"""Text for a model and from it: batches of byte tokens, of which every worker takes its share, and generated text."""
 
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.files import override
+from dtfm_lab.runtime.protocol.checkpoint_folders import describe
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.worker.autograd_stage import Batch
+from dtfm_lab.runtime.worker.stages import build_stages
 
 
 class TextBatches:
@@ -53,3 +60,42 @@ def _cut(batch: tuple[torch.Tensor, torch.Tensor], replica: int, counts: Sequenc
     before, own = sum(counts[:replica]), counts[replica]
     inputs, targets = (part.chunk(sum(counts))[before : before + own] for part in batch)
     return list(zip(inputs, targets, strict=True))
+
+
+BYTE_VALUES = 256
+EMPTY_PROMPT = b"\n"
+"""The prompt that is used for an empty one."""
+
+
+def load_model(folder: str | Path) -> tuple[nn.Module, Job]:
+    """The whole model of a checkpoint, or of the newest one below a folder, and its job as a single stage."""
+    from dtfm_lab.runtime.worker.checkpoint_tensors import read_parameters  # safetensors is loaded where it is used
+
+    checkpoint = describe(folder)
+    job = override(checkpoint.job, n_stages=1, n_replicas=1)
+    model = build_stages(job, 1, [0], seed=0)[0]  # what is drawn is overwritten
+    read_parameters(checkpoint.folder, model)
+    return model, job
+
+
+def generate(
+    model: nn.Module, seq_len: int, prompt: str, n_bytes: int, *, seed: int = 0, temperature: float = 0.8
+) -> str:
+    """Generate ``n_bytes`` after the prompt, each drawn from the model's distribution given the last ``seq_len``.
+
+    Temperature 0 takes the most likely byte. Bytes that are not UTF-8 become U+FFFD.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    tokens = list(prompt.encode(errors="replace") or EMPTY_PROMPT)
+    first = len(tokens)
+    with torch.inference_mode():
+        for _ in range(n_bytes):
+            logits = model(torch.tensor([tokens[-seq_len:]]))[0, -1, :BYTE_VALUES].double()
+            if not logits.isfinite().all():
+                raise LabError("the model answers with what is no number: its training has diverged; wanted another")
+            if temperature == 0:
+                tokens.append(int(logits.argmax()))
+                continue
+            probabilities = torch.softmax((logits - logits.max()) / temperature, dim=0)
+            tokens.append(int(torch.multinomial(probabilities, 1, generator=generator)))
+    return bytes(tokens[first:]).decode(errors="replace")

@@ -5,7 +5,7 @@ from torch import nn
 
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.protocol.gradient_shards import Shard
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.all_reduce import AllReduce
 from dtfm_lab.runtime.worker.autograd_stage import AutogradStage, Batch
 from dtfm_lab.runtime.worker.codec import Codec

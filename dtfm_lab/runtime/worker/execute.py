@@ -11,7 +11,7 @@ from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.schedule import ACROSS_STAGES, COMPUTE, PASSES, RECEIVES, SENDS, Action, Kind, Step
 from dtfm_lab.domain.trace import Span
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.clocks import Clock, RealClock
 from dtfm_lab.runtime.worker.codec import Codec
@@ -62,7 +62,7 @@ class ProgramExecutor:
         self._blocking = job.transport != "overlapped"
         self._order = [_in_order(steps) for steps in self._programs]
         self._one_device = spec.built.n_devices == 1
-        self.math, self.clock, self._transport = math, clock, transport
+        self.math, self.clock, self.transport = math, clock, transport
         self.activity = Activity()
         """Of this worker; the one that its heartbeats tell of."""
         self._drawn_s, self._report, self._log = drawn_s, report, log
@@ -91,12 +91,8 @@ class ProgramExecutor:
                 self._receive(at, step.action)
             else:
                 self._send(at, step)
-        self._transport.flush()
+        self.transport.flush()
         return self.math.loss
-
-    def use_transport(self, transport: Transport) -> None:
-        """Send and receive over new connections from now on."""
-        self._transport = transport
 
     def evaluate(self, number: int, batch: Batch) -> float:
         """Execute the forwards alone, without spans; return the loss as ``iteration`` does.
@@ -113,11 +109,11 @@ class ProgramExecutor:
                 self._keep_result(action, self.math.evaluate(action, self._received(step), batch))
                 self.activity.end()
             elif action.kind is Kind.RECV_F:
-                self._arrived[action] = self._transport.receive(number, action).content
+                self._arrived[action] = self.transport.receive(number, action).content
             elif action.kind is Kind.SEND_F:
                 to = self._spec.rank(*action.other_end(self._replica, self._spec.plan.job.n_replicas))
-                self._transport.send(to, number, action.counterpart(), self._content(step))
-        self._transport.flush()
+                self.transport.send(to, number, action.counterpart(), self._content(step))
+        self.transport.flush()
         return self.math.loss
 
     def _compute(self, at: int, step: Step) -> None:
@@ -162,7 +158,7 @@ class ProgramExecutor:
             self._results[action] = result if self._one_device else self._codec.encode(result)
 
     def _receive(self, at: int, action: Action) -> None:
-        message = self._transport.receive(self._iteration, action)
+        message = self.transport.receive(self._iteration, action)
         self._passages[action] = message.passage
         if action.kind in ACROSS_STAGES:
             self._arrived[action] = message.content
@@ -187,9 +183,9 @@ class ProgramExecutor:
                 self._record_span(at, action, passage.start_s, clock.elapsed_s())
 
             blocks = self._blocking and action.kind in ACROSS_STAGES
-            self._transport.send(to_rank, self._iteration, there, content, stamp, sent, acknowledged=blocks)
+            self.transport.send(to_rank, self._iteration, there, content, stamp, sent, acknowledged=blocks)
             if blocks:
-                self._transport.flush()
+                self.transport.flush()
             return
         passage = self._links.carry(
             self._spec.device(*to),
@@ -198,7 +194,7 @@ class ProgramExecutor:
             in_turn=step.in_turn,
         )
         self._delivered_s[at] = passage.delivered_s
-        self._transport.send(to_rank, self._iteration, there, content, lambda: passage)
+        self.transport.send(to_rank, self._iteration, there, content, lambda: passage)
         self._record_span(at, action, passage.start_s, passage.end_s)
 
     def _content(self, step: Step) -> torch.Tensor:
@@ -225,7 +221,7 @@ class ProgramExecutor:
         if before is None:
             return ready_s
         action = self._program[before].action
-        passage = self._passages.get(action) or self._transport.peek(self._iteration, action)
+        passage = self._passages.get(action) or self.transport.peek(self._iteration, action)
         return max(ready_s, passage.delivered_s)
 
     def _record_span(self, at: int, action: Action, start_s: float, end_s: float) -> None:

@@ -16,13 +16,17 @@ process groups leave open:
 - **Trust.** gloo's port asks nobody who connects. Both ends prove over the new group that they hold the run's secret
   before any content crosses it.
 
-Two backends: gloo through host memory, and NCCL from GPU to GPU, which is not yet run on a GPU.
+Two backends: gloo through host memory, and NCCL from GPU to GPU, which is not yet run on a GPU. A group of NCCL has its
+own communicator and stream. Its sender posts only what is computed, and its receiver only what was announced, so no
+kernel of NCCL waits on a GPU for a message that has yet to be computed: that would block whatever waits for the whole
+GPU (freeing memory, loading a kernel). Real clock only, a GPU for each worker.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
+import os
 import re
 import secrets
 import socket
@@ -36,9 +40,10 @@ from typing import Any, Protocol, cast
 import torch
 from torch._C._distributed_c10d import ProcessGroupGloo, Store
 
-from dtfm_lab.runtime.gpu.nccl_groups import NcclBackend, ProcessGroup, Work
+from dtfm_lab.domain.errors import RunError
+from dtfm_lab.runtime.gpu.cuda_processor import CudaReceiveBuffer, CudaSendBuffer, new_event, new_stream
 from dtfm_lab.runtime.protocol.channels import Channel, ConnectionLost
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.processors import Processor, ReceiveBuffer, SendBuffer
 
 SENDER, RECEIVER = 0, 1
@@ -289,3 +294,87 @@ def _reason(error: BaseException) -> str:
     """What torch says, without the line of its source before it and the advice after it."""
     said = re.sub(r"^\[[^\]]*:\d+\] ", "", str(error).strip()) or type(error).__name__
     return re.split(r"\. This is typically|\n", said)[0].rstrip(".")
+
+
+STREAMS = 32
+"""Streams of one priority that torch makes. NCCL's are of high priority, those of computations and of this module of
+normal one; further groups would share one, and one pair could delay another."""
+WATCHED_BY_US = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
+"""The watchdog of torch would end the process of a worker whose peer was lost; here the transport aborts groups."""
+
+
+class Work(Protocol):
+    """The used part of ``torch.distributed.Work``."""
+
+    def wait(self, timeout: timedelta = ..., /) -> bool: ...
+
+
+class ProcessGroup(Protocol):
+    """The used part of a process group: of ProcessGroupGloo, of ProcessGroupNCCL, or of a stand-in in tests."""
+
+    def send(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Work: ...
+
+    def recv(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Work: ...
+
+    def abort(self) -> None: ...
+
+
+class NcclBackend:
+    """Groups over one GPU. ``make_group`` is ProcessGroupNCCL where it is not given."""
+
+    def __init__(
+        self, device: torch.device, make_group: Callable[[Store, int, int, timedelta], ProcessGroup] | None = None
+    ) -> None:
+        self._device = device
+        self._make_group = make_group or _nccl_group
+        self._streams: dict[tuple[int, int], torch.cuda.Stream] = {}
+        self._uuid = str(torch.cuda.get_device_properties(device).uuid)
+
+    def make(self, store: Store, rank: int, connect_s: float) -> ProcessGroup:
+        """Raises RunError where both ends are on one GPU, which NCCL refuses, or where torch has no NCCL."""
+        torch.cuda.set_device(self._device)  # of the pair's thread
+        store.set(f"gpu {rank}", self._uuid)
+        if store.get(f"gpu {1 - rank}").decode() == self._uuid:
+            raise RunError(
+                f"two workers that send to each other are on one GPU, {self._uuid}; NCCL wants a GPU for each: "
+                "fewer workers, clock='virtual', where they take turns, or carrier='sockets'"
+            )
+        return self._make_group(store, rank, 2, timedelta(seconds=connect_s))
+
+    def interrupt(self, group: ProcessGroup) -> None:
+        """Abort the group's communicator, which ends NCCL's kernels early."""
+        group.abort()
+
+    def on_stream(self, pair: tuple[int, int]) -> AbstractContextManager[None]:
+        """The group's stream waits for the current one and the other way round: one for each pair, or pairs that
+        have nothing to do with each other would wait for each other."""
+        if pair not in self._streams:
+            if len(self._streams) == STREAMS:
+                raise RunError(
+                    f"a worker has more than {STREAMS} pairs to send or receive on; wanted at most {STREAMS}"
+                )
+            self._streams[pair] = new_stream(self._device)
+        return cast(AbstractContextManager[None], torch.cuda.stream(self._streams[pair]))
+
+    def whole(self, buffer: CudaSendBuffer) -> torch.Tensor:
+        buffer.written.synchronize()  # before it is announced
+        return buffer.content
+
+    def empty(self, n_bytes: int) -> torch.Tensor:
+        return torch.empty(n_bytes, dtype=torch.uint8, device=self._device)
+
+    def received(self, content: torch.Tensor) -> CudaReceiveBuffer:
+        done = new_event()
+        done.record(torch.cuda.current_stream(self._device))
+        return CudaReceiveBuffer(content, done)
+
+
+def _nccl_group(store: Store, rank: int, size: int, timeout: timedelta) -> ProcessGroup:
+    try:
+        from torch._C._distributed_c10d import ProcessGroupNCCL
+    except ImportError:
+        raise RunError(f"torch {torch.__version__} was built without NCCL; wanted carrier='sockets'") from None
+    os.environ.update(WATCHED_BY_US)
+    options: Any = ProcessGroupNCCL.Options()
+    options._timeout, options.is_high_priority_stream = timeout, True
+    return cast(ProcessGroup, ProcessGroupNCCL(store, rank, size, options))

@@ -24,12 +24,10 @@ import time
 from typing import Any
 
 from dtfm_lab.runtime.coordinator.coordinator import lead
-from dtfm_lab.runtime.coordinator.turn import await_turn
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
-from dtfm_lab.runtime.protocol.corpus import Corpus
-from dtfm_lab.runtime.protocol.json_lines import CommandReader
-from dtfm_lab.runtime.protocol.processes import ended_children, exit_after, send
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.locks import await_turn
+from dtfm_lab.runtime.protocol.processes import CommandReader, ended_children, exit_after, send
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 LONGEST_MESSAGE = 1 << 20
 STREAMS = 3
@@ -43,7 +41,7 @@ def forked_workers(spec: RunSpec) -> StartWorker:
     forks = sys.platform == "linux"
     context: Any = multiprocessing.get_context("fork" if forks else "spawn")  # its class depends on the system
     # The text is opened once, so that every replacement trains on the same bytes, even if the file is replaced.
-    corpus = Corpus.of(spec.text, spec.trained.modelled().seq_len).opened() if forks else None
+    corpus = spec.corpus.opened() if forks else None
 
     def start(rank: int) -> WorkerHandle:
         ours, theirs = context.Pipe()

@@ -10,8 +10,8 @@ import socket
 import threading
 
 from dtfm_lab.runtime.protocol.certificates import Certificates
-from dtfm_lab.runtime.protocol.channels import whole_number
-from dtfm_lab.runtime.protocol.connections import HANDSHAKE_S, Channel, Listener, authenticated
+from dtfm_lab.runtime.protocol.channels import HANDSHAKE_S, Channel, whole_number
+from dtfm_lab.runtime.protocol.connections import Listener, authenticated
 
 CONNECT_S = 20.0
 """Seconds to connect to another worker, which listens before its address is published."""

@@ -14,7 +14,7 @@ from typing import Any
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.coordinator.calibration import MeasuredDurations
-from dtfm_lab.runtime.protocol.message_stream import MessageConnection
+from dtfm_lab.runtime.protocol.channels import MessageConnection
 
 MOST_PER_BEAT_S = 1.0
 """Longest time that counts between two heartbeats: seconds for which the process was stopped are not its work."""

@@ -19,7 +19,8 @@ import torch
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Passage
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.runtime.protocol.connections import ConnectionLost, receive_exactly
+from dtfm_lab.runtime.protocol.channels import ConnectionLost
+from dtfm_lab.runtime.protocol.connections import receive_exactly
 from dtfm_lab.runtime.worker.peer_listener import Address, PeerListener, connect_to_peer
 from dtfm_lab.runtime.worker.processors import CpuProcessor, Processor, ReceiveBuffer, SendBuffer
 

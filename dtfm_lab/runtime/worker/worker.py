@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,10 +20,10 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span
 from dtfm_lab.runtime.protocol.certificates import Certificates
+from dtfm_lab.runtime.protocol.channels import MessageConnection
 from dtfm_lab.runtime.protocol.corpus import Corpus
-from dtfm_lab.runtime.protocol.message_stream import MessageConnection
 from dtfm_lab.runtime.protocol.processes import exit_with_parent
-from dtfm_lab.runtime.protocol.run_spec import RunSpec
+from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.clocks import Clock, PacedClock, RealClock, VirtualClock
@@ -42,43 +43,36 @@ Order = dict[str, Any]
 Answer = dict[str, Any]
 
 
+@dataclass(frozen=True, kw_only=True)
+class OwnHost:
+    """What a worker knows of its host; the defaults are those of a run on one machine."""
+
+    address: str = "127.0.0.1"
+    """At which other workers reach this one."""
+    local_rank: int | None = None
+    """Number of the worker on this host, by which GPUs are assigned; its rank if all workers are here."""
+    certificates: Certificates | None = None
+    """Of the run, by which connections between workers are encrypted; in clear without."""
+    clock_offset_s: Callable[[], float] = lambda: 0.0
+    """Seconds to add to moments in orders, if the coordinator runs on another host."""
+    on_exit: Callable[[Order], int] = lambda order: 0
+    """Called with the order to exit; returns the exit status."""
+
+
 def main(
-    spec: RunSpec,
-    rank: int,
-    connection: MessageConnection,
-    corpus: Corpus | None = None,
-    *,
-    host: str = "127.0.0.1",
-    local_rank: int | None = None,
-    certificates: Certificates | None = None,
-    clock_offset_s: Callable[[], float] = lambda: 0.0,
-    on_exit: Callable[[Order], int] = lambda order: 0,
+    spec: RunSpec, rank: int, connection: MessageConnection, corpus: Corpus | None = None, host: OwnHost = OwnHost()
 ) -> None:
     """The body of the process. It ends by ``os._exit``, because threads that wait for a peer cannot be joined.
 
-    Parameters
-    ----------
-    corpus
-        The training text, if it has been opened already.
-    host
-        The address at which other workers reach this one.
-    local_rank
-        Number of the worker on this machine, by which GPUs are assigned; ``rank`` if all workers are here.
-    certificates
-        Of the run, by which connections between workers are encrypted; in clear without.
-    clock_offset_s
-        Seconds to add to moments in orders, if the coordinator runs on another host.
-    on_exit
-        Called with the order to exit; returns the exit status.
+    ``corpus`` is the training text, if it has been opened already.
     """
     exit_with_parent()
     report = Reporter(connection, rank)
     status = 0
     try:
         torch.set_num_threads(1)
-        local_rank = rank if local_rank is None else local_rank
-        worker = Worker(spec, rank, connection, report, host, local_rank, corpus, certificates)
-        threading.Thread(target=worker.receive_orders, args=(clock_offset_s, on_exit), daemon=True).start()
+        worker = Worker(spec, rank, connection, report, corpus or spec.corpus, host)
+        threading.Thread(target=worker.receive_orders, daemon=True).start()
         worker.follow_orders()
     except BaseException as error:
         traceback.print_exc()
@@ -100,10 +94,8 @@ class Worker:
         rank: int,
         connection: MessageConnection,
         report: Reporter,
-        host: str,
-        local_rank: int,
-        corpus: Corpus | None,
-        certificates: Certificates | None = None,
+        corpus: Corpus,
+        host: OwnHost,
     ) -> None:
         self._spec, self._rank, self._connection, self._report = spec, rank, connection, report
         self._position, self._replica = spec.workers[rank]
@@ -116,7 +108,9 @@ class Worker:
         self._lock = threading.Lock()
         self._epoch = 0
         """Number of the newest order to join. Orders of earlier epochs are ignored."""
-        self._listener = PeerListener(host, spec.secret, certificates)
+        self._host = host
+        self._listener = PeerListener(host.address, spec.secret, host.certificates)
+        local_rank = rank if host.local_rank is None else host.local_rank
         self._processor = make_processor(spec.runs_on, local_rank, shares=spec.clock != "real")
         self._carrier = None
         if spec.uses_groups:
@@ -125,11 +119,9 @@ class Worker:
             self._carrier = make_carrier(spec, self._listener.address[0], self._processor)
         self._log = ComputeLog()
         job = spec.trained
-        self._batches = TextBatches(
-            spec.text if corpus is None else corpus, job.modelled().seq_len, job.global_batch, spec.seed
-        )
+        self._batches = TextBatches(corpus, job.modelled().seq_len, job.global_batch, spec.seed)
 
-    def receive_orders(self, clock_offset_s: Callable[[], float], on_exit: Callable[[Order], int]) -> None:
+    def receive_orders(self) -> None:
         """Queue the coordinator's orders, and carry out at once those that cannot wait."""
         while True:
             try:
@@ -137,7 +129,7 @@ class Worker:
             except (EOFError, OSError):
                 os._exit(1)  # the coordinator is gone
             if "began_monotonic_s" in order:
-                order["began_monotonic_s"] += clock_offset_s()
+                order["began_monotonic_s"] += self._host.clock_offset_s()
             match order["do"]:
                 case "slow":
                     self._slowdown = order["factor"]
@@ -145,7 +137,7 @@ class Worker:
                         self._executor.slowdown = self._slowdown
                     continue
                 case "exit":
-                    os._exit(on_exit(order))
+                    os._exit(self._host.on_exit(order))
                 case "join":
                     with self._lock:
                         self._epoch = order["epoch"]
@@ -177,7 +169,7 @@ class Worker:
         self._report.begin_epoch(order["epoch"])
         transport = self._connect(order)
         if self._executor is not None:
-            self._executor.use_transport(transport)
+            self._executor.transport = transport
         elif order["train"] is not None:
             self._train(order["train"])
         version = order["version"]
@@ -258,7 +250,7 @@ class Worker:
         """Generate text with the model of a checkpoint; the first worker does it."""
         if self._rank:
             return {}
-        from dtfm_lab.runtime.worker.generation import generate, load_model
+        from dtfm_lab.runtime.worker.batches import generate, load_model
 
         model, job = load_model(order["folder"])
         n_bytes, seed = self._spec.sample_bytes, self._spec.seed
