@@ -2,15 +2,16 @@
 
 The first row of a list holds ``source``, ``target``, ``latency_ms`` and ``bandwidth_gbps``, in any order among any
 others, as ``Topology.to_frame`` has them. Matrices are two files, ``NAME.latency_ms.csv`` beside
-``NAME.bandwidth_gbps.csv``, whose rows send to their columns: bare, or with names in the first row and column. ``latency_s`` and
-``bandwidth_bytes_per_s`` are read in both, too, and never written. Diagonals are not read. CSV holds no GPUs, regions,
-hosts, prices, times by message size or spread of the links: devices are read as V100s in no region.
+``NAME.bandwidth_gbps.csv``, whose rows send to their columns: bare, or with names in the first row and column.
+``latency_s`` and ``bandwidth_bytes_per_s`` are read in both, too, and never written. Diagonals are not read. CSV holds
+no GPUs, regions, hosts, prices, times by message size or spread of the links: devices are read as V100s in no region.
 """
 
 import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -28,7 +29,7 @@ def read(path: Path) -> Topology:
     if named := _matrix_of(path):
         files = {what: _beside(path, named, what) for what in MATRICES_READ}
         with located(path.name):
-            matrices = {what: _matrix(file) for what, file in files.items() if file.exists()}
+            matrices: dict[str, Any] = {what: _matrix(file) for what, file in files.items() if file.exists()}
             return Topology.from_matrices(name=title_of(path).removesuffix(f".{named}"), **matrices)
     rows = _rows(path)
     header = [cell.lower() for cell in next(rows, [])]

@@ -75,9 +75,10 @@ def _topology(arrays: dict[str, Any], title: str) -> Topology:
         {what: arrays[what] for what in arrays if what in some}
         for some in (SINGLE, MEASURED, ("position",), (*MATRICES, *COLUMNS, *NUMBERS, *GROUPS))
     )
-    for what, array in single.items():
-        if array.shape:
-            raise FileError(f"{what} has shape {array.shape}; wanted ()")
+    for what, array in arrays.items():
+        wanted = "()" if what in SINGLE else "(N,)" if what in (*COLUMNS, *NUMBERS, *GROUPS) else ""
+        if wanted and array.ndim != (what not in SINGLE):
+            raise FileError(f"{what} has shape {array.shape}; wanted {wanted}")
     topology = Topology.from_matrices(**{COLUMNS.get(what, what): array for what, array in given.items()})
     devices = topology.devices
     for positions in position.values():

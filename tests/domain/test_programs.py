@@ -222,13 +222,6 @@ def test_a_tied_gradient_is_exchanged_before_shards_of_it_are_sent():
     assert all(received in step.needs for step in steps if step.action.kind is Kind.SEND_G)
 
 
-def test_alone_a_replica_splits_nothing():
-    for synchronise in (True, False):
-        options = {"tied": True, "compressed": True, "synchronise": synchronise}
-        alone = lower(shuffled(2, 2, 0), 1, **options)
-        assert lower(shuffled(2, 2, 0), 1, sharding="zero-1", **options).tails == alone.tails
-
-
 @given(lowered())
 @settings(max_examples=60, deadline=None)
 def test_an_iteration_alone_exchanges_nothing_between_replicas(programs):
