@@ -46,6 +46,8 @@ def test_the_even_cut_spelled_out_is_the_even_cut(blocks):
     evenly = spelled.with_fields(blocks_per_stage=None)
     assert spelled.stage_layers == evenly.stage_layers
     assert spelled.stage_gradient_bytes == evenly.stage_gradient_bytes
+    if 2 * n_stages <= n_layers:
+        assert spelled.cut(2 * n_stages) == evenly.cut(2 * n_stages), "and may be interleaved"
 
 
 def test_a_stage_of_three_times_the_blocks_computes_and_holds_three_times_as_much():

@@ -100,11 +100,6 @@ def test_micro_batches_of_each_replica_are_those_of_the_batch():
             job(**shape, microbatches_per_replica=counts)
 
 
-def test_an_even_cut_that_is_spelled_out_may_be_interleaved():
-    tiny = JOBS["tiny"].with_fields(blocks_per_stage=(2, 2, 2, 2))
-    assert tiny.cut(8) == JOBS["tiny"].cut(8)
-
-
 def two_stages(per_device: int = 1) -> Schedule:
     """On two devices, one micro-batch."""
     stages = range(2 * per_device)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.schedule import COMPUTE, LANE, RECEIVES, SENDS, SYNCHRONISATION, Action, Kind, Lane, Schedule
+from dtfm_lab.domain.schedule import RECEIVES, SENDS, Action, Kind, Schedule
 
 F, B, I, W = Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT  # noqa: E741
 seeds = st.integers(0, 10_000)
@@ -64,20 +64,6 @@ def test_a_text_that_is_no_action_is_refused_in_one_line(text):
     with pytest.raises(ScheduleError, match=r"is no action; wanted such as 0F3, 2B0, 1I3 or 1W3") as refused:
         Action.parse(text)
     assert "\n" not in str(refused.value)
-
-
-def test_every_kind_has_one_lane():
-    assert set(LANE) == set(Kind)
-    for kind in Kind:
-        expected = Lane.COMPUTE if kind in COMPUTE else Lane.SEND if kind in SENDS else Lane.RECEIVE
-        assert Action(0, kind).lane is expected
-    assert len(COMPUTE) + len(SENDS) + len(RECEIVES) == len(Kind)
-    assert set(SYNCHRONISATION) == set(Kind) - {F, B, I, W, Kind.PART, Kind.STEP} - {
-        Kind.SEND_F,
-        Kind.RECV_F,
-        Kind.SEND_B,
-        Kind.RECV_B,
-    }
 
 
 def test_a_computation_has_no_other_end():

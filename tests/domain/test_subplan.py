@@ -94,18 +94,6 @@ def test_what_is_no_number_of_workers_is_refused(workers, says):
         subplan_for(plan_of(3, 2), workers)
 
 
-@pytest.mark.parametrize(
-    ("kept", "said"),
-    [
-        (Subplan((0, 1, 2, 3), (0, 1), 4, 8), "all 4 stages, pipelines 0 and 1 of 8"),
-        (Subplan((0, 1, 2), (0,), 15, 4), "stages 0 to 2 of 15, pipeline 0 of 4"),
-        (Subplan((0,), (0, 1, 2), 1, 3), "its one stage, all 3 pipelines"),
-    ],
-)
-def test_a_part_is_told_in_a_sentence(kept, said):
-    assert kept.sentence == said
-
-
 def test_a_part_of_another_plan_is_refused_in_one_line():
     kept = Subplan((0, 1), (0,), 5, 2)
     with pytest.raises(TraceError, match="of a plan of 5 stages x 2 replicas; this one has 3 x 2; wanted the same"):

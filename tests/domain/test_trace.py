@@ -46,7 +46,10 @@ def test_rows_that_contradict_each_other_are_refused(changed, says):
         ({"synchronise_every": 0}, "synchronise_every of the trace is 0; wanted a whole number from 1"),
         ({"stages_per_device": 10**30}, "stages_per_device of the trace is 10*; wanted a whole number from 1"),
         ({"schedule": "two\nlines"}, "schedule of the trace is .*; wanted text without control characters"),
-        ({"devices": (("a", "b\n"), ("c", "d"))}, "trace holds device .*; wanted text without control characters"),
+        (
+            {"devices": (("a", "b\n"), ("c", "d"))},
+            "a device of the trace is .*; wanted text without control characters",
+        ),
     ],
 )
 def test_a_context_that_is_of_no_run_is_refused_in_one_line(changed, says):

@@ -6,7 +6,7 @@ needs. Every receive stands right before its consumer and every send right after
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 from dtfm_lab.domain.errors import ScheduleError
@@ -180,34 +180,21 @@ def lower(
     if blocking:
         pipelines = {count: tuple(map(_blocking, devices)) for count, devices in pipelines.items()}
     last = schedule.n_devices - 1
+    tail_of = partial(_tail, schedule, compressed, locally, sharding in ("zero-1", "zero-2"), averaged, delayed)
     tails = []
     for position in range(schedule.n_devices):
         in_group = ("",) * n_replicas if regions is None else regions[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
         groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(n_replicas)]
-        made: dict[
-            tuple[int, tuple[SynchronisationPart, ...]], tuple[Step, ...]
-        ] = {}  # replicas of a ring all do the same
+        made: dict[tuple[int, tuple[SynchronisationPart, ...]], tuple[Step, ...]] = {}
+        """Replicas of a ring all do the same."""
         of_position = []
         for n, (replica, in_region) in zip(counts, groups, strict=True):
             key = n, tuple(synchronisations[synchronisation](replica, in_region))
             if key not in made:
-                tail = _tail(
-                    position,
-                    pipelines[n][position],
-                    key[1],
-                    len(in_region),
-                    partner,
-                    schedule,
-                    compressed,
-                    locally,
-                    sharding in ("zero-1", "zero-2"),
-                    cut[position],
-                    averaged,
-                    delayed,
-                )
-                n_passes = len(pipelines[n][position])
-                made[key] = _blocking(pipelines[n][position] + tail)[n_passes:] if blocking else tail
+                pipeline = pipelines[n][position]
+                tail = tail_of(position, pipeline, key[1], len(in_region), partner, cut[position])
+                made[key] = _blocking(pipeline + tail)[len(pipeline) :] if blocking else tail
             of_position.append(made[key])
         tails.append(tuple(of_position))
     return Programs(schedule, counts, tuple(pipelines.values()), tuple(tails), blocking, transport == "blocking")
@@ -331,18 +318,18 @@ def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _tail(
+    schedule: Schedule,
+    compressed: bool,
+    locally: bool,
+    shards_states: bool,
+    averaged: float,
+    delayed: bool,
     position: int,
     pipeline: tuple[Step, ...],
     parts: tuple[SynchronisationPart, ...],
     rounds: int,
     partner: int | None,
-    schedule: Schedule,
-    compressed: bool,
-    locally: bool,
-    shards_states: bool,
     buckets: tuple[Bucket, ...],
-    averaged: float,
-    delayed: bool,
 ) -> tuple[Step, ...]:
     """Synchronisation, the exchange of a tied embedding's gradient with ``partner``'s device, and the step.
 

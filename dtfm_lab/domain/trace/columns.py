@@ -74,12 +74,11 @@ class TraceColumns:
 
     def _check_context(self) -> None:
         context = self.context
-        for what in ("schedule", "topology", "topology_fingerprint", "job", "queueing", "synchronisation", "sharding"):
-            if not is_plain(text := getattr(context, what)):
-                raise TraceError(f"{what} of the trace is {shortened(text)}; wanted text without control characters")
-        for name in (name for group in context.devices for name in group):
-            if not is_plain(name):
-                raise TraceError(f"trace holds device {shortened(name)}; wanted text without control characters")
+        names = ("schedule", "topology", "topology_fingerprint", "job", "queueing", "synchronisation", "sharding")
+        texts = [(f"{what} of the trace", getattr(context, what)) for what in names]
+        for what, text in (*texts, *(("a device of the trace", name) for group in context.devices for name in group)):
+            if not is_plain(text):
+                raise TraceError(f"{what} is {shortened(text)}; wanted text without control characters")
         for what in ("stages_per_device", "synchronise_every"):
             if not 1 <= (count := getattr(context, what)) <= MOST_COUNT:
                 raise TraceError(
