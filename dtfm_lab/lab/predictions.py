@@ -25,7 +25,7 @@ from dtfm_lab.lab.arguments import (
     of_schedule,
 )
 from dtfm_lab.lab.executors import AnyExecutor, opened
-from dtfm_lab.lab.plans import default_job
+from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning.sweeps import sweep_points, sweep_summary, sweep_table
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.memory import memory as memory_of
@@ -95,9 +95,7 @@ def sweep(
 
 
 def _job_for(job: Job | str | None, network: Topology) -> Job:
-    if job is None:
-        return default_job(network)
-    return job if isinstance(job, Job) else files.load_job(job)
+    return nouns(network, job)[1]
 
 
 def _read(name: str, given: Any) -> Any:

@@ -218,22 +218,13 @@ def _workspace() -> JsonSchemaValue:
 
 
 WRITTEN, JSON = (".yaml", ".yml", ".json"), (".json",)
+SAVED = "people, and `lab.save`"
 FORMATS: dict[str, Format] = {
     "topology": Format(
-        "A network: devices, and the latency and bandwidth between each two.",
-        WRITTEN,
-        "people, and `lab.save`",
-        _topology,
+        "A network: devices, and the latency and bandwidth between each two.", WRITTEN, SAVED, _topology
     ),
-    "job": Format(
-        "A job: what is trained, in which batches, and how it is cut.", WRITTEN, "people, and `lab.save`", _job
-    ),
-    "model": Format(
-        "The model of a job, as the mapping under its key `model`.",
-        ("part of a job",),
-        "people, and `lab.save`",
-        _model,
-    ),
+    "job": Format("A job: what is trained, in which batches, and how it is cut.", WRITTEN, SAVED, _job),
+    "model": Format("The model of a job, as the mapping under its key `model`.", ("part of a job",), SAVED, _model),
     "plan": Format(
         "A plan, with its network and its job.", JSON, "`lab.save`, `dtfm-lab plan -o`", lambda: _of(PlanFile)
     ),

@@ -52,11 +52,11 @@ def cities_win(given, right):
     grid = [[f"{city}-{i}" for i in range(4)] for city in ("Oregon", "Virginia", "London", "Frankfurt")]
     four = {"n_stages": 4, "n_replicas": 4, "microbatch": 1}
     for changed, because in (
-        ({"global_batch": 4096, "schedule": "gpipe"}, "does not fit"),
+        ({"global_batch": 512, "schedule": "gpipe"}, "does not fit"),
         ({"global_batch": 256, "schedule": "1f1b"}, "tokens a second"),
-        ({"global_batch": 8192}, "at most 4096"),
-        ({"global_batch": 1024, "synchronise_every": 64}, "synchronise_every"),
-        ({"global_batch": 4096, "compression": "int8"}, "compression"),
+        ({"global_batch": 8192, "microbatch": 256}, "at most 4096"),
+        ({"global_batch": 256, "synchronise_every": 64}, "synchronise_every"),
+        ({"global_batch": 256, "compression": "int8"}, "compression"),
     ):
         yield lab.evaluate(given.cities, lab.load_job("gpt3-xl", **(four | changed)), stages=grid), because
 

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -56,3 +57,11 @@ def measured(predicted):
 @pytest.fixture(scope="session")
 def compared(predicted, measured):
     return compare(predicted, measured)
+
+
+@pytest.fixture(scope="session")
+def samples(small_plan, large_plan, predicted, measured, compared, steps, population):
+    """All of these by short names."""
+    plans = {"small": small_plan, "large": large_plan}
+    traces = {"predicted": predicted, "measured": measured, "compared": compared}
+    return SimpleNamespace(**plans, **traces, steps=steps, population=population)

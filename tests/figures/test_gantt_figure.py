@@ -3,7 +3,7 @@ import pytest
 from drawn import array, said
 
 from dtfm_lab import figures
-from dtfm_lab.domain.errors import TraceError, UnknownName
+from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule import LANE, RECEIVES, SENDS, Kind, Lane
 from dtfm_lab.figures.palette import KIND_COLORS, KIND_NAMES
 from dtfm_lab.simulation import simulate
@@ -180,23 +180,3 @@ def test_the_halves_of_a_split_backward_have_names_and_numbers(small_plan):
         bar = named[f"backward of {half}"]
         assert bar.texttemplate == "%{customdata[0]}"
         assert set(bar.customdata[:, 0]) == {0, 1, 2, 3}
-
-
-@pytest.mark.parametrize("iteration", [3, -1])
-def test_an_iteration_that_was_not_traced_is_refused(predicted, measured, iteration):
-    with pytest.raises(TraceError, match=f"iteration is {iteration}; wanted one that was traced, 0 to 2"):
-        figures.gantt(measured, iteration=iteration)
-    with pytest.raises(TraceError, match="0 to 2"):
-        figures.gantt(predicted, against=measured, iteration=iteration)
-
-
-def test_lanes_that_do_not_exist_are_refused(predicted):
-    with pytest.raises(UnknownName, match="did you mean 'receive'"):
-        figures.gantt(predicted, lanes=["recieve"])
-    with pytest.raises(TraceError, match="no lanes"):
-        figures.gantt(predicted, lanes=[])
-
-
-def test_traces_of_two_placements_are_refused(predicted, large_plan):
-    with pytest.raises(TraceError, match="different placements"):
-        figures.gantt(predicted, against=simulate(large_plan))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from dtfm_lab import figures
-from dtfm_lab.domain.errors import TraceError, UnknownName
 from dtfm_lab.figures.palette import CAUSE_COLORS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
@@ -101,16 +100,6 @@ def test_a_long_timeline_keeps_its_peak(small_plan, monkeypatch):
     assert len(activations.x) <= 6
     names = [name for group in report.devices for name in group]
     assert max(activations.y) == pytest.approx(report.activations_bytes.ravel()[names.index("ada")] / 2**20)
-
-
-def test_a_device_that_is_not_there_is_refused(small_plan):
-    with pytest.raises(UnknownName, match="no device of this plan named 'eve'"):
-        figures.memory_over_time(memory(small_plan), devices=["eve"])
-
-
-def test_an_iteration_that_the_report_does_not_cover_is_refused(small_plan):
-    with pytest.raises(TraceError, match="iteration is 1; wanted 0 to 0"):
-        figures.memory_over_time(memory(small_plan), iteration=1)
 
 
 def test_all_panels_are_as_wide_as_the_iteration_of_all_devices(small_plan, predicted):

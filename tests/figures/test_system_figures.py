@@ -8,7 +8,7 @@ from own_strategy import Nowhere, OnePipeline
 
 import dtfm_lab as lab
 from dtfm_lab import figures
-from dtfm_lab.systems import Crossings, variant
+from dtfm_lab.systems import variant
 
 SYSTEMS = ["dtfm-lab", "megatron", variant("megatron", transport="overlapped"), OnePipeline(share=1e-5), Nowhere()]
 
@@ -87,9 +87,3 @@ def test_the_stretch_of_each_fastest_ends_at_the_crossing(crossed):
     shaded = [shape for shape in figures.crossings(crossed).layout.shapes if shape.type == "rect"]
     assert [shape.x1 for shape in shaded] == [*(one.value for one in crossed.crossings), crossed.points[-1].value]
     assert len(shaded) == len(crossed.crossings) + 1
-
-
-def test_nothing_compared_is_refused(crossed):
-    nothing = Crossings(topology=crossed.topology, job=crossed.job, axis=crossed.axis, systems=crossed.systems)
-    with pytest.raises(lab.LabError, match="crossings of no values"):
-        figures.crossings(nothing)

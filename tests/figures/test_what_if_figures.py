@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from dtfm_lab import figures
-from dtfm_lab.domain.errors import TraceError, UnknownName
 from dtfm_lab.lab import explain, sweep
 
 
@@ -103,18 +102,6 @@ def test_a_sweep_that_plans_is_drawn_by_its_settings():
     assert {trace.name for trace in figure.data} == {"random", "dtfm"}
 
 
-def test_a_sweep_that_cannot_be_drawn_is_refused(swept):
-    with pytest.raises(UnknownName, match="no result of a sweep named 'time'"):
-        figures.sweep(swept, "time")
-    with pytest.raises(UnknownName, match="no varied setting of this sweep named 'queueing'"):
-        figures.sweep(swept, x="queueing")
-    with pytest.raises(TraceError, match="no rows"):
-        figures.sweep(swept.head(0))
-    three = pd.concat([swept.assign(queueing=queueing) for queueing in ("pairs", "cards")], ignore_index=True)
-    with pytest.raises(TraceError, match=r"varies 3 settings .*choose rows of one queueing"):
-        figures.sweep(three)
-
-
 def test_every_improvement_with_an_effect_is_one_bar_the_greatest_on_top(tried):
     figure = figures.sensitivity(tried)
     assert sum(len(bar.x) for bar in figure.data) == (tried["change"] != 0).sum()
@@ -137,8 +124,3 @@ def test_improvements_without_effect_are_an_empty_figure_that_says_so(tried):
     assert not figure.data
     assert "none of them alone" in figure.layout.annotations[0].text
     assert "nothing was tried" in figures.sensitivity(tried.head(0)).layout.annotations[0].text
-
-
-def test_another_table_is_no_sensitivity(swept):
-    with pytest.raises(TraceError, match="no column what, of, name"):
-        figures.sensitivity(swept)

@@ -1,6 +1,6 @@
 """The errors of a prediction by kind of action, by stage and by link; and what would have been right, refitted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,13 +134,7 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
         f"{f' ({error})' if error else ''}"
         for name, a, b, error in zip(names, predicted, measured, errors, strict=True)
     ]
-    x: list[float | None] = []
-    y: list[str | None] = []
-    for name, a, b in zip(names, predicted, measured, strict=True):
-        x += [a * scale, b * scale, None]
-        y += [name, name, None]
-    line = {"width": 3, "color": FAINT}
-    traces = [go.Scatter(x=x, y=y, mode="lines", name="error", line=line, hoverinfo="skip", showlegend=False)]
+    traces = [_spans(names, [a * scale for a in predicted], [b * scale for b in measured], 3)]
     for word, values, size, symbol, color in (
         ("measured", measured, 9, "circle", VERMILLION),
         ("predicted", predicted, 13, "circle-open", BLUE),
@@ -171,6 +165,19 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
         ticks |= {"tickvals": values, "ticktext": [f"{value:.3g}" for value in values]}
     figure.update_xaxes(title_text=f"duration ({unit})", **ticks, row=row, col=1)
     figure.update_yaxes(autorange="reversed", type="category", row=row, col=1)
+
+
+def _spans(names: Sequence[str], begins: Iterable[float], ends: Iterable[float], width: int) -> go.Scatter:
+    """Faint lines on named rows, as one plotly trace."""
+    rows = [(begin, end, name) for name, begin, end in zip(names, begins, ends, strict=True)]
+    return go.Scatter(
+        x=[place for begin, end, _ in rows for place in (begin, end, None)],
+        y=[place for _, _, name in rows for place in (name, name, None)],
+        mode="lines",
+        line={"width": width, "color": FAINT},
+        hoverinfo="skip",
+        showlegend=False,
+    )
 
 
 def _signed_percent(share: float) -> str:
@@ -264,12 +271,8 @@ def _range(panels: list[pd.DataFrame]) -> tuple[float, float]:
 def _add(figure: go.Figure, what: str, rows: pd.DataFrame, number: int, limits: tuple[float, float]) -> None:
     names = [_name(row) for row in rows_of(rows)]
     noun, color = WHAT[what]
-    x: list[float | None] = []
-    y: list[str | None] = []
-    for name, low, high in zip(names, rows["low_ratio"], rows["high_ratio"], strict=True):
-        x += [max(low, limits[0]), min(high, limits[1]), None]
-        y += [name, name, None]
-    figure.add_scatter(x=x, y=y, mode="lines", line={"width": 6, "color": FAINT}, hoverinfo="skip", row=number, col=1)
+    lows, highs = rows["low_ratio"].clip(lower=limits[0]), rows["high_ratio"].clip(upper=limits[1])
+    figure.add_trace(_spans(names, lows, highs, 6), row=number, col=1)
     figure.add_scatter(
         x=rows["fitted_ratio"].tolist(),
         y=names,
