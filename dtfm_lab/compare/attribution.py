@@ -118,6 +118,35 @@ class TimedIterations(NamedTuple):
         np.add.at(whole[2], self.late_group, times.late_s)
         return whole
 
+    def longer_s(self, n_groups: int) -> FloatArray:
+        """(3, groups, iterations) seconds by which durations, latencies and delays of each lengthen an iteration."""
+        n_iterations = self.measured.duration_s.shape[1]
+        found = np.zeros((3, n_groups, n_iterations))
+        for first in range(0, n_iterations, BATCH):
+            part = slice(first, first + BATCH)
+            begin, end = (Times(*(column[:, part] for column in each)) for each in (self.predicted, self.measured))
+            self._share_out(begin, end, found[:, :, part])
+        return found
+
+    def _share_out(self, begin: Times, end: Times, found: FloatArray) -> None:
+        """Add what each group is charged for in these iterations."""
+        n_iterations = begin.duration_s.shape[1]
+        progress = np.tile(np.linspace(0.0, 1.0, SAMPLES), n_iterations)
+        of = np.repeat(np.arange(n_iterations), SAMPLES)
+        change = Times(*(b - a for a, b in zip(begin, end, strict=True)))
+        length_s, last, came_from, from_start = _makespans(self.dependencies, begin, change, progress, of)
+        chains = list(_chains(last, came_from, from_start))
+        growth_s = np.zeros(len(progress))
+        for column, at, ended, by_start in chains:
+            moved = ended * change.duration_s[at, of[column]] + by_start * change.latency_s[at, of[column]]
+            growth_s[column] += moved + change.late_s[at, of[column]]
+        weight = _weights(*(each.reshape(n_iterations, SAMPLES) for each in (progress, length_s, growth_s))).ravel()
+        for column, at, ended, by_start in chains:
+            iteration, share = of[column], weight[column]
+            np.add.at(found[0], (self.group[at], iteration), share * ended * change.duration_s[at, iteration])
+            np.add.at(found[1], (self.group[at], iteration), share * by_start * change.latency_s[at, iteration])
+            np.add.at(found[2], (self.late_group[at], iteration), share * change.late_s[at, iteration])
+
 
 def owners(rows: pd.DataFrame, *, one_card: bool) -> pd.DataFrame:
     """Columns of and name of all links and devices, and of the devices' cards where messages queue there."""
@@ -137,45 +166,6 @@ def _card(rows: pd.DataFrame) -> pd.DataFrame:
     """The owner of each action's delay: its device, or for messages the card by which they leave or come in."""
     of = np.where(rows["link"] != "", "card", "device")
     return pd.DataFrame({"of": of, "name": rows["device"].to_numpy()})
-
-
-def attribute(
-    dependencies: Dependencies, predicted: Times, measured: Times, group: IntArray, late_group: IntArray, n_groups: int
-) -> FloatArray:
-    """(3, groups, iterations) seconds by which durations, latencies and delays of each group lengthen each iteration.
-
-    (nodes,) ``group`` is the link or device to which an action's duration and latency count, ``late_group`` its delay.
-    """
-    n_iterations = measured.duration_s.shape[1]
-    found = np.zeros((3, n_groups, n_iterations))
-    for first in range(0, n_iterations, BATCH):
-        part = slice(first, first + BATCH)
-        begin, end = (Times(*(column[:, part] for column in times)) for times in (predicted, measured))
-        found[:, :, part] = _attributed(dependencies, begin, end, group, late_group, n_groups)
-    return found
-
-
-def _attributed(
-    dependencies: Dependencies, begin: Times, end: Times, group: IntArray, late_group: IntArray, n_groups: int
-) -> FloatArray:
-    n_iterations = begin.duration_s.shape[1]
-    progress = np.tile(np.linspace(0.0, 1.0, SAMPLES), n_iterations)
-    of = np.repeat(np.arange(n_iterations), SAMPLES)
-    change = Times(*(b - a for a, b in zip(begin, end, strict=True)))
-    length_s, last, came_from, from_start = _makespans(dependencies, begin, change, progress, of)
-    chains = list(_chains(last, came_from, from_start))
-    growth_s = np.zeros(len(progress))
-    for column, at, ended, by_start in chains:
-        moved = ended * change.duration_s[at, of[column]] + by_start * change.latency_s[at, of[column]]
-        growth_s[column] += moved + change.late_s[at, of[column]]
-    weight = _weights(*(each.reshape(n_iterations, SAMPLES) for each in (progress, length_s, growth_s))).ravel()
-    found = np.zeros((3, n_groups, n_iterations))
-    for column, at, ended, by_start in chains:
-        iteration, share = of[column], weight[column]
-        np.add.at(found[0], (group[at], iteration), share * ended * change.duration_s[at, iteration])
-        np.add.at(found[1], (group[at], iteration), share * by_start * change.latency_s[at, iteration])
-        np.add.at(found[2], (late_group[at], iteration), share * change.late_s[at, iteration])
-    return found
 
 
 def _chains(last: IntArray, came_from: IntArray, from_start: Mask) -> Iterator[tuple[IntArray, IntArray, Mask, Mask]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.compare.attribution import Mask, TimedIterations, attribute, owners
+from dtfm_lab.compare.attribution import Mask, TimedIterations, owners
 from dtfm_lab.compare.dependencies import dependencies_of
 from dtfm_lab.compare.errors import half_width
 from dtfm_lab.domain.trace import Trace
@@ -52,6 +52,16 @@ class Blame:
         return self.table.loc[self.table["named"], COLUMNS].reset_index(drop=True)
 
     @property
+    def computation_s(self) -> float:
+        """The part of the error that devices make; messages make the rest."""
+        return float(self.table.loc[self.table["of"] == "device", "longer_s"].sum())
+
+    @property
+    def messages_s(self) -> float:
+        """The part of the error that links and cards make."""
+        return self.error_s - self.computation_s
+
+    @property
     def verdict(self) -> str:
         """The error and its suspects in one sentence."""
         if abs(self.error_s) <= ROUNDING * self.iteration_s:
@@ -60,8 +70,7 @@ class Blame:
         share = f" ({abs(self.error_s) / self.iteration_s:.1%})" if self.iteration_s > 0 else ""
         error = f"on average an iteration is {format_s(abs(self.error_s))}{share} {how}"
         explaining = self.table[self.table["named"] & (self.table["share"].abs() >= NOTABLE)]
-        computing_s = float(self.table.loc[self.table["of"] == "device", "longer_s"].sum())
-        parts = f"computations make {_signed(computing_s)} of it, messages {_signed(self.error_s - computing_s)}"
+        parts = f"computations make {_signed(self.computation_s)} of it, messages {_signed(self.messages_s)}"
         if not len(explaining):
             return f"{error} than predicted; {parts}, no link and no device alone {NOTABLE:.0%} of the iteration"
         suspects = "one suspect" if len(explaining) == 1 else f"{len(explaining)} suspects"
@@ -83,9 +92,7 @@ def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
         which = together == synchronise
         dependencies = dependencies_of(measured, synchronise=synchronise)
         timed = TimedIterations.of(rows, dependencies, numbers[which], names, one_card=one_card)
-        longer_s[:, :, which] = attribute(
-            dependencies, timed.predicted, timed.measured, timed.group, timed.late_group, len(names)
-        )
+        longer_s[:, :, which] = timed.longer_s(len(names))
         predicted_s[:, :, which] = timed.own_s(timed.predicted, len(names))
         measured_s[:, :, which] = timed.own_s(timed.measured, len(names))
     iterations = _Iterations(measured.iteration_weights, together)

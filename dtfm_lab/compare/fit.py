@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from dtfm_lab.compare.dependencies import programs_of
 from dtfm_lab.compare.errors import FEW_ITERATIONS, Estimate, around, estimate, theil_sen
@@ -92,43 +93,29 @@ def fit_computations(measured: Trace) -> list[ComputeFit]:
 
 def _messages(plan: Plan, measured: Trace) -> dict[tuple[str, str], LinkMessages]:
     """By link, the messages of which both ends are in the trace."""
-    n_replicas, n_actions = len(measured.context.devices[0]), len(measured.actions)
-    shape = n_replicas, n_actions
-    received = np.full(shape, -1, dtype=np.int64)
-    """(replicas, actions) receive at the other end of each send, as replica x actions + action; -1 for others."""
-    n_bytes = np.zeros(shape)
-    link = np.zeros(shape, dtype=np.int64)
+    n_replicas = len(measured.context.devices[0])
     number = {action: i for i, action in enumerate(measured.actions)}
-    links: dict[tuple[str, str], int] = {}
-    for (replica, action), size in _sizes(plan, measured).items():
+    sent = []
+    for (replica, action), n_bytes in _sizes(plan, measured).items():
         there = action.counterpart()
-        if size > 0 and action in number and there in number:
+        if n_bytes > 0 and action in number and there in number:
             _, other = action.other_end(replica, n_replicas)
-            here = replica, number[action]
-            ends = measured.device(action, replica), measured.device(there, other)
-            received[here], n_bytes[here] = other * n_actions + number[there], size
-            link[here] = links.setdefault(ends, len(links))
-    at = measured.replica * n_actions + measured.action
-    key = measured.iteration * (n_replicas * n_actions) + at
-    by_key = np.argsort(key)
-    sent = np.flatnonzero(received.ravel()[at] >= 0)
-    wanted = measured.iteration[sent] * (n_replicas * n_actions) + received.ravel()[at[sent]]
-    arrived = by_key[np.minimum(np.searchsorted(key[by_key], wanted), len(key) - 1)]
-    both_traced = key[arrived] == wanted
-    sent, arrived = sent[both_traced], arrived[both_traced]
-    by_link = np.argsort(link.ravel()[at[sent]], kind="stable")
-    sent, arrived = sent[by_link], arrived[by_link]
-    bounds = np.searchsorted(link.ravel()[at[sent]], np.arange(len(links) + 1))
-    columns = (
-        measured.iteration[sent],
-        n_bytes.ravel()[at[sent]],
-        measured.start_s[arrived] - measured.start_s[sent],
-        measured.end_s[arrived] - measured.start_s[arrived],
+            link = measured.device(action, replica), measured.device(there, other)
+            sent.append((*link, n_bytes, replica, number[action], other, number[there]))
+    ends = ["replica", "action", "other_replica", "other_action"]
+    columns = {"iteration": measured.iteration, "replica": measured.replica, "action": measured.action}
+    rows = pd.DataFrame(columns | {"start_s": measured.start_s, "end_s": measured.end_s})
+    received = rows.rename(columns={"replica": "other_replica", "action": "other_action"})
+    messages = (
+        pd.DataFrame(sent, columns=["source", "target", "n_bytes", *ends])
+        .merge(rows, on=["replica", "action"])
+        .merge(received, on=["iteration", "other_replica", "other_action"], suffixes=("_sent", "_received"))
     )
+    messages["lag_s"] = messages["start_s_received"] - messages["start_s_sent"]
+    messages["moving_s"] = messages["end_s_received"] - messages["start_s_received"]
     return {
-        ends: LinkMessages(*(column[bounds[i] : bounds[i + 1]] for column in columns))
-        for ends, i in links.items()
-        if bounds[i + 1] > bounds[i]
+        (str(source), str(target)): LinkMessages(*(of_link[name].to_numpy() for name in LinkMessages._fields))
+        for (source, target), of_link in messages.groupby(["source", "target"], sort=False)
     }
 
 

@@ -45,18 +45,11 @@ def test_the_suspect_stands_above_the_tables(shell: Callable) -> None:
     assert "side the 90 % interval of the prediction, " in out
 
 
-def test_a_refit_writes_the_network_and_tells_the_new_error(shell: Callable) -> None:
-    status, out, _ = shell("--refit", "plan.json", "-o", "refitted.yaml")
-    assert status == 0
-    assert "as fitted" in out
-    fitted = load_topology("refitted.yaml")
-    drawn = load_topology("lecture-hall")
+def test_json_holds_suspects_drift_and_refit(shell: Callable) -> None:
+    status, out, err = shell("--refit", "plan.json", "--json", "-o", "refitted.yaml")
+    fitted, drawn = load_topology("refitted.yaml"), load_topology("lecture-hall")
     i, j = drawn.index("barbara"), drawn.index("edsger")
     assert fitted.bandwidth_bytes_per_s[i, j] == pytest.approx(drawn.bandwidth_bytes_per_s[i, j] / 2, rel=0.05)
-
-
-def test_json_holds_suspects_drift_and_refit(shell: Callable) -> None:
-    status, out, err = shell("--refit", "plan.json", "--json")
     found = json.loads(out)
     assert (status, err) == (0, "")
     assert found["suspects"][0]["name"] == "barbara -> edsger"

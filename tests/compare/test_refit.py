@@ -1,4 +1,6 @@
-"""Fitted to a measurement, the links and the profile are those of what was measured."""
+"""Fitted to a measurement, the links and the profile are those of what was measured, also in unequal pipelines."""
+
+from __future__ import annotations
 
 import json
 from dataclasses import replace
@@ -9,12 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured_traces import lecture_hall_plan, measured, with_factor
 
+import dtfm_lab as lab
 from dtfm_lab.compare import compare
+from dtfm_lab.compare.dependencies import dependencies_of, programs_of
 from dtfm_lab.compare.errors import estimate, signed_share
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.plan import subplan_for
+from dtfm_lab.domain.job import gpt
+from dtfm_lab.domain.plan import cut_subplan, subplan_for
 from dtfm_lab.domain.schedule import RECEIVES, SENDS
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.simulation import engine
+from dtfm_lab.simulation.measured_predecessors import with_predecessors
 from dtfm_lab.simulation.simulate import simulate
 
 PLAN = lecture_hall_plan()
@@ -87,12 +94,8 @@ def test_the_mean_of_lognormal_noise_is_in_its_interval():
         values = 2.0 + rng.standard_normal(40)
         found = estimate(values, iteration, np.mean)
         hits.append(found.low <= 2.0 <= found.high)
+    assert estimate(np.array([3.0]), np.array([0]), np.median) == (3.0, -np.inf, np.inf)
     assert np.mean(hits) == pytest.approx(0.95, abs=0.03)
-
-
-def test_one_message_has_no_interval():
-    found = estimate(np.array([3.0]), np.array([0]), np.median)
-    assert found == (3.0, -np.inf, np.inf)
 
 
 def real(ran: Trace) -> Trace:
@@ -133,20 +136,13 @@ def test_on_real_links_sizes_tell_latency_from_bandwidth_where_there_are_two():
 def test_on_real_links_messages_of_two_sizes_give_both():
     """A tied embedding's gradient goes the way of activations and is of another size."""
     plan = lecture_hall_plan([[0], [1]], n_stages=2, n_replicas=1, global_batch=8)
-    plan = replace(plan, job=replace(plan.job, model=replace_tied(plan.job.model)))
+    model = plan.job.model
+    sizes = {name: getattr(model, name) for name in ("d_model", "n_heads", "seq_len", "vocab_size")}
+    plan = replace(plan, job=replace(plan.job, model=gpt(n_layers=model.n_blocks, tied=True, **sizes)))
     found = refitted(plan, real(measured(plan))).table
     links = found[found["of"] == "link"]
     assert (links["note"] == "").all()
     assert links["fitted"].to_numpy() == pytest.approx(links["drawn"].to_numpy(), rel=1e-6)
-
-
-def replace_tied(model):
-    from dtfm_lab.domain.job import gpt
-
-    return gpt(
-        n_layers=model.n_blocks, d_model=model.d_model, n_heads=model.n_heads, seq_len=model.seq_len,
-        vocab_size=model.vocab_size, tied=True,
-    )  # fmt: skip
 
 
 def test_real_messages_quicker_than_the_drawn_latency_count_as_bandwidth():
@@ -214,3 +210,77 @@ def test_a_refit_of_another_plan_is_refused_in_one_line(plan, says):
     with pytest.raises(TraceError, match=says) as refused:
         compare(simulate(PLAN, "1f1b"), ran).refit(plan, simulate)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+def test_a_link_that_is_not_as_drawn_is_named_and_found(queueing: str) -> None:
+    pytest.importorskip("torch")
+    plan = lecture_hall_plan([[0], [2], [4], [6]], n_replicas=1, global_batch=8)
+    other = with_factor(plan.topology, "barbara", "edsger", bandwidth=0.25, latency=3.0)
+    ran = lab.run(plan, "gpipe", iterations=4, clock="virtual", emulated=other, queueing=queueing)
+    comparison = lab.compare(lab.simulate(plan, like=ran), ran)
+    assert comparison.suspects["name"].iloc[0] == "barbara -> edsger"
+    found = comparison.refit(plan, lab.simulate)
+    links = found.off[found.off["of"] == "link"].set_index("what")
+    assert set(links["name"]) == {"barbara -> edsger"}
+    i, j = other.index("barbara"), other.index("edsger")
+    assert links.at["bandwidth_bytes_per_s", "fitted"] == pytest.approx(other.bandwidth_bytes_per_s[i, j])
+    assert links.at["latency_s", "fitted"] == pytest.approx(other.latency_s[i, j])
+    assert abs(found.error) < abs(found.error_before) / 2
+
+
+SHARES = (6, 2)
+SCHEDULES = ["gpipe", "1f1b", "zb-h1", "adaptive-1f1b"]
+
+
+def plan_of(**fields):
+    return lecture_hall_plan(microbatches_per_replica=SHARES, **fields)
+
+
+@pytest.mark.parametrize("synchronisation", ["sharded", "ring", "hierarchical", "central"])
+@pytest.mark.parametrize("queueing", ["pairs", "cards"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_trace_tells_the_programs_and_what_each_action_waited_for(schedule, queueing, synchronisation):
+    plan = plan_of(synchronisation=synchronisation, synchronise_every=2)
+    ran = measured(plan, schedule, queueing=queueing, iterations=2)
+    for synchronise in (False, True):
+        programs = programs_of(ran, synchronise=synchronise)
+        wanted = engine.programs_of(plan, ran.context.recorded_schedule, synchronise=synchronise)
+        assert programs.microbatch_counts == SHARES
+        assert (programs.pipelines, programs.tails) == (wanted.pipelines, wanted.tails)
+        dependencies_of(ran, synchronise=synchronise)
+    if queueing == "cards":
+        return
+    found = with_predecessors(ran, plan, ran.context.recorded_schedule)
+    assert found.after is not None
+    assert (found.after >= -1).all()
+    path = found.critical_path()
+    assert path["end_s"].iloc[-1] == pytest.approx(found.iteration_ends_s[found.typical_iteration])
+    predicted = simulate(plan, ran.context.recorded_schedule, queueing=queueing)
+    table = found.bubble
+    assert table["busy_s"].to_numpy() == pytest.approx(predicted.bubble["busy_s"].to_numpy())
+
+
+def test_a_fit_finds_what_is_off_in_a_short_pipeline():
+    plan = plan_of()
+    source, target = plan.device_names[1][1], plan.device_names[2][1]
+    truth = with_factor(plan.topology, source, target, bandwidth=0.5, latency=3.0)
+    ran = measured(plan, truth=truth, slow={(0, 1): 1.5})
+    found = compare(simulate(plan, "1f1b"), ran).refit(plan, simulate)
+    assert abs(found.error) < 1e-6
+    assert set(found.off["name"]) == {f"{source} -> {target}", plan.device_names[0][1]}
+    part, kept = subplan_for(plan, (2, 2))
+    context = replace(measured(part).context, rehearsed=kept)
+    rehearsed = replace(measured(part, slow={(1, 1): 3.0}), context=context)
+    assert rehearsed.context.microbatch_counts == SHARES
+    assert abs(compare(simulate(plan, like=rehearsed), rehearsed).refit(plan, simulate).error) < 1e-6
+    assert cut_subplan(plan, kept).job.microbatch_counts == SHARES
+
+
+def test_traces_of_other_shares_are_not_compared():
+    ran = measured(plan_of())
+    for fields, found in (({}, "4"), ({"microbatches_per_replica": (2, 6)}, "2 to 6")):
+        other = simulate(lecture_hall_plan(**fields), "1f1b")
+        with pytest.raises(TraceError, match=f"ran {found} micro-batches a pipeline, measured 2 to 6; wanted"):
+            compare(other, ran)

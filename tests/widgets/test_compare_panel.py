@@ -16,7 +16,6 @@ from dtfm_lab.domain.trace import Trace
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.compare.headline import headline
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
 from dtfm_lab.widgets.comparing.findings import tables
 from dtfm_lab.widgets.lab_state import LabState
@@ -55,8 +54,8 @@ async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -
     first = comparison.suspects.iloc[0]
     arrow = first["name"].replace("->", "→")
     assert comparison.error_text.startswith("+")
-    assert lab_state.compare_note == headline(comparison)
-    assert f"{arrow}, whose messages take 2.0 times what they were told. It explains" in headline(comparison)
+    assert lab_state.compare_note == comparison.headline
+    assert f"link {arrow}: messages take 2.0 times the predicted, " in comparison.headline
     assert f"first {arrow}" in panel.tiles.value or f"one suspect: {arrow}" in panel.tiles.value
     assert "no device stands out" in panel.tiles.value
     assert panel.residuals.shown["rows"][0]["id"] == first["name"]

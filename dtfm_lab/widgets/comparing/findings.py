@@ -14,7 +14,6 @@ import pandas as pd
 from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.blame import NOTABLE
 from dtfm_lab.compare.errors import Estimate, estimate, share_of, signed_s, signed_share
-from dtfm_lab.compare.headline import headline, parts_of
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import BY_MODEL
 from dtfm_lab.figures.theme import count
@@ -66,7 +65,7 @@ class Findings(NamedTuple):
             *rest,
             comparison.drift.sentence,
         )
-        return cls(headline(comparison), tiles_of(comparison), tables(comparison), comparison.drift.growth, told)
+        return cls(comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth, told)
 
 
 def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
@@ -77,22 +76,23 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
     where = "in its interval" if comparison.is_inside else "out of its interval"
     note = f"{share}, {where}" if comparison.inside_sentence else f"{share} of the prediction"
     error = Tile("Error", signed_s(error_s), note, abs(error_s) >= notable_s)
-    parts = parts_of(comparison)
-    if parts is None:
+    if comparison.blame_missing:
         return (error, Tile("From messages", "–", comparison.blame_missing), Tile("From computation", "–", ""))
+    suspects, found = comparison.suspects, comparison.blame
+    links, devices = (suspects.loc[suspects["of"] == of, "name"].tolist() for of in ("link", "device"))
     return (
         error,
         Tile(
             "From messages",
-            signed_s(parts.messages_s),
-            _suspected(parts.links, "link") + (f"; {BY_MODEL}" if comparison.measured.context.links_by_model else ""),
-            bool(parts.links) and abs(parts.messages_s) >= notable_s,
+            signed_s(found.messages_s),
+            _suspected(links, "link") + (f"; {BY_MODEL}" if comparison.measured.context.links_by_model else ""),
+            bool(links) and abs(found.messages_s) >= notable_s,
         ),
         Tile(
             "From computation",
-            signed_s(parts.computation_s),
-            _suspected(parts.devices, "device"),
-            bool(parts.devices) and abs(parts.computation_s) >= notable_s,
+            signed_s(found.computation_s),
+            _suspected(devices, "device"),
+            bool(devices) and abs(found.computation_s) >= notable_s,
         ),
     )
 
@@ -111,7 +111,7 @@ def sentences_html(sentences: tuple[str, ...]) -> str:
     return "".join(markup.line(escape(sentence).replace("-&gt;", "→")) for sentence in sentences if sentence)
 
 
-def _suspected(names: tuple[str, ...], noun: str) -> str:
+def _suspected(names: list[str], noun: str) -> str:
     if not names:
         return f"no {noun} stands out"
     first = names[0].replace("->", "→")

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtfm_lab import planning
-from dtfm_lab.compare.headline import error_sentence
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -88,7 +87,7 @@ def _measured(state: LabState) -> str:
     found = state.comparison
     if found is None or state.is_mystery or state.plan is None or found.measured is not state.measured:
         return ""
-    return "" if state.plan_is_stale else error_sentence(found)
+    return "" if state.plan_is_stale else found.error_sentence
 
 
 def _split(note: str) -> Headline:
