@@ -18,7 +18,7 @@ from scipy.optimize import brentq, minimize
 
 from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.published.systems import megatron, simumax, torchtitan, vtrain, zero_bubble_memory
+from dtfm_lab.published.systems import megatron, simumax, torchtitan, vtrain, zero_bubble
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.simulation import efficiency
 from dtfm_lab.simulation.simulate import iteration_seconds
@@ -69,7 +69,7 @@ def rows() -> Iterator[Measured]:
     profiled_s = {(line["model"], line["microbatches"]): float(line["message_ms"]) / 1000 for line in profile}
     for line in numbers("zero_bubble_table5.csv"):
         message_s = profiled_s[line["model"], line["microbatches"]]
-        plan = zero_bubble_memory.plan_of(
+        plan = zero_bubble.plan_of(
             line["model"],
             line["schedule"],
             int(line["microbatches"]),

@@ -31,11 +31,10 @@ from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.systems import Crossings, Outcomes, Strategy, from_flags, strategies, variant
-from dtfm_lab.systems.bars import CHANGES
 from dtfm_lab.systems.choosing import chosen
 from dtfm_lab.systems.crossings import compared_by_default
-from dtfm_lab.systems.not_modelled import NOT_MODELLED
-from dtfm_lab.systems.outcomes import ENDINGS, report_of
+from dtfm_lab.systems.outcomes import CHANGES, ENDINGS, report_of
+from dtfm_lab.systems.strategy import NOT_MODELLED
 from dtfm_lab.systems.variations import AXES, BETWEEN
 
 PICTURES = (".svg", ".pdf", ".png")

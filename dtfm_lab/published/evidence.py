@@ -105,8 +105,8 @@ class Evidence(StrEnum):
 
     @property
     def words(self) -> str:
-        """The class in words."""
-        return WORDS[self]
+        """The class in words; its name where that says it."""
+        return WORDS.get(self, str(self))
 
 
 WORDS = {
@@ -116,7 +116,6 @@ WORDS = {
     Evidence.LEAVE_ONE_OUT: "leave-one-out within the source",
     Evidence.FITTED: "fitted to this source",
     Evidence.CALCULATION: "another's calculation",
-    Evidence.IDENTITY: "identity",
     Evidence.DUPLICATE: "duplicate of other rows",
 }
 

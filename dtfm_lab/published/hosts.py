@@ -1,7 +1,10 @@
-"""Networks of hosts with several GPUs each, as data centres publish them."""
+"""Networks of hosts with several GPUs each, and models of blocks whose seconds were measured, as they are published."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
+from dtfm_lab.domain.job import Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.network import Topology
 
 PER_HOST = 8
@@ -23,3 +26,16 @@ def hosts_of(
         gpu=gpu,
         name=f"{n} {gpu}",
     )
+
+
+def measured_model(name: str, parameters: Sequence[int], output_elements: int = 1) -> ModelSpec:
+    """Blocks alone, of so many parameters each, that hand on so many numbers of a sequence.
+
+    Their seconds are given beside it: none follow from its FLOP.
+    """
+    blocks = tuple(
+        Layer(kind=LayerKind.BLOCK, parameters=count, forward_flop=0.0, output_elements=output_elements)
+        for count in parameters
+    )
+    sizes = {"d_model": output_elements, "n_heads": 1, "seq_len": 1, "vocab_size": 1}
+    return ModelSpec(name=name, layers=blocks, tied=False, family="measured", **sizes)

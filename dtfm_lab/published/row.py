@@ -20,6 +20,11 @@ QUANTITIES = {
     "utilisation": "share of the time that a device computes",
 }
 """What a row may be a number of."""
+COLUMNS = (
+    *("source", "group", "setting", "quantity", "unit", "class", "measured", "published", "predicted", "low", "high"),
+    *("ratio", "theirs", "band", "verdict", "assumptions", "fitted", "note", "cite"),
+)
+"""Columns of a table of rows."""
 BY_RULE = Band(1.0, 1.0)
 """In place of a band: that of the row's class and quantity."""
 NO_WORSE = 0.01
@@ -128,25 +133,15 @@ class Row:
         return "known miss" if abs(self.error) <= abs(known.ratio - 1) + NO_WORSE else "miss"
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as plain values for JSON and tables."""
-        return {
-            "source": self.source,
-            "group": self.group,
-            "setting": self.setting,
-            "quantity": self.quantity,
-            "unit": self.unit,
+        """The row as plain values for JSON and tables, in the order of ``COLUMNS``."""
+        low, high = self.interval or (None, None)
+        known = self.known_miss.reason if self.known_miss else ""
+        told = {
             "class": str(self.evidence),
-            "measured": self.measured,
-            "published": self.published,
-            "predicted": self.predicted,
-            "low": None if self.interval is None else self.interval[0],
-            "high": None if self.interval is None else self.interval[1],
-            "ratio": self.ratio,
-            "theirs": self.theirs,
+            "low": low,
+            "high": high,
             "band": str(self.band),
-            "verdict": self.verdict,
             "assumptions": "; ".join(self.assumptions),
-            "fitted": self.fitted,
-            "note": "; ".join(filter(None, [self.note, self.known_miss.reason if self.known_miss else ""])),
-            "cite": self.cite,
+            "note": "; ".join(filter(None, [self.note, known])),
         }
+        return {name: told[name] if name in told else getattr(self, name) for name in COLUMNS}

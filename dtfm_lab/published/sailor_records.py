@@ -30,13 +30,14 @@ import numpy as np
 from pydantic import ConfigDict
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.files.reading import parse
 from dtfm_lab.planning import evaluate
+from dtfm_lab.published.hosts import measured_model
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.collectives import ring_gather_s
 
@@ -291,23 +292,9 @@ def _job(record: Record) -> Job:
     elements = record.hop_bytes / (BYTES * record.microbatch)
     if elements != int(elements):
         raise FileError(f"{record.case}: hop_bytes is {record.hop_bytes:g}; wanted whole numbers of {BYTES} bytes")
-    blocks = tuple(
-        Layer(kind=LayerKind.BLOCK, parameters=count, forward_flop=0.0, output_elements=int(elements))
-        for count in record.stage_parameters
-    )
-    model = ModelSpec(
-        name=record.model,
-        layers=blocks,
-        d_model=int(elements),
-        n_heads=1,
-        seq_len=1,
-        vocab_size=1,
-        tied=False,
-        family="measured",
-    )
     return Job(
         name=record.case,
-        model=model,
+        model=measured_model(record.model, record.stage_parameters, int(elements)),
         n_stages=record.n_stages,
         n_replicas=record.n_replicas,
         global_batch=record.global_batch,

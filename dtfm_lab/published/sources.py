@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.registry import Registry
@@ -62,34 +63,12 @@ sources: Registry[Source] = Registry(
 )
 
 
-def published(
-    name: str,
-    *,
-    title: str,
-    cite: str,
-    licence: str,
-    goals: Mapping[str, float] | None = None,
-    known_misses: Mapping[tuple[str, str], KnownMiss] | None = None,
-    url: str = "",
-    omitted: tuple[Omission, ...] = (),
-    noise: Mapping[str, float] | None = None,
-) -> Callable[[Rows], Rows]:
-    """Decorator of the generator of a publication's rows: registers it as a Source."""
+def published(name: str, **described: Any) -> Callable[[Rows], Rows]:
+    """Decorator of the generator of a publication's rows: registers it as a Source, of which these are the other
+    fields."""
 
     def add(rows: Rows) -> Rows:
-        source = Source(
-            name=name,
-            title=title,
-            cite=cite,
-            licence=licence,
-            rows=rows,
-            goals=goals or {},
-            known_misses=_known_misses().get(name, {}) | dict(known_misses or {}),
-            url=url,
-            omitted=omitted,
-            noise=noise or {},
-        )
-        sources.register(name)(source)
+        sources.register(name)(Source(name=name, rows=rows, known_misses=_known_misses().get(name, {}), **described))
         return rows
 
     return add

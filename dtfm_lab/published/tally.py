@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.row import NO_WORSE, KnownMiss, Row
@@ -86,24 +87,46 @@ FIFTH = 1.2
 """Factor to either side within which nine of ten hard rows are wanted."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Tally:
-    """Some rows of a ledger, counted."""
+    """Some rows of a ledger, one or more, counted."""
 
     name: str
-    n: int
-    measured: int
-    """Rows of which a measurement is published."""
-    inside: int
-    median_error: float
-    """Median of the absolute errors, 0.03 is 3 %."""
-    within_fifth: int
-    """Rows predicted within a factor of 1.2 to either side."""
-    covered: int
-    """Rows whose interval holds the published number."""
-    with_interval: int
+    rows: Sequence[Row]
     noise: float | None = None
     """Mean relative difference of two measurements of one plan, where the source says."""
+
+    @property
+    def n(self) -> int:
+        return len(self.rows)
+
+    @property
+    def measured(self) -> int:
+        """Rows of which a measurement is published."""
+        return sum(row.measured for row in self.rows)
+
+    @property
+    def inside(self) -> int:
+        return sum(row.inside for row in self.rows)
+
+    @property
+    def median_error(self) -> float:
+        """Median of the absolute errors, 0.03 is 3 %."""
+        return median(abs(row.error) for row in self.rows)
+
+    @property
+    def within_fifth(self) -> int:
+        """Rows predicted within a factor of 1.2 to either side."""
+        return sum(row.ratio > 0 and abs(math.log(row.ratio)) <= math.log(FIFTH) for row in self.rows)
+
+    @property
+    def covered(self) -> int:
+        """Rows whose interval holds the published number."""
+        return sum(row.covered is True for row in self.rows)
+
+    @property
+    def with_interval(self) -> int:
+        return sum(row.covered is not None for row in self.rows)
 
     @property
     def coverage(self) -> float | None:
@@ -119,28 +142,22 @@ class Tally:
             parts.append(f"90 % intervals hold {self.coverage:.0%} of {self.with_interval}")
         return ", ".join(parts)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The counts as plain values."""
+        return {name: getattr(self, name) for name in COUNTS}
 
-def tally(name: str, rows: Sequence[Row], noise: float | None = None) -> Tally:
-    """These rows, one or more, counted."""
-    errors = [abs(row.error) for row in rows]
-    return Tally(
-        name=name,
-        n=len(rows),
-        measured=sum(row.measured for row in rows),
-        inside=sum(row.inside for row in rows),
-        median_error=median(errors),
-        within_fifth=sum(row.ratio > 0 and abs(math.log(row.ratio)) <= math.log(FIFTH) for row in rows),
-        covered=sum(row.covered is True for row in rows),
-        with_interval=sum(row.covered is not None for row in rows),
-        noise=noise,
-    )
+
+COUNTS = (
+    *("name", "n", "measured", "inside", "median_error", "within_fifth", "covered", "with_interval", "noise"),
+    "coverage",
+)
 
 
 def by_class(rows: Iterable[Row]) -> tuple[Tally, ...]:
     """A tally of each class of evidence that has rows, the hardest first."""
     listed = list(rows)
     of_class = {evidence: [row for row in listed if row.evidence is evidence] for evidence in Evidence}
-    return tuple(tally(evidence.words, some) for evidence, some in of_class.items() if some)
+    return tuple(Tally(evidence.words, some) for evidence, some in of_class.items() if some)
 
 
 def hard_by_source(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Tally, ...]:
@@ -151,6 +168,6 @@ def hard_by_source(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Tall
         if row.hard:
             by_key.setdefault((row.source, row.quantity), []).append(row)
     return tuple(
-        tally(f"{source}, {quantity}", some, noise.get(source, {}).get(quantity))
+        Tally(f"{source}, {quantity}", some, noise.get(source, {}).get(quantity))
         for (source, quantity), some in by_key.items()
     )

@@ -1,7 +1,8 @@
-"""Units of published quantities, and how the numbers of a prediction are said in them."""
+"""Units of published quantities, how the numbers of a prediction are said in them, and the row of a simulated plan."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace, predicted_ends
 from dtfm_lab.domain.units import GB, TERA, GiB
+from dtfm_lab.published.row import Row
+from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.efficiency import efficiency_of
 from dtfm_lab.simulation.memory import memory
 
@@ -115,3 +118,13 @@ def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, f
     if quantity == "iteration":
         return predicted * low, predicted * high
     return (predicted / high, predicted / low) if quantity in RATES else None
+
+
+def simulated_row(plan: Plan, *, value: Predicted | None = None, assumptions: tuple[str, ...] = (), **said: Any) -> Row:
+    """The row of a plan, simulated: its quantity in its unit, or another ``value``, in which interval that lies, and
+    which share of the peak is assumed. ``said`` are the row's other fields."""
+    trace, quantity = simulate(plan), said["quantity"]
+    predicted = (value or UNITS[quantity][said["unit"]])(Prediction(plan, trace))
+    shares = () if quantity == "memory" else shares_of(plan)
+    interval = interval_of(quantity, predicted, trace)
+    return Row(predicted=predicted, interval=interval, assumptions=(*assumptions, *shares), **said)

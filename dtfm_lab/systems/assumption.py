@@ -59,14 +59,8 @@ devices: OfSource = partial(
     help="Its user leaves out kinds of devices, regions and what shapes leave over, where that is faster; or nobody.",
     choices=DEVICES,
 )
-hosts: OfSource = partial(
-    Assumption, help="Hosts get ranks as the network lists them, or in a drawn order.", choices=HOSTS
-)
-hosts_in_rings: OfSource = partial(
-    Assumption,
-    help="Hosts get ranks as the network lists them, or in a drawn order; rings enter each host once.",
-    choices=HOSTS,
-)
+hosts = partial(Assumption, help="Hosts get ranks as the network lists them, or in a drawn order.", choices=HOSTS)
+hosts_in_rings: OfSource = partial(hosts, help=f"{hosts.keywords['help'][:-1]}; rings enter each host once.")
 order: OfSource = partial(
     Assumption, help="Ranks of one data-parallel group are neighbours, pipelines stride over them.", choices=ORDERS
 )

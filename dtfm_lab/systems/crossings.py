@@ -178,6 +178,7 @@ class Crossings:
             best = self.fastest(point)
             for one in self.systems:
                 seconds, plan = point.seconds.get(one.label), point.plans.get(one.label)
+                job = None if plan is None else plan.job
                 rows.append(
                     {
                         self.axis.name: point.value,
@@ -185,9 +186,7 @@ class Crossings:
                         "iteration_s": seconds,
                         "fastest": one.label in best,
                         "times": None if seconds is None or not best else seconds / point.seconds[best[0]],
-                        "n_stages": None if plan is None else plan.job.n_stages,
-                        "n_replicas": None if plan is None else plan.job.n_replicas,
-                        "microbatch": None if plan is None else plan.job.microbatch,
+                        **{name: getattr(job, name, None) for name in ("n_stages", "n_replicas", "microbatch")},
                         "mathematics": one.mathematics,
                         "refined": point.refined,
                         "reason": point.reasons.get(one.label, ""),
@@ -234,7 +233,7 @@ def stream_crossings(
         yield found
     for one in found.systems:
         if one.searches:
-            shared = tuple(_with_plans_of_others(found, one, point, budget) for point in found.points)
+            shared = tuple(_with_best_of(found.points, found, one, point, budget) for point in found.points)
             found = replace(found, points=shared)
     stretches = [(a, b, (a, b)) for a, b in zip(found.points, found.points[1:], strict=False)]
     while stretches:
@@ -283,39 +282,35 @@ def _point(at: float, outcomes: Sequence[Outcome]) -> CrossingPoint:
     )
 
 
-def _with_plans_of_others(found: Crossings, system: Strategy, point: CrossingPoint, budget: Budget) -> CrossingPoint:
-    """The point with the system's best plan of all values, its communication cost computed for this one."""
+def _with_best_of(
+    points: Sequence[CrossingPoint], found: Crossings, system: Strategy, at: CrossingPoint, budget: Budget
+) -> CrossingPoint:
+    """The point with the best plan that a system has at these points, its communication cost computed for this one,
+    where that is faster than its own."""
     label = system.label
-    seconds, plan = _best_held(found, system, found.points, point.value, budget)
-    if plan is None or seconds >= point.seconds.get(label, math.inf):
-        return point
+    seconds, plan = _best_held(found, system, points, at.value, budget)
+    if plan is None or seconds >= at.seconds.get(label, math.inf):
+        return at
     return replace(
-        point,
-        seconds={**point.seconds, label: seconds},
-        plans={**point.plans, label: priced(plan).changed(iteration_s=seconds)},
-        reasons={name: why for name, why in point.reasons.items() if name != label},
+        at,
+        seconds={**at.seconds, label: seconds},
+        plans={**at.plans, label: priced(plan).changed(iteration_s=seconds)},
+        reasons={name: why for name, why in at.reasons.items() if name != label},
     )
 
 
 def _between(
     found: Crossings, at: float, given: Sequence[CrossingPoint], rivals: set[str], budget: Budget
 ) -> CrossingPoint:
-    """The systems at a value between given ones: rivals choose anew, others take the best of their plans of those.
-
-    Rivals that search take the best of theirs, too.
-    """
+    """The systems at a value between given ones: rivals choose anew, others, and those that search, take the best of
+    their plans of those."""
     network, job = found.axis.at(found.topology, found.job, at)
     anew = [one for one in found.systems if one.label in rivals and not one.searches]
     point = replace(_point(at, [outcome_of(one, network, job, budget) for one in anew]), refined=True)
-    seconds, reasons = dict(point.seconds), dict(point.reasons)
     for one in found.systems:
         if one not in anew and one.label in found.compared:
-            least_s, plan = _best_held(found, one, given, at, budget)
-            if plan is None:
-                reasons[one.label] = "none of its plans of the given values beside this one can be had here"
-            else:
-                seconds[one.label] = least_s
-    return replace(point, seconds=seconds, reasons=reasons)
+            point = _with_best_of(given, found, one, point, budget)
+    return point
 
 
 def _best_held(

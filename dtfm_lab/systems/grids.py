@@ -122,15 +122,10 @@ def grids(
     ``sizes`` the micro-batches that are tried where the system's user tries them. Where that user leaves out devices,
     every set of ``device_sets`` is tried, and fewer of each.
     """
-    heads = job.modelled().n_heads
     fewer = system.devices == "tried"
     microbatches = sizes_of(system.microbatches, job, sizes)
-    for degree in tensor_parallel:
-        if degree not in topology.group_sizes or heads % degree:
-            continue
-        grouped = topology.grouped(degree)
+    for grouped, sliced in groupings(topology, job, tensor_parallel):
         ranks = rank_order(grouped, system.hosts, budget.seed)
-        sliced = job.with_fields(tensor_parallel=degree)
         shaped = list(shapes(sliced, len(grouped), stages=stages, microbatches=microbatches, fewer=fewer))
         bound, seen = GridBound(grouped, budget.efficiency), set[tuple[Job, bytes]]()
         for members in device_sets(grouped) if fewer else [ranks]:
@@ -144,6 +139,22 @@ def grids(
                     if tried and (key := (one, grid.tobytes())) not in seen:
                         seen.add(key)
                         yield Branch(grouped, one, grid, tried, bound.least_s(one, grid, tried))
+
+
+def sized(job: Job, microbatches: str, n_stages: int, n_replicas: int) -> Iterator[Job]:
+    """The job in a shape, in each micro-batch that is tried, or given, of which every replica gets one at least."""
+    for microbatch in sizes_of(microbatches, job, MICROBATCHES) or (job.microbatch,):
+        if not job.global_batch % microbatch and job.global_batch // microbatch >= n_replicas:
+            yield job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=microbatch)
+
+
+def groupings(topology: Topology, job: Job, degrees: Sequence[int] | None = None) -> Iterator[tuple[Topology, Job]]:
+    """The network with its hosts' GPUs in tensor-parallel groups, and the job sliced over them: in each of these
+    degrees, all by default, that the hosts and the model's heads allow."""
+    heads = job.modelled().n_heads
+    for degree in topology.group_sizes if degrees is None else degrees:
+        if degree in topology.group_sizes and not heads % degree:
+            yield topology.grouped(degree), job.with_fields(tensor_parallel=degree)
 
 
 def sizes_of(microbatches: str, job: Job, tried: Sequence[int]) -> Sequence[int] | None:

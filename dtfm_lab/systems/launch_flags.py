@@ -9,19 +9,55 @@ from __future__ import annotations
 import json
 import shlex
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology, shortened
-from dtfm_lab.systems.modelled.deepspeed_pipeline import DeepSpeedPipeline
-from dtfm_lab.systems.modelled.deepspeed_zero_3 import DeepSpeedZero3
+from dtfm_lab.domain.options import MOST_COUNT
+from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
 from dtfm_lab.systems.modelled.fsdp import FSDP
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, BY_PRECISION, Megatron
 from dtfm_lab.systems.strategy import Strategy
 
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
+Open = Annotated[Count | None, BeforeValidator(lambda given: None if given == -1 else given)]
+"""A count, or -1 where it follows from others."""
+Share = Annotated[float, Field(ge=0, lt=1)]
+Switch = Annotated[bool, BeforeValidator(lambda given: True if given is None else given)]
+"""A flag that needs no value to be on."""
+
+
+def _keys(types: Mapping[str, Any], *ignored: str, strict: bool = True) -> type[BaseModel]:
+    """Keys that may be given, each with what its value may be; of those that are ignored any."""
+    fields = {name: (kind, None) for name, kind in {**types, **dict.fromkeys(ignored, Any)}.items()}
+    return create_model("Keys", __config__=ConfigDict(extra="forbid", strict=strict), **fields)  # type: ignore[call-overload,no-any-return]
+
+
+MODEL = {"num_layers": "n_layers", "hidden_size": "d_model", "num_attention_heads": "n_heads", "seq_length": "seq_len"}
+MEGATRON = _keys(
+    {
+        **dict.fromkeys(("nnodes", "nproc_per_node", "tensor_model_parallel_size", "micro_batch_size"), Count),
+        **dict.fromkeys(("pipeline_model_parallel_size", "global_batch_size", *MODEL), Count),
+        **dict.fromkeys(("num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"), Count),
+        **dict.fromkeys(("use_tp_pp_dp_mapping", "overlap_grad_reduce", "use_distributed_optimizer"), Switch),
+        **dict.fromkeys(("bf16", "fp16", "accumulate_allreduce_grads_in_fp32", "sequence_parallel"), Switch),
+        **dict.fromkeys(("no_overlap_p2p_communication", "overlap_p2p_communication", "use_flash_attn"), Switch),
+        **dict.fromkeys(("attention_dropout", "hidden_dropout"), Share),
+        "transformer_impl": Literal["local", "transformer_engine"],
+        # of each of these one value has a model
+        "recompute_granularity": Literal["full"],
+        "recompute_method": Literal["uniform"],
+        "recompute_num_layers": Literal["1"],
+        "optimizer": Literal["adam"],
+    },
+    strict=False,
+)
+"""Flags of Megatron-LM that are known."""
 WITHOUT_EFFECT = (
     *("lr", "min-lr", "lr-decay-style", "lr-warmup-fraction", "lr-warmup-iters", "lr-warmup-samples", "weight-decay"),
     *("clip-grad", "adam-beta1", "adam-beta2", "init-method-std", "train-iters", "train-samples", "seed", "split"),
@@ -30,49 +66,42 @@ WITHOUT_EFFECT = (
     *("master-port", "node-rank", "distributed-backend", "use-mcore-models", "log-throughput"),
 )
 """Flags that change no second of an iteration here; whatever value follows them."""
-MODEL = {"num-layers": "n_layers", "hidden-size": "d_model", "num-attention-heads": "n_heads", "seq-length": "seq_len"}
-ATTENTIONS = {"local": "unfused", "transformer_engine": "fused"}
-"""What a --transformer-impl keeps of attention; --use-flash-attn fuses that of either."""
-MODES = {"none": "none", "selective": "selective", "full": "block"}
-RESHARDS = {"default": True, "always": True, "never": False}
-SWITCHED = {True: True, False: False}
-DROPOUTS = ("attention-dropout", "hidden-dropout")
-ONLY = {
-    "recompute-granularity": "full",
-    "recompute-method": "uniform",
-    "recompute-num-layers": 1,
-    "optimizer": "adam",
-}
-"""Flags of which one value has a model."""
 SHELL = ("|", "&", ";", ">", "1>", "2>")
 """What ends a command's own words."""
-SWITCH_WORDS = {"true": True, "1": True, "false": False, "0": False}
-DEEPSPEED = {
-    "": (
-        *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "optimizer"),
-        *("scheduler", "gradient_clipping", "steps_per_print", "wall_clock_breakdown"),
-    ),
-    "zero_optimization": ("stage", "overlap_comm", "contiguous_gradients"),
-    "pipeline": ("stages",),
-    "fp16": (
-        *("enabled", "auto_cast", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis"),
-        *("consecutive_hysteresis", "min_loss_scale"),
-    ),
-    "bf16": ("enabled",),
-}
-"""Keys of a DeepSpeed configuration that are known, by section; those of no section are under the empty name."""
+PRECISION = _keys(
+    {"enabled": bool},
+    *("auto_cast", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis"),
+    *("consecutive_hysteresis", "min_loss_scale"),
+)
+COUNTS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+DEEPSPEED = _keys(
+    {
+        **dict.fromkeys(COUNTS, Count),
+        "zero_optimization": _keys({"stage": Literal[0, 1, 2, 3]}, "overlap_comm", "contiguous_gradients"),
+        "pipeline": _keys({"stages": Count}),
+        **dict.fromkeys(("fp16", "bf16"), PRECISION),
+    },
+    *("optimizer", "scheduler", "gradient_clipping", "steps_per_print", "wall_clock_breakdown"),
+)
+"""Keys of a DeepSpeed configuration that are known."""
 ONE = (
     *("data_parallel_replicate_degree", "tensor_parallel_degree", "pipeline_parallel_degree"),
     *("context_parallel_degree", "expert_parallel_degree"),
 )
-TORCHTITAN = {
-    "": ("job", "profiling", "metrics", "model", "optimizer", "lr_scheduler", "checkpoint", "validation"),
-    "training": ("local_batch_size", "global_batch_size", "seq_len", "steps", "dataset", "max_norm"),
-    "parallelism": (*ONE, "data_parallel_shard_degree", "fsdp_reshard_after_forward"),
-    "activation_checkpoint": ("mode",),
-    "compile": ("enable",),
-}
-"""Known sections of a torchtitan configuration, with their keys; those that are not read are under the empty name."""
+"""Degrees of torchtitan that are 1: FSDP alone has a model here."""
+RESHARDS = Literal["default", "always", "never"]
+SIZES = {"local_batch_size": Count, "global_batch_size": Open, "seq_len": Count}
+PARALLELISM = {"data_parallel_shard_degree": Open, "fsdp_reshard_after_forward": RESHARDS}
+TORCHTITAN = _keys(
+    {
+        "training": _keys(SIZES, "steps", "dataset", "max_norm"),
+        "parallelism": _keys({**dict.fromkeys(ONE, Literal[1]), **PARALLELISM}),
+        "activation_checkpoint": _keys({"mode": Literal["none", "selective", "full"]}),
+        "compile": _keys({"enable": bool}),
+    },
+    *("job", "profiling", "metrics", "model", "optimizer", "lr_scheduler", "checkpoint", "validation"),
+)
+"""Sections of a torchtitan configuration that are known, with their keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,33 +174,25 @@ def from_flags(text: str) -> Launch:
 
 
 def _megatron(text: str) -> Launch:
-    given, unknown = dict[str, Any](), []
-    for name, words in _flags(text):
-        if name in FLAGS:
-            given[name] = FLAGS[name](f"--{name}", words)
-        elif name not in WITHOUT_EFFECT:
-            unknown.append(f"--{name}")
-    _refuse("flags of Megatron-LM", unknown)
+    flags = {name: value for name, value in _flags(text) if name not in WITHOUT_EFFECT}
+    named = {name.replace("-", "_"): value for name, value in flags.items()}
+    given = _read(MEGATRON, named, "flags of Megatron-LM", as_flags=True)
     if not given:
         raise LabError(
             f"flags are {shortened(text)}; wanted those of Megatron-LM, DeepSpeed's JSON or torchtitan's TOML"
         )
-    for name, modelled in ONLY.items():
-        if (found := given.get(name, modelled)) != modelled:
-            raise LabError(f"--{name} is {shortened(found)}; wanted {modelled}: no other has a model here")
-    for name in ("recompute-method", "recompute-num-layers"):
-        if name in given and "recompute-granularity" not in given:
-            raise LabError(f"--{name} without --recompute-granularity; wanted both")
+    if ("recompute_method" in given or "recompute_num_layers" in given) and "recompute_granularity" not in given:
+        raise LabError("--recompute-method or --recompute-num-layers without --recompute-granularity; wanted it, too")
     if given.get("bf16") and given.get("fp16"):
         raise LabError("--bf16 and --fp16 are both given; wanted one of them")
-    job, stages = _job_of(given), given.get("pipeline-model-parallel-size", 1)
-    tensor_parallel, interleaved = given.get("tensor-model-parallel-size", 1), _interleaved(given, stages)
-    overlapped = given.get("overlap-p2p-communication", True) and not given.get("no-overlap-p2p-communication")
-    attention = _one_of("--transformer-impl", given.get("transformer-impl", "transformer_engine"), ATTENTIONS)
+    job, stages = _job_of(given), given.get("pipeline_model_parallel_size", 1)
+    tensor_parallel, interleaved = given.get("tensor_model_parallel_size", 1), _interleaved(given, stages)
+    overlapped = given.get("overlap_p2p_communication", True) and not given.get("no_overlap_p2p_communication")
+    unfused = given.get("transformer_impl") == "local" and not given.get("use_flash_attn")
     how = AS_SHIPPED | {
-        "order": "pp-dp" if given.get("use-tp-pp-dp-mapping") else "dp-pp",
-        "overlap": given.get("overlap-grad-reduce", False),
-        "sharding": "zero-1" if given.get("use-distributed-optimizer") else "none",
+        "order": "pp-dp" if given.get("use_tp_pp_dp_mapping") else "dp-pp",
+        "overlap": given.get("overlap_grad_reduce", False),
+        "sharding": "zero-1" if given.get("use_distributed_optimizer") else "none",
         "microbatches": "given" if "microbatch" in job else "tried",
     }
     strategy = Megatron(
@@ -180,14 +201,14 @@ def _megatron(text: str) -> Launch:
         n_stages=stages,
         stages_per_device=interleaved,
         transport="overlapped" if interleaved > 1 and overlapped else "batched",
-        attention="fused" if given.get("use-flash-attn") else attention,
+        attention="unfused" if unfused else "fused",
         dropout=_drops_out(given),
-        sequence_parallel=given.get("sequence-parallel", False),
-        checkpointing="block" if "recompute-granularity" in given else "none",
-        gradient_dtype="fp32" if given.get("accumulate-allreduce-grads-in-fp32") else BY_PRECISION,
+        sequence_parallel=given.get("sequence_parallel", False),
+        checkpointing="block" if "recompute_granularity" in given else "none",
+        gradient_dtype="fp32" if given.get("accumulate_allreduce_grads_in_fp32") else BY_PRECISION,
     )
-    launched = "nnodes" in given or "nproc-per-node" in given
-    processes = given.get("nnodes", 1) * given.get("nproc-per-node", 1)
+    launched = "nnodes" in given or "nproc_per_node" in given
+    processes = given.get("nnodes", 1) * given.get("nproc_per_node", 1)
     return Launch(
         strategy=strategy,
         job=job,
@@ -197,10 +218,10 @@ def _megatron(text: str) -> Launch:
 
 
 def _job_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    job = {"microbatch": given.get("micro-batch-size"), "global_batch": given.get("global-batch-size")}
-    job |= {"dtype": next((name for name in ("bf16", "fp16") if given.get(name)), None)}
-    if sizes := {field: given[name] for name, field in MODEL.items() if name in given}:
-        if missing := [f"--{name}" for name in MODEL if name not in given]:
+    job: dict[str, Any] = {"microbatch": given.get("micro_batch_size"), "global_batch": given.get("global_batch_size")}
+    job |= {"dtype": "bf16" if given.get("bf16") else "fp16" if given.get("fp16") else None}
+    if sizes := {field: value for name, value in given.items() if (field := MODEL.get(name))}:
+        if missing := [f"--{name.replace('_', '-')}" for name in MODEL if name not in given]:
             raise LabError(f"flags of a model lack {', '.join(missing)}; wanted all of them, or none and --job")
         job["model"] = gpt(name="flags", vocab_size=50257, **sizes)
     return {name: value for name, value in job.items() if value is not None}
@@ -208,26 +229,26 @@ def _job_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _drops_out(given: Mapping[str, Any]) -> bool:
     """Whether blocks keep masks; a job drops out in attention and behind it, or nowhere."""
-    dropouts = [given.get(name, 0.1) for name in DROPOUTS]  # as Megatron-LM has them
-    if len({share > 0 for share in dropouts}) > 1:
+    attention, hidden = given.get("attention_dropout", 0.1), given.get("hidden_dropout", 0.1)  # as Megatron-LM has them
+    if (attention > 0) != (hidden > 0):
         raise LabError(
-            f"--attention-dropout is {dropouts[0]:g} and --hidden-dropout {dropouts[1]:g}; wanted both or neither 0"
+            f"--attention-dropout is {attention:g} and --hidden-dropout {hidden:g}; wanted both or neither 0"
         )
-    return bool(dropouts[0] > 0)
+    return bool(attention > 0)
 
 
 def _interleaved(given: Mapping[str, Any], stages: int) -> int:
     """Stages of each device."""
-    if (several := given.get("num-virtual-stages-per-pipeline-rank")) is not None:
+    if (several := given.get("num_virtual_stages_per_pipeline_rank")) is not None:
         return int(several)
-    if (layers := given.get("num-layers-per-virtual-pipeline-stage")) is None:
+    if (layers := given.get("num_layers_per_virtual_pipeline_stage")) is None:
         return 1
-    if "num-layers" not in given or given["num-layers"] % (stages * layers):
+    if "num_layers" not in given or given["num_layers"] % (stages * layers):
         raise LabError(
             f"--num-layers-per-virtual-pipeline-stage is {layers}; wanted it with --num-layers, a multiple of "
             f"{stages * layers}"
         )
-    return int(given["num-layers"] // (stages * layers))
+    return int(given["num_layers"] // (stages * layers))
 
 
 def _deepspeed(text: str) -> Launch:
@@ -235,33 +256,26 @@ def _deepspeed(text: str) -> Launch:
         config = json.loads(text)
     except json.JSONDecodeError as error:
         raise LabError(f"DeepSpeed configuration: line {error.lineno}: {error.msg}; wanted JSON") from None
-    sections = {name: _section(config, name) for name in DEEPSPEED if name}
-    _refuse("keys of a DeepSpeed configuration", _unknown_keys(config, DEEPSPEED))
-    zero, pipeline = sections["zero_optimization"], sections["pipeline"]
+    given = _read(DEEPSPEED, config, "keys of a DeepSpeed configuration")
     names = {"train_micro_batch_size_per_gpu": "microbatch", "train_batch_size": "global_batch"}
-    job: dict[str, Any] = {field: _count(name, config[name]) for name, field in names.items() if name in config}
-    accumulation = None
-    if "gradient_accumulation_steps" in config:
-        accumulation = _count("gradient_accumulation_steps", config["gradient_accumulation_steps"])
-        if not job:
-            raise LabError("gradient_accumulation_steps alone; wanted train_batch_size or the micro-batch beside it")
-    elif "microbatch" in job and "global_batch" not in job:
+    job: dict[str, Any] = {field: value for name, value in given.items() if (field := names.get(name))}
+    accumulation = given.get("gradient_accumulation_steps")
+    if accumulation is not None and not job:
+        raise LabError("gradient_accumulation_steps alone; wanted train_batch_size or the micro-batch beside it")
+    if accumulation is None and "microbatch" in job and "global_batch" not in job:
         accumulation = 1  # as DeepSpeed has it
-    for dtype in ("fp16", "bf16"):
-        if _one_of(f"{dtype}.enabled", sections[dtype].get("enabled", False), SWITCHED):
-            if "dtype" in job:
-                raise LabError("fp16 and bf16 are both enabled; wanted one of them")
-            job["dtype"] = dtype
+    half = [name for name in ("fp16", "bf16") if given.get(name, {}).get("enabled")]
+    if len(half) > 1:
+        raise LabError("fp16 and bf16 are both enabled; wanted one of them")
+    job |= {"dtype": half[0]} if half else {}
     sized = "microbatch" in job or accumulation is not None
     how: dict[str, Any] = {"microbatches": "given" if sized else "tried", "devices": "all"}
-    stage = zero.get("stage", 0)
-    if type(stage) is not int or stage not in (0, 1, 2, 3):
-        raise LabError(f"zero_optimization.stage is {shortened(stage)}; wanted 0, 1, 2 or 3")
-    if pipeline:
+    stage = given.get("zero_optimization", {}).get("stage", 0)
+    if pipeline := given.get("pipeline"):
         if stage > 1:
             raise LabError(f"zero_optimization.stage is {stage} beside a pipeline; wanted 0 or 1")
-        stages = _count("pipeline.stages", pipeline.get("stages"))
-        piped = DeepSpeedPipeline(n_stages=stages, sharding=("none", "zero-1")[stage], **how)
+        stages = pipeline["stages"]
+        piped = DeepSpeedPipeline(n_stages=stages, sharding="zero-1" if stage else "none", **how)
         return Launch(strategy=piped, job=job, of_a_replica=stages, accumulation=accumulation)
     if stage == 0:
         raise LabError("a DeepSpeed configuration without ZeRO or a pipeline is data parallelism; wanted system ddp")
@@ -273,126 +287,59 @@ def _torchtitan(text: str) -> Launch:
         config = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise LabError(f"torchtitan configuration: {error}; wanted TOML") from None
-    sections = {name: _section(config, name) for name in TORCHTITAN if name}
-    _refuse("keys of a torchtitan configuration", _unknown_keys(config, TORCHTITAN))
-    training, parallel = sections["training"], sections["parallelism"]
-    for key in ONE:
-        if parallel.get(key, 1) != 1:
-            raise LabError(f"parallelism.{key} is {shortened(parallel[key])}; wanted 1: FSDP alone has a model here")
-    names = {"local_batch_size": "microbatch", "global_batch_size": "global_batch", "seq_len": "seq_len"}
-    default = {"global_batch_size": -1}  # local_batch_size of each device
-    job = {
-        field: _count(f"training.{name}", training[name])
-        for name, field in names.items()
-        if name in training and training[name] != default.get(name)
-    }
+    given = _read(TORCHTITAN, config, "keys of a torchtitan configuration")
+    training, parallel = given.get("training", {}), given.get("parallelism", {})
+    mode = given.get("activation_checkpoint", {}).get("mode", "selective")
+    sizes = {"microbatch": training.get("local_batch_size"), "global_batch": training.get("global_batch_size")}
+    job = {name: size for name, size in sizes.items() if size is not None}
     strategy = FSDP(
-        checkpointing=_one_of(
-            "activation_checkpoint.mode", sections["activation_checkpoint"].get("mode", "selective"), MODES
-        ),
-        reshard=_one_of(
-            "parallelism.fsdp_reshard_after_forward", parallel.get("fsdp_reshard_after_forward", "default"), RESHARDS
-        ),
-        compiled=_one_of("compile.enable", sections["compile"].get("enable", False), SWITCHED),
+        checkpointing="block" if mode == "full" else mode,
+        reshard=parallel.get("fsdp_reshard_after_forward") != "never",
+        compiled=given.get("compile", {}).get("enable", False),
         microbatches="given" if "microbatch" in job else "tried",
         devices="all",
     )
-    shards = parallel.get("data_parallel_shard_degree", -1)
     return Launch(
         strategy=strategy,
-        seq_len=job.pop("seq_len", None),
+        seq_len=training.get("seq_len"),
         job=job,
-        n_devices=None if shards == -1 else _count("parallelism.data_parallel_shard_degree", shards),
+        n_devices=parallel.get("data_parallel_shard_degree"),
         accumulation=1 if "microbatch" in job and "global_batch" not in job else None,
     )
 
 
-def _flags(text: str) -> Iterator[tuple[str, str]]:
-    """Names of flags, dashes for underscores, and the words up to the next; words before the first are a launcher's."""
+def _flags(text: str) -> Iterator[tuple[str, str | None]]:
+    """Names of flags, dashes for underscores, and the first word up to the next; words before the first, and behind a
+    flag's value, are a launcher's."""
     try:
         words = shlex.split(text.replace("\\\n", " "))
     except ValueError as error:
         raise LabError(f"flags: {error}; wanted quotes in pairs") from None
-    found: list[tuple[str, list[str]]] = []
-    for word in words:
-        if found and word.startswith(SHELL):
-            break  # what follows is of another command
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            found.append((name.replace("_", "-"), [value] if equals else []))
-        elif found:
-            found[-1][1].append(word)
-    return ((name, " ".join(values)) for name, values in found)
+    name, value = "", None
+    for word in [*words, "--"]:
+        ends = bool(name) and word.startswith(SHELL)  # what follows is of another command
+        if word.startswith("--") or ends:
+            if name:
+                yield name, value
+            if ends:
+                return
+            name, equals, given = word[2:].partition("=")
+            name, value = name.replace("_", "-"), given if equals else None
+        elif value is None:
+            value = word
 
 
-def _unknown_keys(config: Mapping[str, Any], known: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Keys of a configuration, and of its sections, that are not among the known ones."""
-    return [key for key in config if key not in known and key not in known[""]] + [
-        f"{section}.{key}"
-        for section in known
-        if section
-        for key in _section(config, section)
-        if key not in known[section]
-    ]
-
-
-def _section(config: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """What a configuration has under a key, none where it has no such key."""
-    found = config.get(key, {})
-    if not isinstance(found, dict):
-        raise LabError(f"{key} is {shortened(found)}; wanted a section with keys of its own")
-    return found
-
-
-def _one_of(what: str, value: object, choices: Mapping[Any, Any]) -> Any:
-    """What a value of the same type stands for among the choices."""
-    for choice, meant in choices.items():
-        if type(value) is type(choice) and value == choice:
-            return meant
-    wanted = [str(choice).lower() for choice in choices]
-    raise LabError(f"{what} is {shortened(value)}; wanted {', '.join(wanted[:-1])} or {wanted[-1]}")
-
-
-def _count(what: str, value: object) -> int:
-    words = str(value).split()  # a flag's value, and perhaps the script's name behind the last one of the launcher
-    first = words[0] if words else ""
-    if isinstance(value, bool) or not first.isdecimal() or len(first) > 18 or int(first) < 1:
-        raise LabError(f"{what} is {shortened(value)}; wanted a whole number, 1 or more")
-    return int(first)
-
-
-def _switch(what: str, words: str) -> bool:
-    """Whether a flag that needs no value is on."""
-    return bool(_one_of(what, words.split()[0].lower(), SWITCH_WORDS)) if words else True
-
-
-def _share(what: str, words: str) -> float:
+def _read(keys: type[BaseModel], data: Any, what: str, *, as_flags: bool = False) -> dict[str, Any]:
+    """The values that are given, checked. Raises LabError that names all that is not known, or else the first value
+    that is none."""
     try:
-        share = float(words.split()[0]) if words else -1.0
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise LabError(f"{what} is {shortened(words)}; wanted a number from 0 to below 1")
-    return share
-
-
-def _word(_what: str, words: str) -> str:
-    return words
-
-
-FLAGS: dict[str, Callable[[str, str], Any]] = {
-    **dict.fromkeys(("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size"), _count),
-    **dict.fromkeys(("global-batch-size", "nnodes", "nproc-per-node", *MODEL, "recompute-num-layers"), _count),
-    **dict.fromkeys(("num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"), _count),
-    **dict.fromkeys(("use-tp-pp-dp-mapping", "overlap-grad-reduce", "use-distributed-optimizer", "bf16"), _switch),
-    **dict.fromkeys(("fp16", "use-flash-attn", "sequence-parallel", "accumulate-allreduce-grads-in-fp32"), _switch),
-    **dict.fromkeys(("no-overlap-p2p-communication", "overlap-p2p-communication"), _switch),
-    **dict.fromkeys(DROPOUTS, _share),
-    **dict.fromkeys(("recompute-granularity", "recompute-method", "transformer-impl", "optimizer"), _word),
-}
-"""Flags of Megatron-LM that are known, each with what reads the words behind it."""
-
-
-def _refuse(what: str, unknown: list[str]) -> None:
-    if unknown:
+        return keys.model_validate(data).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    names = [".".join(map(str, one["loc"])) for one in found]
+    if as_flags:
+        names = [f"--{name.replace('_', '-')}" for name in names]
+    if unknown := [name for name, one in zip(names, found, strict=True) if one["type"] == "extra_forbidden"]:
         raise LabError(f"{what} that are not known here: {', '.join(unknown)}; wanted the text without them")
+    wanted = found[0]["msg"].removeprefix("Input should be ").replace("'", "").replace(" or instance of Keys", "")
+    raise LabError(f"{names[0]} is {shortened(found[0]['input'])}; wanted {wanted[0].lower()}{wanted[1:]}")

@@ -1,11 +1,13 @@
-"""The systems' outcomes on one network side by side."""
+"""The systems' outcomes on one network side by side: a table, and bars of seconds stacked by cause, on a scale that one
+very slow system does not squeeze."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,22 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
+from dtfm_lab.domain.trace.causes import CAUSES, COMPUTE, Cause
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.simulation.executors import Executor
-from dtfm_lab.systems.bars import CHANGES, marked_title
 from dtfm_lab.systems.choosing import Asked, chosen, outcomes_in_order
-from dtfm_lab.systems.not_modelled import NOT_MODELLED
-from dtfm_lab.systems.outcome import Outcome
-from dtfm_lab.systems.strategy import Budget
+from dtfm_lab.systems.outcome import GATHERING, Outcome
+from dtfm_lab.systems.strategy import NOT_MODELLED, Budget
 
 ENDINGS = (".html", ".md", ".csv", ".json")
 """Endings of the files that outcomes are written to."""
+STACKED = (COMPUTE, GATHERING, *(cause.value for cause in CAUSES if cause is not Cause.DEPENDENCY))
+"""Causes in the order in which bars stack them, the same in all."""
+CHANGES = "†"
+"""Mark of a system that changes the training itself."""
+FAR, LONGEST = 5.0, 4.0
+"""Where the slowest takes more than ``FAR`` times the median, bars are cut at ``LONGEST`` times the median."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -191,3 +198,48 @@ def _line(one: Outcome, least_s: float) -> tuple[str, ...]:
 def _times(ratio: float) -> str:
     """With three figures at least."""
     return f"{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One outcome as it is drawn."""
+
+    outcome: Outcome
+    parts: tuple[tuple[str, float, float], ...]
+    """Cause, its seconds, and the length in seconds at which it is drawn: less where the bar is cut."""
+    cut: bool
+    """Whether the bar goes beyond the scale; its parts then keep their proportions."""
+
+    @property
+    def name(self) -> str:
+        """The title, marked where the system changes the training itself."""
+        return marked_title(self.outcome)
+
+    @property
+    def length_s(self) -> float:
+        """Seconds at which the whole bar is drawn; zero without a plan."""
+        return sum(drawn_s for _, _, drawn_s in self.parts)
+
+
+def marked_title(outcome: Outcome) -> str:
+    """The system's title, marked where it changes the training itself."""
+    return f"{outcome.title} {CHANGES}" if outcome.strategy.mathematics else outcome.title
+
+
+def bars(outcomes: Iterable[Outcome]) -> list[Bar]:
+    """A bar for each outcome, in their order; without parts where there is no plan."""
+    given = list(outcomes)
+    seconds = [one.iteration_s for one in given if one.iteration_s is not None]
+    scale_s = max(seconds, default=1.0)
+    if seconds and scale_s > FAR * (median_s := statistics.median(seconds)):
+        scale_s = LONGEST * median_s
+    return [_bar(one, scale_s) for one in given]
+
+
+def _bar(outcome: Outcome, scale_s: float) -> Bar:
+    whole_s = outcome.iteration_s or 0.0
+    shrunk = min(1.0, scale_s / whole_s) if whole_s > 0 else 1.0
+    order = {cause: at for at, cause in enumerate(STACKED)}
+    causes = sorted(outcome.causes.items(), key=lambda item: order.get(item[0], len(order)))
+    parts = tuple((cause, part_s, part_s * shrunk) for cause, part_s in causes if part_s > 0)
+    return Bar(outcome, parts, cut=shrunk < 1.0)

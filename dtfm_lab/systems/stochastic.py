@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -40,10 +39,8 @@ NONE = -1
 NO_OFFSET = 10**6
 """Of an action without another end, or with one that its kind tells."""
 N_COLUMNS = 8
-COMPUTED, ARRIVED, COMING = range(3)
-"""Events: a device has finished, a message is there, its first byte is at the receiving card."""
-Then = int | Callable[[float, int], None]
-"""What follows a message or a computation: that of a pass, by its number, or a function of the time and the row."""
+Then = Callable[[float, int], None]
+"""What follows a message or a computation, at a time, behind a row."""
 
 
 def simulate_stochastic(
@@ -87,7 +84,7 @@ def simulate_stochastic(
 class _IterationRun:
     """The events of one iteration in the order of time, and the rows of its trace.
 
-    A pass has a number: (2 x stage + backward) x micro-batches + micro-batch; a device, stage x replicas + replica.
+    A device has a number: stage x replicas + replica.
     """
 
     def __init__(
@@ -120,7 +117,7 @@ class _IterationRun:
             heapq.heapify(balancer)
         self.path = [[NONE] * self.n_stages for _ in range(self.n_microbatches)]
         self.begun, self.left = 0, [self.n_microbatches] * self.n_stages
-        self.events: list[tuple[float, int, int, Any, Any]] = []
+        self.events: list[tuple[float, int, Callable[[float], None]]] = []
         self.number = 0
         self.rows: list[float] = []
         """Replica, kind, stage, micro-batch, offset, start_s, end_s and after of the first row, of the second..."""
@@ -135,62 +132,42 @@ class _IterationRun:
 
     def simulate(self, in_flight: int) -> None:
         """Fill the rows."""
-        events = self.events
         for _ in range(in_flight):
             self._begin(0.0, NONE)
-        while events:
-            now, _, what, which, then = heapq.heappop(events)
-            if what == COMPUTED:
-                row, follows = then
-                self._follow(now, row, follows, computed=True)
-                if self.waiting[which]:
-                    kind, number, seconds, follows = self.waiting[which].popleft()
-                    self._run(now, which, kind, number, seconds, follows, row)
-                else:
-                    self.busy[which] = False
-            elif what == ARRIVED:
-                self._follow(now, which, then, computed=False)
-            else:
-                self._come_in(now, which, *then)
-
-    def _follow(self, now: float, row: int, then: Then, *, computed: bool) -> None:
-        """What comes after a computation, or after a message: for a pass, its own sending, or its computing."""
-        if not isinstance(then, int):
-            then(now, row)
-            return
-        turn, microbatch = divmod(then, self.n_microbatches)
-        stage, backward = divmod(turn, 2)
-        if not computed:
-            self._pass(now, stage, backward, microbatch, row)
-        elif backward:
-            self._returned(now, stage, microbatch, row)
-        elif stage == self.n_stages - 1:
-            self._pass(now, stage, 1, microbatch, row)
-        else:
-            here, there = self.path[microbatch][stage], self._drawn(stage + 1)
-            self.path[microbatch][stage + 1] = there
-            then += 2 * self.n_microbatches
-            self.send(now, SEND_F, (stage, here), (stage + 1, there), microbatch, self.hop_bytes, row, then)
+        while self.events:
+            now, _, happens = heapq.heappop(self.events)
+            happens(now)
 
     def _begin(self, now: float, after: int) -> None:
         if self.begun < self.n_microbatches:
             self.path[self.begun][0] = self._drawn(0)
             self.begun += 1
-            self._pass(now, 0, 0, self.begun - 1, after)
+            self._pass(0, 0, self.begun - 1, now, after)
 
-    def _pass(self, now: float, stage: int, backward: int, microbatch: int, after: int) -> None:
+    def _pass(self, stage: int, backward: int, microbatch: int, now: float, after: int) -> None:
         device = stage * self.n_replicas + self.path[microbatch][stage]
-        then = (2 * stage + backward) * self.n_microbatches + microbatch
+        then = partial(self._returned, stage, microbatch) if backward else partial(self._forwarded, stage, microbatch)
         self.compute(now, device, (FORWARD, BACKWARD)[backward], microbatch, self.pass_s[device][backward], then, after)
 
-    def _returned(self, now: float, stage: int, microbatch: int, row: int) -> None:
+    def _forwarded(self, stage: int, microbatch: int, now: float, row: int) -> None:
+        """A forward was computed: its micro-batch is routed to the next stage, or goes back from the last."""
+        if stage == self.n_stages - 1:
+            self._pass(stage, 1, microbatch, now, row)
+            return
+        here, there = self.path[microbatch][stage], self._drawn(stage + 1)
+        self.path[microbatch][stage + 1] = there
+        then = partial(self._pass, stage + 1, 0, microbatch)
+        self.send(now, SEND_F, (stage, here), (stage + 1, there), microbatch, self.hop_bytes, row, then)
+
+    def _returned(self, stage: int, microbatch: int, now: float, row: int) -> None:
+        """A backward was computed: its gradient goes back the way of the forward."""
         if stage == 0:
             self._begin(now, row)
         else:
             here, there = self.path[microbatch][stage], self.path[microbatch][stage - 1]
             # the input of the first stage is tokens, next to nothing
             n_bytes = self.hop_bytes * (2 if self.resends_inputs and stage > 1 else 1)
-            then = (2 * stage - 1) * self.n_microbatches + microbatch
+            then = partial(self._pass, stage - 1, 1, microbatch)
             self.send(now, SEND_B, (stage, here), (stage - 1, there), microbatch, n_bytes, row, then)
         self.left[stage] -= 1
         if not self.left[stage]:
@@ -214,7 +191,16 @@ class _IterationRun:
     def _run(self, now: float, device: int, kind: int, number: int, seconds: float, then: Then, after: int) -> None:
         stage, replica = divmod(device, self.n_replicas)
         row = self._row(replica, kind, stage, number, NO_OFFSET, now, now + seconds, after)
-        self._at(now + seconds, COMPUTED, device, (row, then))
+        self._at(now + seconds, partial(self._computed, device, row, then))
+
+    def _computed(self, device: int, row: int, then: Then, now: float) -> None:
+        """What follows a computation, and the next one that waits for the device."""
+        then(now, row)
+        if self.waiting[device]:
+            kind, number, seconds, follows = self.waiting[device].popleft()
+            self._run(now, device, kind, number, seconds, follows, row)
+        else:
+            self.busy[device] = False
 
     def send(
         self,
@@ -245,12 +231,12 @@ class _IterationRun:
         received = receiver[1], RECEIVED[kind], receiver[0], number, offset
         if card < 0:
             received_row = self._row(*received, first_s, first_s + moving_s, row)
-            self._at(first_s + moving_s, ARRIVED, received_row, then)
+            self._at(first_s + moving_s, partial(_follow, then, received_row))
         else:
-            self._at(first_s, COMING, row, (card, moving_s, received, then))
+            self._at(first_s, partial(self._come_in, row, card, moving_s, received, then))
 
     def _come_in(
-        self, now: float, after: int, card: int, moving_s: float, received: tuple[int, ...], then: Then
+        self, after: int, card: int, moving_s: float, received: tuple[int, ...], then: Then, now: float
     ) -> None:
         """Receive a message whose first byte is there, when the card is free."""
         start_s, last = self.free.get(card, (0.0, NONE))
@@ -258,11 +244,11 @@ class _IterationRun:
             start_s, last = now, after
         row = self._row(*received, start_s, start_s + moving_s, last)
         self.free[card] = start_s + moving_s, row
-        self._at(start_s + moving_s, ARRIVED, row, then)
+        self._at(start_s + moving_s, partial(_follow, then, row))
 
-    def _at(self, when_s: float, what: int, which: int, then: Any) -> None:
+    def _at(self, when_s: float, happens: Callable[[float], None]) -> None:
         self.number += 1
-        heapq.heappush(self.events, (when_s, self.number, what, which, then))
+        heapq.heappush(self.events, (when_s, self.number, happens))
 
     def _row(self, *values: float) -> int:
         self.rows += values
@@ -376,6 +362,10 @@ class _End:
     def _done(self, i: int, now: float, row: int) -> None:
         for follower in self.followers[i]:
             self._ready(follower, now, row)
+
+
+def _follow(then: Then, row: int, now: float) -> None:
+    then(now, row)
 
 
 def _check(job: Job) -> None:

@@ -96,13 +96,6 @@ class WaterfallStep:
         return self.value - self.before.value
 
     @property
-    def change_s(self) -> float | None:
-        """Seconds more than in the step before, below 0 where it is faster; None of the first."""
-        if self.before is None or self.before.iteration_s is None or self.iteration_s is None:
-            return None
-        return self.iteration_s - self.before.iteration_s
-
-    @property
     def ratio(self) -> float | None:
         """The value over that of the step before; None of the first."""
         if self.before is None or not self.before.value or self.value is None:
@@ -196,26 +189,20 @@ class Waterfall:
             job = None if step.outcome.found is None else step.outcome.job
             rows.append(
                 {
-                    "sentence": step.sentence,
-                    "value": step.value,
-                    "change": step.change,
-                    "ratio": step.ratio,
-                    "iteration_s": step.iteration_s,
-                    "change_s": step.change_s,
+                    **{name: getattr(step, name) for name in ("sentence", "value", "change", "ratio", "iteration_s")},
+                    "change_s": None,
                     "against_s": None if step.against is None else step.against.iteration_s,
                     "system": step.outcome.strategy.label,
-                    "n_stages": None if job is None else job.n_stages,
-                    "n_replicas": None if job is None else job.n_replicas,
-                    "tensor_parallel": None if job is None else job.tensor_parallel,
+                    **{name: getattr(job, name, None) for name in ("n_stages", "n_replicas", "tensor_parallel")},
                     "held": step.held,
                     "fits": step.fits,
                     "reason": step.outcome.reason or ("" if step.against is None else step.against.reason),
                     "source": step.source,
                 }
             )
-        frame = pd.DataFrame(rows)
         numbers = ["value", "change", "ratio", "iteration_s", "change_s", "against_s"]
-        return frame.astype(dict.fromkeys(numbers, float))
+        frame = pd.DataFrame(rows).astype(dict.fromkeys(numbers, float))
+        return frame.assign(change_s=frame["iteration_s"] - frame["iteration_s"].ffill().shift())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -8,7 +8,6 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.published.own import band_of, read_rows
-from dtfm_lab.published.tables import document
 
 HEAD = "setting,quantity,published,unit,network,job,n_stages,n_replicas,global_batch,microbatch,efficiency,band\n"
 
@@ -65,26 +64,6 @@ def test_a_json_file_says_the_same_as_a_table(tmp_path):
     assert lab.reproduce(own=path).rows[0].predicted == table.rows[0].predicted
 
 
-def test_records_in_sailors_format_are_predicted_as_its_own(tmp_path):
-    packaged = document("sailor.json")
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps(packaged | {"rows": packaged["rows"][:1]}))
-    row, memory, counted = lab.reproduce(own=path)
-    assert memory.key == (row.setting, "memory")
-    assert counted.key == (f"{row.setting}, framework counted by its code", "memory")
-    assert row.setting == packaged["rows"][0]["case"]
-    assert row.source == "mine.json"
-    assert 0.8 < row.ratio < 1.2
-
-
-def test_a_broken_record_is_one_line(tmp_path):
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps({"message_bytes": [1.0], "rows": [{"case": "a"}]}))
-    with pytest.raises(FileError, match=r"mine\.json") as refused:
-        lab.reproduce(own=path)
-    assert "\n" not in str(refused.value)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -116,15 +95,20 @@ def test_a_mistake_is_one_line_that_names_row_and_column(tmp_path, line, message
     assert "\n" not in str(refused.value)
 
 
+def test_a_column_and_a_record_that_are_none_are_refused_in_a_line(tmp_path):
+    with pytest.raises(FileError, match="row 1: no column named 'sharing'; did you mean 'sharding'"):
+        read_rows(file_of(tmp_path, row() + ",zero-1", head=HEAD.strip() + ",sharing\n"))
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"message_bytes": [1.0], "rows": [{"case": "a"}]}))
+    with pytest.raises(FileError, match=r"mine\.json") as refused:
+        lab.reproduce(own=path)
+    assert "\n" not in str(refused.value)
+
+
 def test_an_efficiency_that_is_typed_leaves_the_headline(tmp_path):
     given, own = lab.reproduce(own=file_of(tmp_path, row("a", efficiency="0.3"), row("b")))
     assert (given.evidence, given.hard, own.hard) == ("fitted", False, True)
     assert any("of the peak" in said for said in own.assumptions)
-
-
-def test_an_unknown_column_is_refused(tmp_path):
-    with pytest.raises(FileError, match="row 1: no column named 'sharing'; did you mean 'sharding'"):
-        read_rows(file_of(tmp_path, row() + ",zero-1", head=HEAD.strip() + ",sharing\n"))
 
 
 def test_bands_are_read_as_they_are_written():
@@ -150,12 +134,9 @@ def test_an_efficiency_is_found_again(plans):
     assert calibration.mean_error == pytest.approx(0, abs=1e-3)
     assert lab.simulate(plans[0], efficiency=calibration).iteration_s == pytest.approx(measured[0][1], rel=1e-3)
     assert set(calibration.by("gpu")) == {calibration.rows[0].gpu}
-
-
-def test_a_single_row_is_fitted_and_judged_on_none(plans):
-    calibration = lab.calibrate([(plans[0], 10 * lab.simulate(plans[0]).iteration_s)])
-    assert calibration.mean_error is None
-    assert "judged on none" in calibration.sentence
+    alone = lab.calibrate(measured[:1])
+    assert alone.mean_error is None
+    assert "judged on none" in alone.sentence
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.published.paper.ratios import STATED
-from dtfm_lab.published.paper.settings import Setting, settings
+from dtfm_lab.published.paper.settings import Setting
 from dtfm_lab.published.paper.systems import placement, published_name
+from dtfm_lab.published.paper.table import STATED
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.simulation.memory import memory
 
@@ -17,14 +17,7 @@ def table():
     return lab.published.papers_table(layers=(24,), batches=(1024,), systems=SYSTEMS)
 
 
-def measured(system, setting):
-    return setting.published_s(published_name(system, setting.case))
-
-
-@pytest.mark.parametrize(
-    ("layers", "batch", "peta"),
-    [(24, 1024, 23.64), (32, 1024, 31.52), (40, 1024, 39.41), (24, 4096, 94.56), (32, 2048, 63.04), (40, 4096, 157.64)],
-)
+@pytest.mark.parametrize(("layers", "batch", "peta"), [(24, 1024, 23.64), (32, 2048, 63.04), (40, 4096, 157.64)])
 def test_flop_are_counted_as_its_authors_count_them(layers, batch, peta):
     assert Setting("worldwide", layers, batch).flop / 1e15 == pytest.approx(peta, rel=3e-4)
 
@@ -51,11 +44,6 @@ def test_the_ratios_of_the_paper_are_those_of_the_first_and_the_last_measured_se
     assert found == [3.8, 4.8, 1.7, 3.5, 2.7]
 
 
-def test_in_rank_order_megatron_was_half_as_slow_as_the_paper_says():
-    ratios = [measured("megatron", one) / measured("dt-fm", one) for one in settings(("worldwide",))]
-    assert (round(min(ratios), 1), round(max(ratios), 1)) == (1.5, 3.0)
-
-
 def test_the_scheduler_is_never_slower_than_chance(table):
     for entry in table:
         if entry.system == "dt-fm":
@@ -71,15 +59,6 @@ def test_every_plan_fits_and_takes_all_gpus(table):
         assert plan.placement.devices.size * (plan.job.tensor_parallel or 1) == 64
 
 
-def test_pflops_are_flop_over_seconds(table):
-    frame = table.to_frame()
-    assert len(frame) == len(table) == 20
-    for row in frame.itertuples():
-        flop = Setting(row.case, row.layers, row.batch).flop
-        assert row.pflops == pytest.approx(flop / row.iteration_s / 1e15)
-    assert frame["published_s"].notna().sum() == 18  # random ranks were measured on shaped networks only
-
-
 def test_ratios_as_they_come_out(table):
     first = [one.range[0] for one in table.ratios]
     assert first == pytest.approx([4.17, 0.96, 3.55, 2.37], rel=0.02)
@@ -88,7 +67,11 @@ def test_ratios_as_they_come_out(table):
 
 
 def test_seconds_on_shaped_networks_are_predicted_with_nothing_fitted(table):
-    frame = table.to_frame().set_index(["case", "system"])["ratio"]
+    frame = table.to_frame().set_index(["case", "system"])
+    assert frame["published_s"].notna().sum() == 18  # random ranks were measured on shaped networks only
+    flop = Setting("worldwide", 24, 1024).flop
+    assert (frame["pflops"] * frame["iteration_s"]).to_numpy() == pytest.approx(flop / 1e15)
+    frame = frame["ratio"]
     shaped = frame[["universities", "regional", "worldwide"]]
     assert shaped.min() > 0.7
     assert shaped.max() < 1.1

@@ -68,11 +68,6 @@ def test_the_residue_leads_to_the_published_range(found, low, width) -> None:
     assert (found.residue == 1.0) == (low * (1 - 1e-9) <= found.end <= low * width * (1 + 1e-9))
 
 
-def test_nothing_published_leaves_no_residue(found) -> None:
-    assert found.residue is None
-    assert waterfall(NETWORK, JOB, SWITCHES[:1], BUDGET, published=found.start).residue == 1.0
-
-
 def test_a_system_without_a_plan_is_a_step_without_a_value() -> None:
     large = lab.load_job("llama-2-70b")
     switches = [SWITCHES[0], Switch(sentence="A model that fits nowhere.", job=large), SWITCHES[3]]
@@ -98,15 +93,6 @@ def test_a_mistake_is_one_line(switches, published, says) -> None:
     with pytest.raises(lab.LabError, match=says) as refused:
         waterfall(NETWORK, JOB, switches, BUDGET, published=published)
     assert "\n" not in str(refused.value)
-
-
-def test_the_figure_has_a_bar_for_each_step_and_one_for_all(found) -> None:
-    figure = lab.figures.waterfall(found)
-    rows = sorted(row for trace in figure.data for row in trace.y)
-    assert rows == [*range(6)]
-    assert all("$" not in text for trace in figure.data for text in trace.text)
-    assert "one change at a time" in figure.layout.title.text
-    assert "<table" in found._repr_html_()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from dtfm_lab.figures.theme import (
     wrapped,
 )
 from dtfm_lab.systems import CrossingPoint, Crossings, Outcomes
-from dtfm_lab.systems.bars import CHANGES, STACKED, Bar, bars
+from dtfm_lab.systems.outcomes import CHANGES, STACKED, Bar, bars
 
 OURS = "dtfm-lab"
 HIGHLIGHT = "rgba(128, 128, 128, 0.13)"

@@ -1,7 +1,6 @@
 """DT-FM's evaluation laid out: its settings, the systems as its authors ran them, their measured seconds and ours."""
 
-from dtfm_lab.published.paper.ratios import Ratio
-from dtfm_lab.published.paper.table import PapersTable, papers_table
-from dtfm_lab.published.paper.waterfall import papers_waterfall
+from dtfm_lab.published.paper.systems import papers_waterfall
+from dtfm_lab.published.paper.table import PapersTable, Ratio, papers_table
 
 __all__ = ["PapersTable", "Ratio", "papers_table", "papers_waterfall"]

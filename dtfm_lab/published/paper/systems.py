@@ -1,4 +1,5 @@
-"""The systems as DT-FM's authors ran them: strategies with the grid, the ranks and the placements of their scripts."""
+"""The systems as DT-FM's authors ran them: strategies with the grid, the ranks and the placements of their scripts; and
+the way from our best Megatron grid against DT-FM's placement to what the paper measured, one assumption at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,25 +8,40 @@ from typing import Annotated
 
 import numpy as np
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.model import gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning import evaluate, plan
-from dtfm_lab.published.paper.settings import DATACENTER, N_REPLICAS, N_STAGES, RENTED_GBPS, Setting
+from dtfm_lab.published.paper.one_pipeline import efficiency
+from dtfm_lab.published.paper.settings import (
+    BATCHES,
+    DATACENTER,
+    LAYERS,
+    N_REPLICAS,
+    N_STAGES,
+    RENTED_GBPS,
+    VOCABULARY,
+    WORLDWIDE,
+    Setting,
+)
 from dtfm_lab.systems import Budget, Outcome, Strategy, outcome_of
 from dtfm_lab.systems.assumption import Assumption
 from dtfm_lab.systems.branch import Branch, priced
 from dtfm_lab.systems.grids import in_rank_order
-from dtfm_lab.systems.modelled.deepspeed_pipeline import DeepSpeedPipeline
-from dtfm_lab.systems.modelled.deepspeed_zero_3 import DeepSpeedZero3
+from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
 from dtfm_lab.systems.modelled.dt_fm import DTFM, DTFMRandom, random_ranks
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
+from dtfm_lab.systems.waterfall import Switch, Waterfall, waterfall
 
 RANKS = ("in order", "at random")
 RESULTS = "DT-FM's authors, results/NeurIPS2022_submission.md of DS3Lab/Decentralized_FM_alpha"
 STEPS = 20
 """Generations of the search of a placement."""
+NEVER = 10**6
+"""Micro-batches between two flushes of a pipeline that is not flushed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,3 +160,96 @@ def published_name(system: str, case: str) -> str:
 
 
 assert N_STAGES == N_REPLICAS, "so that stages x GPUs a layer and replicas are all 64"
+
+
+def papers_waterfall(layers: int = LAYERS[0], batch: int = BATCHES[0]) -> Waterfall:
+    """Megatron-LM over DT-FM, world-wide, in a setting of the paper: from our rules of before to the measured ratio.
+
+    Raises LabError for a setting that the paper does not have.
+    """
+    setting = Setting(WORLDWIDE, layers, batch)
+    over, under = (setting.published_s(published_name(system, WORLDWIDE)) for system in ("megatron-random", "dt-fm"))
+    if over is None or under is None:
+        raise LabError(
+            f"{layers} layers with batch {batch} are no setting of the paper; wanted {_listed(LAYERS)} layers and "
+            f"{_listed(BATCHES)}"
+        )
+    return waterfall(
+        setting.topology,
+        _words(setting),
+        switches(setting),
+        Budget(queueing="pairs"),
+        published=round(over / under, 2),
+        published_source=f"{RESULTS}: {over:g} s over {under:g} s",
+    )
+
+
+def switches(setting: Setting) -> list[Switch]:
+    """The assumptions, each on top of those before it."""
+    ours = DTFMOfThePaper(case=WORLDWIDE, flush_every=NEVER, synchronisation="sharded", checkpointing="stage")
+    flushed = DTFMOfThePaper(case=WORLDWIDE, synchronisation="sharded")
+    papers = DTFMOfThePaper(case=WORLDWIDE)
+    return [
+        Switch(
+            sentence="Megatron-LM's best grid of all, neighbours in a pipeline, sends that overlap; DT-FM's placement.",
+            source="this lab before it modelled other systems",
+            strategy=Megatron(**AS_SHIPPED | {"order": "pp-dp"}, transport="overlapped"),
+            against=ours,
+        ),
+        Switch(
+            sentence="Both train a classifier: the last stage has no words' probabilities to compute.",
+            source="DT-FM's authors, results/gpt3_xl_fp16.md: QQP, an embedding and a loss of little weight",
+            job=setting.job,
+        ),
+        Switch(
+            sentence="Ranks of one data-parallel group are neighbours: pipelines stride over the regions.",
+            source="Megatron-LM, megatron/core/parallel_state.py: the order tp-cp-ep-dp-pp",
+            strategy=Megatron(**AS_SHIPPED, transport="overlapped"),
+        ),
+        Switch(
+            sentence="A stage waits for each exchange of messages, both directions at once.",
+            source="Megatron-LM, p2p_communication.py: batch_isend_irecv, then a wait",
+            strategy=Megatron(**AS_SHIPPED),
+        ),
+        Switch(
+            sentence="Eight stages and eight replicas, every block recomputed.",
+            source=f"{RESULTS}: Megatron-P8; megatron_gpt3_xl_mp8_dp8.sh: --checkpoint-activations",
+            strategy=MegatronOfThePaper(**AS_SHIPPED),
+        ),
+        Switch(
+            sentence="DT-FM empties its pipeline after every 64 micro-batches and recomputes every block.",
+            source="DT-FM, scripts/aws_run_batch_gpt3_optimal.sh and modules/gpt_modules.py",
+            against=flushed,
+        ),
+        Switch(
+            sentence="DT-FM's replicas sum gradients along a chain of NCCL's and send the average back.",
+            source="DT-FM, gpt3_xl_pp8_dp8.sh: central_ps",
+            against=papers,
+        ),
+        Switch(
+            sentence="Megatron-LM's ranks are at random.",
+            source=f"{RESULTS}: Megatron-P8 (wo Scheduler), which the paper's ratio divides",
+            strategy=MegatronOfThePaper(**AS_SHIPPED, ranks="at random"),
+        ),
+        Switch(
+            sentence="Passes reach the share of the peak that one pipeline without slow links reached.",
+            source="fitted to DT-FM's authors' two rows of one pipeline at 5 and 10 Gbit/s, results/gpt3_xl_fp16.md",
+            budget=Budget(efficiency=efficiency(), queueing="pairs"),
+        ),
+    ]
+
+
+def _listed(counts: tuple[int, ...]) -> str:
+    return ", ".join(map(str, counts[:-1])) + f" or {counts[-1]}"
+
+
+def _words(setting: Setting) -> Job:
+    model = gpt(
+        name=f"gpt3-xl-{setting.layers}-words",
+        n_layers=setting.layers,
+        d_model=2048,
+        n_heads=16,
+        seq_len=2048,
+        vocab_size=VOCABULARY,
+    )
+    return setting.job.with_fields(model=model)

@@ -33,8 +33,8 @@ uses. This one is complete::
 
 The band of a row is that of its class and quantity, by one rule for all sources (``published.evidence``).
 ``goals={"GPipe": 0.06}`` states the most that the mean absolute error of a group's iterations or throughputs may be. A
-row that is known to leave its band is listed in ``known_misses={(setting, quantity): KnownMiss(ratio, "why")}``: it
-stays red in the ledger, and fails the tests only where it gets worse. What was fitted is judged on other rows
+row that is known to leave its band is listed in ``data/known_misses.csv``, with a reason: it stays red in the ledger,
+and fails the tests only where it gets worse. What was fitted is judged on other rows
 (``calibration`` leaves one out).
 '''
 

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dtfm_lab.published.calibration import median
 from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.paper import one_pipeline
-from dtfm_lab.published.paper.ratios import STATED
 from dtfm_lab.published.paper.settings import BATCHES, CASES, DATACENTER, LAYERS, WORLDWIDE, Setting
 from dtfm_lab.published.paper.systems import HAS_RANDOM, RESULTS, SYSTEMS
-from dtfm_lab.published.paper.table import Entry, PapersTable, papers_table
+from dtfm_lab.published.paper.table import STATED, Entry, PapersTable, papers_table
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Omission, published
 from dtfm_lab.published.units import interval_of

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.messages import device_gradient_bytes
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import COMPUTE, Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.planning import evaluate
 from dtfm_lab.published.evidence import Evidence
+from dtfm_lab.published.hosts import measured_model
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
@@ -50,9 +51,7 @@ def intellect_1() -> Iterator[Row]:
 
 def computing_share(all_reduce_s: float, n_nodes: int = NODES) -> float:
     """Share of the time that nodes compute, when an average of all takes so many seconds."""
-    block = Layer(kind=LayerKind.BLOCK, parameters=PARAMETERS, forward_flop=0.0, output_elements=1)
-    sizes = {"d_model": 1, "n_heads": 1, "seq_len": 1, "vocab_size": 1}
-    model = ModelSpec(name="INTELLECT-1", layers=(block,), tied=False, family="measured", **sizes)
+    model = measured_model("INTELLECT-1", [PARAMETERS])
     shaped = Job(model=model, n_stages=1, n_replicas=n_nodes, global_batch=n_nodes, microbatch=1)
     job = DiLoCo(every=LOCAL_STEPS, precision="int8").trained(shaped)
     sent_bytes = 2 * (n_nodes - 1) / n_nodes * device_gradient_bytes(job, 1)[0]

@@ -16,10 +16,9 @@ from dtfm_lab.published.hosts import hosts_of
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
-from dtfm_lab.published.units import interval_of, shares_of
-from dtfm_lab.simulation import simulate
+from dtfm_lab.published.units import simulated_row
 from dtfm_lab.systems import Budget, Strategy
-from dtfm_lab.systems.modelled.deepspeed_zero_3 import DeepSpeedZero3
+from dtfm_lab.systems.modelled.deepspeed import DeepSpeedZero3
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
 
 SEQUENCE, VOCABULARY = 2048, 51200
@@ -104,19 +103,16 @@ class Measured:
 
     def row(self, group: str, evidence: Evidence, *assumptions: str) -> Row:
         """The line beside our prediction, by the paper's own count of FLOP."""
-        plan = self.plan()
-        trace = simulate(plan)
-        predicted = self.counted_flop / trace.iteration_s / self["gpus"] / TERA
-        return Row(
+        return simulated_row(
+            self.plan(),
+            value=lambda found: self.counted_flop / found.trace.iteration_s / self["gpus"] / TERA,
             group=group,
             setting=self.setting,
             quantity="compute",
             unit="TFLOP/s",
             published=self.published,
-            predicted=predicted,
-            interval=interval_of("compute", predicted, trace),
             evidence=evidence,
-            assumptions=(*ASSUMED, *assumptions, *shares_of(plan)),
+            assumptions=(*ASSUMED, *assumptions),
         )
 
 

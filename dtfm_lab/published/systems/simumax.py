@@ -4,28 +4,24 @@ Each row twice: as the lab predicts it of itself, and with one efficiency a mode
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import Any
 
 from dtfm_lab.domain.job import Job, llama
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import GiB
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.published.calibration import median
+from dtfm_lab.published.calibration import SecondsLine, median
 from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.hosts import hosts_of
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Omission, published
 from dtfm_lab.published.tables import numbers
-from dtfm_lab.published.units import gpu_peak_bytes, interval_of, shares_of
-from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.simulate import iteration_seconds
+from dtfm_lab.published.units import simulated_row
 
 SEQUENCE, GPUS = 4096, 8
 NVLINK_BYTES_PER_S = 900e9
 """One way, of the B200's data sheet."""
 TRIED = (0.4, 0.6)
-"""Efficiencies at which an iteration is simulated. Its seconds are a line in one over the efficiency, to a tenth of a
-per cent, as the order of passes stays."""
+"""Efficiencies at which an iteration is simulated."""
 BETWEEN = "8"
 """Micro-batches of the rows that say nothing new: their milliseconds are those of the line through the two other rows
 of the grid, to 1.6 %."""
@@ -69,13 +65,6 @@ def plan_of(line: dict[str, str]) -> Plan:
     return evaluate(host, job, rank_map=[r * n_stages + s for s in range(n_stages) for r in range(n_replicas)])
 
 
-def _line_of(plan: Plan) -> tuple[float, float]:
-    """Milliseconds of an iteration: what is fixed, and what is divided by the efficiency."""
-    (x0, t0), (x1, t1) = ((1 / one, 1000 * iteration_seconds(plan, efficiency=one)) for one in TRIED)
-    slope = (t1 - t0) / (x1 - x0)
-    return t0 - slope * x0, slope
-
-
 @published(
     "simumax",
     title="SimuMax, Llama-3 layers on eight B200",
@@ -101,51 +90,46 @@ def simumax() -> Iterator[Row]:
     for model, lines in by_model.items():
         plans = [plan_of(line) for line in lines]
         for line, plan in zip(lines, plans, strict=True):
-            trace = simulate(plan)
-            row = _timed(model, line, 1000 * trace.iteration_s, Evidence.TRANSFERRED)
-            interval = interval_of("iteration", row.predicted, trace)
-            yield replace(row, interval=interval, assumptions=(*TIMED, *shares_of(plan)))
+            yield simulated_row(plan, **_timed(line), group=model, assumptions=TIMED)
             if line["microbatches"] == lines[0]["microbatches"]:
-                yield Row(
+                yield simulated_row(
+                    plan,
                     group=model,
                     setting=_setting(line),
                     quantity="memory",
                     unit="GiB",
                     published=float(line["measured_peak_gib"]),
-                    predicted=gpu_peak_bytes(plan) / GiB,
                     theirs=float(line["simumax_peak_gib"]),
                     assumptions=ASSUMED,
                     note="the same for all numbers of micro-batches",
                 )
-        straight = [_line_of(plan) for plan in plans]
-        own = [
-            slope / (float(line["measured_ms"]) - fixed) for (fixed, slope), line in zip(straight, lines, strict=True)
-        ]
-        for line, (fixed, slope) in zip(lines, straight, strict=True):
+        seconds = [SecondsLine.of(plan, TRIED) for plan in plans]
+        own = [one.efficiency(float(line["measured_ms"]) / 1000) for one, line in zip(seconds, lines, strict=True)]
+        for line, one in zip(lines, seconds, strict=True):
             efficiency = median(
                 [own[i] for i, other in enumerate(lines) if other["tensor_parallel"] != line["tensor_parallel"]]
             )
-            fitted = f"efficiency {efficiency:.3f}, to the model's rows of other grids"
-            yield _timed(model, line, fixed + slope / efficiency, Evidence.LEAVE_ONE_OUT, ONE_EFFICIENCY, fitted)
+            yield Row(
+                **_timed(line, Evidence.LEAVE_ONE_OUT, ONE_EFFICIENCY),
+                group=model + ONE_EFFICIENCY,
+                predicted=1000 * one.seconds(efficiency),
+                assumptions=TIMED,
+                fitted=f"efficiency {efficiency:.3f}, to the model's rows of other grids",
+            )
 
 
-def _timed(
-    model: str, line: dict[str, str], predicted_ms: float, evidence: Evidence, how: str = "", fitted: str = ""
-) -> Row:
+def _timed(line: dict[str, str], evidence: Evidence = Evidence.TRANSFERRED, how: str = "") -> dict[str, Any]:
+    """Fields of the row of an iteration."""
     between = line["microbatches"] == BETWEEN
-    return Row(
-        group=model + how,
-        setting=_setting(line) + how,
-        quantity="iteration",
-        unit="ms",
-        published=float(line["measured_ms"]),
-        predicted=predicted_ms,
-        evidence=Evidence.DUPLICATE if between else evidence,
-        theirs=float(line["simumax_ms"]),
-        assumptions=TIMED,
-        fitted=fitted,
-        note="on the line through the rows of 4 and of 32 micro-batches" if between else "",
-    )
+    return {
+        "setting": _setting(line) + how,
+        "quantity": "iteration",
+        "unit": "ms",
+        "published": float(line["measured_ms"]),
+        "evidence": Evidence.DUPLICATE if between else evidence,
+        "theirs": float(line["simumax_ms"]),
+        "note": "on the line through the rows of 4 and of 32 micro-batches" if between else "",
+    }
 
 
 def _setting(line: dict[str, str]) -> str:

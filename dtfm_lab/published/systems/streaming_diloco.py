@@ -9,12 +9,13 @@ of its own, and the two average in a ring.
 import math
 from collections.abc import Iterator
 
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, Job, Layer, LayerKind, ModelSpec
+from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.published.evidence import Evidence
+from dtfm_lab.published.hosts import measured_model
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
@@ -38,12 +39,9 @@ def job_of(model: str, method: str) -> Job:
     How DiLoCo averages is its strategy's; beneath the backward, as in the paper's simulator, it is only here.
     """
     parameters, n_layers, _ = MODELS[model]
-    layer = Layer(kind=LayerKind.BLOCK, parameters=parameters // n_layers, forward_flop=1.0, output_elements=1)
     job = Job(
         name=f"{model} {method}",
-        model=ModelSpec(
-            name=model, layers=(layer,) * n_layers, d_model=1, n_heads=1, seq_len=1, vocab_size=1, tied=False
-        ),
+        model=measured_model(model, [parameters // n_layers] * n_layers),
         n_stages=1,
         n_replicas=REPLICAS,
         global_batch=REPLICAS,

@@ -6,6 +6,7 @@ nothing. torchtitan's GPUs have slower memory (2.4 TB/s) and a power limit of 50
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from dtfm_lab.domain.job import MODELS, Job
 from dtfm_lab.domain.plan import Plan
@@ -15,8 +16,7 @@ from dtfm_lab.published.hosts import hosts_of
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Omission, published
 from dtfm_lab.published.tables import numbers
-from dtfm_lab.published.units import ALLOCATED, RESERVED, gpu_peak_bytes, interval_of, shares_of
-from dtfm_lab.simulation import simulate
+from dtfm_lab.published.units import ALLOCATED, RESERVED, simulated_row
 from dtfm_lab.systems import Budget
 from dtfm_lab.systems.modelled.fsdp import FSDP
 
@@ -47,28 +47,30 @@ def torchtitan() -> Iterator[Row]:
     """Throughput and memory of 8 and of 128 GPUs."""
     for line in numbers("torchtitan.csv"):
         n, compiled = int(line["gpus"]), line["compiled"] == "yes"
-        plan = plan_of(n, compiled=compiled)
-        trace = simulate(plan)
-        tokens_per_s = plan.job.tokens / n / trace.iteration_s
-        peak_gib = gpu_peak_bytes(plan) / ALLOCATED / GiB
-        setting = f"{n} H100, FSDP{', torch.compile' if compiled else ''}"
-        fused = "operators are fused" if compiled else "operators move memory"
         system = ("zero-3", "selective checkpointing", "fp32 gradients")
-        for quantity, unit, found, predicted, assumptions in (
-            ("throughput", "tokens/s a GPU", "tokens_per_s", tokens_per_s, (*system, *shares_of(plan), fused)),
-            ("memory", "GiB", "peak_gib", peak_gib, (*system, "loss in fp32", RESERVED)),
-        ):
-            yield Row(
-                group="torchtitan",
-                setting=setting,
-                quantity=quantity,
-                unit=unit,
-                published=float(line[found]),
-                predicted=predicted,
-                interval=interval_of(quantity, predicted, trace),
-                evidence=Evidence.TRANSFERRED,
-                assumptions=assumptions,
-            )
+        how: dict[str, Any] = {
+            "group": "torchtitan",
+            "setting": f"{n} H100, FSDP{', torch.compile' if compiled else ''}",
+            "evidence": Evidence.TRANSFERRED,
+        }
+        plan = plan_of(n, compiled=compiled)
+        yield simulated_row(
+            plan,
+            quantity="throughput",
+            unit="tokens/s a GPU",
+            published=float(line["tokens_per_s"]),
+            assumptions=(*system, "operators are fused" if compiled else "operators move memory"),
+            **how,
+        )
+        yield simulated_row(
+            plan,
+            value=lambda found: found.peak_bytes / ALLOCATED / GiB,
+            quantity="memory",
+            unit="GiB",
+            published=float(line["peak_gib"]),
+            assumptions=(*system, "loss in fp32", RESERVED),
+            **how,
+        )
 
 
 def plan_of(n: int, *, compiled: bool) -> Plan:

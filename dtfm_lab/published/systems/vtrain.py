@@ -12,8 +12,7 @@ from dtfm_lab.published.hosts import PER_HOST, hosts_of
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Omission, published
 from dtfm_lab.published.tables import numbers
-from dtfm_lab.published.units import interval_of, shares_of
-from dtfm_lab.simulation import simulate
+from dtfm_lab.published.units import simulated_row
 
 VOCABULARY = 50257
 INSIDE_BYTES_PER_S, BETWEEN_BYTES_PER_S = 150e9, 100e9
@@ -93,18 +92,14 @@ def vtrain() -> Iterator[Row]:
             continue
         grid = f"TP {gpus} DP {line['data_parallel']} PP {line['stages']}"
         number = line["source_line"]
-        plan = plan_of(line)
-        trace = simulate(plan)
-        predicted_ms = 1000 * trace.iteration_s
-        yield Row(
+        yield simulated_row(
+            plan_of(line),
             group=line["model"],
             setting=f"{line['model']}, {grid}, micro-batch {line['microbatch_sequences']}, line {number}",
             quantity="iteration",
             unit="ms",
             published=float(line["iteration_ms"]),
-            predicted=predicted_ms,
-            interval=interval_of("iteration", predicted_ms, trace),
             evidence=Evidence.DUPLICATE if number == "93" else Evidence.TRANSFERRED,
-            assumptions=(*ASSUMED, *shares_of(plan)),
+            assumptions=ASSUMED,
             note=f"measured a second time: {REPEATED[number]} ms" if number in REPEATED else "",
         )

@@ -1,6 +1,6 @@
 """Sailor: which devices of which kind and region take part, and in which shape, by dynamic programming over stages."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -13,9 +13,9 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import TRIED, Assumption
-from dtfm_lab.systems.branch import SystemCandidate
-from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
-from dtfm_lab.systems.strategy import Budget, RankedStrategy, strategies
+from dtfm_lab.systems.branch import Branch, distinct
+from dtfm_lab.systems.grids import groupings, sized
+from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 WIDTH = 8
 """Chains of pools that are kept after each stage."""
@@ -25,7 +25,7 @@ MOST_STAGES = 16
 
 @strategies.register("sailor")
 @dataclass(frozen=True, kw_only=True)
-class Sailor(RankedStrategy):
+class Sailor(GridStrategy):
     """Sailor: which devices of which kind and region take part, and in which shape.
 
     Its planner goes through numbers of stages and replicas and gives each stage devices stage by stage, keeping what is
@@ -94,20 +94,18 @@ class Sailor(RankedStrategy):
             checkpointing=self.checkpointing,
         )
 
-    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[SystemCandidate]:
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
         """Every shape on the chain of pools that its closed form likes best."""
-        job, efficiency, heads = self.trained(job), budget.efficiency, job.modelled().n_heads
-        for degree in topology.group_sizes:
-            if heads % degree:
-                continue
-            grouped = topology.grouped(degree)
-            sliced = job.with_fields(tensor_parallel=degree)
-            sizes = sizes_of(self.microbatches, job, MICROBATCHES) or (job.microbatch,)
+        yield from distinct(self._looked_at(topology, job, budget))
+
+    def _looked_at(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        job, efficiency = self.trained(job), budget.efficiency
+        for grouped, sliced in groupings(topology, job):
             for mixed in (False, True) if self.mixes_kinds else (False,):
                 pools = _pools(grouped, job, efficiency, across_regions=self.across_regions, mixed=mixed)
-                for shaped in _shapes(sliced, pools, sizes):
+                for shaped in _shapes(sliced, pools, self.microbatches):
                     for grid in _grids(grouped, shaped, pools):
-                        yield SystemCandidate(grouped, shaped, grid)
+                        yield Branch(grouped, shaped, grid)
 
 
 class Pool(NamedTuple):
@@ -146,7 +144,7 @@ def _pools(
     return [Pool(np.array(devices), float(speed[devices].min())) for devices in members.values()]
 
 
-def _shapes(job: Job, pools: list[Pool], sizes: Sequence[int]) -> Iterator[Job]:
+def _shapes(job: Job, pools: list[Pool], microbatches: str) -> Iterator[Job]:
     """The job with every number of stages, and numbers of replicas that are powers of two or divide a pool."""
     wide = {len(pool.devices) for pool in pools}
     replicas = {2**i for i in range(max(wide).bit_length())}
@@ -155,11 +153,8 @@ def _shapes(job: Job, pools: list[Pool], sizes: Sequence[int]) -> Iterator[Job]:
     for n_replicas in sorted(replicas):
         most = sum(len(pool.devices) // n_replicas for pool in pools)
         for n_stages in range(1, min(most, n_blocks, MOST_STAGES) + 1):
-            for microbatch in sizes:
-                if job.global_batch % microbatch or job.global_batch // microbatch < n_replicas:
-                    continue
-                shape = {"n_stages": n_stages, "n_replicas": n_replicas, "microbatch": microbatch}
-                yield job.with_fields(**shape).with_fields(blocks_per_stage=blocks_of(n_blocks, n_stages))
+            for shaped in sized(job, microbatches, n_stages, n_replicas):
+                yield shaped.with_fields(blocks_per_stage=blocks_of(n_blocks, n_stages))
 
 
 def _grids(topology: Topology, job: Job, pools: list[Pool]) -> Iterator[IntArray]:

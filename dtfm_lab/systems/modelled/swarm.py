@@ -2,31 +2,36 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, ClassVar
 
 import numpy as np
 
-from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, Job, device_gradient_bytes, repeated_flop
 from dtfm_lab.domain.job.job import COMPRESSIONS
 from dtfm_lab.domain.job.system import CHECKPOINTINGS
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of
+from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of, speeds_of
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import TRIED, Assumption
-from dtfm_lab.systems.branch import SystemCandidate
-from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
+from dtfm_lab.systems.bound import least_lacking_bytes
+from dtfm_lab.systems.branch import Branch, distinct
+from dtfm_lab.systems.grids import sized
 from dtfm_lab.systems.stochastic import simulate_stochastic
-from dtfm_lab.systems.strategy import Budget, RankedStrategy, strategies
+from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 ROUTINGS = ("throughput", "random")
+MOST = 12
+"""Plans that are simulated, the first by a closed form: each takes a good part of a second where there are many
+micro-batches, and no bound says which need not be."""
 
 
 @strategies.register("swarm")
 @dataclass(frozen=True, kw_only=True)
-class Swarm(RankedStrategy):
+class Swarm(GridStrategy):
     """SWARM: equal stages, each served by many devices, and every micro-batch routed to one of the next stage's.
 
     Its seconds are those of ``simulate_stochastic``, as no schedule knows the routes beforehand: ``lab.simulate``
@@ -44,8 +49,6 @@ class Swarm(RankedStrategy):
     title: ClassVar[str] = "SWARM"
     cite: ClassVar[str] = "Ryabinin et al., ICML 2023"
     url: ClassVar[str] = "https://arxiv.org/abs/2301.11913"
-    most: ClassVar[int] = 12
-    """Each takes a good part of a second where there are many micro-batches, and no bound says which need not be."""
     mathematics: ClassVar[str] = "activations and gradients are rounded on their way, to 8 and 16 bits by default"
 
     routing: Annotated[
@@ -120,7 +123,15 @@ class Swarm(RankedStrategy):
             queueing=budget.queueing,
         )
 
-    def candidates(self, topology: Topology, job: Job, budget: Budget) -> Iterator[SystemCandidate]:
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """Of those that fit the first by a closed form; all where none fits, for the reason."""
+        ranked = sorted(
+            distinct(self.routed(topology, job, budget)), key=lambda one: one.iteration_s(budget.efficiency)
+        )
+        fitting = (one for one in ranked if not any(map(least_lacking_bytes, one.plans())))
+        yield from list(islice(fitting, MOST)) or ranked
+
+    def routed(self, topology: Topology, job: Job, budget: Budget) -> "Iterator[Routed]":
         """Every number of stages, on all devices and without the slowest."""
         job = self.trained(job)
         speed = np.array([peak_of(device, job.dtype) for device in topology.devices])
@@ -130,37 +141,50 @@ class Swarm(RankedStrategy):
             taking_part = by_speed[speed[by_speed] >= least]
             for n_stages in range(1, min(len(taking_part), job.modelled().n_blocks) + 1):
                 grid = _dealt(taking_part, n_stages)
-                for microbatch in sizes_of(self.microbatches, job, MICROBATCHES) or (job.microbatch,):
-                    if job.global_batch % microbatch or job.global_batch // microbatch < grid.shape[1]:
-                        continue
-                    shape = {"n_stages": n_stages, "n_replicas": grid.shape[1], "microbatch": microbatch}
-                    yield Routed(topology, job.with_fields(**shape), grid, queueing=budget.queueing)
+                for shaped in sized(job, self.microbatches, *grid.shape):
+                    yield Routed(topology, shaped, grid, queueing=budget.queueing)
 
 
 @dataclass(frozen=True, eq=False)
-class Routed(SystemCandidate):
-    """A candidate whose micro-batches may take any device of each stage."""
+class Routed(Branch):
+    """A plan whose micro-batches may take any device of each stage, with a closed form of its seconds: no bound, but
+    in a fraction of a millisecond, where simulating thousands of micro-batches takes half a second."""
 
     queueing: str = "pairs"
 
-    def pipeline_s(self, efficiency: GivenEfficiency) -> float:
-        """Seconds in which the slowest stage, or link, serves all micro-batches, after the first has come through."""
-        pass_s = self.pass_s(efficiency)
-        stage_s = 1 / (1 / pass_s).sum(axis=1)
-        through_s = pass_s.mean(axis=1).sum() + self.hop_s.mean(axis=1).sum()
+    def iteration_s(self, efficiency: GivenEfficiency) -> float:
+        """The slowest stage, or link, serves all micro-batches after the first has come through; then all average."""
+        job, n_replicas = self.job, self.grid.shape[1]
+        flop = [
+            sum((1 + BACKWARD_PER_FORWARD) * one.forward_flop + repeated_flop(job, one) for one in layers)
+            for layers in job.stage_layers
+        ]
+        pass_s = job.microbatch * np.array(flop)[:, None] / np.array(speeds_of(job, self.topology.devices, efficiency))
+        pass_s = np.take_along_axis(pass_s, self.grid, axis=1)
         here, there = np.broadcast_arrays(self.grid[:-1, :, None], self.grid[1:, None, :])
+        straight = self._sent_s(self.grid[:-1], self.grid[1:]) + self._sent_s(self.grid[1:], self.grid[:-1])
+        through_s = pass_s.mean(axis=1).sum() + straight.mean(axis=1).sum()
         # each way; the gradient travels with an input
         sender, receiver = np.concatenate([here, there, there]), np.concatenate([there, here, here])
         bandwidth = self.topology.bandwidth_bytes_per_s[sender, receiver]
-        link_s = self._busiest_s(sender, receiver, self.job.activation_bytes / bandwidth / self.grid.shape[1] ** 2)
-        return float((sum(self.job.microbatch_counts) - 1) * max(stage_s.max(), link_s) + through_s)
+        link_s = self._busiest_s(sender, receiver, job.activation_bytes / bandwidth / n_replicas**2)
+        slowest_s = max((1 / (1 / pass_s).sum(axis=1)).max(), link_s)
+        return float((sum(job.microbatch_counts) - 1) * slowest_s + through_s) + self._averaging_s
 
     @property
-    def averaging_s(self) -> float:
+    def _averaging_s(self) -> float:
         """Seconds in which every device sends every other of its stage a shard, and gets its average back."""
+        n_stages, n_replicas = self.grid.shape
         sender, receiver = np.broadcast_arrays(self.grid[:, :, None], self.grid[:, None, :])
-        shard_s = self._shard_s(sender, receiver)
+        shard_bytes = np.array(device_gradient_bytes(self.job, n_stages))[:, None, None] / n_replicas
+        topology = self.topology
+        shard_s = topology.latency_s[sender, receiver] + shard_bytes / topology.bandwidth_bytes_per_s[sender, receiver]
         return 2 * max(float(shard_s.max()), self._busiest_s(sender, receiver, shard_s))
+
+    def _sent_s(self, sender: IntArray, receiver: IntArray) -> FloatArray:
+        """Seconds of an activation from one device to another."""
+        seconds: FloatArray = self.topology.latency_s[sender, receiver]
+        return seconds + self.job.activation_bytes / self.topology.bandwidth_bytes_per_s[sender, receiver]
 
     def _busiest_s(self, sender: IntArray, receiver: IntArray, seconds: FloatArray) -> float:
         """Seconds for which the busiest link or card sends these messages, none of a device to itself."""

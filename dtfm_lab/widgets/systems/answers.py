@@ -11,7 +11,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import Budget, Outcome, Outcomes, Strategy, stream_outcomes, work_of
-from dtfm_lab.systems.bars import CHANGES, Bar, bars
+from dtfm_lab.systems.outcomes import CHANGES, Bar, bars
 from dtfm_lab.widgets import markup
 
 OURS = "dtfm-lab"

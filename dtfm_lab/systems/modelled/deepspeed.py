@@ -1,4 +1,4 @@
-"""DeepSpeed's pipeline engine: pipelines and data parallelism, replicas splitting the optimiser's states (ZeRO-1)."""
+"""DeepSpeed: its pipeline engine with ZeRO-1, and ZeRO-3 over one group of devices."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import TRIED, Assumption, checkpointings
 from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.grids import grids
+from dtfm_lab.systems.grids import MICROBATCHES_ALONE, grids
 from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
@@ -93,3 +93,73 @@ class DeepSpeedPipeline(GridStrategy):
             for kept in checkpointings(job, self.checkpointing)
             for sharding in (tried if self.sharding == TRIED else (self.sharding,))
         ]
+
+
+@strategies.register("deepspeed-zero-3")
+@dataclass(frozen=True, kw_only=True)
+class DeepSpeedZero3(GridStrategy):
+    """DeepSpeed's ZeRO-3: every replica holds a shard of all states and gathers each layer when it is used.
+
+    One group of devices. Layers are gathered in every
+    micro-batch, in the forward and again in the backward, which scatters their gradients: three times the traffic of
+    half an all-reduce.
+    """
+
+    name: ClassVar[str] = "deepspeed-zero-3"
+    title: ClassVar[str] = "DeepSpeed ZeRO-3"
+    cite: ClassVar[str] = "Rajbhandari et al., SC 2020"
+    url: ClassVar[str] = "https://arxiv.org/abs/1910.02054"
+
+    stage: Annotated[
+        int,
+        Assumption(
+            help="What replicas split: 3 parameters, gradients and states, 2 not the parameters, 1 states alone.",
+            least=1,
+            most=3,
+            source="Rajbhandari et al. 2020, figure 1; DeepSpeed, deepspeed/runtime/zero/config.py: stage",
+        ),
+    ] = 3
+    gradient_dtype: Annotated[
+        str | None,
+        Assumption(
+            help="Gradients are exchanged in the precision of numbers, or in one of their own.",
+            choices=("fp16", "bf16", "fp32"),
+            source="DeepSpeed: communication_data_type is that of the model by default",
+        ),
+    ] = None
+    checkpointing: Annotated[
+        str, common.checkpointing(source="DeepSpeed leaves it to the model's code (deepspeed.checkpointing)")
+    ] = TRIED
+    attention: Annotated[str, common.attention(source="FlashAttention came in 2022; models of before kept it")] = (
+        "fused"
+    )
+    memory_traffic: Annotated[bool, common.MEMORY_TRAFFIC] = False
+    microbatches: Annotated[
+        str,
+        common.microbatches(
+            source="DeepSpeed: train_micro_batch_size_per_gpu is the user's, and gradient_accumulation_steps follows"
+        ),
+    ] = TRIED
+    hosts: Annotated[
+        str,
+        common.hosts_in_rings(
+            source="deepspeed's launcher numbers hosts as its hostfile lists them; NCCL lays the rings"
+        ),
+    ] = "listed"
+
+    devices: Annotated[str, common.devices(source="deepspeed's launcher: --include and --exclude of its hosts")] = TRIED
+
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """One stage in replicas, with each checkpointing and micro-batch that is tried."""
+        how = job.with_fields(
+            schedule="1f1b",
+            synchronisation="ring",
+            sharding=f"zero-{self.stage}",
+            gradient_dtype=self.gradient_dtype,
+            attention=self.attention,
+            memory_traffic=self.memory_traffic,
+        )
+        yield from grids(self, topology, how, self._ways, budget, stages=(1,), sizes=MICROBATCHES_ALONE)
+
+    def _ways(self, job: Job) -> list[dict[str, str]]:
+        return [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]
