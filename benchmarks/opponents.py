@@ -107,8 +107,8 @@ class Judge:
         key = n_stages, n_replicas, microbatch
         if key not in self._arms:
             all_fixed = Freedom(fixed_shares=True, fixed_blocks=True, fixed_ahead=True)
-            shape, checkpointing = (n_stages, n_replicas), self.problem.job.checkpoints
-            self._arms[key] = Arm(self.tables[microbatch], shape, microbatch, checkpointing, all_fixed, None)
+            shape = n_stages, n_replicas
+            self._arms[key] = Arm(self.tables[microbatch], shape, microbatch, self.problem.job, all_fixed)
         return self._arms[key]
 
     def even_blocks(self, n_stages: int) -> list[int]:

@@ -94,7 +94,6 @@ QUICK = [
     "explain plan.json --device ada",
     "explain --sensitivity plan.json",
     "simulate --sweep plan.json --vary schedule=gpipe,1f1b --vary bandwidth=0.5,1,2",
-    "explain --additions plan.json --gpu H100",
     "explain --worth plan.json",
     "export plan.json -o run",
 ]

@@ -36,7 +36,7 @@ from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.memory_warnings import held_memory, memory_line, memory_summary
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.explain.worth import freed
-from dtfm_lab.planning.search import DEFAULT_SECONDS
+from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 
 FREED_SHARE = 0.25
 """Share of a plan's search that another, with all open that its job names, may take in addition."""
@@ -174,21 +174,6 @@ def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
         return print_json({"devices": plain_rows(table), "seconds": seconds})
     out.print(f"worth is the seconds {seconds} without a device, planned anew, less those with it serving")
     print_table(table.drop(columns=["n_stages", "n_replicas", "sentence"]).dropna(axis="columns", how="all"))
-
-
-@cli.command("explain --additions")
-@plan_argument
-@click.option("--gpu", "gpus", multiple=True, help="A GPU of the table of hardware, again for each; all by default.")
-@gathered(SEARCH, into="budget")
-@json_option
-def additions(plan_file: str, gpus: tuple[str, ...], budget: dict[str, Any], as_json: bool) -> None:
-    """Say what one more device of each kind with a price would bring to PLAN: 4 steps of search each unless told."""
-    with row_progress("additions", "kinds") as show:
-        table = lab.explain(plan_file).additions(gpus=list(gpus) or None, progress=show, **budget)
-    if as_json:
-        return print_json({"additions": plain_rows(table)})
-    out.print("prices are in US dollars")
-    print_table(table.drop(columns=["sentence"]))
 
 
 def _report_freed(plan: Plan, budget: PlanOptions) -> None:

@@ -17,7 +17,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab.arguments import SearchBudget
 from dtfm_lab.planning import Frontier, PlanStep
 from dtfm_lab.planning.explain.sentences import counted
-from dtfm_lab.planning.search import DEFAULT_SECONDS
+from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import RunRecord
 

@@ -126,8 +126,8 @@ def explain(
 
     ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``. A plan for seconds or dollars is explained by its simulated
     iteration: the device, link or synchronisation that binds it, its memory, and ``.to_frame("iteration")``. What would
-    change it: ``.worth()`` of each device, ``.additions()`` of one more, ``.sensitivity()`` to each link and device,
-    ``.bound_bindings``. ``lab.compare`` lays two plans side by side.
+    change it: ``.worth()`` of each device, ``.sensitivity()`` to each link and device. ``lab.compare`` lays two plans
+    side by side.
 
     Of an Outcome of ``lab.strategies``, what makes that system slower here: the iteration with one thing taken away at
     a time, each simulated, the greatest gain first; ``against`` the outcomes, one of them or a plan of one's own, it

@@ -6,21 +6,13 @@ The root has the cost, the problem given to a planner and the search that runs o
 
 from dtfm_lab.planning import communication_search as _objective  # noqa: F401
 from dtfm_lab.planning import planners as _registered  # noqa: F401
+from dtfm_lab.planning.background_tasks import Cancellation
 from dtfm_lab.planning.bounds import lower_bound_s
-from dtfm_lab.planning.cancellation import Cancellation
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import adapt_plan, evaluate, simulated
-from dtfm_lab.planning.explain import (
-    Addition,
-    Difference,
-    Explanation,
-    Worth,
-    additions_table,
-    explain,
-    stream_additions,
-    stream_worth,
-    worth_table,
-)
+from dtfm_lab.planning.explain.difference import Difference
+from dtfm_lab.planning.explain.explanation import Explanation, explain
+from dtfm_lab.planning.explain.worth import Worth, stream_worth, worth_table
 from dtfm_lab.planning.iteration import objective as _objectives  # noqa: F401
 from dtfm_lab.planning.iteration.frontier import Frontier
 from dtfm_lab.planning.iteration.frontier_search import stream_frontier
@@ -30,7 +22,6 @@ from dtfm_lab.planning.search import plan, search
 from dtfm_lab.planning.step import PlanStep
 
 __all__ = [
-    "Addition",
     "Cancellation",
     "Difference",
     "Explanation",
@@ -42,7 +33,6 @@ __all__ = [
     "Problem",
     "Worth",
     "adapt_plan",
-    "additions_table",
     "default_objective",
     "evaluate",
     "explain",
@@ -53,7 +43,6 @@ __all__ = [
     "price_placement",
     "search",
     "simulated",
-    "stream_additions",
     "stream_frontier",
     "stream_worth",
     "worth_table",

@@ -14,7 +14,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.bound_search import CommunicationBound
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs
-from dtfm_lab.planning.objectives import SearchRequest, network_of, objectives, steps_within
+from dtfm_lab.planning.objectives import SearchRequest, check_start, network_of, objectives, steps_within
 from dtfm_lab.planning.problem import Generation, Problem, canonical_order, planners
 from dtfm_lab.planning.step import PlanStep
 
@@ -39,7 +39,10 @@ class CommunicationCost:
         if not job.shaped:
             job = job.fitted(len(topology))
         require_fit(topology, job)
-        start = None if request.start is None else _start_devices(topology, job, request.start)
+        start = None
+        if request.start is not None:
+            check_start(job, request.start)
+            start = np.array([[topology.index(name) for name in group] for group in request.start.stages])
         return _steps(request, job, start)
 
 
@@ -89,12 +92,3 @@ def require_fit(topology: Topology, job: Job) -> None:
         f"{job.n_stages} stages x {job.n_replicas} replicas need {job.n_tasklets} devices, "
         f"{topology.name} has {n}; {advice}"
     )
-
-
-def _start_devices(topology: Topology, job: Job, start: Plan) -> IntArray:
-    shape = start.placement.devices.shape
-    if shape != (job.n_stages, job.n_replicas):
-        raise PlanError(
-            f"start is a placement of {shape[0]} x {shape[1]}; the job wants {job.n_stages} x {job.n_replicas}"
-        )
-    return np.array([[topology.index(name) for name in group] for group in start.stages])

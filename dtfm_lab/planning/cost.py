@@ -1,10 +1,14 @@
-"""What a placement costs: equations 2 to 4 of the paper, both directions of every link priced.
+"""What a placement costs: equations 2 to 4 of the paper, both directions of every link priced, and the order of
+the stages.
 
 A pair of devices that exchange a message each way takes ``topology.round_trip_s``: on symmetric
 links exactly the published 2 (alpha + c / beta). Shapes: N devices, S stages, D replicas.
+
+The order of the stages is the shortest open path through the coarsened graph, equation 4.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -116,3 +120,58 @@ def price_placement(topology: Topology, job: Job, devices: IntArray) -> CostBrea
         hop_s=hop_costs(devices, pair.hop_s),
         weights_s=coarsened_weights(devices, pair.hop_s),
     )
+
+
+EXACT_UP_TO = 14
+"""Most nodes for Held-Karp; beyond, it takes more memory and time than the last percent is worth."""
+
+
+def path_cost(weights: FloatArray, order: IntArray) -> float:
+    """Sum of the edges along the path."""
+    return float(weights[order[:-1], order[1:]].sum())
+
+
+def shortest_path(weights: FloatArray) -> IntArray:
+    """(S,) node order of the cheapest open path through (S, S) symmetric weights, its smaller end first.
+
+    Exact up to 14 nodes (Held and Karp 1962); above, ``short_path`` of the kernels: good, not proven. Deterministic.
+    """
+    order = _held_karp(weights) if len(weights) <= EXACT_UP_TO else _short(weights)
+    return order if order[0] <= order[-1] else order[::-1].copy()
+
+
+@lru_cache(maxsize=EXACT_UP_TO)
+def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
+    """Every extension of a path by one node, by number of visited nodes: (visited set as bits, row, next node)."""
+    masks = np.arange(1 << n)
+    visited = (masks[:, None] >> np.arange(n)) & 1
+    layers = []
+    for size in range(1, n):
+        layer = masks[visited.sum(axis=1) == size]
+        row, node = np.nonzero(visited[layer] == 0)
+        layers.append((layer, row, node))
+    return tuple(layers)
+
+
+def _held_karp(weights: FloatArray) -> IntArray:
+    """Dynamic programme over ``reach[visited, last]``, the cheapest path over the visited set that ends in last."""
+    n = len(weights)
+    reach = np.full((1 << n, n), np.inf)
+    reach[1 << np.arange(n), np.arange(n)] = 0.0
+    for layer, row, node in _layers(n):
+        onward = (reach[layer][:, :, None] + weights).min(axis=1)
+        reach[layer[row] | (1 << node), node] = onward[row, node]
+    visited = (1 << n) - 1
+    order = [int(reach[visited].argmin())]
+    while len(order) < n:
+        visited ^= 1 << order[-1]
+        order.append(int((reach[visited] + weights[order[-1]]).argmin()))
+    return np.array(order)
+
+
+def _short(weights: FloatArray) -> IntArray:
+    from dtfm_lab.planning.kernels.coarsened_graph import short_path  # imports numba, which takes a while
+
+    order, tour = (np.zeros(len(weights), dtype=np.int64) for _ in range(2))
+    short_path(weights, tour, order)
+    return order

@@ -5,16 +5,21 @@ proven; ``network_of`` is the network that a job with tensor parallelism is plan
 one device.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+import numpy as np
+
+from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import QUEUEING, Topology, shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.registry import Registry
+from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.planning.background_tasks import BackgroundTasks
+from dtfm_lab.planning.problem import Generation
 from dtfm_lab.planning.step import PROVEN, PlanStep
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 
@@ -22,25 +27,72 @@ PAPERS_JOB = "dtfm-gpt3-xl"
 """Name of the preset with the constants of the paper's public code."""
 
 
+DEFAULT_SECONDS = 2.0
+"""Seconds of a search that is given neither steps nor seconds."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SearchRequest:
-    """What a search was asked for, checked; the parameters of ``planning.search``."""
+    """What a search is asked for; the options of ``planning.search``.
+
+    Raises PlanError for a seed, steps, seconds or a limit out of range and for a start that is no plan, UnknownName for
+    a queueing.
+    """
 
     topology: Topology
     job: Job
     planner: str
-    seed: int
-    steps: int | None
-    limit_s: float
-    """Seconds after which the search ends, infinite where it counts steps."""
+    """A name in ``planners``. With the objectives iteration and price, ``evolutionary`` searches over everything that
+    the job leaves open; any other gives its placements of each shape, of which the best by the objective is kept."""
+    seed: int = 0
+    """Seed of all random numbers. The same seed and ``steps`` give the same plan, bit for bit."""
+    steps: int | None = None
+    seconds: float | None = None
+    """Stop after so many generations or so much time; without either, after 2 seconds. A plan that is proven best ends
+    the search early."""
     start: Plan | None = None
+    """A plan to improve on, its devices found by name; of the same shape where the job names one."""
     queueing: str = "pairs"
+    """Which messages wait for each other in the simulated iteration: those of ``pairs`` or of ``cards``."""
     efficiency: GivenEfficiency = None
-    """Of the devices, as ``simulate`` takes it."""
+    """Share of their peak that devices reach, as ``simulate`` takes it."""
     max_price_per_hour: float | None = None
     max_iteration_s: float | None = None
+    """Only plans whose devices cost at most so many dollars an hour, or whose iteration takes at most so long."""
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
+    """Runs the threads that the planner starts, for a caller that counts their CPU time."""
     improve_bound: bool = True
+    """Whether a share of the time is spent on a tighter lower bound; False for the shortest searches."""
+
+    def __post_init__(self) -> None:
+        if not _whole(self.seed) or self.seed < 0:
+            raise PlanError(f"seed is {self.seed!r}; wanted a whole number, 0 or more")
+        if self.steps is not None and (not _whole(self.steps) or self.steps < 1):
+            raise PlanError(f"steps is {self.steps!r}; wanted a whole number, 1 or more")
+        for what in ("seconds", "max_price_per_hour", "max_iteration_s"):
+            most = getattr(self, what)
+            if most is not None and not (_number(most) and most > 0):
+                raise PlanError(f"{what} is {shortened(most)}; wanted a number above 0")
+        if self.start is not None and not isinstance(self.start, Plan):
+            raise PlanError(f"start is {shortened(self.start)}; wanted a Plan")
+        if self.queueing not in QUEUEING:
+            raise unknown("queueing", self.queueing, QUEUEING)
+        object.__setattr__(self, "seed", int(self.seed))  # of numpy's whole numbers, too: a plan is saved with it
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds after which the search ends, infinite where it counts steps alone."""
+        if self.seconds is not None:
+            return float(self.seconds)
+        return DEFAULT_SECONDS if self.steps is None else math.inf
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class Objective(Protocol):
@@ -78,27 +130,12 @@ INITIAL_POPULATION_S = 1.0
 """Seconds that a search may take beyond its limit to complete its first generation."""
 
 
-class SearchProgress(Protocol):
-    """What a planner yields: a plan, and how far the search is."""
-
-    @property
-    def complete(self) -> bool:
-        """False for progress within a generation, which is shown but not counted as a step."""
-        ...
-
-    @property
-    def compiling_s(self) -> float:
-        """Seconds waited so far for kernels to be compiled; no time limit counts them."""
-        ...
-
-
-F = TypeVar("F", bound=SearchProgress)
-S = TypeVar("S", bound=PlanStep)
+F = TypeVar("F", bound=Generation)
 
 
 def steps_within(
-    request: SearchRequest, found: Iterable[F], step_of: Callable[[F, int, Callable[[], float]], S]
-) -> Iterator[S]:
+    request: SearchRequest, found: Iterable[F], step_of: Callable[[F, int, Callable[[], float]], PlanStep]
+) -> Iterator[PlanStep]:
     """The steps of a search; ``step_of`` makes one of what was found, of the generations before it, and of a clock.
 
     The clock tells the seconds since the search began, less those that the caller took between steps: it may show the
@@ -133,3 +170,21 @@ def network_of(topology: Topology, job: Job) -> tuple[Topology, Job]:
     if chosen := {what: value for what, value in open_.items() if getattr(job, what) is None}:
         job = job.with_fields(**chosen)
     return topology.grouped(job.tensor_parallel or 1), job
+
+
+def check_start(job: Job, start: Plan) -> None:
+    """Raise PlanError where the job names stages or replicas and the start has others."""
+    shape = start.placement.devices.shape
+    wanted = job.n_stages, job.n_replicas
+    if any(asked not in (None, found) for asked, found in zip(wanted, shape, strict=True)):
+        asked = " x ".join("any" if n is None else str(n) for n in wanted)
+        raise PlanError(f"start is a placement of {shape[0]} x {shape[1]}; the job wants {asked}")
+
+
+def require_prices(topology: Topology) -> None:
+    """Raise PlanError where no device has a price."""
+    if not any(device.price_per_hour for device in topology.devices):
+        raise PlanError(
+            f"no device of {topology.name} has a price; wanted price_per_hour, or typical prices "
+            f"(topology.with_typical_prices(), --typical-prices, or typical_prices: true in a file)"
+        )

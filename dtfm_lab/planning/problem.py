@@ -10,8 +10,8 @@ import numpy as np
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.background_tasks import BackgroundTasks
-from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, total_costs
-from dtfm_lab.planning.path import path_cost, shortest_path
+from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, path_cost, shortest_path, total_costs
+from dtfm_lab.planning.interchangeable import interchangeable
 
 REORDER_UP_TO = 48
 """Most stages whose order ``Problem.rematched`` improves; with more, the matchings that this needs take too long."""
@@ -54,6 +54,20 @@ class Problem:
         """(N,) devices of a (S, D) grid, then the idle ones."""
         return np.concatenate([grid.ravel(), np.setdiff1d(np.arange(self.n_devices), grid)])
 
+    def fill(self, row: IntArray, devices: IntArray, groups: IntArray) -> None:
+        """Put each device at the first free position of its group, S where idle, of a row in which -1 is free; where
+        the group is full, at any position that is left in the end."""
+        left = []
+        for device, group in zip(devices.tolist(), groups.tolist(), strict=True):
+            start = group * self.n_replicas
+            end = start + self.n_replicas if group < self.n_stages else self.n_devices
+            free = np.flatnonzero(row[start:end] < 0)
+            if len(free):
+                row[start + free[0]] = device
+            else:
+                left.append(device)
+        row[row < 0] = left
+
     def cost(self, grid: IntArray) -> float:
         """Seconds of one (S, D) grid with the pipelines that its columns are."""
         return float(total_costs(grid, self.pair))
@@ -71,7 +85,7 @@ class Problem:
     @cached_property
     def classes(self) -> IntArray:
         """(N,) class of each device: swapping two devices of one class changes no cost."""
-        return interchangeable(self.pair)
+        return interchangeable(np.empty((self.n_devices, 0)), (self.pair.hop_s, self.pair.group_s))
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,40 +147,11 @@ def diversity(groups: IntArray, best: int, n_stages: int, n_replicas: int) -> fl
     return float(1.0 - pairs.sum() / (n_pairs * n_others))
 
 
-def interchangeable(pair: PairCosts) -> IntArray:
-    """(N,) class of each device, the index of its first: swapping two devices of a class changes no cost.
-
-    Two devices are of one class when every third device is as far from the one as from the other.
-    """
-    return _classes(pair, _profiles(pair))
-
-
 def canonical_order(pair: PairCosts) -> IntArray:
     """(N,) devices sorted by their costs to all others, those of a class together, whatever their numbers.
 
     Classes with equal costs stay in the order of their first devices.
     """
-    profiles = _profiles(pair)
-    return np.lexsort((_classes(pair, profiles), profiles))
-
-
-def _profiles(pair: PairCosts) -> IntArray:
-    """(N,) rank of each device by its sorted costs to all others; equal for devices with the same costs."""
     costs_s = np.hstack([np.sort(pair.hop_s, axis=1), np.sort(pair.group_s, axis=1)])
-    return np.unique(costs_s, axis=0, return_inverse=True)[1].ravel()
-
-
-def _classes(pair: PairCosts, profiles: IntArray) -> IntArray:
-    classes = np.arange(len(profiles))
-    for value in np.flatnonzero(np.bincount(profiles) > 1):
-        left = np.flatnonzero(profiles == value)
-        while len(left):
-            alike = np.ones(len(left), dtype=bool)
-            for matrix in (pair.hop_s, pair.group_s):
-                same = matrix[left] == matrix[left[0]]
-                same[:, left[0]] = True
-                same[np.arange(len(left)), left] = True
-                alike &= same.all(axis=1)
-            classes[left[alike]] = left[0]
-            left = left[~alike]
-    return classes
+    profiles = np.unique(costs_s, axis=0, return_inverse=True)[1].ravel()
+    return np.lexsort((interchangeable(profiles[:, None], (pair.hop_s, pair.group_s)), profiles))

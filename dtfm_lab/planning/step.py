@@ -1,5 +1,6 @@
 """A step of a search: the best plan so far, and what is known about it."""
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -7,8 +8,11 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.problem import Generation
+from dtfm_lab.simulation.efficiency import GivenEfficiency
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 PROVEN = 1e-9
 """Relative gap between a plan's cost and its lower bound at which the plan counts as proven best."""
@@ -23,7 +27,7 @@ class PlanStep(Generation):
 
     topology: Topology = field(repr=False)
     job: Job = field(repr=False)
-    """The job of the incumbent, with the shape that was chosen for it."""
+    """The job of the incumbent, with all that was chosen for it."""
     planner: str
     seed: int
     generation: int
@@ -36,6 +40,12 @@ class PlanStep(Generation):
     """Name of what the search makes least."""
     left_open: tuple[str, ...] = ()
     """Fields of the job that the search chose."""
+    iteration_s: float = math.nan
+    """Seconds of the incumbent's iteration, by the search; NaN in one for low communication cost."""
+    iteration_bound_s: float = 0.0
+    """Seconds of an iteration that no plan is faster than."""
+    queueing: str = "pairs"
+    efficiency: GivenEfficiency = None
 
     @property
     def devices(self) -> IntArray:
@@ -49,18 +59,27 @@ class PlanStep(Generation):
 
     @cached_property
     def plan(self) -> Plan:
-        """The incumbent as a plan, constructed and priced in full on first use."""
-        return Plan(
+        """The incumbent as a plan, constructed, priced in full and, in a search for seconds or dollars, simulated; on
+        first use."""
+        by_messages = math.isnan(self.iteration_s)
+        plan = Plan(
             topology=self.topology,
             job=self.job,
             placement=Placement(self.devices),
             cost=price_placement(self.topology, self.job, self.devices),
-            lower_bound_s=self.bound_s,
+            lower_bound_s=self.bound_s if by_messages else lower_bound_s(self.topology, self.job),
             planner=self.planner,
             objective=self.objective,
+            queueing=self.queueing,
+            efficiency=self.efficiency,
             seed=self.seed,
             generation=self.generation,
             evaluations=self.evaluations,
             seconds=self.seconds,
             left_open=self.left_open,
         )
+        if by_messages:
+            return plan
+        iteration_s = iteration_seconds(plan)
+        # bound and simulation may differ by rounding
+        return plan.changed(iteration_s=iteration_s, iteration_lower_bound_s=min(self.iteration_bound_s, iteration_s))

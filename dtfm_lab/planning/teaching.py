@@ -12,7 +12,8 @@ until, at the end, the cost itself decides. Twins are not kept. The best placeme
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from operator import attrgetter
+from typing import TypeAlias
 
 import numpy as np
 
@@ -100,8 +101,6 @@ def teach(
     job: Job,
     rng: np.random.Generator,
     *,
-    population: int = POPULATION,
-    offspring: int | None = None,
     most_generations: int = MOST_GENERATIONS,
     priced: Callable[[FloatArray], object] = lambda _: None,
 ) -> Iterator[TeachingFrame]:
@@ -114,21 +113,18 @@ def teach(
     if not job.shaped:
         job = job.fitted(len(topology))
     require_fit(topology, job)
-    assert job.n_stages is not None
-    assert job.n_replicas is not None
     pair = pair_costs(topology, job)
     place_of, places = places_of(topology, pair)
     ground = Ground(
         pair=pair,
         n_stages=job.n_stages,
         n_replicas=job.n_replicas,
+        bound_s=0.0,
         place_of=place_of,
         places=places,
         names=tuple(topology.names),
     )
-    n = len(topology)
-    n_offspring = max(1, round(n / DEVICES_AN_OFFSPRING)) if offspring is None else offspring
-    return _frames(ground, rng, population, n_offspring, most_generations, priced)
+    return _frames(ground, rng, most_generations, priced)
 
 
 def power_costs(grid: IntArray, pair: PairCosts, exponent: float) -> FloatArray:
@@ -148,11 +144,8 @@ def _power_mean(values: FloatArray, exponent: float) -> FloatArray:
     return np.asarray(largest * ((values / scale[..., None]) ** exponent).mean(axis=-1) ** (1 / exponent))
 
 
-class _Rank(NamedTuple):
-    """By what two placements are compared, the first first."""
-
-    first_s: float
-    second_s: float
+_Rank: TypeAlias = tuple[float, float]
+"""By what two placements are compared, the first first; in seconds."""
 
 
 class _Survival:
@@ -171,20 +164,19 @@ class _Survival:
         self._priced(cost_s)
         power_s = power_costs(grids, ground.pair, self.exponent if np.isfinite(self.exponent) else TIE)
         columns = (power_s, cost_s) if np.isfinite(self.exponent) else (cost_s, power_s)
-        return cost_s, [_Rank(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+        return cost_s, list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def _frames(
     ground: Ground,
     rng: np.random.Generator,
-    n_population: int,
-    n_offspring: int,
     most_generations: int,
     priced: Callable[[FloatArray], object],
 ) -> Iterator[TeachingFrame]:
-    n = len(ground.names)
+    n = ground.n_devices
+    n_offspring = max(1, round(n / DEVICES_AN_OFFSPRING))
     settling, patience = n + 14 * ground.n_stages, max(30, min(2 * n, 60))
-    rows = np.array([rng.permutation(n) for _ in range(n_population)])
+    rows = np.array([rng.permutation(n) for _ in range(POPULATION)])
     cost_s, ranks = _Survival(ground, 0, settling, priced).price(rows)
     people = [
         TaughtIndividual(
@@ -197,7 +189,7 @@ def _frames(
         )
         for number, (row, cost) in enumerate(zip(rows, cost_s, strict=True))
     ]
-    best, found_in, evaluations, born = min(people, key=_cost), 0, n_population, n_population
+    best, found_in, evaluations, born = min(people, key=attrgetter("cost_s")), 0, POPULATION, POPULATION
     for generation in range(most_generations + 1):
         survival = _Survival(ground, generation, settling, priced)
         if generation:
@@ -279,7 +271,7 @@ def _frame(
 ) -> TeachingFrame:
     return TeachingFrame(
         generation=generation,
-        individuals=tuple(sorted(people, key=_cost)),
+        individuals=tuple(sorted(people, key=attrgetter("cost_s"))),
         best=best,
         median_s=float(np.median([one.cost_s for one in people])),
         diversity=diversity(np.array([one.grid for one in people]), len(ground.names)),
@@ -300,7 +292,3 @@ def diversity(grids: IntArray, n_devices: int) -> float:
     counts[:, n_stages] = n - counts.sum(axis=1)  # idle
     alike = (counts * (counts - 1)).sum() / (n * (n - 1))
     return float(1 - alike / n_devices)
-
-
-def _cost(one: TaughtIndividual) -> float:
-    return one.cost_s

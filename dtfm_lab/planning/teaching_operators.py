@@ -13,29 +13,19 @@ import scipy
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import PairCosts
+from dtfm_lab.planning.problem import Problem
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Ground:
-    """What the operators know: the costs, the shape, and which devices belong to one place."""
+class Ground(Problem):
+    """A problem, and which devices belong to one place."""
 
-    pair: PairCosts
-    n_stages: int
-    n_replicas: int
     place_of: IntArray
     """(N,) number of the place of each device: its region, or a cluster where the network has no regions."""
     places: tuple[str, ...]
     """Names of the places."""
     names: tuple[str, ...]
     """Names of the devices."""
-
-    @property
-    def n_tasklets(self) -> int:
-        return self.n_stages * self.n_replicas
-
-    def grid(self, row: IntArray) -> IntArray:
-        """(S, D) view of the row: devices by stage and replica."""
-        return row[: self.n_tasklets].reshape(self.n_stages, self.n_replicas)
 
 
 class Made(NamedTuple):
@@ -70,7 +60,7 @@ def crossover(
 
     A device whose position is taken goes to a free one of its stage, or else to any.
     """
-    n, width, n_places = len(recipient), ground.n_replicas, len(ground.places)
+    n_places = len(ground.places)
     taken = rng.choice(n_places, int(rng.integers(1, max(2, n_places // 2 + 1))), replace=False)
     from_donor = np.isin(ground.place_of, taken)
     child = np.where(from_donor[donor], donor, -1)
@@ -82,16 +72,8 @@ def crossover(
             child[position] = device
         else:
             unplaced.append(position)
-    homeless = []
-    for position in rng.permutation(np.array(unplaced, dtype=np.int64)):
-        start = position // width * width if position < ground.n_tasklets else ground.n_tasklets
-        end = start + width if position < ground.n_tasklets else n
-        free = np.flatnonzero(child[start:end] < 0)
-        if len(free):
-            child[start + free[0]] = recipient[position]
-        else:
-            homeless.append(recipient[position])
-    child[child < 0] = homeless
+    again = rng.permutation(np.array(unplaced, dtype=np.int64))
+    ground.fill(child, recipient[again], np.minimum(again // ground.n_replicas, ground.n_stages))
     return child, tuple(ground.places[place] for place in sorted(taken))
 
 

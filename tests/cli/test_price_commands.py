@@ -1,4 +1,4 @@
-"""The commands about seconds and dollars: frontier, additions, and worth and explain of a plan for seconds."""
+"""The commands about seconds and dollars: frontier, and worth and explain of a plan for seconds."""
 
 import json
 
@@ -61,12 +61,3 @@ def test_worths_of_a_plan_for_seconds_are_of_its_iteration(shell, plan_file):
     assert json.loads(out)["seconds"] == "of an iteration"
     status, out, _ = shell("explain", "--worth", plan_file, "--steps", "1")
     assert "planned anew" in out
-
-
-def test_additions_are_a_table_or_json(shell, plan_file):
-    status, out, err = shell("explain", "--additions", plan_file, "--gpu", "H100", "--steps", "1", "--json")
-    assert status == 0, err
-    [row] = json.loads(out)["additions"]
-    assert row["gpu"] == "H100"
-    status, out, _ = shell("explain", "--additions", plan_file, "--gpu", "T4", "--steps", "1")
-    assert "T4" in out

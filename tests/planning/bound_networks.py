@@ -10,7 +10,7 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
+from dtfm_lab.planning.bounds.optima import candidate_groups, exhaustive
 from dtfm_lab.planning.cost import PairCosts, total_costs
 
 KINDS = ("uniform", "jittered", "clustered", "geometric", "thin link", "islands", "one terrible")

@@ -14,8 +14,15 @@ from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate
-from dtfm_lab.planning.cost import align, bottleneck_matching, coarsened_weights, pair_costs, price_placement
-from dtfm_lab.planning.path import path_cost, shortest_path
+from dtfm_lab.planning.cost import (
+    align,
+    bottleneck_matching,
+    coarsened_weights,
+    pair_costs,
+    path_cost,
+    price_placement,
+    shortest_path,
+)
 
 PUBLIC = json.loads((Path(__file__).parents[1] / "data" / "public_partitions.json").read_text())["runs"]
 seeds = st.integers(0, 10_000)

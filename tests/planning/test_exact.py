@@ -14,7 +14,7 @@ from planning_networks import KINDS, network, optimum_s
 from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import plan, search
-from dtfm_lab.planning.bounds.exhaustive import candidate_groups, exhaustive
+from dtfm_lab.planning.bounds.optima import candidate_groups, exhaustive
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.planners import exact as module
 from dtfm_lab.planning.planners.exact import exact
@@ -51,7 +51,7 @@ def test_a_long_search_yields_between_and_finds_the_same(monkeypatch):
     _, topology, job = drawn_case(7 * 3 + 1)
     pair = pair_costs(topology, job)
     _, cost_s = optimum(pair, job.n_stages, job.n_replicas)
-    monkeypatch.setattr("dtfm_lab.planning.bounds.exhaustive.STEPS", 7)
+    monkeypatch.setattr("dtfm_lab.planning.bounds.optima.STEPS", 7)
     *between, last = exhaustive(pair, job.n_stages, *candidate_groups(pair, job.n_replicas, np.inf))
     assert len(between) > 5
     assert last.cost_s == pytest.approx(cost_s, rel=1e-12)
@@ -113,7 +113,7 @@ def test_many_devices_all_different_say_how_far_the_proof_got():
 INTERRUPTED = """
 import os, signal, time
 from ortools.sat.python import cp_model
-from dtfm_lab.planning.bounds.class_counts import cp_solver
+from dtfm_lab.planning.bounds.optima import cp_solver
 cp_solver(1.0).solve(cp_model.CpModel())
 try:
     os.kill(os.getpid(), signal.SIGINT)

@@ -1,4 +1,6 @@
-"""Compiled loops agree with the plain ones, and keep their sums up to date while they anneal."""
+"""Compiled loops agree with the plain ones, and keep their sums while they anneal; the shortest open path."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -6,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_networks import KINDS, problem_of
 
-from dtfm_lab.planning.cost import bottleneck_matching, coarsened_weights
+from dtfm_lab.planning.cost import EXACT_UP_TO, bottleneck_matching, coarsened_weights, path_cost, shortest_path
 from dtfm_lab.planning.kernels import annealing, coarsened_graph, random_numbers
-from dtfm_lab.planning.path import path_cost, shortest_path
+from dtfm_lab.planning.kernels.coarsened_graph import short_path
+from dtfm_lab.planning.planners.evolutionary import Annealer
 
 SHAPES = [(6, 2, 3), (6, 3, 2), (9, 3, 2), (5, 1, 4), (5, 4, 1), (2, 1, 1), (1, 1, 1), (12, 4, 3), (24, 5, 4)]
 cases = (st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 10_000))
@@ -77,9 +80,7 @@ def test_annealing_ends_with_a_placement_of_the_reported_cost(kind, shape, seed)
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
     start = rng.permutation(problem.n_devices)
     start_s = problem.cost(problem.grid(start))
-    steps = list(
-        annealing.Annealer(problem, rng).anneal(start, 0.05 * start_s + 1e-9, 1e-4 * start_s + 1e-12, 120_000.0)
-    )
+    steps = list(Annealer(problem, rng).anneal(start, 0.05 * start_s + 1e-9, 1e-4 * start_s + 1e-12, 120_000.0))
     assert len(steps) == 2
     for row, cost_s, moves in steps:
         assert sorted(row) == list(range(problem.n_devices))
@@ -110,7 +111,39 @@ def test_after_annealing_all_sums_of_the_placement_are_up_to_date(kind, shape, s
 def test_the_same_seed_anneals_alike():
     problem = problem_of("geometric", (24, 5, 4), 3)
     first, again = (
-        list(annealing.Annealer(problem, np.random.default_rng(1)).anneal(np.arange(24), 1.0, 0.01, 60_000.0))
-        for _ in range(2)
+        list(Annealer(problem, np.random.default_rng(1)).anneal(np.arange(24), 1.0, 0.01, 60_000.0)) for _ in range(2)
     )
     assert all((a[0] == b[0]).all() and a[1:] == b[1:] for a, b in zip(first, again, strict=True))
+
+
+def symmetric(n, seed):
+    weights = np.random.default_rng(seed).random((n, n))
+    return np.triu(weights, 1) + np.triu(weights, 1).T
+
+
+@given(st.integers(1, 7), st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_short_paths_are_the_shortest_of_all(n, seed):
+    weights = symmetric(n, seed)
+    order = shortest_path(weights)
+    assert sorted(order) == list(range(n))
+    assert order[0] <= order[-1]
+    best = min(path_cost(weights, np.array(p)) for p in itertools.permutations(range(n)))
+    assert path_cost(weights, order) == pytest.approx(best)
+
+
+def test_a_long_path_along_a_line_is_found():
+    n = EXACT_UP_TO + 6
+    at = np.random.default_rng(0).permutation(n)
+    order = shortest_path(np.abs(at[:, None] - at).astype(float))
+    assert list(at[order]) in (list(range(n)), list(range(n))[::-1])
+
+
+@given(st.integers(2, 10), st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_the_heuristic_is_a_path_and_never_beats_the_exact_one(n, seed):
+    weights = symmetric(n, seed)
+    order, tour = (np.zeros(n, dtype=np.int64) for _ in range(2))
+    assert short_path(weights, tour, order) == pytest.approx(path_cost(weights, order))
+    assert sorted(order) == list(range(n))
+    assert path_cost(weights, order) >= path_cost(weights, shortest_path(weights)) - 1e-12

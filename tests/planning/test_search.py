@@ -53,11 +53,18 @@ def test_the_evolutionary_planner_finds_the_best_of_all_placements_of_a_few_devi
 
 
 @pytest.mark.parametrize("name", sorted(planners))
-def test_the_same_seed_gives_the_same_plan(name):
-    topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
-    first, again = (plan(topology, job, name, seed=7, steps=15) for _ in range(2))
-    assert (first.placement.devices == again.placement.devices).all()
-    assert (first.cost.total_s, first.evaluations) == (again.cost.total_s, again.evaluations)
+def test_the_same_seed_takes_the_same_steps_bit_for_bit(name):
+    topology, job = network("jittered", 22, 4), Job.from_bytes(4, 5, 1e8, 2e8)
+    runs = [list(search(topology, job, name, seed=7, steps=20)) for _ in range(2)]
+    one, other = (
+        [
+            (step.devices.tolist(), step.best_s, step.median_s, step.diversity, step.parents, step.evaluations)
+            for step in run
+            if step.complete
+        ]
+        for run in runs
+    )
+    assert one == other
 
 
 @pytest.mark.parametrize("name", sorted(planners))
@@ -128,13 +135,14 @@ def test_a_device_that_is_all_but_unreachable_makes_no_plan_look_cheaper_than_it
     assert step.gap > 0
 
 
-def test_a_search_goes_on_from_a_given_plan():
+@pytest.mark.parametrize("name", sorted(planners))
+def test_a_search_goes_on_from_a_given_plan(name):
     topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
     found = plan(topology, job, seed=0, steps=30)
-    first = next(search(topology, job, seed=9, start=found, steps=1))
-    assert first.best_s <= found.cost.total_s
     other, _ = renumbered(topology, 4)
-    assert next(search(other, job, seed=9, start=found, steps=1)).best_s <= found.cost.total_s + 1e-9
+    for there in (topology, other):
+        first = next(search(there, job, name, seed=9, start=found, steps=1))
+        assert first.best_s <= found.cost.total_s * (1 + 1e-12)
 
 
 def test_steps_and_seconds_both_bound_a_search():

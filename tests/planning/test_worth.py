@@ -1,4 +1,4 @@
-"""The worth of devices, and of one more: against planning without a device, exhaustive search, and by law."""
+"""The worth of devices: against planning without a device, exhaustive search, and by law."""
 
 import itertools
 import json
@@ -12,21 +12,18 @@ from planning_networks import optimum_s
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import PlanError, UnknownName
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import HARDWARE, Device, Topology
+from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.planning import (
-    additions_table,
     evaluate,
     explain,
     plan,
     planners,
     search,
-    stream_additions,
     stream_worth,
     worth_table,
 )
 from dtfm_lab.planning.explain.nearby_plans import shares_with
-from dtfm_lab.planning.explain.worth import NAME, with_one_more
 
 
 def network(gpus, gbps=20.0, seed=0):
@@ -117,7 +114,6 @@ def test_ctrl_c_keeps_the_rows_so_far(planned):
         raise KeyboardInterrupt
 
     assert len(explain(planned).worth(steps=1, progress=interrupt)) == 1
-    assert len(explain(planned).additions(steps=1, gpus=["T4", "H100"], progress=interrupt)) == 1
 
 
 def test_an_interrupted_search_ends_the_table(registered_planners):
@@ -174,9 +170,6 @@ def test_what_cannot_be_asked_is_refused_before_the_first_row(planned):
         stream_worth(planned, steps=0)
     with pytest.raises(UnknownName, match="no planner named 'evolutionery'"):
         stream_worth(planned, "evolutionery", steps=1)
-    of_sizes = plan(bare_network("even", 4, 0), Job.from_bytes(2, 1, 1, 1), steps=1)
-    with pytest.raises(PlanError, match="was not simulated"):
-        stream_additions(of_sizes)
     with pytest.raises(UnknownName, match="no option named 'step'; did you mean 'steps'"):
         explain(planned).worth(step=1)
     assert {"device", "stage", "worth_s", "verdict"} <= set(worth_table([]))
@@ -188,53 +181,3 @@ def test_shares_keep_the_batch_and_leave_every_pipeline_one(counts, replica, cou
     assert sum(shares) == sum(counts)
     assert min(shares) >= 1
     assert shares[replica] == min(count, sum(counts) - len(counts) + 1)
-
-
-# one more device
-
-
-@pytest.fixture(scope="module")
-def added(planned):
-    return list(stream_additions(planned, gpus=["T4", "A100", "H100"], steps=2))
-
-
-def test_one_more_device_never_makes_a_plan_slower(planned, added):
-    table = additions_table(added)
-    assert set(table["gpu"]) == {"T4", "A100", "H100"}
-    assert (table["change_s"] <= 0).all()
-    assert table["change_s"].is_monotonic_increasing
-    assert (table.loc[~table["serves"], "change_s"] == 0).all()
-
-
-def test_what_is_saved_is_for_each_dollar_of_the_device(added):
-    table = additions_table(added)
-    prices = [HARDWARE[gpu].price_per_hour for gpu in table["gpu"]]
-    assert table["price_per_hour"].tolist() == prices
-    assert (table["saved_s_per_dollar_hour"] * table["price_per_hour"]).to_numpy() == pytest.approx(
-        -table["change_s"].to_numpy()
-    )
-
-
-def test_another_fast_device_is_used(added):
-    row = next(row for row in added if row.gpu == "H100")
-    assert row.serves
-    assert row.plan.iteration_s < row.before.iteration_s
-    assert row.sentence.startswith("one more H100 ($2.69 an hour) in here: ")
-
-
-def test_an_added_device_has_the_links_of_its_neighbour():
-    topology = network(["A100", "T4", "H100"])
-    longer = with_one_more(topology, "T4", 1)
-    assert longer.names[-1] == NAME
-    assert longer.latency_s[3, 0] == topology.latency_s[1, 0]
-    assert longer.bandwidth_bytes_per_s[2, 3] == topology.bandwidth_bytes_per_s[2, 1]
-    assert longer.latency_s[3, 1] in topology.latency_s
-    assert (longer.latency_s[:3, :3] == topology.latency_s).all()
-    assert longer.devices[-1].price_per_hour == HARDWARE["T4"].price_per_hour
-
-
-def test_an_unknown_gpu_or_one_without_a_price_is_refused(planned):
-    with pytest.raises(UnknownName, match="no GPU with a price named 'laptop'"):
-        stream_additions(planned, gpus="laptop")
-    with pytest.raises(PlanError):
-        stream_additions(planned, steps=0)

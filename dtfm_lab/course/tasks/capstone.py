@@ -118,7 +118,7 @@ def capstone_network(network: Topology, given: Given) -> str:
     minutes=15,
     hints=(
         "`lab.plan(network, lab.load_job('tiny', n_stages=None, n_replicas=None), seconds=5)` leaves the shape open.",
-        "`lab.explain(plan).text` says what binds; `lab.explain(plan).bound_bindings` what binds the bound.",
+        "`lab.explain(plan).text` says what binds; `.sensitivity()` what each better link or device would bring.",
         "A larger batch brings the bound and the plan together: less of it is waiting.",
     ),
     answer=worked("""

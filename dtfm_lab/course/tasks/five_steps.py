@@ -10,8 +10,7 @@ import scipy
 from dtfm_lab.course.checks import MissionsOf, require
 from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.planning.cost import bottleneck_matching
-from dtfm_lab.planning.path import path_cost, shortest_path
+from dtfm_lab.planning.cost import bottleneck_matching, path_cost, shortest_path
 
 lesson = MissionsOf("05_five_steps")
 

@@ -20,8 +20,7 @@ from dtfm_lab.course.mission import Given
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import load_job
-from dtfm_lab.planning.cost import PairCosts, coarsened_weights, group_costs
-from dtfm_lab.planning.path import path_cost, shortest_path
+from dtfm_lab.planning.cost import PairCosts, coarsened_weights, group_costs, path_cost, shortest_path
 
 lesson = MissionsOf("06_searching")
 

@@ -1,7 +1,7 @@
 """Lower bounds on the communication cost, and optima with proof.
 
 ``lower_bound`` is quick, ``bound_search`` tightens it for as long as a search goes on;
-``exhaustive`` and ``class_counts`` find the optimum of small and of regular networks.
+``optima`` finds the optimum of small and of regular networks.
 """
 
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s

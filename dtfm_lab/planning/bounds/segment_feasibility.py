@@ -41,7 +41,7 @@ import scipy
 
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.budget import UNITS, Flags, GroupBudget, least_units
-from dtfm_lab.planning.bounds.class_counts import cp_solver
+from dtfm_lab.planning.bounds.optima import cp_solver
 from dtfm_lab.planning.cost import PairCosts
 
 CUTS_UP_TO = 40

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.options import lists_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
@@ -19,23 +18,14 @@ from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.explain import iteration_sentences, sentences
 from dtfm_lab.planning.explain.communication import CostAnalysis, group_bottlenecks, hop_bottlenecks
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, analysed
-from dtfm_lab.planning.explain.worth import (
-    Addition,
-    Worth,
-    additions_table,
-    stream_additions,
-    stream_worth,
-    worth_table,
-)
-from dtfm_lab.planning.iteration.incremental_bound import SCHEDULES
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.explain.worth import Worth, stream_worth, worth_table
 from dtfm_lab.simulation.sensitivity import WHAT, Gain, gains, sensitivity_table
 
 
 class Explanation(CostAnalysis):
     """A plan's cost analysis with its sentences (``text``, ``why``), its tables and its JSON (``summary``).
 
-    What would change it: ``worth`` of devices, ``additions``, ``sensitivity`` to links and devices, ``bound_bindings``.
+    What would change it: ``worth`` of devices, ``sensitivity`` to links and devices.
 
     A plan for seconds or dollars is explained by its simulated iteration; the communication cost comes after.
     """
@@ -44,25 +34,6 @@ class Explanation(CostAnalysis):
     def iteration(self) -> IterationAnalysis:
         """What binds the simulated iteration. Raises PlanError for a job without a model."""
         return analysed(self.plan)
-
-    @cached_property
-    def bound_bindings(self) -> pd.DataFrame:
-        """A row for each resource of which twice as much would lower the bound by 3 % or more, most binding first.
-
-        Columns: ``resource``, such as compute (A100), memory, latency or links between regions; of synchronisation none
-        at all instead of twice as much. ``share``: the bound would be no more than this share of what it is. The bound
-        is for the plan's micro-batch and recomputation, with everything else open. It takes some seconds for a large
-        network. Raises PlanError for a plan without ``iteration_lower_bound_s``.
-        """
-        from dtfm_lab.planning.iteration.bounds import bindings
-
-        plan = self.plan
-        if plan.iteration_lower_bound_s is None:
-            raise PlanError(f"plan by {plan.planner} has no bound on its seconds; wanted one by iteration or price")
-        job = plan.job.with_fields(n_stages=None, n_replicas=None, schedule=None, blocks_per_stage=None)
-        problem = IterationProblem.of(plan.topology, job, plan.queueing, efficiency=plan.efficiency)
-        rows = [(each.resource, each.share) for each in bindings(problem, plan.iteration_lower_bound_s, SCHEDULES)]
-        return pd.DataFrame(rows, columns=["resource", "share"])
 
     @lists_options(())
     def worth(
@@ -82,26 +53,6 @@ class Explanation(CostAnalysis):
         """
         limits: dict[str, Any] = {"seed": seed, "steps": steps, "seconds": seconds}
         return table_of(stream_worth(self.plan, planner, **limits), worth_table, progress)
-
-    @lists_options(())
-    def additions(
-        self,
-        *,
-        gpus: Sequence[str] | str | None = None,
-        planner: str = "evolutionary",
-        seed: int = 0,
-        steps: int | None = None,
-        seconds: float | None = None,
-        progress: Callable[[Addition], object] | None = None,
-    ) -> pd.DataFrame:
-        """What one more device of each kind with a price would bring: seconds, dollars, seconds saved for a dollar an
-        hour.
-
-        Each is planned in where it helps most; ``gpus`` are some of the kinds. Limits and ``progress`` are those of
-        ``worth``.
-        """
-        limits: dict[str, Any] = {"seed": seed, "steps": steps, "seconds": seconds}
-        return table_of(stream_additions(self.plan, planner, gpus=gpus, **limits), additions_table, progress)
 
     @lists_options(())
     def sensitivity(

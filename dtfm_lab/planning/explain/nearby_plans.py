@@ -14,7 +14,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import pair_costs, price_placement
 from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.planning.explain.exchange_costs import SwapCosts
+from dtfm_lab.planning.explain.communication import SwapCosts
 from dtfm_lab.planning.objectives import objectives
 from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.memory import memory

@@ -4,8 +4,7 @@ import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning.explain.communication import CostAnalysis, PairCost
-from dtfm_lab.planning.explain.exchange_costs import ROUNDING
+from dtfm_lab.planning.explain.communication import ROUNDING, CostAnalysis, PairCost
 
 
 def none_of(plan: Plan, no: str = "no") -> str:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.cancellation import flag
+from dtfm_lab.planning.background_tasks import flag
+from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
 from dtfm_lab.planning.iteration.fitting import MOST_SHAPES, allows, shapes_of
-from dtfm_lab.planning.iteration.iteration_step import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Nearness
 from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
@@ -57,6 +57,12 @@ class KernelPlan:
         return self.value * (1 + 10 * self.lacks)
 
 
+def even_shares(n_microbatches: int, n_replicas: int) -> list[int]:
+    """Micro-batches of each pipeline, as even as they divide."""
+    each, spare = divmod(n_microbatches, n_replicas)
+    return [each + (r < spare) for r in range(n_replicas)]
+
+
 def new_state(n_stages: int, n_replicas: int, n_devices: int) -> State:
     """A state of this shape with everything still to be set."""
     from dtfm_lab.planning.iteration.kernels.state import State
@@ -85,17 +91,10 @@ class Arm:
     """A shape with one size of micro-batches, and what was found for it."""
 
     def __init__(
-        self,
-        tables: Tables,
-        shape: tuple[int, int],
-        microbatch: int,
-        checkpointing: str,
-        freedom: Freedom,
-        given_ahead: IntArray | None,
-        given_shares: tuple[int, ...] | None = None,
+        self, tables: Tables, shape: tuple[int, int], microbatch: int, job: Job, freedom: Freedom | None = None
     ) -> None:
-        self.tables, self.shape, self.microbatch, self.checkpointing = tables, shape, microbatch, checkpointing
-        self.freedom = freedom
+        self.tables, self.shape, self.microbatch, self.checkpointing = tables, shape, microbatch, job.checkpoints
+        self.freedom = _freedom(job) if freedom is None else freedom
         self.best: KernelPlan | None = None
         self.rows: list[tuple[bool, KernelPlan]] = []
         """Structured placements to begin with, those not used yet, and whether their groups are near each other."""
@@ -107,8 +106,7 @@ class Arm:
         """Annealings so far."""
         self.work = 0.0
         """Their lengths together, in nominal ones."""
-        self._given_ahead = given_ahead
-        self._given_shares = given_shares
+        self._given_ahead, self._given_shares = _given_ahead(job, shape[0]), job.microbatches_per_replica
         self._states: list[State] = []
 
     @property
@@ -120,10 +118,9 @@ class Arm:
 
     def even_shares(self) -> IntArray:
         """(R,) micro-batches of each pipeline: the job's, or as even as they divide."""
-        if self._given_shares is not None:
-            return np.array(self._given_shares, dtype=np.int64)
-        each, spare = divmod(self.tables.n_microbatches, self.shape[1])
-        return np.array([each + (r < spare) for r in range(self.shape[1])], dtype=np.int64)
+        return np.array(
+            self._given_shares or even_shares(self.tables.passes.n_microbatches, self.shape[1]), dtype=np.int64
+        )
 
     def assessed(
         self,
@@ -192,30 +189,28 @@ class Arm:
         *,
         dollars: bool,
         evaluations: int,
-        operator: str = "",
-        complete: bool = True,
+        operator: str,
+        complete: bool,
     ) -> Candidate:
         """What the search yields for a plan of this shape; its value is in dollars or in seconds."""
-        s, r = self.shape
-        grid = found.row[: s * r].reshape(s, r).copy()
-        schedule = problem.job.schedule or "adaptive-1f1b"
-        seconds = found.value
-        if dollars:
-            seconds = self.seconds(found)
         return Candidate(
-            grid=grid,
-            blocks=found.blocks,
-            shares=found.shares,
-            warmups=found.ahead if schedule == "adaptive-1f1b" else None,
-            schedule=schedule,
-            microbatch=self.microbatch,
-            checkpointing=self.checkpointing,
-            value=found.value,
-            iteration_s=seconds,
+            best=self.grid(found),
+            best_s=found.value,
             evaluations=evaluations,
             operator=operator,
             complete=complete,
+            job=self.job(found, problem.job),
+            iteration_s=self.seconds(found) if dollars else found.value,
         )
+
+    def grid(self, found: KernelPlan) -> IntArray:
+        """(S, R) devices of a plan of this shape."""
+        s, r = self.shape
+        return found.row[: s * r].reshape(s, r).copy()
+
+    def job(self, found: KernelPlan, job: Job) -> Job:
+        """The job with all that a plan of this shape chose."""
+        return chosen_job(job, found.blocks, found.shares, found.ahead, self.microbatch, self.checkpointing)
 
     def _first_ahead(self) -> IntArray:
         return np.arange(self.shape[0])[::-1].copy() if self._given_ahead is None else self._given_ahead
@@ -243,15 +238,7 @@ class Arms:
             of = microbatch, replicas, checkpointing
             if of not in self._tables:
                 self._tables[of] = tables_of(problem, microbatch, self._aim, self.nearness, replicas)
-            self._arms[key] = Arm(
-                self._tables[of],
-                shape,
-                microbatch,
-                checkpointing,
-                _freedom(job),
-                _given_ahead(job, shape[0]),
-                job.microbatches_per_replica,
-            )
+            self._arms[key] = Arm(self._tables[of], shape, microbatch, job)
         return self._arms[key]
 
     def beside(self, arm: Arm) -> list[Arm]:
@@ -264,8 +251,9 @@ class Arms:
     def __iter__(self) -> Iterator[Arm]:
         return iter(self._arms.values())
 
-    def of(self, n_stages: int, n_replicas: int, microbatch: int, checkpointing: str) -> Arm | None:
-        """The arm of a shape, begun where there is none yet; None where the job allows none."""
+    def of(self, grid: IntArray, microbatch: int, checkpointing: str) -> Arm | None:
+        """The arm of a grid's shape, begun where there is none yet; None where the job allows none."""
+        n_stages, n_replicas = grid.shape
         shape = n_stages, n_replicas
         if (*shape, microbatch, checkpointing) in self._arms:
             return self._arms[*shape, microbatch, checkpointing]

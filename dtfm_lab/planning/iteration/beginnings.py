@@ -7,8 +7,8 @@ import numpy as np
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan
+from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.fitting import Fitting, room_of
-from dtfm_lab.planning.iteration.iteration_step import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Starts
 
@@ -71,17 +71,14 @@ class Beginnings:
             return None
         topology, job = self._problem.topology, plan.job
         grid = np.array([[topology.index(name) for name in group] for group in plan.stages])
-        arm = self._arms.of(grid.shape[0], grid.shape[1], job.microbatch, job.checkpoints)
+        arm = self._arms.of(grid, job.microbatch, job.checkpoints)
         if arm is None or job.model is None or job.model.n_blocks != self._problem.n_blocks:
             return None
         row = self._filled(grid)
-        n_extra = np.array(job.cut(grid.shape[0]))
-        n_extra[0] -= self._problem.first_extra.any()
-        n_extra[-1] -= self._problem.last_extra.any()
         fixed = self._problem.job.blocks_per_stage is not None
-        blocks = self._blocks(arm, row) if fixed else n_extra.astype(np.int64)
+        blocks = self._blocks(arm, row) if fixed else np.array(plan.blocks_per_stage, dtype=np.int64)
         shares = np.array(job.microbatch_counts, dtype=np.int64)
-        if shares.sum() != arm.tables.n_microbatches or self._problem.job.microbatches_per_replica is not None:
+        if shares.sum() != arm.tables.passes.n_microbatches or self._problem.job.microbatches_per_replica is not None:
             shares = arm.even_shares()
         if job.warmups is None or arm.freedom.fixed_ahead:
             return arm, arm.assessed(row, blocks, factor=1.5, shares=shares)
@@ -90,17 +87,16 @@ class Beginnings:
 
     def of_candidate(self, candidate: Candidate) -> tuple[Arm, KernelPlan] | None:
         """Another search's plan, in its shape's arm; None where this one has none."""
-        n_stages, n_replicas = candidate.grid.shape
-        arm = self._arms.of(n_stages, n_replicas, candidate.microbatch, candidate.checkpointing)
-        row = self._filled(candidate.grid)
-        return None if arm is None else (arm, arm.assessed(row, candidate.blocks, 1.0, shares=candidate.shares))
+        job, row = candidate.job, self._filled(candidate.best)
+        arm = self._arms.of(candidate.best, job.microbatch, job.checkpoints)
+        blocks, shares = (np.array(given) for given in (job.blocks_per_stage, job.microbatches_per_replica))
+        return None if arm is None else (arm, arm.assessed(row, blocks, 1.0, shares=shares))
 
     def of_fitting(self, fitting: Fitting) -> tuple[Arm, KernelPlan] | None:
         """The plan that fits memory."""
         if fitting.grid is None or fitting.blocks is None:
             return None
-        n_stages, n_replicas = fitting.grid.shape
-        arm = self._arms.of(n_stages, n_replicas, fitting.microbatch, fitting.problem.job.checkpoints)
+        arm = self._arms.of(fitting.grid, fitting.microbatch, fitting.problem.job.checkpoints)
         return None if arm is None else (arm, arm.assessed(self._filled(fitting.grid), fitting.blocks, 1.0))
 
     def _reshaped(self, arm: Arm, factor: float) -> KernelPlan | None:

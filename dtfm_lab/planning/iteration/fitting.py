@@ -178,24 +178,19 @@ def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: i
 
 def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int) -> FloatArray:
     """(L + 1, 4) bytes of a device that holds so many blocks, as first, middle, last and only stage."""
-    (recompute,) = problem.recomputations
-    passes = problem.passes(microbatch, recompute)
+    passes = problem.passes(microbatch)
     each = problem.static_bytes(replicas)
     n_held = min(ahead + 1, -(-passes.n_microbatches // replicas))
     needs = np.empty((problem.n_blocks + 1, 4))
     for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
-        parameters = problem.block_parameters + first * problem.first_extra[1] + last * problem.last_extra[1]
-        tied = last and not first
-        whole = problem.gathered_bytes(replicas, first=first, last=last)
-        parameters = parameters + problem.tied_parameters * tied
-        kept = passes.kept_bytes + first * passes.first_kept_bytes + last * passes.last_kept_bytes
-        left = np.minimum(passes.first_input_bytes if first else passes.input_bytes, kept) if recompute else kept
-        messages = np.ceil(passes.hop_bytes) * ((not first) + (not last))
-        again = kept - left + max(passes.again_bytes - last * passes.last_kept_bytes, 0.0)
-        needs[:, role] = parameters * each + whole + n_held * left + again + messages
+        _, parameters, kept = passes.layer + (np.array([first, last]) @ passes.extra)[:, None]
+        parameters = parameters + problem.tied_parameters * (last and not first)
+        static = parameters * each + problem.gathered_bytes(replicas, first=first, last=last)
+        left = np.minimum(passes.first_input_bytes if first else passes.input_bytes, kept) if passes.recompute else kept
+        again = kept - left + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
+        needs[:, role] = static + n_held * left + again + passes.hop_bytes * ((not first) + (not last))
         if first != last:
-            least = parameters * each + whole + np.ceil(problem.embedding_bytes)
-            needs[:, role] = np.maximum(needs[:, role], least)
+            needs[:, role] = np.maximum(needs[:, role], static + problem.embedding_bytes)
     return needs
 
 

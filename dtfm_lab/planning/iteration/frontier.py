@@ -21,7 +21,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s, plain_rows
-from dtfm_lab.planning.iteration.bounds.price_bound import PriceBound
+from dtfm_lab.planning.iteration.bounds.iteration_bound import PriceBound
 
 SAME = 1e-9
 """Relative difference up to which two prices count as equal: sums of the same prices in another order."""

@@ -15,8 +15,9 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.frontier import SAME, Frontier, iteration_s, non_dominated
-from dtfm_lab.planning.iteration.iteration_step import IterationStep
+from dtfm_lab.planning.objectives import require_prices
 from dtfm_lab.planning.search import search
+from dtfm_lab.planning.step import PlanStep
 from dtfm_lab.simulation.memory import memory
 
 SEARCHES = 12
@@ -62,11 +63,7 @@ def stream_frontier(
     JobError
         A job without a model; a batch that its micro-batches do not divide.
     """
-    if not any(device.price_per_hour for device in topology.devices):
-        raise PlanError(
-            f"no device of {topology.name} has a price; wanted price_per_hour, or typical prices "
-            f"(topology.with_typical_prices(), --typical-prices, or typical_prices: true in a file)"
-        )
+    require_prices(topology)
     if isinstance(searches, bool) or not isinstance(searches, int) or searches < 2:
         raise PlanError(f"searches is {searches!r}; wanted a whole number, 2 or more")
     jobs = [job] if batches is None else [job.with_fields(global_batch=batch) for batch in sorted(set(batches))]
@@ -149,7 +146,7 @@ class _Ladder:
         self.limits: list[float] = []
         """US dollars an hour that were searched, ascending; below the first no plan was found."""
         self.done = 0
-        self.passed: list[IterationStep] = []
+        self.passed: list[PlanStep] = []
         """Plans that searches came by, which may be on the frontier; not simulated yet."""
 
     def climb(self, limits: dict[str, Any]) -> str | None:
@@ -176,9 +173,8 @@ class _Ladder:
 
     def _search(self, objective: str, limits: dict[str, Any], **options: Any) -> None:
         how = {**self.how, **limits, **options, "objective": objective}
-        found: list[IterationStep] = []
+        found: list[PlanStep] = []
         for step in search(self.topology, self.job, improve_bound=not options, **how):
-            assert isinstance(step, IterationStep)
             if not found or step.best_s < found[-1].best_s:
                 found.append(step)
             last = step

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.planning.iteration.iteration_step import Candidate
-from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.system_choices import choices_of, leaves_open
+from dtfm_lab.planning.iteration.problem import IterationProblem, choices_of, leaves_open
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import SearchRequest, network_of
 from dtfm_lab.simulation.efficiency import GivenEfficiency
@@ -74,26 +72,37 @@ class IncrementalBound:
         """When the search found its best plan, in seconds of searching."""
         self._spent_s = self._compiling_s = 0.0
 
-    def update(self, candidate: Candidate, generation: int, spent_s: Callable[[], float]) -> None:
-        """Let the bound rise, towards the best plan so far, within its share of the time."""
+    def update(
+        self,
+        best_s: float,
+        generation: int,
+        spent_s: Callable[[], float],
+        *,
+        complete: bool = True,
+        compiling_s: float = 0.0,
+    ) -> None:
+        """Let the bound rise, towards the ``best_s`` seconds of the best plan so far, within its share of the time.
+
+        ``complete`` and ``compiling_s`` are those of the generation that found it.
+        """
         request = self._request
         if not request.improve_bound:
             return
         if request.steps is not None:
-            if candidate.complete and generation + 1 == request.steps:
-                self._raise_until(candidate, math.inf)
+            if complete and generation + 1 == request.steps:
+                self._raise_until(best_s, math.inf)
             return
-        self._compiling_s = max(self._compiling_s, candidate.compiling_s)
+        self._compiling_s = max(self._compiling_s, compiling_s)
         searched_s = spent_s() - self._compiling_s
-        if candidate.iteration_s < self._best_s:
-            self._best_s, self._bettered_s = candidate.iteration_s, searched_s
+        if best_s < self._best_s:
+            self._best_s, self._bettered_s = best_s, searched_s
         if searched_s >= BEGIN * request.limit_s:  # which is 0 while kernels are compiled
-            self._raise_until(candidate, MOST_SHARE * searched_s - (MOST_SHARE - SHARE) * self._bettered_s)
+            self._raise_until(best_s, MOST_SHARE * searched_s - (MOST_SHARE - SHARE) * self._bettered_s)
 
-    def _raise_until(self, candidate: Candidate, limit_s: float) -> None:
+    def _raise_until(self, best_s: float, limit_s: float) -> None:
         from dtfm_lab.planning.iteration.bounds import iteration_bound_steps, least_of
 
-        self._best_s = min(self._best_s, candidate.iteration_s)
+        self._best_s = min(self._best_s, best_s)
         if self._rising is None:
             most = None if math.isinf(self._aim.max_price_per_hour) else self._aim.max_price_per_hour
             each = [iteration_bound_steps(one, lambda: self._best_s, SCHEDULES, most) for one in self._problems]

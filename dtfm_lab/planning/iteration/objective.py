@@ -2,10 +2,17 @@
 
 The planner ``evolutionary`` stands for the search over everything. Any other searches for placements of low
 communication cost in each shape, with equal shares; the simulator judges these, and the best is kept.
+
+Where tensor parallelism or sharding is left open, there is one search for each choice, and the best of them go on:
+successive halving (Jamieson and Talwalkar 2016): in each round the choices left share the round's time, and the better
+half of them goes on. A choice is a search of its own, on the network of its groups; it is paused, never begun anew.
 """
+
+from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -17,14 +24,20 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.communication_search import CommunicationCost
+from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
-from dtfm_lab.planning.iteration.iteration_step import Candidate, IterationStep
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.problem import IterationProblem, choices_of, leaves_open
 from dtfm_lab.planning.iteration.search import search_iteration
-from dtfm_lab.planning.iteration.system_choices import choices_of, leaves_open, search_choices
 from dtfm_lab.planning.iteration.tables_of import Aim
-from dtfm_lab.planning.objectives import SearchRequest, network_of, objectives, steps_within
-from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.planning.objectives import (
+    SearchRequest,
+    check_start,
+    network_of,
+    objectives,
+    require_prices,
+    steps_within,
+)
+from dtfm_lab.planning.step import PROVEN, PlanStep
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
@@ -53,7 +66,6 @@ def placements_by(request: SearchRequest, aim: Aim, rng: np.random.Generator) ->
                 planner=request.planner,
                 seed=seed,
                 steps=steps,
-                limit_s=math.inf,
                 background_tasks=request.background_tasks,
                 improve_bound=False,
             )
@@ -65,7 +77,7 @@ def placements_by(request: SearchRequest, aim: Aim, rng: np.random.Generator) ->
             ).parts
             tried = (_judged(plan.changed(job=part.job), aim, evaluations, request.efficiency) for part in parts)
             found = next((one for one in tried if one is not None), None)
-            if found is not None and (best is None or found.value < best.value):
+            if found is not None and (best is None or found.best_s < best.best_s):
                 best = found
             if best is not None:
                 yield best
@@ -102,18 +114,14 @@ def _judged(plan: Plan, aim: Aim, evaluations: int, efficiency: GivenEfficiency)
         return None
     blocks = plan.blocks_per_stage
     assert blocks is not None, "the job has a model"
+    counts = np.array(job.microbatch_counts)
     return Candidate(
-        grid=plan.placement.devices,
-        blocks=np.array(blocks),
-        shares=np.array(job.microbatch_counts),
-        warmups=None,
-        schedule=job.schedule_name,
-        microbatch=job.microbatch,
-        checkpointing=job.checkpoints,
-        value=iteration_s * plan.price_per_hour / 3600 if aim.dollars else iteration_s,
-        iteration_s=iteration_s,
+        best=plan.placement.devices,
+        best_s=iteration_s * plan.price_per_hour / 3600 if aim.dollars else iteration_s,
         evaluations=evaluations,
         operator=f"{plan.planner}, {job.n_stages} x {job.n_replicas}",
+        job=chosen_job(job, np.array(blocks), counts, None, job.microbatch, job.checkpoints),
+        iteration_s=iteration_s,
     )
 
 
@@ -155,14 +163,16 @@ class SimulatedObjective:
             max_iteration_s=_or_infinite(request.max_iteration_s),
         )
 
-    def _search(self, request: SearchRequest) -> Iterator[IterationStep]:
+    def _search(self, request: SearchRequest) -> Iterator[PlanStep]:
         """The plans of one degree of tensor parallelism and one sharding."""
         topology, job = network_of(request.topology, request.job)
         request = replace(request, topology=topology, job=job)
         if self.dollars or request.max_price_per_hour is not None:
-            _check_prices(topology, warns=request.start is None)
+            require_prices(topology)
+            if request.start is None:  # a search that starts from a plan does not warn again
+                _warn_of_free(topology)
         if request.start is not None:
-            _check_start(job, request.start)
+            check_start(job, request.start)
         problem, aim = _problem(topology, job, request), self._aim(request)
         rng = np.random.default_rng(request.seed)
         if request.planner == OWN_PLANNER:
@@ -171,32 +181,22 @@ class SimulatedObjective:
             found = placements_by(request, aim, rng)
         return self._steps(request, found, IncrementalBound([problem], aim, request))
 
-    def _steps(
-        self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound
-    ) -> Iterator[IterationStep]:
+    def _steps(self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound) -> Iterator[PlanStep]:
         tokens = request.job.tokens
 
-        def step_of(candidate: Candidate, generation: int, spent_s: Callable[[], float]) -> IterationStep:
-            bound.update(candidate, generation, spent_s)
-            value, least = candidate.iteration_s, bound.iteration_s
+        def step_of(found: Candidate, generation: int, spent_s: Callable[[], float]) -> PlanStep:
+            bound.update(found.iteration_s, generation, spent_s, complete=found.complete, compiling_s=found.compiling_s)
+            value, least = found.iteration_s, bound.iteration_s
             if self.dollars:
-                value, least = (dollars / tokens * TOKENS for dollars in (candidate.value, bound.dollars))
-            return IterationStep(
-                best=candidate.grid,
-                best_s=value,
-                bound_s=min(least, value),
-                evaluations=candidate.evaluations,
-                operator=candidate.operator,
-                complete=candidate.complete,
-                compiling_s=candidate.compiling_s,
+                value, least = (dollars / tokens * TOKENS for dollars in (found.best_s, bound.dollars))
+            return PlanStep(
+                **vars(found) | {"best_s": value, "bound_s": min(least, value)},
                 topology=request.topology,
-                job=candidate.job(request.job),
                 planner=request.planner,
                 seed=request.seed,
                 generation=generation,
                 seconds=spent_s(),
                 objective=self.name,
-                candidate=candidate,
                 iteration_bound_s=bound.iteration_s,
                 queueing=request.queueing,
                 efficiency=request.efficiency,
@@ -209,29 +209,12 @@ def _problem(topology: Topology, job: Job, request: SearchRequest) -> IterationP
     return IterationProblem.of(topology, job, request.queueing, efficiency=request.efficiency)
 
 
-def _check_prices(topology: Topology, *, warns: bool) -> None:
-    """Raises PlanError where no device has a price; warns of those that have none, as they count as free.
-
-    A search that starts from a plan does not warn again.
-    """
+def _warn_of_free(topology: Topology) -> None:
+    """Warn of devices that have no price, as they count as free."""
     free = [device.name for device in topology.devices if not device.price_per_hour]
-    if len(free) == len(topology):
-        raise PlanError(
-            f"no device of {topology.name} has a price; wanted price_per_hour, or typical prices "
-            f"(topology.with_typical_prices(), --typical-prices, or typical_prices: true in a file)"
-        )
-    if free and warns:
+    if free:
         more = f" and {len(free) - 3} more" if len(free) > 3 else ""
         log.warning("%s of %s have no price and count as free", ", ".join(free[:3]) + more, topology.name)
-
-
-def _check_start(job: Job, start: Plan) -> None:
-    """Raises PlanError where the job names stages or replicas and the start has others."""
-    shape = start.placement.devices.shape
-    wanted = job.n_stages, job.n_replicas
-    if any(asked not in (None, found) for asked, found in zip(wanted, shape, strict=True)):
-        asked = " x ".join("any" if n is None else str(n) for n in wanted)
-        raise PlanError(f"start is a placement of {shape[0]} x {shape[1]}; the job wants {asked}")
 
 
 def _or_infinite(limit: float | None) -> float:
@@ -240,3 +223,141 @@ def _or_infinite(limit: float | None) -> float:
 
 objectives.register("iteration")(SimulatedObjective("iteration", "s", dollars=False))
 objectives.register("price")(SimulatedObjective("price", "$ a billion tokens", dollars=True))
+
+
+FIRST_ROUND = 0.4
+"""Share of the time after which no further choice is begun, once there is a plan."""
+
+
+@dataclass(eq=False)
+class _Choice:
+    """One choice and how far its search is."""
+
+    steps: Iterator[PlanStep]
+    dollars: float = 0.0
+    """No plan of the choice takes fewer, of a search for dollars; dollars for a billion tokens."""
+    latest: PlanStep | None = None
+    done: bool = False
+    taken: int = 0
+    """Complete steps so far."""
+
+    def advance(self) -> bool:
+        """Take one step; False where there is none left or nothing fits."""
+        step = next(self.steps, None)
+        if step is None:
+            self.done = True
+            return False
+        self.latest = step
+        self.taken += step.complete
+        self.dollars = max(self.dollars, step.bound_s)
+        return True
+
+
+def _value(choice: _Choice) -> float:
+    """The objective of its best plan; infinite where it has none."""
+    return math.inf if choice.latest is None else choice.latest.best_s
+
+
+def search_choices(
+    request: SearchRequest,
+    search: Callable[[SearchRequest], Iterator[PlanStep]],
+    bound: IncrementalBound,
+    *,
+    dollars: bool,
+) -> Iterator[PlanStep]:
+    """The steps of all choices, each with the best plan of any and a bound that holds for all.
+
+    ``search`` searches one choice. Raises PlanError, by the first step, where no choice has a plan.
+    """
+    choices = []
+    for network, job in choices_of(request.topology, request.job):
+        start = request.start
+        if start is not None and (start.job.tensor_parallel, start.job.sharding) != (job.tensor_parallel, job.sharding):
+            start = None
+        own = replace(request, topology=network, job=job, start=start, improve_bound=False)
+        choices.append(_Choice(_begun(search, own)))
+    return _Halving(request, choices, bound, dollars).steps()
+
+
+def _begun(search: Callable[[SearchRequest], Iterator[PlanStep]], request: SearchRequest) -> Iterator[PlanStep]:
+    """The steps of a search that is begun with the first of them, not now."""
+    yield from search(request)
+
+
+class _Halving:
+    def __init__(self, request: SearchRequest, choices: list[_Choice], bound: IncrementalBound, dollars: bool) -> None:
+        self.request, self.choices, self.bound, self.dollars = request, choices, bound, dollars
+        self.spent_s = 0.0
+        self.error: PlanError | None = None
+
+    def steps(self) -> Iterator[PlanStep]:
+        """Rounds over fewer and fewer choices; the last one goes on to the end."""
+        alive = self.choices
+        rounds = math.ceil(math.log2(max(len(alive), 1))) + 1
+        for number in range(rounds):
+            for i, choice in enumerate(alive):
+                if number == 0 and i and self.best is not None and self.spent_s > FIRST_ROUND * self.request.limit_s:
+                    break
+                yield from self._advanced(choice, number, rounds, len(alive) - i)
+                if self.finished:
+                    return
+            alive = sorted((one for one in alive if one.latest is not None), key=_value)
+            if not alive:
+                raise self.error or PlanError(f"no plan of {self.request.job.name} fits {self.request.topology.name}")
+            alive = alive[: max(1, (len(alive) + 1) // 2)]
+
+    @property
+    def best(self) -> PlanStep | None:
+        """The step with the best plan of any choice."""
+        found = [one.latest for one in self.choices if one.latest is not None]
+        return min(found, key=lambda step: step.best_s, default=None)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the time is up or the best plan is proven."""
+        best = self.best
+        if best is None:
+            return False
+        return self.spent_s >= self.request.limit_s or self._merged(best, best).gap < PROVEN
+
+    def _advanced(self, choice: _Choice, number: int, rounds: int, left: int) -> Iterator[PlanStep]:
+        """The steps of a choice in its share of the round."""
+        request = self.request
+        last = number == rounds - 1
+        if request.steps is not None:
+            share, until_s = max(1, round(request.steps * 2.0 ** (number - rounds + 1))), math.inf
+        else:
+            share = np.iinfo(np.int64).max
+            round_s = request.limit_s * (number + 1) / rounds
+            until_s = math.inf if last else self.spent_s + max(round_s - self.spent_s, 0.0) / left
+        while not choice.done and choice.taken < share:
+            began, compiled_s = time.perf_counter(), 0.0 if choice.latest is None else choice.latest.compiling_s
+            try:
+                moved = choice.advance()
+            except PlanError as error:
+                self.error, choice.done, moved = error, True, False
+            best = self.best
+            if moved and best is not None:
+                generation = choice.taken - 1 if last else -1  # the whole bound comes with the very last step
+                self.bound.update(best.iteration_s, generation, lambda: self.spent_s)
+            self.spent_s += time.perf_counter() - began
+            if moved and choice.latest is not None and best is not None:
+                self.spent_s -= choice.latest.compiling_s - compiled_s
+                yield self._merged(best, choice.latest)
+            if self.finished or (choice.latest is not None and self.spent_s >= until_s):
+                return
+
+    def _merged(self, best: PlanStep, newest: PlanStep) -> PlanStep:
+        """The best plan of all choices, with what all of them say."""
+        bound_s = self.bound.iteration_s
+        dollars = min(choice.dollars for choice in self.choices)
+        return replace(
+            best,
+            bound_s=min(dollars if self.dollars else bound_s, best.best_s),
+            iteration_bound_s=min(bound_s, best.iteration_s),
+            evaluations=sum(choice.latest.evaluations for choice in self.choices if choice.latest is not None),
+            operator=newest.operator,
+            complete=newest.complete,
+            generation=max(0, sum(choice.taken for choice in self.choices) - newest.complete),
+            seconds=self.spent_s,
+        )

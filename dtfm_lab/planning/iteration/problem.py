@@ -5,19 +5,18 @@ move micro-batches of several.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import (
     BACKWARD_PER_FORWARD,
     BYTES_PER_ELEMENT,
     Job,
-    Layer,
     LayerKind,
     ModelSpec,
     compressed_bytes,
@@ -29,6 +28,7 @@ from dtfm_lab.domain.job import (
 from dtfm_lab.domain.job.system import BLOCKWISE
 from dtfm_lab.domain.network import Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.interchangeable import interchangeable
 from dtfm_lab.simulation.collectives import tensor_parallel_s
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES, usable_bytes
@@ -36,14 +36,13 @@ from dtfm_lab.simulation.sharding import gathered_elements, message_bytes_of, pa
 
 CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
 """What is tried where the job names no checkpointing."""
+SHARDINGS = ("none", "zero-1", "zero-3", "zero-2")
+"""In the order in which they are begun: where time is short, the last may not be."""
 
 
-@dataclass(frozen=True, eq=False)
-class Passes:
-    """What the micro-batches of one size cost. Made by ``IterationProblem.passes``."""
+class Passes(NamedTuple):
+    """What the micro-batches of one size cost, as the kernels read it, too. Made by ``IterationProblem.passes``."""
 
-    microbatch: int
-    """Sequences of a micro-batch."""
     n_microbatches: int
     """Micro-batches of the whole batch, over all pipelines."""
     recompute: bool
@@ -58,22 +57,17 @@ class Passes:
     A forward and a backward of a stage each code one for each neighbour."""
     backward_per_forward: float
     """FLOP of a backward in forwards: 2, or 3 where it repeats the forward."""
-    block_flop: FloatArray
-    """(L + 1,) prefix sums over blocks: FLOP of a forward of one micro-batch. Over a device's FLOP/s, seconds."""
-    first_flop: float
-    """FLOP of a forward of one micro-batch that the first stage does in addition: the embedding."""
-    last_flop: float
-    """FLOP of a forward of one micro-batch that the last stage does in addition: the head."""
-    kept_bytes: FloatArray
-    """(L + 1,) prefix sums over blocks: activations of one micro-batch, from its forward to its backward's end.
+    layer: FloatArray
+    """(3, L + 1) prefix sums over blocks: FLOP of a forward of one micro-batch, parameters, and bytes of activations of
+    one micro-batch, kept from its forward to its backward's end.
 
     Where activations are recomputed, these are held only during the backward, beside ``input_bytes`` of each
     micro-batch from forward to backward."""
+    extra: FloatArray
+    """(2, 3) the same of the embedding, which the first stage has in addition, and of the head, which the last has."""
     again_bytes: float
     """Held in addition during a backward that computes its blocks again one at a time; less what the head kept, which
     is free by then."""
-    first_kept_bytes: float
-    last_kept_bytes: float
     input_bytes: float
     """A stage's input, of one micro-batch; what is left of it with recomputation, where that is less than all."""
     first_input_bytes: float
@@ -113,8 +107,6 @@ class IterationProblem:
     again_held: float
     """Numbers that a backward, computing its blocks again one at a time, holds in addition for one sequence: of the
     block that needs fewest."""
-    again_flop_share: float
-    """FLOP that the backwards of blocks checkpointed one by one repeat, for one of their forwards; on average."""
     first_extra: FloatArray
     """(3,) FLOP, parameters and held numbers of the embedding; zeros where there is none."""
     last_extra: FloatArray
@@ -123,9 +115,6 @@ class IterationProblem:
     """Parameters of the copy of the embedding that the last stage holds, where it is not the first; else 0."""
     bytes_per_element: int
     gradient_element_bytes: int
-    static_bytes_per_parameter: float
-    """Parameter, gradient and optimiser's state; sharded over as many replicas as there may be, the least of any plan.
-    ``static_bytes`` tells those of a shape."""
     codec_bytes_per_s: float
     """Uncompressed bytes that a device codes in a second."""
     codes_gradients: bool
@@ -149,7 +138,6 @@ class IterationProblem:
         each, how = BYTES_PER_ELEMENT[job.dtype], job.gradients_as
         microbatches = open_microbatches(job)
         speeds = np.array([speeds_of(job, topology.devices, efficiency, one) for one in microbatches])
-        most_replicas = job.n_replicas or len(topology)
         return cls(
             topology=topology,
             job=job,
@@ -167,17 +155,11 @@ class IterationProblem:
             tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
             bytes_per_element=each,
             gradient_element_bytes=BYTES_PER_ELEMENT[job.gradients_in],
-            static_bytes_per_parameter=_static_bytes(job, most_replicas),
             codec_bytes_per_s=job.codec_bytes_per_s,
             codes_gradients=compressed_bytes(n_parameters, job.gradients_in, how)
             < compressed_bytes(n_parameters, job.gradients_in, "none"),
             microbatches=microbatches,
         )
-
-    @property
-    def recomputations(self) -> tuple[bool, ...]:
-        """Whether a plan recomputes whole stages: as the job says."""
-        return (self.job.checkpoints == "stage",)
 
     @cached_property
     def parts(self) -> tuple[Self, ...]:
@@ -210,36 +192,21 @@ class IterationProblem:
         blocks = [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
         return _prefix(repeated_flop(self.job, layer) for layer in blocks)
 
+    @property
+    def again_flop_share(self) -> float:
+        """FLOP that the backwards of blocks checkpointed one by one repeat, for one of their forwards; on average."""
+        return float(self.block_again_flop[-1] / max(self.block_flop[-1], 1.0))
+
     @cached_property
     def alike(self) -> IntArray:
-        """(N,) class of each device, the number of its first: exchanging two of a class changes no plan's seconds,
+        """(N,) class of each device: exchanging two of a class changes no plan's seconds,
         dollars or memory."""
-        names = [device.region for device in self.topology.devices]
-        region = np.unique(names, return_inverse=True)[1]
-        own = np.stack(
-            [self.flop_per_s, self.memory_bytes, self.price_per_hour, region, self._shared_host, *self.reached]
-        )
-        links = [self.latency_s, 1 / (self.links.bandwidth_bytes_per_s + 0.0)]
-        links += [] if self.links.charged_bytes is None else list(np.moveaxis(self.links.charged_bytes, 2, 0))
-        both = [one for matrix in links for one in (matrix, matrix.T)]
-        rows = np.hstack([own.T, *(np.sort(matrix, axis=1) for matrix in both)])
-        profile = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-        classes = np.arange(self.n_devices)
-        for value in np.flatnonzero(np.bincount(profile) > 1):
-            left = np.flatnonzero(profile == value)
-            while len(left):
-                same = np.ones(len(left), dtype=bool)
-                first = left[0]
-                for matrix in both:
-                    differs = ~np.isclose(matrix[left], matrix[first], rtol=0, atol=0, equal_nan=True)
-                    differs[:, first] = False
-                    differs[np.arange(len(left)), left] = False
-                    same &= ~differs.any(axis=1)
-                    back = np.isclose(matrix[left, first], matrix[first, left], rtol=0, atol=0, equal_nan=True)
-                    same &= back | (left == first)
-                classes[left[same]] = first
-                left = left[~same]
-        return classes
+        region = np.unique([device.region for device in self.topology.devices], return_inverse=True)[1]
+        own = self.flop_per_s, self.memory_bytes, self.price_per_hour, region, self._shared_host, *self.reached
+        matrices = [self.latency_s, self.links.bandwidth_bytes_per_s]
+        if self.links.charged_bytes is not None:
+            matrices += [*np.moveaxis(np.nan_to_num(self.links.charged_bytes, nan=-1.0), 2, 0)]
+        return interchangeable(np.stack(own, axis=1), tuple(matrices))
 
     @property
     def _shared_host(self) -> FloatArray:
@@ -265,7 +232,9 @@ class IterationProblem:
 
     def static_bytes(self, n_replicas: int) -> float:
         """Bytes of a parameter, its gradient and its optimiser's state on a device of so many replicas."""
-        return _static_bytes(self.job, n_replicas)
+        job, over = self.job, sharded_over(self.job.sharding, n_replicas)
+        sizes = self.bytes_per_element / over.parameters, self.gradient_element_bytes / over.gradients
+        return sum(sizes) + OPTIMIZER_BYTES[job.dtype] / over.optimizer
 
     def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
         """Most bytes that a device of a first, last or any stage holds whole beside its shards."""
@@ -307,57 +276,33 @@ class IterationProblem:
         found: FloatArray = speed * (1 + BACKWARD_PER_FORWARD) * once_s / (forward_s + backward_s)
         return found
 
-    def stage_parameters(self, blocks: IntArray) -> FloatArray:
-        """(S,) parameters of each stage's devices, for (S,) blocks."""
-        counts = _by_stage(self.block_parameters, blocks)
-        counts[0] += self.first_extra[1]
-        counts[-1] += self.last_extra[1] + (self.tied_parameters if len(blocks) > 1 else 0.0)
-        return counts
-
-    def stage_flop(self, blocks: IntArray) -> FloatArray:
-        """(S,) FLOP of a forward of one sequence, for (S,) blocks."""
-        flop = _by_stage(self.block_flop, blocks)
-        flop[0] += self.first_extra[0]
-        flop[-1] += self.last_extra[0]
-        return flop
-
-    def passes(self, microbatch: int, recompute: bool = False) -> Passes:
+    def passes(self, microbatch: int) -> Passes:
         """What micro-batches of so many sequences cost."""
-        job, model = self.job, self.job.model
-        assert model is not None
+        job, model = self.job, self.job.modelled()
+        recompute = job.checkpoints == "stage"
         elements = microbatch * model.boundary_elements
-        embeds = model.layers[0].kind is LayerKind.EMBEDDING
         plain_bytes = compressed_bytes(elements, job.dtype, "none")
         hop_bytes = compressed_bytes(elements, job.dtype, job.compression)
         devices = np.arange(self.n_devices)
         hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], hop_bytes), dtype=float)
         np.fill_diagonal(hop_s, 0.0)
         each = float(microbatch * self.bytes_per_element)
-        copies = whole_copies(job)
+        scale = np.array([microbatch, 1.0, each])
+        input_bytes = whole_copies(job) * each * model.boundary_elements
+        embeds = model.layers[0].kind is LayerKind.EMBEDDING
         return Passes(
-            microbatch=microbatch,
             n_microbatches=job.global_batch // microbatch,
             recompute=recompute,
             hop_bytes=hop_bytes,
             hop_s=hop_s,
             coding_s=plain_bytes / job.codec_bytes_per_s if hop_bytes < plain_bytes else 0.0,
-            backward_per_forward=BACKWARD_PER_FORWARD + recompute,
-            block_flop=microbatch * self.block_flop,
-            first_flop=microbatch * float(self.first_extra[0]),
-            last_flop=microbatch * float(self.last_extra[0]),
-            kept_bytes=each * self.block_held,
+            backward_per_forward=float(BACKWARD_PER_FORWARD + recompute),
+            layer=np.stack([self.block_flop, self.block_parameters, self.block_held]) * scale[:, None],
+            extra=np.stack([self.first_extra, self.last_extra]) * scale,
             again_bytes=each * self.again_held,
-            first_kept_bytes=each * float(self.first_extra[2]),
-            last_kept_bytes=each * float(self.last_extra[2]),
-            input_bytes=copies * each * model.boundary_elements,
-            first_input_bytes=copies * each * (float(self.first_extra[2]) if embeds else model.boundary_elements),
+            input_bytes=input_bytes,
+            first_input_bytes=whole_copies(job) * each * float(self.first_extra[2]) if embeds else input_bytes,
         )
-
-
-def _static_bytes(job: Job, n_replicas: int) -> float:
-    each, over = BYTES_PER_ELEMENT[job.dtype], sharded_over(job.sharding, n_replicas)
-    gradient = BYTES_PER_ELEMENT[job.gradients_in]
-    return each / over.parameters + gradient / over.gradients + OPTIMIZER_BYTES[job.dtype] / over.optimizer
 
 
 def _activations(job: Job) -> dict[str, Any]:
@@ -367,7 +312,6 @@ def _activations(job: Job) -> dict[str, Any]:
     return {
         "block_held": _prefix(kept_elements(job, layer) for layer in blocks),
         "again_held": float(min((needed_elements(job, x) - kept_elements(job, x) for x in blocks), default=0)),
-        "again_flop_share": _share_repeated(job, blocks),
         "first_extra": _extra(job, model, LayerKind.EMBEDDING),
         "last_extra": _extra(job, model, LayerKind.HEAD),
     }
@@ -383,17 +327,6 @@ def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
     return extra
 
 
-def _share_repeated(job: Job, blocks: Sequence[Layer]) -> float:
-    if job.checkpoints not in BLOCKWISE:
-        return 0.0
-    return sum(repeated_flop(job, x) for x in blocks) / max(sum(x.forward_flop for x in blocks), 1.0)
-
-
-def _by_stage(prefix: FloatArray, blocks: IntArray) -> FloatArray:
-    sums: FloatArray = np.diff(prefix[np.concatenate([[0], np.cumsum(blocks)])])
-    return sums
-
-
 def open_microbatches(job: Job) -> tuple[int, ...]:
     """Sequences that a micro-batch may have: the job's, or all that divide the batch and leave every replica one.
 
@@ -407,3 +340,35 @@ def open_microbatches(job: Job) -> tuple[int, ...]:
     if job.microbatches_per_replica is not None:
         found = [m for m in found if batch // m == sum(job.microbatches_per_replica)]
     return tuple(m for m in found if not (job.gathers_passes and batch // m % replicas)) or (1,)
+
+
+def leaves_open(job: Job) -> bool:
+    """Whether the job leaves tensor parallelism or sharding to the planner."""
+    return job.tensor_parallel is None or job.sharding is None
+
+
+def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
+    """The networks and jobs of all choices, large groups first. Raises PlanError where none is possible."""
+    heads = job.modelled().n_heads
+    given = job.tensor_parallel
+    degrees = [n for n in topology.group_sizes if heads % n == 0] if given is None else [given]
+    if not degrees:
+        sizes = " or ".join(map(str, topology.group_sizes))
+        raise PlanError(
+            f"{topology.name} has groups of {sizes} GPUs, which do not divide the {heads} heads of job {job.name}"
+        )
+    shardings: tuple[str, ...] = SHARDINGS if job.sharding is None else (job.sharding,)
+    if job.sharding is None and (job.n_replicas == 1 or job.synchronise_every > 1 or job.fragments > 1):
+        shardings = ("none",)
+    networks = {n: topology.grouped(n) for n in degrees}
+    found = []
+    for degree in sorted(degrees, reverse=True):  # fewer, larger devices: these searches are the quickest, too
+        for sharding in shardings:
+            try:
+                chosen = job.with_fields(tensor_parallel=degree, sharding=sharding)
+                if job.sharding is None:
+                    chosen.with_fields(microbatch=open_microbatches(chosen)[0])
+            except LabError:  # such as shares that are not equal, with replicas that pass micro-batches together
+                continue
+            found.append((networks[degree], chosen))
+    return found

@@ -29,11 +29,11 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.presets import TINY
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan
+from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan, even_shares
 from dtfm_lab.planning.iteration.beginnings import Beginnings
+from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job, unbounded_plan
 from dtfm_lab.planning.iteration.fitting import Fitting, fitting_plan, require_shapes
-from dtfm_lab.planning.iteration.iteration_step import Candidate
-from dtfm_lab.planning.iteration.judging import REPLAYED_SCHEDULES, Judge, judge_for, plan_of
+from dtfm_lab.planning.iteration.judging import REPLAYED_SCHEDULES, Judge
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.jit_warmup import start_once, while_compiling
@@ -97,7 +97,7 @@ class _Search:
         self.others = [part.job.checkpoints for part in fitting.others]
         self.beginnings = Beginnings(problem, self.arms, rng)
         parts = fitting.problem, *fitting.others
-        self.judges = {part.job.checkpoints: judge_for(part, aim) for part in parts}
+        self.judges = {part.job.checkpoints: Judge(part, aim) for part in parts}
         self.evaluations = 0
         self.operator = ""
         self.best: tuple[Arm, KernelPlan] | None = None
@@ -224,7 +224,7 @@ class _Search:
         if found.lacks > 0 or not self._judge(arm).polishes:
             arm.keep(found)
         elif arm.best.lacks > 0 or found.value <= arm.best.value * POLISH_WITHIN:
-            one_ns = 7 * s * arm.tables.n_microbatches * (1.3 / r + 0.35) + 5 * s * r * r + 3000
+            one_ns = 7 * s * arm.tables.passes.n_microbatches * (1.3 / r + 0.35) + 5 * s * r * r + 3000
             n_exact = int(REPLAYED_NS * growth / one_ns) + 10
             found = arm.annealed(found, POLISH_HOT, POLISH_COLD, n_exact, self.random, exact=True)
             self.evaluations += n_exact
@@ -316,25 +316,19 @@ def _compile_for(schedules: tuple[str, ...] | None) -> None:
 def _first(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Candidate:
     assert fitting.grid is not None
     assert fitting.blocks is not None
-    n_stages, n_replicas = fitting.grid.shape
-    each, spare = divmod(problem.job.global_batch // fitting.microbatch, n_replicas)
-    schedule = problem.job.schedule or "adaptive-1f1b"
-    given = problem.job.microbatches_per_replica
-    candidate = Candidate(
-        grid=fitting.grid,
-        blocks=fitting.blocks,
-        shares=np.array(given or [each + (r < spare) for r in range(n_replicas)], dtype=np.int64),
-        warmups=None if schedule != "adaptive-1f1b" else np.array(problem.job.warmups or [0] * n_stages),
-        schedule=schedule,
-        microbatch=fitting.microbatch,
-        checkpointing=fitting.problem.job.checkpoints,
-        value=0.0,
-        iteration_s=0.0,
+    job, (n_stages, n_replicas) = problem.job, fitting.grid.shape
+    shares = np.array(job.microbatches_per_replica or even_shares(job.global_batch // fitting.microbatch, n_replicas))
+    ahead, checkpointing = np.array(job.warmups or [0] * n_stages), fitting.problem.job.checkpoints
+    chosen = chosen_job(job, fitting.blocks, shares, ahead, fitting.microbatch, checkpointing)
+    plan = unbounded_plan(problem.topology, chosen, fitting.grid)
+    seconds = iteration_seconds(plan, queueing=problem.queueing, efficiency=problem.efficiency)
+    dollars = seconds * float(problem.price_per_hour[fitting.grid].sum()) / 3600
+    return Candidate(
+        best=fitting.grid,
+        best_s=dollars if aim.dollars else seconds,
         evaluations=1,
         operator="fits",
         complete=False,
+        job=chosen,
+        iteration_s=seconds,
     )
-    plan = plan_of(fitting.problem, candidate)
-    seconds = iteration_seconds(plan, queueing=problem.queueing, efficiency=problem.efficiency)
-    dollars = seconds * float(problem.price_per_hour[fitting.grid].sum()) / 3600
-    return replace(candidate, iteration_s=seconds, value=dollars if aim.dollars else seconds)

@@ -40,8 +40,7 @@ def tables_of(problem: IterationProblem, microbatch: int, aim: Aim, near: Nearne
     hold. Imports numba."""
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
-    (recompute,) = problem.recomputations
-    job, links, passes = problem.job, problem.links, problem.passes(microbatch, recompute)
+    job, links, passes = problem.job, problem.links, problem.passes(microbatch)
     with np.errstate(divide="ignore"):
         s_per_byte = 1.0 / links.bandwidth_bytes_per_s
     np.fill_diagonal(s_per_byte, 0.0)
@@ -55,24 +54,11 @@ def tables_of(problem: IterationProblem, microbatch: int, aim: Aim, near: Nearne
         link=np.stack([problem.latency_s, passes.hop_s, s_per_byte]),
         device=np.stack([speed, memory_bytes, price_per_s, region, problem.alike, near.clusters]),
         near=near.neighbours,
-        layer=np.stack([passes.block_flop, problem.block_parameters, passes.kept_bytes]),
+        passes=passes,
         message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
         charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),
-        first_flop=float(passes.first_flop),
-        last_flop=float(passes.last_flop),
-        first_parameters=float(problem.first_extra[1]),
-        last_parameters=float(problem.last_extra[1]),
         tied_parameters=float(problem.tied_parameters),
-        first_kept_bytes=float(passes.first_kept_bytes),
-        last_kept_bytes=float(passes.last_kept_bytes),
-        input_bytes=float(passes.input_bytes),
-        first_input_bytes=float(passes.first_input_bytes),
-        hop_bytes=float(math.ceil(passes.hop_bytes)),
-        coding_s=float(passes.coding_s),
         backward_per_forward=float(passes.backward_per_forward + problem.again_flop_share),
-        again_bytes=float(passes.again_bytes),
-        recompute=bool(recompute),
-        n_microbatches=int(passes.n_microbatches),
         gradient_element_bytes=float(problem.gradient_element_bytes),
         returned_element_bytes=0.0 if job.sharding in (None, "none") else float(problem.bytes_per_element),
         static_bytes=problem.static_bytes(n_replicas),

@@ -8,25 +8,15 @@ Source: Kirkpatrick, Gelatt and Vecchi, *Optimization by simulated annealing* (1
 the pipelines, cost a fifteenth and find no more at equal time: the least pairing of a new group is then another search.
 """
 
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
-from dtfm_lab.planning.kernels.random_numbers import RandomState, below, seeded, uniform
-from dtfm_lab.planning.problem import Problem
+from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
-SLICE_US = 50_000
-"""Nominal microseconds of a slice. It sets how often a search can be watched, and changes no result."""
-N_SIMILAR = 16
-"""Number of most similar devices that a device is often swapped with."""
-SIMILAR_UP_TO = 512
-"""Most devices whose costs are compared to find similar ones; beyond, the devices with the cheapest links count."""
 GROUP_WEIGHT = 0.1
 """Weight of the mean group."""
 REVERSALS = 0.1
@@ -318,65 +308,3 @@ def _reverse(state: AnnealingState, i: int, j: int) -> None:
         first += 1
         last -= 1
     state.worst_s[i:j] = state.worst_s[i:j][::-1].copy()
-
-
-class Annealer:
-    """Anneals rows of one problem, one after the other, with random numbers seeded once from ``rng``."""
-
-    def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
-        self._problem = problem
-        self._random = seeded(rng)
-        self._state = annealing_state(
-            problem.pair.group_s,
-            problem.pair.hop_s,
-            problem.classes,
-            similar_devices(problem.pair.hop_s),
-            problem.n_stages,
-            problem.n_replicas,
-        )
-
-    def anneal(
-        self, row: IntArray, hot_s: float, cold_s: float, work_us: float
-    ) -> Iterator[tuple[IntArray, float, int]]:
-        """After every slice: the cheapest row so far, its cost in seconds and the moves of the slice.
-
-        Temperatures are above 0. The annealing takes ``work_us`` nominal microseconds, see ``move_us``; no clock is
-        read, so equal arguments give equal results.
-        """
-        n_moves = max(1, int(work_us / move_us(self._problem.n_replicas)))
-        n_slices = max(1, round(work_us / SLICE_US))
-        ends = np.linspace(0, n_moves, n_slices + 1).astype(int)
-        self._state.row[:] = row
-        best, best_s, found = row, np.inf, np.empty_like(row)
-        for start, end in pairwise(ends):
-            from_s, to_s = (hot_s * (cold_s / hot_s) ** (at / n_moves) for at in (start, end))
-            moves = int(end - start)
-            if anneal_groups(self._state, from_s, to_s, moves, self._random, found) < best_s:
-                row = self._aligned(found)
-                # The kernel keeps running sums, which lose all precision once a link of 1e20 s was part of them.
-                if (exact_s := self._problem.cost(self._problem.grid(row))) < best_s:
-                    best, best_s = row, exact_s
-            yield best, best_s, moves
-
-    def _aligned(self, row: IntArray) -> IntArray:
-        """The row with its columns paired at least cost; the state of the annealing is left as it was."""
-        current = self._state.row.copy()
-        self._state.row[:] = row
-        align(self._state)
-        aligned = self._state.row.copy()
-        self._state.row[:] = current
-        return aligned
-
-
-def move_us(n_replicas: int) -> float:
-    """Nominal microseconds of one move, as measured on an ordinary core with 4 to 32 replicas."""
-    return float(0.065 * n_replicas**1.2)
-
-
-def similar_devices(hop_s: FloatArray) -> IntArray:
-    """(N, K) for each device the K others whose costs to all devices are most like its own."""
-    n = len(hop_s)
-    unlike = scipy.spatial.distance.cdist(hop_s, hop_s, "cityblock") if n <= SIMILAR_UP_TO else hop_s.copy()
-    np.fill_diagonal(unlike, np.inf)
-    near = np.argsort(unlike, axis=1, kind="stable")[:, : min(N_SIMILAR, n - 1)] if n > 1 else np.zeros((1, 1))
-    return np.ascontiguousarray(near, dtype=np.int64)

@@ -1,9 +1,14 @@
-"""The coarsened graph, compiled: bottleneck matchings, which weigh its edges, and its shortest open path."""
+"""The coarsened graph, compiled: bottleneck matchings, which weigh its edges, its shortest open path, and what both
+cost after every exchange of two devices.
+"""
 
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
+
+TOURS = 4
+"""Number of tours of a short path: nearest neighbours from so many nodes, each improved."""
 
 
 @compiled
@@ -159,6 +164,35 @@ def _walk(weights_s: FloatArray, reach_s: FloatArray, visited: int, at: int, ord
 
 
 @compiled
+def short_path(weights_s: FloatArray, tour: IntArray, order: IntArray) -> float:
+    """Fill (S,) ``order`` with a good path and return its seconds, for more nodes than the exact one is found for.
+
+    Nearest neighbours from several nodes, each tour improved by 2-opt and Or-opt; ``tour`` is (S,) scratch.
+    """
+    n = len(order)
+    best_s = np.inf
+    for start in range(TOURS):
+        for place in range(n):
+            tour[place] = place
+        at = start * n // TOURS
+        for place in range(n):  # the rest of the tour is the stages not visited yet
+            tour[place], tour[at] = tour[at], tour[place]
+            at = place + 1
+            for k in range(place + 2, n):
+                if weights_s[tour[place], tour[k]] < weights_s[tour[place], tour[at]]:
+                    at = k
+            at = min(at, n - 1)
+        improve_path(weights_s, tour)
+        sum_s = 0.0
+        for place in range(n - 1):
+            sum_s += weights_s[tour[place], tour[place + 1]]
+        if sum_s < best_s:
+            best_s = sum_s
+            order[:] = tour
+    return best_s
+
+
+@compiled
 def improve_path(weights_s: FloatArray, order: IntArray) -> None:
     """Shorten a path in place: reverse or move segments (2-opt, Or-opt) until neither helps.
 
@@ -226,3 +260,60 @@ def _move(weights_s: FloatArray, order: IntArray, i: int, length: int, piece: In
             order[k] = order[k + length]
     order[best_at : best_at + length] = piece[:length]
     return True
+
+
+@compiled
+def exchange_costs(grid: IntArray, group_pair_s: FloatArray, hop_pair_s: FloatArray) -> FloatArray:
+    """(N, N) seconds after devices a and b of the (S, D) grid change places, the stage order kept, pipelines paired
+    anew; on the diagonal as it is, infinite for two devices of one group or two idle ones, where nothing changes.
+
+    Each exchange touches two groups and at most four hops; only these are priced again. That is a few milliseconds for
+    64 devices, so nothing cleverer, such as lower bounds of exchanges, is worth its code.
+    """
+    (n_stages, n_replicas), n = grid.shape, len(hop_pair_s)
+    stage, replica = np.full(n, -1), np.full(n, -1)
+    group_s, hop_s = np.empty(n_stages), np.zeros(n_stages)
+    reals, row_of = np.empty((n_replicas + 2, n_replicas)), np.empty(n_replicas, np.int64)
+    changed = grid.copy()
+    for s in range(n_stages):
+        for r in range(n_replicas):
+            stage[grid[s, r]], replica[grid[s, r]] = s, r
+        group_s[s] = slowest_member_s(group_pair_s, grid[s])
+        if s:
+            hop_s[s] = bottleneck(hop_pair_s, grid[s - 1], grid[s], np.inf, reals, row_of)
+    costs = np.full((n, n), np.inf)
+    for a in range(n):
+        costs[a, a] = group_s.max() + hop_s.sum()
+        for b in range(a):
+            if stage[a] == stage[b]:
+                continue
+            if stage[a] >= 0:
+                changed[stage[a], replica[a]] = b
+            if stage[b] >= 0:
+                changed[stage[b], replica[b]] = a
+            slowest_s, hops_s = 0.0, 0.0
+            for s in range(n_stages):
+                here = s == stage[a] or s == stage[b]
+                slowest_s = max(slowest_s, slowest_member_s(group_pair_s, changed[s]) if here else group_s[s])
+                if s and (here or s - 1 == stage[a] or s - 1 == stage[b]):
+                    hops_s += bottleneck(hop_pair_s, changed[s - 1], changed[s], np.inf, reals, row_of)
+                else:
+                    hops_s += hop_s[s]
+            costs[a, b] = costs[b, a] = slowest_s + hops_s
+            if stage[a] >= 0:
+                changed[stage[a], replica[a]] = a
+            if stage[b] >= 0:
+                changed[stage[b], replica[b]] = b
+    return costs
+
+
+@compiled
+def slowest_member_s(pair_s: FloatArray, group: IntArray) -> float:
+    """Seconds that a group synchronises: those of its slowest member, equation 2."""
+    slowest_s = 0.0
+    for a in group:
+        own_s = 0.0
+        for b in group:
+            own_s += pair_s[a, b]
+        slowest_s = max(slowest_s, own_s)
+    return slowest_s

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.kernels.coarsened_graph import coarsen, improve_path, shortest_path
+from dtfm_lab.planning.kernels.coarsened_graph import coarsen, short_path, shortest_path, slowest_member_s
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below
 
 
@@ -178,8 +178,6 @@ def _by_all_links(
 
 EXACT_UP_TO = 14
 """Most stages whose order is proven best."""
-TOURS = 4
-"""Number of tours with more stages: nearest neighbours from so many stages, each improved."""
 
 
 class Pricing(NamedTuple):
@@ -220,7 +218,7 @@ def pricing(group_s: FloatArray, hop_s: FloatArray, n_stages: int, n_replicas: i
 @compiled
 def price(scratch: Pricing, group_of: IntArray) -> float:
     """Seconds of a partition, equations 2 to 4; its placement is left in ``scratch.groups`` and ``scratch.order``."""
-    n_stages, n_replicas = scratch.groups.shape
+    n_stages = len(scratch.groups)
     scratch.filled[:] = 0
     for v in range(len(group_of)):
         group = group_of[v]
@@ -229,41 +227,11 @@ def price(scratch: Pricing, group_of: IntArray) -> float:
             scratch.filled[group] += 1
     slowest_s = 0.0
     for s in range(n_stages):
-        for i in range(n_replicas):
-            sum_s = 0.0
-            for j in range(n_replicas):
-                sum_s += scratch.group_s[scratch.groups[s, i], scratch.groups[s, j]]
-            slowest_s = max(slowest_s, sum_s)
+        slowest_s = max(slowest_s, slowest_member_s(scratch.group_s, scratch.groups[s]))
     coarsen(scratch.hop_s, scratch.groups, scratch.weights_s, scratch.reals, scratch.row_of)
     if n_stages <= EXACT_UP_TO:
         return slowest_s + shortest_path(scratch.weights_s, scratch.reach_s, scratch.order)
-    return slowest_s + _heuristic_path(scratch.weights_s, scratch.tour, scratch.order)
-
-
-@compiled
-def _heuristic_path(weights_s: FloatArray, tour: IntArray, order: IntArray) -> float:
-    """Fill ``order`` with a good path and return its seconds, for more stages than the exact order is found for."""
-    n = len(order)
-    best_s = np.inf
-    for start in range(TOURS):
-        for place in range(n):
-            tour[place] = place
-        at = start * n // TOURS
-        for place in range(n):  # the rest of the tour is the stages not visited yet
-            tour[place], tour[at] = tour[at], tour[place]
-            at = place + 1
-            for k in range(place + 2, n):
-                if weights_s[tour[place], tour[k]] < weights_s[tour[place], tour[at]]:
-                    at = k
-            at = min(at, n - 1)
-        improve_path(weights_s, tour)
-        sum_s = 0.0
-        for place in range(n - 1):
-            sum_s += weights_s[tour[place], tour[place + 1]]
-        if sum_s < best_s:
-            best_s = sum_s
-            order[:] = tour
-    return best_s
+    return slowest_s + short_path(scratch.weights_s, scratch.tour, scratch.order)
 
 
 @compiled

@@ -9,13 +9,13 @@ a part of the network over as a whole (Radcliffe and Surry, *Formal memetic algo
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.problem import Generation, Problem, diversity, planners
@@ -34,6 +34,12 @@ DONOR_SHARE = (0.1, 0.5)
 """Least and largest share of the devices that a recombination takes from the donor."""
 COLD = 1e-4
 """Last temperature, likewise. With fewer stages a cost has fewer, larger parts, and temperatures are higher."""
+SLICE_US = 50_000
+"""Nominal microseconds of a slice. It sets how often a search can be watched, and changes no result."""
+N_SIMILAR = 16
+"""Number of most similar devices that a device is often swapped with."""
+SIMILAR_UP_TO = 512
+"""Most devices whose costs are compared to find similar ones; beyond, the devices with the cheapest links count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +123,6 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
 
 def compile_kernels(problem: Problem) -> None:
     """Call every kernel once, see ``jit_warmup``."""
-    from dtfm_lab.planning.kernels.annealing import Annealer
-
     for _ in Annealer(problem, np.random.default_rng(0)).anneal(np.arange(problem.n_devices), 1.0, 0.1, 1.0):
         pass
 
@@ -127,8 +131,6 @@ class _Reproduction:
     """Makes the initial population and offspring, and improves them by local search."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator, clustered: ClusteredPlacements) -> None:
-        from dtfm_lab.planning.kernels.annealing import Annealer  # imports numba, which takes a while
-
         self._problem, self._rng, self._clustered = problem, rng, clustered
         self._annealer = Annealer(problem, rng)
 
@@ -230,17 +232,8 @@ def recombined(
     wanted = recipient_groups.copy()
     wanted[part] = match[donor_groups[part]]
     child = np.where(wanted[recipient] == recipient_groups[recipient], recipient, -1)
-    unplaced = []
-    for device in rng.permutation(recipient[child < 0]):
-        group = int(wanted[device])
-        start = group * problem.n_replicas
-        end = start + problem.n_replicas if group < problem.n_stages else n
-        free = np.flatnonzero(child[start:end] < 0)
-        if len(free):
-            child[start + free[0]] = device
-        else:
-            unplaced.append(device)
-    child[child < 0] = unplaced
+    unplaced = rng.permutation(recipient[child < 0])
+    problem.fill(child, unplaced, wanted[unplaced])
     return child
 
 
@@ -249,3 +242,73 @@ def _groups(problem: Problem, row: IntArray) -> IntArray:
     groups = np.empty(len(row), dtype=np.int64)
     groups[row] = np.minimum(np.arange(len(row)) // problem.n_replicas, problem.n_stages)
     return groups
+
+
+class Annealer:
+    """Anneals rows of one problem, one after the other, with random numbers seeded once from ``rng``."""
+
+    def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
+        # imports numba, which takes a while
+        from dtfm_lab.planning.kernels.annealing import annealing_state
+        from dtfm_lab.planning.kernels.random_numbers import seeded
+
+        self._problem = problem
+        self._random = seeded(rng)
+        self._state = annealing_state(
+            problem.pair.group_s,
+            problem.pair.hop_s,
+            problem.classes,
+            similar_devices(problem.pair.hop_s),
+            problem.n_stages,
+            problem.n_replicas,
+        )
+
+    def anneal(
+        self, row: IntArray, hot_s: float, cold_s: float, work_us: float
+    ) -> Iterator[tuple[IntArray, float, int]]:
+        """After every slice: the cheapest row so far, its cost in seconds and the moves of the slice.
+
+        Temperatures are above 0. The annealing takes ``work_us`` nominal microseconds, see ``move_us``; no clock is
+        read, so equal arguments give equal results.
+        """
+        from dtfm_lab.planning.kernels.annealing import anneal_groups
+
+        n_moves = max(1, int(work_us / move_us(self._problem.n_replicas)))
+        n_slices = max(1, round(work_us / SLICE_US))
+        ends = np.linspace(0, n_moves, n_slices + 1).astype(int)
+        self._state.row[:] = row
+        best, best_s, found = row, np.inf, np.empty_like(row)
+        for start, end in pairwise(ends):
+            from_s, to_s = (hot_s * (cold_s / hot_s) ** (at / n_moves) for at in (start, end))
+            moves = int(end - start)
+            if anneal_groups(self._state, from_s, to_s, moves, self._random, found) < best_s:
+                row = self._aligned(found)
+                # The kernel keeps running sums, which lose all precision once a link of 1e20 s was part of them.
+                if (exact_s := self._problem.cost(self._problem.grid(row))) < best_s:
+                    best, best_s = row, exact_s
+            yield best, best_s, moves
+
+    def _aligned(self, row: IntArray) -> IntArray:
+        """The row with its columns paired at least cost; the state of the annealing is left as it was."""
+        from dtfm_lab.planning.kernels.annealing import align
+
+        current = self._state.row.copy()
+        self._state.row[:] = row
+        align(self._state)
+        aligned = self._state.row.copy()
+        self._state.row[:] = current
+        return aligned
+
+
+def move_us(n_replicas: int) -> float:
+    """Nominal microseconds of one move, as measured on an ordinary core with 4 to 32 replicas."""
+    return float(0.065 * n_replicas**1.2)
+
+
+def similar_devices(hop_s: FloatArray) -> IntArray:
+    """(N, K) for each device the K others whose costs to all devices are most like its own."""
+    n = len(hop_s)
+    unlike = scipy.spatial.distance.cdist(hop_s, hop_s, "cityblock") if n <= SIMILAR_UP_TO else hop_s.copy()
+    np.fill_diagonal(unlike, np.inf)
+    near = np.argsort(unlike, axis=1, kind="stable")[:, : min(N_SIMILAR, n - 1)] if n > 1 else np.zeros((1, 1))
+    return np.ascontiguousarray(near, dtype=np.int64)

@@ -7,7 +7,7 @@ import numpy as np
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s, to_gbps, to_ms
 from dtfm_lab.figures.theme import count
-from dtfm_lab.planning.path import EXACT_UP_TO, path_cost, shortest_path
+from dtfm_lab.planning.cost import EXACT_UP_TO, path_cost, shortest_path
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets.views.groups.drawing import Lettered, lettered
 

@@ -21,7 +21,7 @@ from dtfm_lab.planning import (
     simulated,
 )
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.nearest import nearest
+from dtfm_lab.planning.evaluate import nearest
 from dtfm_lab.widgets.planner.edits import SAME, BeforeEdit, PlanChange
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.tasks import shared_interpreter

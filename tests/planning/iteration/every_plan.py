@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from dtfm_lab.domain.job import Job, LayerKind, ModelSpec, gpt
 from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.schedule import Programs, Schedule
-from dtfm_lab.planning.iteration.problem import CHECKPOINTINGS_TRIED
+from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
+from dtfm_lab.planning.iteration.problem import CHECKPOINTINGS_TRIED, IterationProblem
 from dtfm_lab.simulation.durations import analytic, compute_seconds
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of
 from dtfm_lab.simulation.memory import least_peak_bytes
@@ -30,6 +32,15 @@ class Drawn:
     topology: Topology
     job: Job
     queueing: str
+
+
+def check_bound(case: Drawn, family: str, seconds: Iterable[float], **options: Any) -> None:
+    """Assert that the bound of a case, asked for a little above the fastest of these plans, is not above it."""
+    best_s = min(seconds, default=np.inf)
+    if best_s < np.inf:
+        problem = IterationProblem.of(case.topology, case.job, case.queueing)
+        *_, bound_s = iteration_bound_steps(problem, 1.01 * best_s, FAMILIES[family], **options)
+        assert bound_s <= best_s * (1 + 1e-9)
 
 
 def drawn(seed: int, most_devices: int = 4) -> Drawn:

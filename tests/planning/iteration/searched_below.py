@@ -21,7 +21,7 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning import search
 from dtfm_lab.planning.iteration.arms import Arms
 from dtfm_lab.planning.iteration.incremental_bound import SCHEDULES, rising_bounds
-from dtfm_lab.planning.iteration.judging import judge_for
+from dtfm_lab.planning.iteration.judging import Judge
 from dtfm_lab.planning.iteration.problem import IterationProblem, open_microbatches
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.simulation import memory, simulate
@@ -153,10 +153,10 @@ def searched(seed: int, n_plans: int, *, steps: int = 2) -> Report | None:
 def replayed_s(case: Case, plan: Plan) -> float | None:
     """Seconds by the replay that the search goes by; None where it leaves such jobs to the simulator."""
     problem = IterationProblem.of(plan.topology, plan.job, case.queueing)
-    if not judge_for(problem, Aim()).replays:
+    if not Judge(problem, Aim()).replays:
         return None
     grid, job = plan.placement.devices, plan.job
-    arm = Arms(problem, Aim()).of(*grid.shape, job.microbatch, job.checkpoints)
+    arm = Arms(problem, Aim()).of(grid, job.microbatch, job.checkpoints)
     if arm is None or (job.schedule == "adaptive-1f1b" and job.warmups is None):
         return None
     row = np.array([*grid.ravel(), *(d for d in range(len(plan.topology)) if d not in grid)], dtype=np.int64)

@@ -8,8 +8,8 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
+from dtfm_lab.planning.iteration.bounds.classes import families_of
 from dtfm_lab.planning.iteration.bounds.enumeration import enumerable, enumerated
-from dtfm_lab.planning.iteration.bounds.stage_kinds import families_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.step import PROVEN
 

@@ -10,7 +10,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import plan, stream_frontier
-from dtfm_lab.planning.iteration.bounds.price_bound import PriceBound
+from dtfm_lab.planning.iteration.bounds.iteration_bound import PriceBound
 from dtfm_lab.planning.iteration.frontier import non_dominated
 from dtfm_lab.simulation.efficiency import speeds_of
 

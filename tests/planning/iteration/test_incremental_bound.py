@@ -5,7 +5,6 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.planning.iteration.bounds import work_bound_s
 from dtfm_lab.planning.iteration.incremental_bound import BEGIN, IncrementalBound, rising_bounds
-from dtfm_lab.planning.iteration.iteration_step import Candidate
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import SearchRequest
@@ -23,14 +22,9 @@ def planned():
 def updated(planned, *, compiling_s, searched_s):
     topology, job, plan = planned
     problem = IterationProblem.of(topology, job)
-    request = SearchRequest(topology=topology, job=job, planner="evolutionary", seed=0, steps=None, limit_s=LIMIT_S)
-    candidate = Candidate(
-        grid=plan.placement.devices, blocks=None, shares=None, warmups=None, schedule="1f1b", microbatch=1,
-        checkpointing="none", value=plan.iteration_s, iteration_s=plan.iteration_s, evaluations=1,
-        compiling_s=compiling_s,
-    )  # fmt: skip
+    request = SearchRequest(topology=topology, job=job, planner="evolutionary", seconds=LIMIT_S)
     bound = IncrementalBound([problem], Aim(), request)
-    bound.update(candidate, 3, lambda: compiling_s + searched_s)
+    bound.update(plan.iteration_s, 3, lambda: compiling_s + searched_s, compiling_s=compiling_s)
     return bound.iteration_s
 
 

@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import HARDWARE, Device, Topology
 from dtfm_lab.planning.iteration import Candidate, IterationProblem, search_iteration
-from dtfm_lab.planning.iteration.judging import plan_of
+from dtfm_lab.planning.iteration.candidate import unbounded_plan
 
 GPT2 = JOBS["gpt2-small"].with_fields(n_stages=None, n_replicas=None, global_batch=64, microbatch=1, dtype="fp16")
 
@@ -40,21 +40,21 @@ def found(topology: Topology, job: Job, steps: int) -> Candidate:
 
 def test_values_never_rise():
     problem = IterationProblem.of(network(["A100", "V100", "T4"]), GPT2)
-    values = [candidate.value for candidate in islice(search_iteration(problem, np.random.default_rng(0)), 30)]
+    values = [candidate.best_s for candidate in islice(search_iteration(problem, np.random.default_rng(0)), 30)]
     assert all(later <= earlier for earlier, later in pairwise(values[1:]))
 
 
 def test_unequal_shares_beat_the_fastest_device_alone():
     topology = network(["A100", "V100", "RTX 4090", "T4", "T4"], latency_ms=0.01, gbps=200.0)
     alone = found(topology, GPT2.with_fields(n_stages=1, n_replicas=1), steps=3)
-    assert found(topology, GPT2, steps=8).value < 0.8 * alone.value
+    assert found(topology, GPT2, steps=8).best_s < 0.8 * alone.best_s
 
 
 def test_activations_are_computed_again_where_nothing_fits_without():
     job = GPT2.with_fields(schedule="gpipe", global_batch=256)
     small = network(["T4", "T4"])
-    assert found(small, job, steps=3).checkpointing != "none"
-    assert found(small, GPT2, steps=3).checkpointing == "none"
+    assert found(small, job, steps=3).job.checkpoints != "none"
+    assert found(small, GPT2, steps=3).job.checkpoints == "none"
 
 
 def test_a_model_that_fits_nowhere_is_refused_in_one_line():
@@ -70,6 +70,6 @@ def test_a_search_is_never_worse_than_its_start():
     topology = network(["A100", "V100", "RTX 4090", "T4", "T4"])
     problem = IterationProblem.of(topology, GPT2)
     best = found(topology, GPT2, steps=8)
-    stream = search_iteration(problem, np.random.default_rng(1), start=plan_of(problem, best))
+    stream = search_iteration(problem, np.random.default_rng(1), start=unbounded_plan(topology, best.job, best.best))
     first = next(candidate for candidate in stream if candidate.complete)
-    assert first.value <= best.value * (1 + 1e-9)
+    assert first.best_s <= best.best_s * (1 + 1e-9)

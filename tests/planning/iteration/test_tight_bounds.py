@@ -1,21 +1,9 @@
 """Bounds count what a job's choices cost for certain: what is waited for, averaged across a slow cut, or gathered."""
 
-import itertools
-import sys
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.domain.errors import LabError
-from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
-from dtfm_lab.planning.iteration.problem import IterationProblem
-
-sys.path.insert(0, str(Path(__file__).parent))
-from every_plan import FAMILIES, drawn, every_plan
-from test_choices_planned import seconds_of
 
 APART = np.array([0, 0, 0, 1, 1, 1])
 APART = APART[:, None] != APART[None, :]
@@ -63,33 +51,3 @@ def test_blocks_computed_again_are_counted():
     one = SIX.subset([0])
     pinned = {"n_stages": 1, "n_replicas": 1, "checkpointing": "block"}
     assert bound_over_plan(one, **pinned) > 0.99
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_plan_with_choices_together_is_faster_than_its_bound(seed):
-    rng = np.random.default_rng(seed)
-    case = drawn(seed, most_devices=4)
-    synchronisation = str(rng.choice(["sharded", "sharded-at-once", "ring", "ring", "hierarchical", "central"]))
-    options = {
-        "transport": str(rng.choice(["overlapped", "batched", "blocking"])),
-        "synchronisation": synchronisation,
-        "overlap": bool(rng.random() < 0.5),
-        "bucket_bytes": float(rng.choice([1e3, 1e4])),
-        "gradient_dtype": rng.choice([None, "fp32"]),
-    }
-    if synchronisation not in ("hierarchical", "central"):
-        options |= {"sharding": str(rng.choice(["none", "zero-1", "zero-2", "zero-3"])), "synchronise_every": 1}
-    if rng.random() < 0.5:
-        options |= {"recompute": False, "checkpointing": str(rng.choice(["block", "selective"]))}
-    case = replace(case, job=replace(case.job, **options))
-    family = list(FAMILIES)[seed % 3]
-    best_s = np.inf
-    try:
-        for _, given in itertools.islice(every_plan(case, family, rng, 40), 40):
-            best_s = min(best_s, seconds_of(given, FAMILIES[family][0], case.queueing))
-    except LabError:  # the next plan cannot have the choices
-        pass
-    if best_s < np.inf:
-        problem = IterationProblem.of(case.topology, case.job, case.queueing)
-        *_, bound_s = iteration_bound_steps(problem, 1.01 * best_s, FAMILIES[family])
-        assert bound_s <= best_s * (1 + 1e-9)

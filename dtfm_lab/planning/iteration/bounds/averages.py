@@ -25,8 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
-from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, MIDDLE, SOLE, StageKinds
+from dtfm_lab.planning.iteration.bounds.classes import FIRST, MIDDLE, SOLE, DeviceClasses, StageKinds
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.simulation.sharding import message_bytes_of
 

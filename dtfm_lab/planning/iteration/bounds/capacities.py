@@ -35,31 +35,14 @@ import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.averages import Averages, Seconds, gathered_passes
-from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
-from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, SOLE, Family, StageKinds
+from dtfm_lab.planning.iteration.bounds.classes import FIRST, SOLE, Costs, DeviceClasses, Family, StageKinds
 from dtfm_lab.planning.iteration.problem import IterationProblem, Passes
+from dtfm_lab.planning.iteration.tables_of import REPLAYED
 
 MOST_NEIGHBOURS = 16
 """Classes that are tried as neighbours one by one; all others count as one that is as near as the nearest of them."""
-HOW = ("sharded", "sharded-at-once", "central", "ring", "hierarchical", "none")
+HOW = (*REPLAYED, "none")
 """Ways to average, by their number in the kernel."""
-
-
-@dataclass(frozen=True, eq=False)
-class Costs:
-    """What passes of one micro-batch size cost on each class; (Q, C) seconds or counts."""
-
-    passes: Passes
-    fits: FloatArray
-    in_flight: FloatArray
-    forward_s: FloatArray
-    input_s: FloatArray
-    weight_s: FloatArray
-    chain_s: FloatArray
-    before_s: FloatArray
-    before_back_s: FloatArray
-    next_s: float
-    rest_s: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +71,19 @@ class Capacities:
         return self.classes.flop_per_s(self.microbatch)
 
     @cached_property
-    def costs(self) -> tuple[Costs, ...]:
-        """With the job's recomputation, and with recomputation where that alone may fit."""
-        return tuple(self._costs(self.problem.passes(self.microbatch, one)) for one in self.problem.recomputations)
+    def _of_problem(self) -> Passes:
+        return self.problem.passes(self.microbatch)
 
-    def _costs(self, passes: Passes) -> Costs:
+    @cached_property
+    def costs(self) -> Costs:
+        """Of groups on one side of a cut, without the messages of their passes."""
+        passes = self._of_problem
         kinds, classes, problem = self.kinds, self.classes, self.problem
         n_messages = np.array([1, 2, 1, 0])[kinds.role]
         each = float(self.microbatch * problem.bytes_per_element)
         kept = each * kinds.held
-        static = kinds.parameters * problem.static_bytes_per_parameter
+        most_replicas = problem.job.n_replicas or problem.n_devices  # of which each holds the smallest shards
+        static = kinds.parameters * problem.static_bytes(most_replicas)
         free = classes.memory_bytes[None, :] - static[:, None]
         fits = free >= (kept + n_messages * passes.hop_bytes)[:, None]
         inputs = np.where(kinds.role % SOLE == FIRST, passes.first_input_bytes, passes.input_bytes)
@@ -115,13 +101,15 @@ class Capacities:
         chain = (1 + inputs_per_forward) * kinds.chain_flop[:, None] * flop_s
         whole = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
         back_flop = inputs_per_forward * kinds.flop + kinds.again_flop
+        input_s = back_flop[:, None] * flop_s + coding[:, None]
         return Costs(
-            passes=passes,
             fits=fits.astype(float),
             in_flight=in_flight.astype(float),
             forward_s=kinds.flop[:, None] * flop_s + coding[:, None],
-            input_s=back_flop[:, None] * flop_s + coding[:, None],
+            input_s=input_s,
             weight_s=weight * kinds.flop[:, None] * flop_s,
+            slower_s=np.zeros_like(input_s),
+            hidden_s=np.zeros_like(input_s),
             chain_s=chain,
             before_s=kinds.before_flop * fastest_s,
             before_back_s=inputs_per_forward * kinds.before_flop * fastest_s,
@@ -132,7 +120,7 @@ class Capacities:
     @cached_property
     def hop_s(self) -> FloatArray:
         """(C, C) seconds for which a message between stages occupies its link."""
-        return self.classes.moving_s(self.costs[0].passes.hop_bytes)
+        return self.classes.moving_s(self._of_problem.hop_bytes)
 
     @cached_property
     def least_hop_s(self) -> float:
@@ -160,7 +148,7 @@ class Capacities:
     def crossing(self, side: IntArray, limit_s: float) -> float:
         """Most micro-batches that a pipeline passes within ``limit_s`` where it has a message across the cut."""
         apart = side[:, None] != side[None, :]
-        costs, latency = self.costs[0], self.classes.latency_s
+        costs, latency = self.costs, self.classes.latency_s
         least = self.problem.first_extra[0] + self.problem.block_flop[1]
         before_s = self.microbatch * float(least) / self.flop_per_s.max()
         window = limit_s - (latency + latency.T)[apart] - costs.next_s - before_s
@@ -198,32 +186,27 @@ class Capacities:
         else:
             shares = job.microbatches_per_replica or (1, self.n_microbatches)
         waits = job.transport != "overlapped" and self.family.stages_per_device == 1
-        for costs in self.costs:
-            near = self._passes(costs, n_replicas)
-            slower_s = np.zeros_like(near[0])
-            if across:
-                slower_s = np.sum(self._passes(costs, n_replicas, side), axis=0) - np.sum(near, axis=0)
-            hidden_s = near[1] + near[2] if job.overlap else np.zeros_like(near[1])
-            found = capacity if border_s is None else np.zeros_like(capacity)
-            fill_capacities(
-                limit_s, n_stages, float(max(shares)), how, self.problem.cards, waits, job.transport == "blocking",
-                job.sharding in ("zero-1", "zero-2"),
-                self.kinds.role, costs.fits, costs.in_flight, *near, slower_s, hidden_s, costs.chain_s,
-                costs.before_s, costs.before_back_s, self.kinds.before_hops, costs.next_s, self.least_hop_s,
-                costs.rest_s, self.classes.count, neighbours, links, averages.pair_s, floor_s,
-                averages.tied_s(side), side, on_side, n_replicas, crossing, upper, found,
-            )  # fmt: skip
-            if border_s is not None:
-                last_s = (
-                    costs.before_s[:, None]
-                    + np.sum(near, axis=0)
-                    + slower_s
-                    + np.maximum(border_s - hidden_s - slower_s, 0.0)
-                )
-                sends = (last_s <= limit_s) & (costs.fits > 0)
-                lone = ~(sends[:, side == 0].any(axis=1) & sends[:, side == 1].any(axis=1))
-                found[np.ix_(lone, (on_side > 0) & (on_side < n_replicas))] = 0.0
-                np.maximum(capacity, found, out=capacity)
+        near = self._passes(n_replicas)
+        slower_s, hidden_s = self.costs.slower_s, self.costs.hidden_s
+        if across:
+            slower_s = np.sum(self._passes(n_replicas, side), axis=0) - np.sum(near, axis=0)
+        if job.overlap:
+            hidden_s = near[1] + near[2]
+        costs = self.costs._replace(
+            forward_s=near[0], input_s=near[1], weight_s=near[2], slower_s=slower_s, hidden_s=hidden_s
+        )
+        fill_capacities(
+            limit_s, n_stages, float(max(shares)), how, self.problem.cards, waits, job.transport == "blocking",
+            job.sharding in ("zero-1", "zero-2"), self.kinds.role, costs, self.kinds.before_hops, self.least_hop_s,
+            self.classes.count, neighbours, links, averages.pair_s, floor_s, averages.tied_s(side), side, on_side,
+            n_replicas, crossing, upper, capacity,
+        )  # fmt: skip
+        if border_s is not None:
+            last_s = costs.before_s[:, None] + np.sum(near, axis=0) + slower_s
+            last_s += np.maximum(border_s - hidden_s - slower_s, 0.0)
+            sends = (last_s <= limit_s) & (costs.fits > 0)
+            lone = ~(sends[:, side == 0].any(axis=1) & sends[:, side == 1].any(axis=1))
+            capacity[np.ix_(lone, (on_side > 0) & (on_side < n_replicas))] = 0.0
         capacity[capacity < min(shares)] = 0.0
         return capacity
 
@@ -236,9 +219,9 @@ class Capacities:
         averages = self.synchronises and n_replicas > 1 and not hides and not (job.overlap and in_parts)
         return HOW.index(job.synchronisation if averages and job.synchronisation in HOW else "none")
 
-    def _passes(self, costs: Costs, n_replicas: int, side: IntArray | None = None) -> Seconds:
+    def _passes(self, n_replicas: int, side: IntArray | None = None) -> Seconds:
         """The passes of a micro-batch; those of groups on both sides of a cut where ``side`` is given."""
-        computing = costs.forward_s, costs.input_s, costs.weight_s
+        computing = self.costs.forward_s, self.costs.input_s, self.costs.weight_s
         if not self.problem.job.gathers_passes or n_replicas == 1 or self.family.stages_per_device > 1:
             return computing
         return gathered_passes(computing, self.classes, self.kinds, self.microbatch, n_replicas, side)

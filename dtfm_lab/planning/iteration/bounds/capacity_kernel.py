@@ -7,8 +7,8 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-
-IN_TURN, AT_ONCE, CENTRAL, RING, REGIONS, NOTHING = range(6)
+from dtfm_lab.planning.iteration.bounds.classes import Costs
+from dtfm_lab.planning.iteration.kernels.tables import AT_ONCE, HIERARCHICAL, NOTHING, RING, SHARDED
 
 
 @compiled
@@ -50,7 +50,7 @@ def averaging_s(
     """
     if how == NOTHING or n_of_side[0] + n_of_side[1] == 0:
         return 0.0
-    if how in (RING, REGIONS):
+    if how in (RING, HIERARCHICAL):
         return floor_s
     total, worst = 0.0, 0.0
     for row in range(2):
@@ -70,7 +70,7 @@ def averaging_s(
             total -= line[row, at[b]]
     if worst == np.inf or total == np.inf or np.isnan(total):
         return np.inf
-    if how == IN_TURN:
+    if how == SHARDED:
         return total
     return worst if how == AT_ONCE else min(worst, floor_s)
 
@@ -86,20 +86,9 @@ def fill_capacities(
     turns: bool,
     tied_before: bool,
     role: IntArray,
-    fits: FloatArray,
-    in_flight: FloatArray,
-    forward_s: FloatArray,
-    input_s: FloatArray,
-    weight_s: FloatArray,
-    slower_s: FloatArray,
-    hidden_s: FloatArray,
-    chain_s: FloatArray,
-    before_s: FloatArray,
-    before_back_s: FloatArray,
+    costs: Costs,
     before_hops: IntArray,
-    next_s: float,
     least_hop_s: float,
-    rest_s: FloatArray,
     count: IntArray,
     neighbours: IntArray,
     of_neighbour: FloatArray,
@@ -124,19 +113,8 @@ def fill_capacities(
         Whether a device waits for the arrival of what it sends, and whether the directions of a pair take turns.
     tied_before
         Whether the ends of a pipeline exchange their embedding before they average: they do not wait for themselves.
-    fits, in_flight
-        (Q, C) whether a stage fits; most micro-batches that it holds at once, 0 where unknown.
-    forward_s, input_s, weight_s, chain_s
-        (Q, C) of a micro-batch: forward, backward to the inputs, backward to the weights; the least pair of forward
-        and backward to the inputs that makes or uses up a message.
-    slower_s, hidden_s
-        (Q, C) what a micro-batch takes in addition where the group is on both sides; what averaging may hide behind.
-    before_s, before_back_s, before_hops
-        (Q,) on the way to the stage and back.
-    next_s, least_hop_s
-        The least forward and backward of a next stage; the least message between any two devices.
-    rest_s
-        (Q,) the least forward and backward of all other stages.
+    before_hops, least_hop_s
+        (Q,) messages on the way to the stage, -1 for one from each other stage; the least of any two devices.
     neighbours, of_neighbour
         (C, J) class of a possible neighbour, -1 for the best of all others; (C, J, 5) seconds for which a message
         occupies the link from it and to it, latency from it and to it, and whether it is on the same side.
@@ -146,6 +124,20 @@ def fill_capacities(
     upper
         (Q, C) micro-batches that a device cannot exceed in any case.
     """
+    (
+        fits,
+        in_flight,
+        forward_s,
+        input_s,
+        weight_s,
+        slower_s,
+        hidden_s,
+        chain_s,
+        before_s,
+        before_back_s,
+        next_s,
+        rest_s,
+    ) = costs
     n_kinds, n_classes = fits.shape
     line, sums = np.empty((2, count.sum() + 3)), np.empty((2, count.sum() + 4))
     at, n_of_side = np.zeros(n_classes, dtype=np.int64), np.zeros(2, dtype=np.int64)

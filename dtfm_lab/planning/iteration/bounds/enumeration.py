@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.bounds.classes import Family, windows
 from dtfm_lab.planning.iteration.bounds.refutation import batch_flop
-from dtfm_lab.planning.iteration.bounds.stage_kinds import Family
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Nearness
 from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim, tables_of
 from dtfm_lab.planning.jit_warmup import while_compiling
 
 if TYPE_CHECKING:
-    from dtfm_lab.planning.iteration.kernels.grid_costs import Least
+    from dtfm_lab.planning.iteration.kernels.grid_costs import Grid, Least
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
 MOST_DEVICES = 6
@@ -51,27 +51,29 @@ class _Grids:
         """Seconds that no plan of these grids goes below, whatever its cut; infinite where they are ``high_s``."""
         from dtfm_lab.planning.iteration.kernels.enumeration import fill_bounds
 
-        rows = self.rows[which]
-        found_s = np.empty(len(rows))
-        fill_bounds(self.tables, self.least, rows, *self._costs(rows), low_s, high_s, found_s)
+        grids = self._grids(self.rows[which])
+        found_s = np.empty(len(grids.devices))
+        fill_bounds(self.tables, self.least, grids, low_s, high_s, found_s)
         return found_s
 
     def with_cuts(self, i: int, high_s: float, most_nodes: int) -> tuple[float, bool]:
         """The least of all cuts of a grid, at most ``high_s``; and False where they are too many to try all."""
         from dtfm_lab.planning.iteration.kernels.enumeration import least_of_cuts
+        from dtfm_lab.planning.iteration.kernels.grid_costs import Grid
 
-        links, least_s, tail_s = (one[0] for one in self._costs(self.rows[i : i + 1]))
-        grid = self.rows[i].reshape(self.shape)
-        found_s, complete = least_of_cuts(self.tables, self.least, grid, links, least_s, tail_s, high_s, most_nodes)
+        row, *costs = (one[0] for one in self._grids(self.rows[i : i + 1]))
+        grid = Grid(row.reshape(self.shape), *costs)
+        found_s, complete = least_of_cuts(self.tables, self.least, grid, high_s, most_nodes)
         return float(found_s), bool(complete)
 
-    def _costs(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        from dtfm_lab.planning.iteration.kernels.grid_costs import fill_costs
+    def _grids(self, rows: IntArray) -> Grid:
+        from dtfm_lab.planning.iteration.kernels.grid_costs import Grid, fill_costs
 
         n, n_blocks = len(rows), self.least.window.shape[2] - 1
         costs = np.zeros((n, 4, *self.shape)), np.zeros((n, 2, *self.shape)), np.zeros((n, *self.shape, n_blocks + 1))
-        fill_costs(self.tables, self.least, rows, *costs)
-        return costs
+        grids = Grid(rows, *costs)
+        fill_costs(self.tables, self.least, grids)
+        return grids
 
 
 def enumerable(problem: IterationProblem, families: tuple[Family, ...]) -> bool:
@@ -166,46 +168,32 @@ def _least(
     from dtfm_lab.planning.iteration.kernels.grid_costs import Least
 
     job, n_blocks = problem.job, problem.n_blocks
-    passes = problem.passes(microbatch, tables.recompute)
-    each = float(microbatch * problem.bytes_per_element)
-    layer = np.stack([problem.block_flop, problem.block_again_flop, problem.block_parameters, problem.block_held])
-    extra = np.zeros((2, 4))
-    for of, found in zip(extra, (problem.first_extra, problem.last_extra), strict=True):
-        of[[0, 2, 3]] = found
-    extra[1, 2] += problem.tied_parameters if n_stages > 1 else 0.0
-    if tables.recompute:  # all that a stage computes
-        layer[1], extra[:, 1] = layer[0], extra[:, 0]
-    scale = np.array([microbatch, microbatch, 1.0, each])
-    layer, extra = layer * scale[:, None], extra * scale
+    passes = tables.passes
+    again_flop = microbatch * problem.block_again_flop
+    if passes.recompute:  # all that a stage computes
+        again_flop = passes.layer[0]
+    layer = np.vstack([passes.layer, again_flop])
+    extra = np.column_stack([passes.extra, passes.extra[:, 0] * passes.recompute])
+    extra[1, 1] += problem.tied_parameters if n_stages > 1 else 0.0
     inputs = passes.first_input_bytes, passes.input_bytes
     given = job.blocks_per_stage
     spare = n_blocks - n_stages + 1
-    n_microbatches = job.global_batch // microbatch
-    most = max(job.microbatches_per_replica or (n_microbatches - n_replicas + 1,))
+    most = max(job.microbatches_per_replica or (passes.n_microbatches - n_replicas + 1,))
     if job.gathers_passes:  # replicas pass as many
-        most = n_microbatches // n_replicas
+        most = passes.n_microbatches // n_replicas
     hidden = job.overlap or job.fragments > 1 or job.fragment_delay > 0
     return Least(
         speed=problem.flop_per_s_of(microbatch),
         memory=problem.memory_bytes,
         layer=layer,
-        window=np.stack([_windows(one) for one in layer], axis=1),
+        window=np.stack([windows(one) for one in layer], axis=1),
         extra=extra,
         least_blocks=np.array(given or [1 if n_stages > 1 else n_blocks] * n_stages, dtype=np.int64),
         most_blocks=np.array(given or [spare] * n_stages, dtype=np.int64),
         most_held=np.array([n_stages - s if job.schedule == "1f1b" else np.inf for s in range(n_stages)]),
-        input_bytes=np.array(inputs if tables.recompute else (np.inf, np.inf)),
-        static_bytes=problem.static_bytes(n_replicas),
+        input_bytes=np.array(inputs if passes.recompute else (np.inf, np.inf)),
         weight=1.0 if splits else 0.0,
         weight_after=0.0 if job.memory_traffic else 1.0,
         averages=not hidden and n_replicas > 1 and job.synchronisation in REPLAYED,
-        n_microbatches=n_microbatches,
         most_microbatches=float(most),
     )
-
-
-def _windows(prefix: FloatArray) -> FloatArray:
-    """(3, L + 1) of the first, of the least and of the last so many blocks."""
-    n = len(prefix)
-    least = [(prefix[k:] - prefix[: n - k]).min() for k in range(n)]
-    return np.stack([prefix, np.array(least), prefix[-1] - prefix[::-1]])

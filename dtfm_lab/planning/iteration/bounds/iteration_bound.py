@@ -1,23 +1,43 @@
-"""Seconds of an iteration that no plan beats: any devices, shape, cut, pairing, shares and order of passes.
+"""Seconds and US dollars of an iteration that no plan beats: any devices, shape, cut, pairing, shares, order of passes.
 
-The bound is the largest T for which every shape is refuted, found by bisection, as capacities only grow with T. What
-binds it are the resources of which more would lower it (``bindings``).
+The bound on the seconds is the largest T for which every shape is refuted, found by bisection, as capacities only grow
+with T.
+
+The bound on the dollars: a plan pays all its devices for the whole iteration, and each of them needs at least its own
+time for it: a device that passes n micro-batches through a stage n times the seconds of one, by its passes or by its
+slowest link. So the plan pays at least, for every stage, the batch at the cheapest price of a device that the stage
+fits on. The least sum over all cuts of the model is found stage by stage; the stages of one device are paid alike.
+
+The bound of a budget is simpler: so many dollars an hour rent so many FLOP/s and no more (``PriceBound``).
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dtfm_lab.domain.network import Links
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.bounds.capacities import Capacities
-from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses, cuts_of
+from dtfm_lab.planning.iteration.bounds.classes import (
+    FIRST,
+    LAST,
+    MIDDLE,
+    SOLE,
+    DeviceClasses,
+    Family,
+    StageKinds,
+    cuts_of,
+    families_of,
+)
 from dtfm_lab.planning.iteration.bounds.enumeration import enumerable, enumerated
 from dtfm_lab.planning.iteration.bounds.refutation import Case, Refuter, batch_flop
-from dtfm_lab.planning.iteration.bounds.stage_kinds import Family, StageKinds, families_of
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.problem import IterationProblem, open_microbatches
 from dtfm_lab.planning.jit_warmup import while_compiling
+from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 
 TOLERANCE = 2e-3
 """Relative width at which bisection ends."""
@@ -173,87 +193,91 @@ def cases_of(classes: DeviceClasses, families: tuple[Family, ...], *, synchronis
                         yield Case(capacities, n_stages, n_replicas)
 
 
-FACTOR = 2.0
-"""How many times more of a resource is tried."""
-SHARES = (0.97, 0.92, 0.85, 0.75, 0.6)
-"""Shares of the bound that are tried, from the largest."""
+def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = None) -> float:
+    """Least US dollars of an iteration; ``schedules`` as for ``iteration_bound_steps``.
 
-
-@dataclass(frozen=True)
-class Binding:
-    """A resource that binds a bound."""
-
-    resource: str
-    """``compute (A100)``, ``memory``, ``synchronisation``, ``latency``, ``bandwidth``, ``links between regions``..."""
-    share: float
-    """With twice as much of it, or without it, the bound is no more than this share of what it is."""
-
-
-def bindings(problem: IterationProblem, bound_s: float, schedules: Iterable[str] | None = None) -> tuple[Binding, ...]:
-    """The resources that bind ``bound_s``, the bound of this problem, most binding first; those below 3 % are left out.
-
-    Each takes a few proofs, so this takes some seconds for large networks.
+    Devices of unknown price, 0, cost nothing. Where nothing fits, the work at the cheapest price.
     """
-    names = None if schedules is None else tuple(schedules)
-    found = []
-    for resource, relaxed, synchronises in _relaxed(problem):
-        share = _share(relaxed, bound_s, names, synchronises)
-        if share < 1:
-            found.append(Binding(resource, share))
-    return tuple(sorted(found, key=lambda one: one.share))
-
-
-def _share(problem: IterationProblem, bound_s: float, schedules: tuple[str, ...] | None, synchronises: bool) -> float:
-    """The least of SHARES of the bound that can no longer be refuted; 1 where all can."""
+    if len(problem.parts) > 1:
+        return min(price_bound(part, schedules) for part in problem.parts)
+    anywhere = batch_flop(problem) * float((problem.price_per_hour / problem.flop_per_s).min()) / 3600
+    families = families_of(problem.job, schedules)
+    if any(family.stages_per_device > 1 for family in families):
+        return anywhere * ROUNDING  # a device's blocks are not consecutive: any may be there
     classes = DeviceClasses.of(problem)
-    cases = list(cases_of(classes, families_of(problem.job, schedules), synchronises=synchronises))
-    if not cases:
-        return 1.0
-    refuter = Refuter(classes, cuts_of(classes, cases[0].capacities.hop_s + classes.latency_s))
-    least = 1.0
-    for share in SHARES:
-        left = next((number for number, case in enumerate(cases) if not refuter.refutes(case, share * bound_s)), None)
-        if left is None:
-            break
-        least, cases = share, cases[left:]
-    return least
+    found = [_cheapest(Capacities(classes, StageKinds.of_any_cut(problem), Family(), m)) for m in problem.microbatches]
+    least = min(found)
+    return max(anywhere, least if np.isfinite(least) else 0.0) * ROUNDING
 
 
-def _relaxed(problem: IterationProblem) -> Iterator[tuple[str, IterationProblem, bool]]:
-    """Each resource with the problem in which there is more of it, and whether gradients are averaged there."""
-    devices, topology = problem.topology.devices, problem.topology
-    gpus = np.array([device.gpu for device in devices])
-    for gpu in dict.fromkeys(gpus.tolist()):
-        speeds = np.where(gpus == gpu, FACTOR, 1.0) * problem.flop_per_s
-        yield f"compute ({gpu})", replace(problem, flop_per_s=speeds), True
-    yield "memory", replace(problem, memory_bytes=FACTOR * problem.memory_bytes), True
-    if problem.job.n_replicas != 1:
-        yield "synchronisation", problem, False
-    everywhere = np.ones_like(problem.latency_s)
-    yield "latency", _linked(problem, latency=everywhere / FACTOR, bandwidth=everywhere), True
-    yield "bandwidth", _linked(problem, latency=everywhere, bandwidth=FACTOR * everywhere), True
-    regions = np.array([device.region for device in devices])
-    if 1 < len(topology.regions) < len(devices):
-        within = regions[:, None] == regions[None, :]
-        faster = np.where(within, FACTOR, 1.0)
-        yield "links within regions", _linked(problem, latency=1 / faster, bandwidth=faster), True
-        faster = np.where(within, 1.0, FACTOR)
-        yield "links between regions", _linked(problem, latency=1 / faster, bandwidth=faster), True
+def _cheapest(capacities: Capacities) -> float:
+    """Dollars of the cheapest cut, each of its stages on the cheapest devices."""
+    kinds, n_blocks = capacities.kinds, capacities.problem.n_blocks
+    stage = _stage_dollars(capacities)
+    of_role = {role: np.full(n_blocks + 1, np.inf) for role in (FIRST, MIDDLE, LAST, SOLE)}
+    for role, costs in of_role.items():
+        costs[kinds.blocks[kinds.role == role]] = stage[kinds.role == role]
+    begun = of_role[FIRST].copy()  # the least for the first k blocks, without the last stage
+    for k in range(2, n_blocks):
+        before = begun[1:k] + of_role[MIDDLE][k - 1 : 0 : -1]
+        begun[k] = min(begun[k], before.min())
+    ended = begun[1:n_blocks] + of_role[LAST][n_blocks - 1 : 0 : -1]
+    return float(min(of_role[SOLE][n_blocks], ended.min(initial=np.inf)))
 
 
-def _linked(problem: IterationProblem, *, latency: np.ndarray, bandwidth: np.ndarray) -> IterationProblem:
-    """The problem with each link's latency and bandwidth times these (N, N) factors; measured times follow."""
-    topology = problem.topology
-    links = problem.links
-    latency_s = topology.latency_s * latency
-    message_s = None
-    if topology.message_s is not None:
-        moving_s = np.maximum(topology.message_s - topology.latency_s[:, :, None], 0.0)
-        message_s = latency_s[:, :, None] + moving_s / bandwidth[:, :, None]
-    topology = replace(
-        topology,
-        latency_s=latency_s,
-        bandwidth_bytes_per_s=topology.bandwidth_bytes_per_s * bandwidth,
-        message_s=message_s,
-    )
-    return replace(problem, topology=topology, links=Links.of(topology, links.queueing), latency_s=topology.latency_s)
+def _stage_dollars(capacities: Capacities) -> FloatArray:
+    """(Q,) dollars of the batch in a stage of each kind on the cheapest class; infinite where it fits on none."""
+    classes, role = capacities.classes, capacities.kinds.role
+    hop_s = np.maximum(capacities.hop_s, capacities.hop_s.T).min(axis=1)
+    linked = np.where(role[:, None] == SOLE, 0.0, hop_s[None, :])
+    costs = capacities.costs
+    once_s = np.maximum(costs.forward_s + costs.input_s + costs.weight_s, linked)
+    each = np.where(costs.fits > 0, once_s * classes.price_per_hour[None, :], np.inf)
+    dollars: FloatArray = each.min(axis=1) * capacities.n_microbatches / 3600
+    return dollars
+
+
+@dataclass(frozen=True, eq=False)
+class PriceBound:
+    """The most FLOP/s for every budget: devices by FLOP/s a dollar, the best first, the last one in part.
+
+    That is the fractional knapsack, whose value is at least that of any choice of whole devices. A plan's devices
+    together do the job's FLOP in an iteration, so it takes no less than these over their FLOP/s.
+    """
+
+    price_per_hour: FloatArray
+    """(N + 1,) US dollars of the first 0 to N devices, by FLOP/s a dollar; free ones first."""
+    flop_per_s: FloatArray
+    """(N + 1,) their FLOP/s."""
+
+    @classmethod
+    def of(cls, topology: Topology, job: Job, efficiency: GivenEfficiency = None) -> PriceBound:
+        """The bound for a job's precision, at the micro-batches and groups at which devices reach most."""
+        speed = np.array(_most_speeds(topology, job, efficiency))
+        price = np.array([device.price_per_hour for device in topology.devices])
+        order = np.argsort(price / speed, kind="stable")
+        both = (np.concatenate([[0.0], np.cumsum(column[order])]) for column in (price, speed))
+        return cls(*both)
+
+    def iteration_s(self, flop: float, price_per_hour: float) -> float:
+        """Seconds that no plan of at most so many dollars an hour is faster than; infinite where none can be."""
+        n_free = int(np.searchsorted(self.price_per_hour, 0.0, side="right")) - 1
+        prices, speeds = self.price_per_hour[n_free:], self.flop_per_s[n_free:]
+        most = float(np.interp(price_per_hour, prices, speeds))
+        return flop / most if most > 0 else np.inf
+
+
+def _most_speeds(topology: Topology, job: Job, efficiency: GivenEfficiency) -> FloatArray:
+    """(N,) most FLOP/s that each device reaches, over the micro-batches and the groups of GPUs that the job allows."""
+    degrees = topology.group_sizes if job.tensor_parallel is None else [job.tensor_parallel]
+    found = []
+    for degree in degrees:
+        groups = [
+            replace(device, gpus=degree, peak_flop_per_s=degree / device.gpus * device.peak_flop_per_s)
+            for device in topology.devices
+        ]
+        for microbatch in open_microbatches(job):
+            speeds = speeds_of(job, groups, efficiency, microbatch)
+            found.append([device.gpus / degree * speed for device, speed in zip(topology.devices, speeds, strict=True)])
+    most: FloatArray = np.max(found, axis=0)
+    return most

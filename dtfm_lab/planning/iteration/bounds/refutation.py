@@ -16,7 +16,7 @@ with them the set of solutions, so that T can be bisected.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,7 @@ import scipy
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.capacities import Capacities
-from dtfm_lab.planning.iteration.bounds.device_classes import DeviceClasses
-from dtfm_lab.planning.iteration.bounds.stage_kinds import FIRST, LAST, MIDDLE, SOLE, StageKinds
+from dtfm_lab.planning.iteration.bounds.classes import FIRST, LAST, MIDDLE, SOLE, DeviceClasses, StageKinds
 from dtfm_lab.planning.iteration.problem import IterationProblem
 
 INFEASIBLE = 2
@@ -40,180 +39,145 @@ MOST_SECONDS = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
-    """S stages, R replicas; which pipelines stay on a side of the cut."""
+class Program:
+    """What a configuration program knows but for the capacities: one shape, the sides of a cut, the devices."""
 
     n_stages: int
     n_replicas: int
+    kinds: StageKinds
+    n_microbatches: int
+    n_blocks: int
+    count: IntArray
+    """(C,) devices of each class."""
+    side: IntArray
+    """(C,) side of the cut on which each class lies; all on side 0 without a cut."""
+    on_side: IntArray
+    """(I,) numbers of devices on side 0 that a stage may have."""
+    prices: tuple[FloatArray, float] | None = None
+    """(C,) US dollars an hour, and the most that all used devices together may cost."""
     staying: tuple[int, int] | None = None
     """Pipelines that lie wholly on side 0, and on side 1; all others cross. None for any numbers."""
 
+    def feasible(self, capacity: FloatArray) -> bool:
+        """False where no plan has these (Q, I, 2, C) capacities."""
+        if self.staying is None:
+            capacity = np.stack([capacity.max(axis=2), np.zeros_like(capacity[:, :, 0])], axis=2)
+        else:
+            allowed = (self.on_side >= self.staying[0]) & (self.on_side <= self.n_replicas - self.staying[1])
+            capacity = capacity * allowed[None, :, None, None]
+            for s in (0, 1):
+                if self.staying[s] == 0:
+                    capacity[:, :, 0, self.side == s] = 0.0
+            if self.n_replicas == sum(self.staying):
+                capacity[:, :, 1] = 0.0
+        possible = self.possible(capacity)
+        return bool(possible.any()) and self._solvable(capacity, possible)
 
-def feasible(
-    shape: Shape,
-    kinds: StageKinds,
-    capacity: FloatArray,
-    on_side: IntArray,
-    side: IntArray,
-    count: IntArray,
-    n_microbatches: int,
-    n_blocks: int,
-    prices: tuple[FloatArray, float] | None = None,
-) -> bool:
-    """False where no plan of this shape has these (Q, I, 2, C) capacities.
-
-    ``prices`` are those of an hour of each class, and the most that all used devices together may cost.
-    """
-    if shape.staying is None:
-        capacity = np.stack([capacity.max(axis=2), np.zeros_like(capacity[:, :, 0])], axis=2)
-    else:
-        allowed = (on_side >= shape.staying[0]) & (on_side <= shape.n_replicas - shape.staying[1])
-        capacity = capacity * allowed[None, :, None, None]
-        for s in (0, 1):
-            if shape.staying[s] == 0:
-                capacity[:, :, 0, side == s] = 0.0
-        if shape.n_replicas == sum(shape.staying):
-            capacity[:, :, 1] = 0.0
-    possible = possible_stages(capacity, on_side, shape, kinds, side, count, n_microbatches, n_blocks)
-    if not possible.any():
-        return False
-    q_u, i_u = np.nonzero(possible)
-    number = np.full(possible.shape, -1)
-    number[q_u, i_u] = np.arange(len(q_u))
-    q, i, crosses, c = np.nonzero((capacity > 0) & possible[:, :, None, None])
-    return _solve(
-        shape, kinds, q_u, on_side[i_u], number[q, i], crosses, c, capacity[q, i, crosses, c], side, count,
-        n_microbatches, n_blocks, prices,
-    )  # fmt: skip
-
-
-def possible_stages(
-    capacity: FloatArray,
-    on_side: IntArray,
-    shape: Shape,
-    kinds: StageKinds,
-    side: IntArray,
-    count: IntArray,
-    n_microbatches: int,
-    n_blocks: int,
-) -> npt.NDArray[np.bool_]:
-    """(Q, I) configurations in which the best devices could pass all micro-batches; none where these are too few."""
-    possible = _possible(capacity, on_side, shape, side, count, n_microbatches)
-    possible &= (kinds.blocks <= n_blocks - (shape.n_stages - 1))[:, None]
-    possible &= ((kinds.role == SOLE) == (shape.n_stages == 1))[:, None]
-    if not _roles_possible(np.asarray(possible.any(axis=1)), kinds, shape.n_stages, n_blocks):
-        possible[:] = False
-    return possible
-
-
-def _possible(
-    capacity: FloatArray, n_side0: IntArray, shape: Shape, side: IntArray, count: IntArray, n_microbatches: int
-) -> npt.NDArray[np.bool_]:
-    """(Q, I) configurations whose best devices of each side, taken together, could pass all micro-batches."""
-    best = capacity.max(axis=2)
-    total = np.zeros(best.shape[:2])
-    for s in (0, 1):
-        wanted = np.broadcast_to((n_side0 if s == 0 else shape.n_replicas - n_side0)[None, :], total.shape).copy()
-        here = np.flatnonzero(side == s)
-        if len(here):
+    def possible(self, capacity: FloatArray) -> npt.NDArray[np.bool_]:
+        """(Q, I) configurations in which the best devices of each side, taken together, could pass all micro-batches;
+        none where these are too few."""
+        best = capacity.max(axis=2)
+        total = np.zeros(best.shape[:2])
+        for s, of_stage in enumerate((self.on_side, self.n_replicas - self.on_side)):
+            wanted = np.broadcast_to(of_stage[None, :], total.shape).copy()
+            here = np.flatnonzero(self.side == s)
             order = np.argsort(-best[:, :, here], axis=2, kind="stable")
             for rank in range(len(here)):
                 c = here[order[:, :, rank]]
                 cap = np.take_along_axis(best, c[:, :, None], axis=2)[:, :, 0]
-                taken = np.where(cap > 0, np.minimum(count[c], wanted), 0)
+                taken = np.where(cap > 0, np.minimum(self.count[c], wanted), 0)
                 total += taken * cap
                 wanted -= taken
-        total[wanted > 0] = -np.inf
-    possible: npt.NDArray[np.bool_] = total >= n_microbatches
-    return possible
+            total[wanted > 0] = -np.inf
+        possible: npt.NDArray[np.bool_] = total >= self.n_microbatches
+        possible &= (self.kinds.blocks <= self.n_blocks - (self.n_stages - 1))[:, None]
+        possible &= ((self.kinds.role == SOLE) == (self.n_stages == 1))[:, None]
+        if not self._roles_possible(np.asarray(possible.any(axis=1))):
+            possible[:] = False
+        return possible
 
+    def _roles_possible(self, kinds_possible: npt.NDArray[np.bool_]) -> bool:
+        """Whether roles are filled and the blocks add up, by the least and the most blocks of each role."""
+        kinds = self.kinds
+        if (kinds.required > 0).any():
+            return bool(kinds_possible[kinds.required > 0].all())
+        least = most = 0
+        for role, n in self._wanted:
+            blocks = kinds.blocks[kinds_possible & (kinds.role == role)]
+            if n and not len(blocks):
+                return False
+            if n:
+                least, most = least + n * int(blocks.min()), most + n * int(blocks.max())
+        return least <= self.n_blocks <= most
 
-def _roles_possible(kinds_possible: npt.NDArray[np.bool_], kinds: StageKinds, n_stages: int, n_blocks: int) -> bool:
-    """Whether roles are filled and the blocks add up, by the least and the most blocks of each role."""
-    if (kinds.required > 0).any():
-        return bool(kinds_possible[kinds.required > 0].all())
-    least = most = 0
-    for role, n in _wanted(n_stages):
-        blocks = kinds.blocks[kinds_possible & (kinds.role == role)]
-        if n and not len(blocks):
-            return False
-        if n:
-            least, most = least + n * int(blocks.min()), most + n * int(blocks.max())
-    return least <= n_blocks <= most
+    @property
+    def _wanted(self) -> tuple[tuple[int, int], ...]:
+        """How many stages of each role there are."""
+        return ((SOLE, 1),) if self.n_stages == 1 else ((FIRST, 1), (MIDDLE, self.n_stages - 2), (LAST, 1))
 
+    def _solvable(self, capacity: FloatArray, possible: npt.NDArray[np.bool_]) -> bool:
+        """Whether the solver does not refute the program of the possible configurations."""
+        kinds, side, count, n_classes = self.kinds, self.side, self.count, len(self.count)
+        q_u, i_u = np.nonzero(possible)
+        number = np.full(possible.shape, -1)
+        number[q_u, i_u] = np.arange(len(q_u))
+        q, i, crosses, c = np.nonzero((capacity > 0) & possible[:, :, None, None])
+        n_side0, u_of_z, cap = self.on_side[i_u], number[q, i], capacity[q, i, crosses, c]
+        n_u, n_z = len(q_u), len(c)
+        if n_u + n_z > LARGEST:
+            return True
+        u = n_z + np.arange(n_u)
+        z = np.arange(n_z)
+        rows: list[tuple[IntArray, IntArray, FloatArray]] = [(c, z, np.ones(n_z))]
+        low, high = [np.zeros(n_classes)], [count.astype(float)]
+        n_rows = n_classes
 
-def _wanted(n_stages: int) -> tuple[tuple[int, int], ...]:
-    return ((SOLE, 1),) if n_stages == 1 else ((FIRST, 1), (MIDDLE, n_stages - 2), (LAST, 1))
+        def add(row: IntArray, z_value: FloatArray, which: IntArray, u_value: FloatArray, most: float) -> None:
+            """One row a configuration: sum of z_value z - u_value u, from 0 to ``most``."""
+            nonlocal n_rows
+            rows.append((n_rows + row, z[which], z_value))
+            rows.append((n_rows + np.arange(n_u), u, -u_value))
+            low.append(np.zeros(n_u))
+            high.append(np.full(n_u, most))
+            n_rows += n_u
 
+        def add_one(columns: IntArray, value: FloatArray, least: float, most: float) -> None:
+            """One row: sum of value times these columns, from ``least`` to ``most``."""
+            nonlocal n_rows
+            rows.append((np.full(len(columns), n_rows), columns, np.asarray(value, dtype=float)))
+            low.append(np.array([least]))
+            high.append(np.array([most]))
+            n_rows += 1
 
-def _solve(
-    shape: Shape,
-    kinds: StageKinds,
-    q_u: IntArray,
-    n_side0: IntArray,
-    u_of_z: IntArray,
-    crosses: IntArray,
-    c: IntArray,
-    cap: FloatArray,
-    side: IntArray,
-    count: IntArray,
-    n_microbatches: int,
-    n_blocks: int,
-    prices: tuple[FloatArray, float] | None,
-) -> bool:
-    n_u, n_z, n_classes = len(q_u), len(c), len(count)
-    if n_u + n_z > LARGEST:
-        return True
-    u = n_z + np.arange(n_u)
-    z = np.arange(n_z)
-    rows: list[tuple[IntArray, IntArray, FloatArray]] = [(c, z, np.ones(n_z))]
-    low, high = [np.zeros(n_classes)], [count.astype(float)]
-    n_rows = n_classes
-
-    def add(row: IntArray, z_value: FloatArray, which: IntArray, u_value: FloatArray, most: float) -> None:
-        """One row a configuration: sum of z_value z - u_value u, from 0 to ``most``."""
-        nonlocal n_rows
-        rows.append((n_rows + row, z[which], z_value))
-        rows.append((n_rows + np.arange(n_u), u, -u_value))
-        low.append(np.zeros(n_u))
-        high.append(np.full(n_u, most))
-        n_rows += n_u
-
-    for s, wanted in ((0, n_side0), (1, shape.n_replicas - n_side0)):
-        here = np.flatnonzero(side[c] == s)
-        if len(here) or wanted.any():
-            add(u_of_z[here], np.ones(len(here)), here, wanted.astype(float), 0.0)
-        staying = here[crosses[here] == 0]
-        if shape.staying is not None and shape.staying[s] > 0:
-            add(u_of_z[staying], np.ones(len(staying)), staying, np.full(n_u, float(shape.staying[s])), 0.0)
-    add(u_of_z, cap / n_microbatches, z, np.ones(n_u), np.inf)
-    of_role = [(kinds.role[q_u] == role, n) for role, n in _wanted(shape.n_stages)]
-    if (kinds.required > 0).any():
-        of_role = [(q_u == q, int(kinds.required[q])) for q in range(len(kinds))]
-    for which, n in (*of_role, (kinds.blocks[q_u], n_blocks)):
-        rows.append((np.full(n_u, n_rows), u, np.asarray(which, dtype=float)))
-        low.append(np.array([float(n)]))
-        high.append(np.array([float(n)]))
-        n_rows += 1
-    if prices is not None:
-        rows.append((np.full(n_z, n_rows), z, prices[0][c]))
-        low.append(np.array([-np.inf]))
-        high.append(np.array([prices[1]]))
-        n_rows += 1
-    row, column, value = (np.concatenate(parts) for parts in zip(*rows, strict=True))
-    matrix = scipy.sparse.csc_array((value, (row, column)), shape=(n_rows, n_z + n_u))
-    bounds = scipy.optimize.Bounds(0, np.concatenate([count[c], np.full(n_u, shape.n_stages)]))
-    constraints = scipy.optimize.LinearConstraint(matrix, np.concatenate(low), np.concatenate(high))
-    whole = np.concatenate([np.zeros(n_z), np.ones(n_u)])
-    for integrality in (0 * whole, whole) if n_u + n_z <= LARGEST_WHOLE else (0 * whole,):
-        # fractional stages come first: they are refuted much faster, where they are
+        for s, wanted in ((0, n_side0), (1, self.n_replicas - n_side0)):
+            here = np.flatnonzero(side[c] == s)
+            if len(here) or wanted.any():
+                add(u_of_z[here], np.ones(len(here)), here, wanted.astype(float), 0.0)
+            staying = here[crosses[here] == 0]
+            if self.staying is not None and self.staying[s] > 0:
+                add(u_of_z[staying], np.ones(len(staying)), staying, np.full(n_u, float(self.staying[s])), 0.0)
+        add(u_of_z, cap / self.n_microbatches, z, np.ones(n_u), np.inf)
+        of_role = [(kinds.role[q_u] == role, n) for role, n in self._wanted]
+        if (kinds.required > 0).any():
+            of_role = [(q_u == q, int(kinds.required[q])) for q in range(len(kinds))]
+        for which, n in (*of_role, (kinds.blocks[q_u], self.n_blocks)):
+            add_one(u, which, float(n), float(n))
+        if self.prices is not None:
+            add_one(z, self.prices[0][c], -np.inf, self.prices[1])
+        row, column, value = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+        matrix = scipy.sparse.csc_array((value, (row, column)), shape=(n_rows, n_z + n_u))
+        bounds = scipy.optimize.Bounds(0, np.concatenate([count[c], np.full(n_u, self.n_stages)]))
+        constraints = scipy.optimize.LinearConstraint(matrix, np.concatenate(low), np.concatenate(high))
+        whole = np.concatenate([np.zeros(n_z), np.ones(n_u)])
         options = {"node_limit": MOST_NODES, "time_limit": MOST_SECONDS}
-        answer = scipy.optimize.milp(
-            whole * 0, integrality=integrality, bounds=bounds, constraints=constraints, options=options
-        )
-        if answer.status == INFEASIBLE:
-            return False
-    return True
+        for integrality in (0 * whole, whole) if n_u + n_z <= LARGEST_WHOLE else (0 * whole,):
+            # fractional stages come first: they are refuted much faster, where they are
+            answer = scipy.optimize.milp(
+                whole * 0, integrality=integrality, bounds=bounds, constraints=constraints, options=options
+            )
+            if answer.status == INFEASIBLE:
+                return False
+        return True
 
 
 MOST_PROGRAMS = 2000
@@ -227,7 +191,7 @@ MOST_FAILURES = 12
 def batch_flop(problem: IterationProblem) -> float:
     """FLOP of all forwards and backwards of the batch, with the recomputation that the job asks for."""
     flop = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
-    per_forward = 1.0 + problem.passes(1, problem.recomputations[0]).backward_per_forward
+    per_forward = 1.0 + problem.passes(1).backward_per_forward
     return float(problem.job.global_batch * (flop * per_forward + problem.block_again_flop[-1]))
 
 
@@ -277,41 +241,51 @@ class Refuter:
         self._refuted_s[case] = limit_s
         return True
 
+    def _program(self, case: Case, side: IntArray, on_side: IntArray) -> Program:
+        capacities = case.capacities
+        return Program(
+            n_stages=case.n_stages,
+            n_replicas=case.n_replicas,
+            kinds=capacities.kinds,
+            n_microbatches=capacities.n_microbatches,
+            n_blocks=capacities.problem.n_blocks,
+            count=self.classes.count,
+            side=side,
+            on_side=on_side,
+            prices=self.prices,
+        )
+
     def _whole(self, case: Case, limit_s: float) -> FloatArray | None:
         """None where the case is refuted without a cut; else (Q, C) capacities of stages that may be."""
-        capacities, count, n_replicas = case.capacities, self.classes.count, case.n_replicas
-        side, on_side = np.zeros(len(count), dtype=np.int64), np.array([n_replicas])
-        everything = np.full((len(capacities.kinds), len(count)), np.inf)
-        capacity = capacities.of(limit_s, case.n_stages, n_replicas, side, on_side, everything)
-        shape = Shape(case.n_stages, n_replicas)
-        numbers = capacities.n_microbatches, capacities.problem.n_blocks
-        if not feasible(shape, capacities.kinds, capacity, on_side, side, count, *numbers, self.prices):
+        n_classes = len(self.classes.count)
+        program = self._program(case, np.zeros(n_classes, dtype=np.int64), np.array([case.n_replicas]))
+        everything = np.full((len(program.kinds), n_classes), np.inf)
+        capacity = case.capacities.of(
+            limit_s, case.n_stages, case.n_replicas, program.side, program.on_side, everything
+        )
+        if not program.feasible(capacity):
             return None
-        possible = possible_stages(capacity, on_side, shape, capacities.kinds, side, count, *numbers)
-        upper: FloatArray = capacity[:, 0, 0] * possible
+        upper: FloatArray = capacity[:, 0, 0] * program.possible(capacity)
         return upper
 
     def _refuted_with(self, side: IntArray, number: int, case: Case, limit_s: float, upper: FloatArray) -> bool:
         capacities, n_stages, n_replicas = case.capacities, case.n_stages, case.n_replicas
-        count, n_microbatches = self.classes.count, capacities.n_microbatches
-        sizes = np.bincount(side, weights=count, minlength=2).astype(np.int64)
+        sizes = np.bincount(side, weights=self.classes.count, minlength=2).astype(np.int64)
         on_side = np.arange(max(0, n_replicas - sizes[1]), min(n_replicas, sizes[0]) + 1)
         ways = list(_staying(sizes, n_stages, n_replicas))
         if len(on_side) > MOST_SIDES:
             return False
         if len(ways) * len(on_side) > MOST_PROGRAMS:
             ways = []  # only what holds for any of them is tried
+        program = self._program(case, side, on_side)
         capacity = capacities.of(limit_s, n_stages, n_replicas, side, on_side, upper)
         crossing = np.floor(capacities.crossing(side, limit_s) + 1e-9)
         for staying in (None, *ways):
-            if staying == (0, 0) and n_replicas * crossing < n_microbatches:
+            if staying == (0, 0) and n_replicas * crossing < program.n_microbatches:
                 continue
             if limit_s <= self._refuted_s.get((case, number, staying), 0.0):
                 continue
-            solvable = feasible(
-                Shape(n_stages, n_replicas, staying), capacities.kinds, capacity, on_side, side, count,
-                n_microbatches, capacities.problem.n_blocks, self.prices,
-            )  # fmt: skip
+            solvable = replace(program, staying=staying).feasible(capacity)
             if solvable and (staying is not None or not ways):
                 return False
             if not solvable:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
-from dtfm_lab.planning.cancellation import Flag
+from dtfm_lab.planning.background_tasks import Flag
 from dtfm_lab.planning.iteration.kernels.pricing import PENALTY, lacking, objective, seconds_of, take_shares
 from dtfm_lab.planning.iteration.kernels.state import (
     CRITICAL,
@@ -15,12 +15,14 @@ from dtfm_lab.planning.iteration.kernels.state import (
     State,
     copy_parts,
     copy_state,
+    falling,
+    limit_ahead,
     refresh,
     refresh_group,
     refresh_pipeline,
+    warm_up,
 )
 from dtfm_lab.planning.iteration.kernels.tables import ALIKE, CENTRAL, CLUSTER, HIERARCHICAL, RING, Tables
-from dtfm_lab.planning.iteration.kernels.warming import falling, limit_ahead, warm_up
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, AHEAD, SHARES = range(9)
@@ -134,7 +136,7 @@ def anneal(
             r2 += r2 >= r1
             if trial.shares[r1] < 2:
                 continue
-            many = 1 + below(random, max(1, min(trial.shares[r1] - 1, 1 + tables.n_microbatches // (8 * r))))
+            many = 1 + below(random, max(1, min(trial.shares[r1] - 1, 1 + tables.passes.n_microbatches // (8 * r))))
             many = 1 if uniform(random) < 0.6 else many
             trial.shares[r1] -= many
             trial.shares[r2] += many

@@ -1,5 +1,7 @@
 """How the replicas of a stage average their gradients: ``domain.schedule.synchronisation``, replayed."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
@@ -20,34 +22,40 @@ from dtfm_lab.planning.iteration.kernels.tables import (
 )
 
 
+class Messages(NamedTuple):
+    """What a group of R replicas sends, and how its gradients are coded."""
+
+    there: FloatArray
+    """(R, R) seconds for which a message of gradients occupies the link from row to column."""
+    back: FloatArray
+    """(R, R) the same of what comes back; between leaders of regions, of their shards."""
+    late: FloatArray
+    """(R, R) latencies."""
+    coding_s: float
+    """Seconds in which a device codes or decodes its whole gradient."""
+    always: bool
+    """Whether every step averages."""
+    split: bool
+    """Whether parameters come back, of replicas that split the optimiser's states."""
+
+
 @compiled
 def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray, last_s: FloatArray) -> None:
     """Replace ``done`` (R,), when each replica's own gradients are whole, by when it has its averages.
 
     ``row`` (R,) are the group's devices. ``last_s`` (R,) becomes the seconds that decoding takes after that.
     """
-    n = len(row)
+    n, how = len(row), tables.synchronisation
     for i in range(n):
         last_s[i] = 0.0
-    if n == 1 or tables.synchronisation == NOTHING:
+    if n == 1 or how == NOTHING:
         return
-    whole = gradient_bytes(tables, n_parameters)
+    whole, returned = gradient_bytes(tables, n_parameters), average_bytes(tables, n_parameters)
     coding_s = 0.0
     if tables.codes_gradients:
         coding_s = n_parameters * tables.gradient_element_bytes / tables.codec_bytes_per_s
-    always = tables.synchronise_every == 1
-    split = tables.returned_element_bytes > 0
-    moves, late = np.empty((n, n)), np.empty((n, n))
-    if tables.synchronisation == RING:
-        backs = np.empty((n, n))
-        _fill(tables, row, average_bytes(tables, n_parameters) / n, backs, late)
-        _fill(tables, row, whole / n, moves, late)
-        _ring(moves, backs, late, coding_s, always, split, done, last_s)
-    elif tables.synchronisation == CENTRAL:
-        _fill(tables, row, whole, moves, late)
-        _central(moves, late, coding_s, always, done, last_s)
-    elif tables.synchronisation == HIERARCHICAL:
-        leader = np.empty(n, np.int64)
+    leader, n_leaders = np.empty(n, np.int64), n
+    if how == HIERARCHICAL:
         n_leaders = 0
         for i in range(n):
             leader[i] = i
@@ -55,15 +63,22 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
                 if tables.device[REGION, row[j]] == tables.device[REGION, row[i]]:
                     leader[i] = leader[j]
             n_leaders += leader[i] == i
-        shards = np.empty((n, n))
-        _fill(tables, row, whole / n_leaders, shards, late)
-        _fill(tables, row, whole, moves, late)
-        _hierarchical(moves, shards, late, leader, n_leaders, coding_s, always, done, last_s)
+        returned = whole
+    in_shards = how != CENTRAL and how != HIERARCHICAL
+    there, back, late = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    if how != CENTRAL:
+        _fill(tables, row, returned / n_leaders, back, late)
+    _fill(tables, row, whole / n if in_shards else whole, there, late)
+    always, split = tables.synchronise_every == 1, tables.returned_element_bytes > 0
+    messages = Messages(there, back, late, coding_s, always, split)
+    if how == RING:
+        _ring(messages, done, last_s)
+    elif how == CENTRAL:
+        _central(messages, done, last_s)
+    elif how == HIERARCHICAL:
+        _hierarchical(messages, leader, n_leaders, done, last_s)
     else:
-        backs = np.empty((n, n))
-        _fill(tables, row, average_bytes(tables, n_parameters) / n, backs, late)
-        _fill(tables, row, whole / n, moves, late)
-        _sharded(moves, backs, late, coding_s, always, split, tables.synchronisation == AT_ONCE, done, last_s)
+        _sharded(messages, how == AT_ONCE, done, last_s)
 
 
 @compiled
@@ -91,18 +106,9 @@ def _coded_s(coding_s: float, always: bool, total: float, n: int, unpacked: floa
 
 
 @compiled
-def _sharded(
-    moves: FloatArray,
-    backs: FloatArray,
-    late: FloatArray,
-    coding_s: float,
-    always: bool,
-    split: bool,
-    at_once: bool,
-    done: FloatArray,
-    last_s: FloatArray,
-) -> None:
-    """Every replica sends shards to all others, in turn or at once, and then its averaged shard, in ``backs``."""
+def _sharded(messages: Messages, at_once: bool, done: FloatArray, last_s: FloatArray) -> None:
+    """Every replica sends shards to all others, in turn or at once, and then its averaged shard."""
+    moves, backs, late, coding_s, always, split = messages
     n = len(done)
     share = (n - 1) / n
     if split:  # parameters come back as they are; what writes them counts as a sum
@@ -138,10 +144,9 @@ def _sharded(
 
 
 @compiled
-def _central(
-    moves: FloatArray, late: FloatArray, coding_s: float, always: bool, done: FloatArray, last_s: FloatArray
-) -> None:
+def _central(messages: Messages, done: FloatArray, last_s: FloatArray) -> None:
     """The first replica gathers whole gradients and sends whole averages."""
+    moves, _, late, coding_s, always, _ = messages
     n = len(done)
     sum_s, last_s[0] = _coded_s(coding_s, always, float(n), 1, 0.0)
     _, decode_s = _coded_s(coding_s, always, 0.0, 0, 1.0)
@@ -154,17 +159,9 @@ def _central(
 
 
 @compiled
-def _ring(
-    moves: FloatArray,
-    backs: FloatArray,
-    late: FloatArray,
-    coding_s: float,
-    always: bool,
-    split: bool,
-    done: FloatArray,
-    last_s: FloatArray,
-) -> None:
-    """Ring averaging: n - 1 rounds that sum, n - 1 that spread, in ``backs``; each replica sends to the next."""
+def _ring(messages: Messages, done: FloatArray, last_s: FloatArray) -> None:
+    """Ring averaging: n - 1 rounds that sum, n - 1 that spread what comes back; each replica sends to the next."""
+    moves, backs, late, coding_s, always, split = messages
     n = len(done)
     if split:
         sum_s, decode_s = _coded_s(coding_s, False, (2 * (n - 1) - 1) / n, n - 1, 0.0)
@@ -189,18 +186,9 @@ def _ring(
 
 
 @compiled
-def _hierarchical(
-    moves: FloatArray,
-    shards: FloatArray,
-    late: FloatArray,
-    leader: IntArray,
-    n_leaders: int,
-    coding_s: float,
-    always: bool,
-    done: FloatArray,
-    last_s: FloatArray,
-) -> None:
+def _hierarchical(messages: Messages, leader: IntArray, n_leaders: int, done: FloatArray, last_s: FloatArray) -> None:
     """Averages inside each region, then between the regions' first replicas, which send them on."""
+    moves, shards, late, coding_s, always, _ = messages
     n, d = len(done), n_leaders
     size, sum_s, got = np.zeros(n), np.zeros(n), np.empty(n)
     for i in range(n):

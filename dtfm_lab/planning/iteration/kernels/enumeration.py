@@ -24,6 +24,7 @@ from dtfm_lab.planning.iteration.kernels.grid_costs import (
     FLOP,
     UP,
     UP_LATE,
+    Grid,
     Least,
     places_of,
     seconds_of,
@@ -36,32 +37,23 @@ START, BACK, CAPACITY = range(3)
 
 
 @compiled
-def fill_bounds(
-    tables: Tables,
-    least: Least,
-    rows: IntArray,
-    links: FloatArray,
-    least_s: FloatArray,
-    tail_s: FloatArray,
-    low_s: float,
-    high_s: float,
-    found_s: FloatArray,
-) -> None:
-    """Fill (K,) ``found_s`` with seconds that no plan of each of (K, S * R) flattened grids goes below, for any cut.
+def fill_bounds(tables: Tables, least: Least, grids: Grid, low_s: float, high_s: float, found_s: FloatArray) -> None:
+    """Fill (K,) ``found_s`` with seconds that no plan of each of K grids goes below, for any cut.
 
-    From ``low_s`` on, which is known to hold for all; infinite where nothing below ``high_s`` is possible. Other arrays
-    are those of ``fill_costs``.
+    From ``low_s`` on, which is known to hold for all; infinite where nothing below ``high_s`` is possible.
     """
+    links = grids.links
     most = np.empty(links.shape[2], np.int64)
-    for i in range(len(rows)):
-        costs = rows[i].reshape(links.shape[2:]), links[i], least_s[i], tail_s[i]
-        if not _fits_blocks(tables, least, *costs, high_s, most):
+    for i in range(len(links)):
+        devices = grids.devices[i].reshape(links.shape[2:])
+        grid = Grid(devices, links[i], grids.least_s[i], grids.tail_s[i])
+        if not _fits_blocks(tables, least, grid, high_s, most):
             found_s[i] = np.inf
             continue
         low, high = low_s, high_s
         while high - low > 1e-3 * low:
             middle = 0.5 * (low + high) if high < 4 * low else 2 * low
-            if _fits_blocks(tables, least, *costs, middle, most):
+            if _fits_blocks(tables, least, grid, middle, most):
                 high = middle
             else:
                 low = middle
@@ -69,21 +61,12 @@ def fill_bounds(
 
 
 @compiled
-def least_of_cuts(
-    tables: Tables,
-    least: Least,
-    grid: IntArray,
-    links: FloatArray,
-    least_s: FloatArray,
-    tail_s: FloatArray,
-    high_s: float,
-    most_nodes: int,
-) -> tuple[float, bool]:
+def least_of_cuts(tables: Tables, least: Least, grid: Grid, high_s: float, most_nodes: int) -> tuple[float, bool]:
     """Least seconds of the cuts of an (S, R) grid, where below ``high_s``, and whether all were tried."""
-    n, n_replicas = grid.shape
+    n, n_replicas = grid.devices.shape
     n_blocks = least.window.shape[2] - 1
     most = np.empty(n, np.int64)
-    if not _fits_blocks(tables, least, grid, links, least_s, tail_s, high_s, most):
+    if not _fits_blocks(tables, least, grid, high_s, most):
         return high_s, True
     later_least, later_most = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for s in range(n - 2, -1, -1):
@@ -103,17 +86,17 @@ def least_of_cuts(
         if nodes > most_nodes:
             return high_s, False
         at[s + 1] = at[s] + blocks[s]
-        if not _goes_on(tables, least, grid, links, least_s, tail_s, high_s, s, at, way):
+        if not _goes_on(tables, least, grid, high_s, s, at, way):
             continue
         if s < n - 1:
             s += 1
             blocks[s] = least.least_blocks[s] - 1
             continue
         low, high = 0.0, high_s
-        if _cut_possible(tables, least, grid, links, tail_s, at, way, high):
+        if _cut_possible(tables, least, grid, at, way, high):
             while high - low > 1e-11 * high:
                 middle = 0.5 * (low + high)
-                if _cut_possible(tables, least, grid, links, tail_s, at, way, middle):
+                if _cut_possible(tables, least, grid, at, way, middle):
                     high = middle
                 else:
                     low = middle
@@ -169,21 +152,13 @@ def _passes(
 
 
 @compiled
-def _fits_blocks(
-    tables: Tables,
-    least: Least,
-    grid: IntArray,
-    links: FloatArray,
-    least_s: FloatArray,
-    tail_s: FloatArray,
-    limit_s: float,
-    most: IntArray,
-) -> bool:
+def _fits_blocks(tables: Tables, least: Least, grid: Grid, limit_s: float, most: IntArray) -> bool:
     """Whether the stages, each with the most blocks that it can have within ``limit_s``, could hold the whole model.
 
     Fills (S,) ``most``.
     """
-    n, n_replicas = grid.shape
+    n, n_replicas = grid.devices.shape
+    links, least_s, tail_s = grid.links, grid.least_s, grid.tail_s
     n_blocks, total = least.window.shape[2] - 1, 0
     start_s, back_s, trip_s = np.zeros((n, n_replicas)), np.zeros((n, n_replicas)), np.zeros((n, n_replicas))
     for r in range(n_replicas):
@@ -200,12 +175,12 @@ def _fits_blocks(
             k = (low + high + 1) // 2
             stage, passed = stage_least(least, s, n, k, -1), 0.0
             for r in range(n_replicas):
-                f, i, w, places = _costs_of(tables, least, s, n, stage, grid[s, r])
+                f, i, w, places = _costs_of(tables, least, s, n, stage, grid.devices[s, r])
                 passed += _passes(
                     limit_s, least.most_microbatches, f, i, w, least.weight_after * w, places, start_s[s, r],
                     trip_s[s, r], tail_s[s, r, k], back_s[s, r], links[DOWN, s, r], links[UP, s, r],
                 )  # fmt: skip
-            if passed >= least.n_microbatches:
+            if passed >= tables.passes.n_microbatches:
                 low = k
             else:
                 high = k - 1
@@ -217,32 +192,22 @@ def _fits_blocks(
 
 
 @compiled
-def _goes_on(
-    tables: Tables,
-    least: Least,
-    grid: IntArray,
-    links: FloatArray,
-    least_s: FloatArray,
-    tail_s: FloatArray,
-    limit_s: float,
-    s: int,
-    at: IntArray,
-    way: FloatArray,
-) -> bool:
+def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, at: IntArray, way: FloatArray) -> bool:
     """Whether stages up to s, cut at ``at``, can pass all micro-batches within ``limit_s``; fills the way to s + 1."""
-    n, n_replicas = grid.shape
+    n, n_replicas = grid.devices.shape
+    links, least_s, tail_s = grid.links, grid.least_s, grid.tail_s
     n_blocks = least.window.shape[2] - 1
     k = at[s + 1] - at[s]
     stage = stage_least(least, s, n, k, at[s])
     rest_flop = least.layer[FLOP, n_blocks] - least.layer[FLOP, at[s + 1]] + least.extra[1, FLOP]
     total = 0.0
     for r in range(n_replicas):
-        f, i, w, places = _costs_of(tables, least, s, n, stage, grid[s, r])
+        f, i, w, places = _costs_of(tables, least, s, n, stage, grid.devices[s, r])
         trip_s, passes_s, fastest = 0.0, 0.0, 0.0
         for t in range(s, n - 1):
             trip_s += links[:, t, r].sum()
             passes_s += least_s[0, t + 1, r] + least_s[1, t + 1, r]
-            fastest = max(fastest, least.speed[grid[t + 1, r]])
+            fastest = max(fastest, least.speed[grid.devices[t + 1, r]])
         if s < n - 1:
             trip_s += max(passes_s, (3.0 - least.weight) * rest_flop / fastest)
         start_s, back_s, tail = way[START, s, r], way[BACK, s, r], tail_s[s, r, k]
@@ -257,28 +222,20 @@ def _goes_on(
         way[START, s + 1, r] = start_s + f + links[DOWN, s, r] + links[DOWN_LATE, s, r]
         after_s = max(least.weight_after * w + tail, back_s)
         way[BACK, s + 1, r] = links[UP, s, r] + links[UP_LATE, s, r] + i + after_s
-    return bool(total >= least.n_microbatches)
+    return bool(total >= tables.passes.n_microbatches)
 
 
 @compiled
-def _cut_possible(
-    tables: Tables,
-    least: Least,
-    grid: IntArray,
-    links: FloatArray,
-    tail_s: FloatArray,
-    at: IntArray,
-    way: FloatArray,
-    limit_s: float,
-) -> bool:
+def _cut_possible(tables: Tables, least: Least, grid: Grid, at: IntArray, way: FloatArray, limit_s: float) -> bool:
     """Whether a whole cut, whose ``way`` is filled, can pass all micro-batches within ``limit_s``."""
-    n, n_replicas = grid.shape
+    n, n_replicas = grid.devices.shape
+    links, tail_s = grid.links, grid.tail_s
     total = 0.0
     for r in range(n_replicas):
         most, trip_s = least.most_microbatches, 0.0
         for s in range(n - 1, -1, -1):
             k = at[s + 1] - at[s]
-            f, i, w, places = _costs_of(tables, least, s, n, stage_least(least, s, n, k, at[s]), grid[s, r])
+            f, i, w, places = _costs_of(tables, least, s, n, stage_least(least, s, n, k, at[s]), grid.devices[s, r])
             most = _passes(
                 limit_s, most, f, i, w, least.weight_after * w, places, way[START, s, r], trip_s, tail_s[s, r, k],
                 way[BACK, s, r], links[DOWN, s, r], links[UP, s, r],
@@ -288,4 +245,4 @@ def _cut_possible(
         if most < 1:
             return False
         total += most
-    return bool(total >= least.n_microbatches)
+    return bool(total >= tables.passes.n_microbatches)

@@ -9,7 +9,8 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.kernels.averaging import average
 from dtfm_lab.planning.iteration.kernels.tables import HOP, LATENCY, Tables, moving_s
 
-FLOP, AGAIN, PARAMETERS, HELD = range(4)
+FLOP, PARAMETERS, HELD, AGAIN = range(4)
+"""Rows of ``Least.layer``."""
 DOWN, DOWN_LATE, UP, UP_LATE = range(4)
 """Rows of a grid's links: seconds for which messages occupy those to the next stage and back, and their latencies."""
 
@@ -22,7 +23,7 @@ class Least(NamedTuple):
     memory: FloatArray
     """(N,) bytes."""
     layer: FloatArray
-    """(4, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, FLOP repeated, parameters, bytes held."""
+    """(4, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, parameters, bytes held, FLOP repeated."""
     window: FloatArray
     """(3, 4, L + 1) the same of the first, of the cheapest and of the last so many blocks."""
     extra: FloatArray
@@ -34,17 +35,27 @@ class Least(NamedTuple):
     """(S,) micro-batches that the schedule lets a stage hold at once."""
     input_bytes: FloatArray
     """(2,) bytes of the input of the first stage and of others, all that stages keep which recompute; else infinite."""
-    static_bytes: float
-    """Bytes of a parameter, its gradient and its optimiser's state."""
     weight: float
     """Forwards that the gradient of the weights takes by itself; 0 where backwards are whole."""
     weight_after: float
     """The same, as far as it surely follows the last gradient of the inputs."""
     averages: bool
     """Whether the averaging is known and follows the passes."""
-    n_microbatches: int
     most_microbatches: float
     """Of a pipeline."""
+
+
+class Grid(NamedTuple):
+    """A grid of devices, or K of them with one dimension more in front, and what ``fill_costs`` finds for it."""
+
+    devices: IntArray
+    """(S, R); of several grids (K, S * R), flattened."""
+    links: FloatArray
+    """(4, S, R) rows DOWN, DOWN_LATE, UP and UP_LATE."""
+    least_s: FloatArray
+    """(2, S, R) seconds of the least forward and backward."""
+    tail_s: FloatArray
+    """(S, R, L + 1) seconds from the end of a stage's passes to the end of all, by its number of blocks."""
 
 
 @compiled
@@ -69,7 +80,7 @@ def seconds_of(
     tables: Tables, least: Least, flop: float, again: float, device: int, n_messages: int
 ) -> tuple[float, float, float]:
     """Seconds of a forward, a backward to the inputs and one to the weights."""
-    speed, coding_s = least.speed[device], tables.coding_s * n_messages
+    speed, coding_s = least.speed[device], tables.passes.coding_s * n_messages
     forward_s = flop / speed
     return (
         forward_s + coding_s,
@@ -82,20 +93,18 @@ def seconds_of(
 def places_of(tables: Tables, least: Least, s: int, n: int, parameters: float, held: float, device: int) -> float:
     """Micro-batches that a device of stage s holds at once; 0 where the stage does not fit."""
     inputs = least.input_bytes[0 if s == 0 else 1]
-    free = least.memory[device] - parameters * least.static_bytes
-    if free < held + tables.hop_bytes * ((s > 0) + (s < n - 1)):
+    free = least.memory[device] - parameters * tables.static_bytes
+    if free < held + tables.passes.hop_bytes * ((s > 0) + (s < n - 1)):
         return 0.0
     return float(min(max(np.floor(free / max(min(inputs, held), 1.0)), 1.0), least.most_held[s]))
 
 
 @compiled
-def fill_costs(
-    tables: Tables, least: Least, rows: IntArray, links: FloatArray, least_s: FloatArray, tail_s: FloatArray
-) -> None:
-    """Fill, of (K, S * R) flattened grids, (K, 4, S, R) links; (K, 2, S, R) seconds of least forwards and backwards;
-    (K, S, R, L + 1) seconds from the end of a stage's passes to the end of all, by its number of blocks."""
-    for k in range(len(rows)):
-        grid, link, once_s, after_s = rows[k].reshape(links.shape[2:]), links[k], least_s[k], tail_s[k]
+def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
+    """Fill the costs of K flattened grids, zeros before."""
+    for k in range(len(grids.devices)):
+        link, once_s, after_s = grids.links[k], grids.least_s[k], grids.tail_s[k]
+        grid = grids.devices[k].reshape(link.shape[1:])
         n, n_replicas = grid.shape
         tied_s = np.zeros((n, n_replicas))
         every = tables.synchronise_every

@@ -17,7 +17,7 @@ from dtfm_lab.planning.iteration.kernels.tables import HOP, LATENCY, SPEED, Tabl
 def pass_seconds(tables: Tables, flop: float, device: int, n_neighbours: int) -> tuple[float, float]:
     """Seconds of a stage's forward and backward of one micro-batch, coding included."""
     forward_s = flop / tables.device[SPEED, device]
-    coding_s = tables.coding_s * n_neighbours
+    coding_s = tables.passes.coding_s * n_neighbours
     return forward_s + coding_s, tables.backward_per_forward * forward_s + coding_s
 
 
@@ -87,7 +87,7 @@ def estimate(
     n = grid.shape[0]
     work_s, backward_s, hops_s, busy_s, up_s = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     link, device, cards = tables.link, tables.device, tables.cards
-    coding_s, backward_per_forward = tables.coding_s, tables.backward_per_forward
+    coding_s, backward_per_forward = tables.passes.coding_s, tables.backward_per_forward
     whole_s = 0.0
     for s in range(n):
         d = grid[s, r]

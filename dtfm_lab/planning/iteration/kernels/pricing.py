@@ -73,7 +73,7 @@ def seconds_of(tables: Tables, state: State, exact: bool, fixed: bool) -> tuple[
         mean_s += pipe[TOTAL, i] / r
         tied_s = max(tied_s, pipe[TIED, i])
     if not fixed and r > 1:
-        mean_s = share_out(lots[0], lots[1], tables.n_microbatches, lots[2])
+        mean_s = share_out(lots[0], lots[1], tables.passes.n_microbatches, lots[2])
     latest_s = 0.0
     for s in range(n):
         end_s = 0.0

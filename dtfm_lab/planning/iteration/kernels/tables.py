@@ -6,6 +6,7 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.planning.iteration.problem import Passes
 
 SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL, NOTHING = range(6)
 """Synchronisations that are replayed; nothing follows passes that scatter the gradients themselves."""
@@ -17,7 +18,7 @@ SECONDS, DOLLARS = range(2)
 LATENCY, HOP, PER_BYTE = range(3)
 SPEED, MEMORY, PRICE, REGION, ALIKE, CLUSTER = range(6)
 FLOP, PARAMETERS, KEPT, PASSING, GROUP = range(5)
-"""Rows of ``Tables.link``, of ``Tables.device``, and of ``Tables.layer`` and ``State.stage``."""
+"""Rows of ``Tables.link``, of ``Tables.device``, and of ``Passes.layer`` and ``State.stage``."""
 
 
 class Tables(NamedTuple):
@@ -31,28 +32,15 @@ class Tables(NamedTuple):
     class: exchanging two devices of a class changes nothing, and CLUSTER, the number of those near to each other."""
     near: IntArray
     """(N, K) the devices nearest to each, the nearest first."""
-    layer: FloatArray
-    """(3, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, PARAMETERS, KEPT bytes of activations."""
+    passes: Passes
+    """Of one size of micro-batches."""
     message_bytes: FloatArray
     """(K,) sizes of measured messages; none where K is 0."""
     charged_bytes: FloatArray
     """(N, N, K) bytes that a measured message counts as; NaN where it was not measured."""
-    first_flop: float
-    last_flop: float
-    first_parameters: float
-    last_parameters: float
     tied_parameters: float
-    first_kept_bytes: float
-    last_kept_bytes: float
-    input_bytes: float
-    first_input_bytes: float
-    hop_bytes: float
-    """Whole bytes of a message along the pipeline, as memory counts it."""
-    coding_s: float
     backward_per_forward: float
-    again_bytes: float
-    recompute: bool
-    n_microbatches: int
+    """FLOP of a backward in forwards, with what blocks that are checkpointed one by one repeat, on average."""
     gradient_element_bytes: float
     returned_element_bytes: float
     """Bytes of a parameter that comes back, uncompressed, in place of an average: where replicas split the optimiser's
