@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
 
 import dtfm_lab as lab
+from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.job import ModelSpec, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace
 from dtfm_lab.runtime.protocol.checkpoint_folders import TENSORS, describe
+from dtfm_lab.runtime.protocol.run_options import RunSpec
+from dtfm_lab.simulation import build
 
 
 def even_plan(n_stages: int = 2, n_replicas: int = 2, **fields: object) -> Plan:
@@ -53,6 +58,28 @@ def lecture_hall_plan(n_stages: int, n_replicas: int, **fields: object) -> Plan:
     job = lab.load_job("tiny", n_stages=n_stages, n_replicas=n_replicas, **fields)
     grid = np.arange(n_stages * n_replicas).reshape(n_stages, n_replicas)
     return lab.evaluate(lab.load_topology("lecture-hall"), job, stages=grid.tolist())
+
+
+def spec_of(plan: Plan, schedule: str = "1f1b", **options: Any) -> RunSpec:
+    """What the processes of a run would get."""
+    built = build(plan, schedule)
+    return RunSpec(plan=plan, schedule=built.name, orders=built.orders, **({"iterations": 1} | options))
+
+
+def assert_as_predicted(plan: Plan, measured: Trace) -> Comparison:
+    """Prediction and measurement have the same rows, and messages take what their links take."""
+    comparison = lab.compare(lab.simulate(plan, like=measured), measured)
+    print(f"error {comparison.iteration_error:+.2%}")
+    assert len(comparison.rows) == len(measured)
+    messages = comparison.rows[comparison.rows["lane"] != "compute"]
+    assert messages["duration_s_error"].abs().max() < 1e-9
+    return comparison
+
+
+def assert_close(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> None:
+    """Parameters by name, within what double precision rounds."""
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, atol=1e-9, rtol=0, err_msg=name)
 
 
 def kept_parameters(parent: Path) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_helpers import small_plan
+from run_helpers import small_plan, spec_of
 
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator import coordinator as module
@@ -22,7 +22,6 @@ from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.processes import CommandReader
 from dtfm_lab.runtime.protocol.run_options import RunSpec
-from dtfm_lab.simulation import build
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from stand_in_workers import Order, StandIn
@@ -64,9 +63,8 @@ class Led:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, n_replicas: int, script: Script, **options: Any) -> None:
         plan = small_plan(2, n_replicas, global_batch=2 * n_replicas)
-        built = build(plan, "gpipe")
         fields: dict[str, Any] = {"iterations": 6, "clock": "paced", "time_scale": 1.0} | options
-        self.spec = spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, **fields)
+        self.spec = spec = spec_of(plan, "gpipe", **fields)
         self.record, self.events = RunRecord(spec), []
         self.orders: dict[int, list[Order]] = {}
         """By rank, the orders of its last worker."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 import workers_as_threads
-from run_helpers import small_plan
+from run_helpers import assert_close, small_plan
 from training_alone import parameters_of, train_alone, train_locally
 from workers_as_threads import train
 
@@ -41,12 +41,6 @@ def plan_of(dtype: str = "fp64", **fields: object) -> Plan:
 @cache
 def alone(dtype: str) -> tuple[list[float], dict[str, np.ndarray]]:
     return train_alone(plan_of(dtype).job, STEPS)
-
-
-def assert_close(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
-    assert found.keys() == wanted.keys()
-    for name, array in wanted.items():
-        np.testing.assert_allclose(found[name], array, atol=1e-9, rtol=0, err_msg=name)
 
 
 Kept = dict[tuple[int, int], list[torch.Tensor]]

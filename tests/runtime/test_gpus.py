@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_helpers import even_plan
+from run_helpers import even_plan, spec_of
 
-import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.units import GiB
 from dtfm_lab.runtime.client import gpu_inventory
@@ -128,8 +127,7 @@ def test_versions_are_read_from_their_codes():
 
 def on_gpus(n_workers: int, clock: str = "virtual", model: object = "gpt2-small") -> RunSpec:
     plan = even_plan(n_workers, 1, dtype="fp32", model=model, global_batch=8, microbatch=1)
-    built = lab.schedules["gpipe"](n_workers, plan.job.n_microbatches)
-    return RunSpec(plan=plan, schedule="gpipe", orders=built.orders, iterations=1, clock=clock, runs_on="cuda")
+    return spec_of(plan, "gpipe", clock=clock, runs_on="cuda")
 
 
 def with_free(*gibibytes: float | None, total: float | None = 80) -> list[Gpu]:

@@ -87,12 +87,3 @@ def test_a_single_pipeline_of_unequal_stages_runs_on_every_clock(clock: str, lin
     assert predicted.context.links == links
     assert len(lab.compare(predicted, measured).rows) == len(measured)
     assert set(measured.to_frame()["kind"]) == {"F", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "STEP"}
-
-
-def test_devices_that_outrun_this_machine_are_paced_as_fast_as_it_can_and_that_is_counted() -> None:
-    topology = lab.Topology.from_matrices([[0, 5], [5, 0]], [[1, 1], [1, 1]])  # V100s
-    job = lab.load_job("tiny", n_stages=2, n_replicas=1, global_batch=2, model=small_model())
-    plan = lab.evaluate(topology, job, stages=[[0], [1]])
-    measured = lab.run(plan, iterations=1, clock="paced")
-    assert measured.context.stretched == len(measured.context.profile)
-    assert measured.context.time_scale == 40

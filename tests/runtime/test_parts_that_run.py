@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from run_helpers import even_plan, small_plan
+from run_helpers import assert_as_predicted, even_plan, small_plan
 from training_alone import train_alone
 
 import dtfm_lab as lab
@@ -17,9 +17,7 @@ from dtfm_lab.runtime.client.launch import MOST_WORKERS, start, what_runs
 def check_prediction(plan: Plan, measured: Trace) -> None:
     predicted = lab.simulate(plan, like=measured)
     assert predicted.context.rehearsed == measured.context.rehearsed
-    rows = lab.compare(predicted, measured).rows
-    assert len(rows) == len(measured)
-    assert rows[rows["lane"] != "compute"]["duration_s_error"].abs().max() < 1e-9
+    assert_as_predicted(plan, measured)
 
 
 @pytest.mark.parametrize(("workers", "shape"), [(2, (2, 1)), ((1, 2), (1, 2)), (np.int64(5), (2, 2))], ids=str)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from run_helpers import small_plan
+from run_helpers import small_plan, spec_of
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import RunError
@@ -14,8 +14,6 @@ from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import RunRecord
-from dtfm_lab.runtime.protocol.run_options import RunSpec
-from dtfm_lab.simulation import build
 
 PLAN = small_plan(2, 2)
 PREDICTED = lab.simulate(PLAN, "1f1b")
@@ -29,8 +27,7 @@ FAULT = {
 
 
 def recorded(*events: dict[str, Any], **fields: Any) -> RunRecord:
-    orders = build(PLAN, "1f1b").orders
-    record = RunRecord(RunSpec(plan=PLAN, schedule="1f1b", orders=orders, iterations=4, clock="virtual", **fields))
+    record = RunRecord(spec_of(PLAN, iterations=4, **fields))
     for event in events:
         record.absorb(event)
     return record

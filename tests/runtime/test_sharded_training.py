@@ -8,21 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from run_helpers import small_plan
+from run_helpers import assert_as_predicted, assert_close, small_plan, spec_of
 from safetensors import safe_open
 from test_recovery import after_iteration, assert_as_undisturbed, run_with
 from training_alone import train_alone
 from workers_as_threads import Trained, train
 
-import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError, JobError, RunError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery
-from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.checkpoint_tensors import CheckpointTensors
-from dtfm_lab.simulation import build
 
 STEPS = 4
 COUNTS = (5, 1, 2)
@@ -58,9 +55,7 @@ def test_unequal_pipelines_train_what_one_process_trains(synchronisation, schedu
     trained = train(plan, schedule, STEPS)
     assert trained.losses == pytest.approx(losses, abs=1e-9)
     assert trained.replicas_are_equal()
-    found = trained.parameters()
-    for name, wanted in parameters.items():
-        np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
+    assert_close(trained.parameters(), parameters)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp64"])
@@ -137,15 +132,13 @@ def test_without_a_checkpoint_a_loss_ends_the_run_in_one_line() -> None:
 
 
 def test_a_broken_connection_without_a_lost_worker_costs_no_state() -> None:
-    plan = plan_of()
-    built = build(plan, "1f1b")
-    spec = RunSpec(plan=plan, schedule=built.name, orders=built.orders, iterations=9, clock="virtual")
+    spec = spec_of(plan_of(), iterations=9)
     assert find_recovery(spec, [], 5, None) == Recovery(5)
     assert find_recovery(spec, [3], 5, None) is None
     assert find_recovery(spec, [3], 5, (4, "there")) == Recovery(4, checkpoint="there")
 
 
-@pytest.mark.parametrize(("was", "now"), [("zero-1", "none"), ("none", "zero-1"), ("zero-1", "zero-1")])
+@pytest.mark.parametrize(("was", "now"), [("zero-1", "none"), ("none", "zero-1")])
 def test_a_checkpoint_is_resumed_by_another_number_of_replicas_split_or_not(was: str, now: str, tmp_path: Path) -> None:
     first = plan_of(was, n_replicas=3, microbatches_per_replica=None)
     run = run_with(first, iterations=3, checkpoint_folder=tmp_path)
@@ -177,7 +170,4 @@ def test_processes_send_for_as_long_as_was_predicted() -> None:
     assert measured.context.sharding == "zero-1"
     for position in range(2):
         assert len({run.parameter_digests[position, replica] for replica in range(3)}) == 1, "replicas differ"
-    comparison = lab.compare(lab.simulate(plan, like=measured), measured)
-    assert len(comparison.rows) == len(measured)
-    messages = comparison.rows[comparison.rows["lane"] != "compute"]
-    assert messages["duration_s_error"].abs().max() < 1e-9  # computations take what a crowded machine gives them
+    assert_as_predicted(plan, measured)

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from run_helpers import even_plan
+from run_helpers import assert_as_predicted, even_plan, spec_of
 from workers_as_threads import train
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError
-from dtfm_lab.domain.job import ModelSpec, gpt
+from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import Trace
@@ -32,11 +32,6 @@ UNTRAINABLE = {
 }
 
 
-def spec_of(plan: Plan, stand_in: ModelSpec | None, schedule: str = "1f1b") -> RunSpec:
-    built = lab.schedules[schedule](plan.job.n_stages, plan.job.n_microbatches)
-    return RunSpec(plan=plan, schedule=schedule, orders=built.orders, iterations=1, clock="virtual", stand_in=stand_in)
-
-
 @pytest.mark.parametrize("what", UNTRAINABLE)
 def test_what_workers_cannot_train_is_known_by_its_reason_and_stood_in_for(what: str) -> None:
     fields, says = UNTRAINABLE[what]
@@ -44,7 +39,7 @@ def test_what_workers_cannot_train_is_known_by_its_reason_and_stood_in_for(what:
     assert re.search(says, why_not_trained(job))
     model = stand_in_for(job)
     assert (model.n_blocks, model.tied) == (job.modelled().n_blocks, job.modelled().tied)
-    assert why_not_trained(spec_of(even_plan(**fields), model).trained) == ""
+    assert why_not_trained(spec_of(even_plan(**fields), stand_in=model).trained) == ""
 
 
 def test_a_job_that_can_be_trained_is() -> None:
@@ -58,7 +53,7 @@ def test_a_job_that_can_be_trained_is() -> None:
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_what_the_job_codes_is_coded_and_nothing_else(dtype: str, coding: tuple[str, str]) -> None:
     plan = even_plan(dtype=dtype, compression=coding[0], gradient_compression=coding[1])
-    trained = spec_of(plan, stand_in_for(plan.job)).trained
+    trained = spec_of(plan, stand_in=stand_in_for(plan.job)).trained
     assert trained.dtype == "fp32"
     assert trained.codes_activations == plan.job.codes_activations
     assert trained.codes_gradients == plan.job.codes_gradients
@@ -94,10 +89,7 @@ def test_a_run_trains_the_stand_in_as_one_process_does_and_sends_what_the_job_wo
     assert context.stand_in == NAME
     assert context.losses == pytest.approx(train_of(run.spec), abs=1e-6)
     assert_sent_as_by(measured, plan)
-    comparison = lab.compare(lab.simulate(plan, like=measured), measured)
-    print(f"stand-in: error {comparison.iteration_error:+.2%}")
-    messages = comparison.rows[comparison.rows["lane"] != "compute"]
-    assert messages["duration_s_error"].abs().max() < 1e-9
+    comparison = assert_as_predicted(plan, measured)
     for trace in (comparison.predicted, measured):
         assert trace.metrics["tokens_per_s"] is None, "at the stand-in's speed the job has none"
 

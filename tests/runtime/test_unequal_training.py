@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from run_helpers import kept_parameters, small_plan
+from run_helpers import assert_close, kept_parameters, small_plan
 from test_recovery import run_with
 from training_alone import parameters_of, train_alone, train_locally
 from workers_as_threads import Trained, train
@@ -45,9 +45,7 @@ def alone(tied: bool) -> tuple[list[float], dict[str, np.ndarray]]:
 
 def assert_equal(trained: Trained, losses: list[float], parameters: dict[str, np.ndarray], replica: int = 0) -> None:
     assert trained.losses == pytest.approx(losses, abs=1e-9)
-    found = trained.parameters(replica)
-    for name, wanted in parameters.items():
-        np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
+    assert_close(trained.parameters(replica), parameters)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +89,7 @@ def test_processes_do_so_too_and_evaluate_on_all_that_is_held_out(tmp_path: Path
     losses, modules = train_locally(override(plan.job, n_replicas=1), STEPS)
     run = run_with(plan, iterations=STEPS, checkpoint_folder=tmp_path)
     assert run.losses == pytest.approx(losses, abs=1e-9)
-    found = kept_parameters(tmp_path)
-    for name, wanted in parameters_of(modules).items():
-        np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
+    assert_close(kept_parameters(tmp_path), parameters_of(modules))
     inputs, targets = TextBatches(None, 8, plan.job.global_batch, 0).held_out_batch()
     with torch.no_grad():
         held_out = next_token_loss(modules[0](inputs), targets)
