@@ -1,17 +1,20 @@
-"""Controls that the panels share: made by hand or from an option, and their values as plain data.
+"""What panels are made of: their base, controls made by hand or from an option, and their values as plain data.
 
 Type, bounds, choices and help of an option are stated once, where it is declared; ``control_for`` reads them there.
 """
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import ipywidgets as w
 import traitlets
 
 from dtfm_lab.domain.job.job import JobOptions
+from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
 
 T = TypeVar("T")
@@ -34,7 +37,7 @@ LABELS = {
     "sharding": "Replicas split",
     "overlap": "Average while the last backward runs",
     "memory_traffic": "Count memory traffic",
-    "queueing": "Messages queue",
+    "queueing": "Messages",
     "emulated": "Links as in",
     "stand_in": "Train in its place",
     "runs_on": "Computes on",
@@ -64,7 +67,7 @@ CHOICES = {
         "zero-2": "and gradients (ZeRO-2)",
         "zero-3": "and parameters (ZeRO-3, FSDP)",
     },
-    "queueing": {"pairs": "per pair of devices", "cards": "per device (one card)"},
+    "queueing": {"pairs": "one link a pair", "cards": "one card a device"},
     "runs_on": {"cpu": "CPU", "cuda": "GPU (CUDA)"},
 }
 """How choices of an option read on the screen; a choice without an entry, as of a plug-in, reads as its name."""
@@ -89,6 +92,34 @@ NOT_TRIED = frozenset(
     }
 )
 """Job options that may vary on a plan, but are left to the job's file."""
+QUEUEING_OPTION = Option(
+    name="queueing", help="Who waits: messages of a pair of devices, or of a card", choices=QUEUEING, default="pairs"
+)
+
+
+class SavedControls:
+    """Controls whose values a workspace file keeps: a subclass names them in ``_controls``."""
+
+    _controls: Mapping[str, w.ValueWidget] = MappingProxyType({})
+
+    def settings(self) -> dict[str, Any]:
+        return values_of(self._controls)
+
+    def restore(self, settings: Any) -> None:
+        """Set the controls to saved values. Unknown or impossible values are ignored, and nothing is started."""
+        restore_values(self._controls, settings)
+
+
+class Panel(SavedControls):
+    """The controls and views of one step; a subclass sets ``view`` and overrides the methods that apply to it."""
+
+    view: w.Widget
+
+    def redo(self) -> None:
+        """Compute the step's result again, as its main button does."""
+
+    def observe_edits(self, call: Callable[[], None]) -> None:
+        """Call back when something changes that a workspace keeps and the lab's state does not hold."""
 
 
 def button(
@@ -138,20 +169,6 @@ def checkbox(text: str, value: bool = False, tooltip: str = "", width: str = "au
 
 def toggle(text: str, tooltip: str = "") -> w.ToggleButton:
     return w.ToggleButton(description=text, tooltip=tooltip or None, layout=w.Layout(width="auto"))
-
-
-def seed_control(
-    tooltip: str, *, label: str = "Seed", widths: tuple[str, str] = ("110px", "38px"), value: int = 0
-) -> w.BoundedIntText:
-    """Return the control of the number that a search's chance starts from."""
-    return labelled(w.BoundedIntText, label, *widths, value, min=0, max=2**31, tooltip=tooltip)
-
-
-def seconds_control(
-    label: str, widths: tuple[str, str], value: float, tooltip: str, *, least: float = 0.1, most: float = 3600.0
-) -> w.BoundedFloatText:
-    """Return the control of how many seconds a search may take."""
-    return labelled(w.BoundedFloatText, label, *widths, value, min=least, max=most, step=1, tooltip=tooltip)
 
 
 def icon_button(icon: str, tooltip: str) -> w.Button:
@@ -214,7 +231,7 @@ def restore_values(controls: Mapping[str, w.ValueWidget], values: object) -> Non
 
 def _is_possible(control: w.ValueWidget, value: object) -> bool:
     """Whether the value has the control's kind and bounds; a bounded number would silently be moved to its bound."""
-    if isinstance(control, w.Dropdown):
+    if isinstance(control, w.Dropdown | w.ToggleButtons):
         possible = [one[1] if isinstance(one, tuple) else one for one in control.options]
         return any(type(value) is type(one) and value == one for one in possible)
     if not isinstance(value, str | int | float) or isinstance(value, bool) != isinstance(control.value, bool):
@@ -234,10 +251,20 @@ def label_of(option: Option) -> str:
     return LABELS.get(option.name) or option.name.replace("_", " ").capitalize()
 
 
+def choice_words(option: str, name: str) -> str:
+    """Return how a choice of an option reads."""
+    return CHOICES.get(option, {}).get(name, name)
+
+
 def choices_of(option: Option) -> list[tuple[str, str]]:
     """Return (how it reads, name) of each choice of an option."""
-    texts = CHOICES.get(option.name, {})
-    return [(texts.get(name, name), name) for name in option.choices or ()]
+    return [(choice_words(option.name, name), name) for name in option.choices or ()]
+
+
+def divisors(n: int) -> list[int]:
+    """Return the numbers that divide ``n``, in ascending order: the sizes that a batch can be cut into."""
+    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return sorted({*small, *(n // d for d in small)})
 
 
 def control_for(option: Option, *, width: str = "", label_width: str = "", placeholder: str = "") -> w.ValueWidget:

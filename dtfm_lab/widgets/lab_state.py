@@ -1,14 +1,22 @@
-"""The one state of the lab: what is drawn, planned, predicted and measured. It contains no widget."""
+"""The one state of the lab: what is drawn, planned, predicted and measured, and why that is out of date.
 
+It contains no widget.
+"""
+
+from collections import deque
 from dataclasses import fields
+from typing import Generic, TypeVar
 
 import traitlets
 
 from dtfm_lab.compare import Comparison
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import Trace
+
+T = TypeVar("T")
 
 
 class Guard:
@@ -25,6 +33,31 @@ class Guard:
 
     def __bool__(self) -> bool:
         return self._depth > 0
+
+
+class History(Generic[T]):
+    """States to go back to, and those that were gone back from, to make again."""
+
+    def __init__(self, most: int) -> None:
+        self.past: deque[T] = deque(maxlen=most)
+        self.future: deque[T] = deque(maxlen=most)
+
+    def add(self, before: T) -> None:
+        """Keep the state before a change; what could be made again cannot any more."""
+        self.past.append(before)
+        self.future.clear()
+
+    def clear(self) -> None:
+        self.past.clear()
+        self.future.clear()
+
+    def turn(self, now: T, *, back: bool) -> T | None:
+        """Return the state before the last change, or after the last one gone back from; None where there is none."""
+        source, target = (self.past, self.future) if back else (self.future, self.past)
+        if not source:
+            return None
+        target.append(now)
+        return source.pop()
 
 
 class LabState(traitlets.HasTraits):
@@ -107,11 +140,12 @@ class LabState(traitlets.HasTraits):
     @property
     def plan_is_stale(self) -> bool:
         """Whether the network or the job has changed since the plan was made."""
-        if self.plan is None:
-            return False
-        if self.topology is None or self.job is None or not is_plan_of(self.plan.job, self.job):
-            return True
-        return self.plan.topology.fingerprint != self.topology.fingerprint
+        return bool(plan_staleness(self))
+
+    @property
+    def is_needed_elsewhere(self) -> bool:
+        """Whether a run that is measured, or a search that was asked for, needs the processor for itself."""
+        return bool({"run", "plan"} & set(self.busy))
 
 
 RESULT_TRAITS = tuple(LabState.class_trait_names(result=True))
@@ -124,3 +158,61 @@ def is_plan_of(planned: Job, job: Job) -> bool:
         return True
     differing = {field.name for field in fields(Job) if getattr(planned, field.name) != getattr(job, field.name)}
     return differing <= set(job.left_open)
+
+
+def shown_s(lab_state: LabState) -> float | None:
+    """Return the predicted seconds of an iteration; those of the plan while its prediction is still being made."""
+    if lab_state.predicted is not None and not prediction_staleness(lab_state):
+        return lab_state.predicted.iteration_s
+    return None if lab_state.plan is None else lab_state.plan.iteration_s
+
+
+def plan_staleness(lab_state: LabState) -> str:
+    """Compare the plan with the network that is drawn and the job that is chosen."""
+    plan, job = lab_state.plan, lab_state.job
+    if plan is None:
+        return ""
+    if lab_state.topology is None:
+        return "the network of this plan is no longer drawn"
+    if plan.topology.fingerprint != lab_state.topology.fingerprint:
+        return "the network has changed since this plan"
+    return "" if job is not None and is_plan_of(plan.job, job) else "the job has changed since this plan"
+
+
+def prediction_staleness(lab_state: LabState) -> str:
+    """Compare the prediction with the plan and the choices."""
+    return trace_staleness(lab_state, lab_state.predicted)
+
+
+def run_staleness(lab_state: LabState) -> str:
+    """Compare the measurement with the plan and the choices."""
+    return trace_staleness(lab_state, lab_state.measured)
+
+
+def comparison_staleness(lab_state: LabState) -> str:
+    """A comparison is out of date where its measurement is."""
+    return "" if lab_state.comparison is None else run_staleness(lab_state)
+
+
+def trace_staleness(lab_state: LabState, trace: Trace | None) -> str:
+    """Compare a prediction or a measurement with the plan and the choices."""
+    if trace is None:
+        return ""
+    context = trace.context
+    try:
+        chosen = lab_state.chosen_plan
+        plan = None if chosen is None else cut_subplan(chosen, context.rehearsed)
+    except LabError:
+        return "the choices have changed since"
+    if plan is None or context.topology_fingerprint != plan.topology.fingerprint:
+        return "the network of the plan has changed since"
+    if context.job != plan.job.name or context.devices != plan.device_names:
+        return "the plan has changed since"
+    if (context.microbatch_counts, context.tokens) != (plan.job.microbatch_counts, plan.job.tokens):
+        return "the batch has changed since"
+    if context.schedule != lab_state.schedule:
+        return f"it is of {context.schedule}, {lab_state.schedule} is chosen"
+    tried = (plan.job.synchronisation, plan.job.synchronise_every, lab_state.queueing)
+    if (context.synchronisation, context.synchronise_every, context.queueing) != tried:
+        return "the choices have changed since"
+    return plan_staleness(lab_state)

@@ -5,6 +5,8 @@ import re
 from html import escape
 from pathlib import Path
 
+import pandas as pd
+
 LINKS = ("https://", "http://")
 """How the targets of links begin that are opened beside the lab."""
 CSS = (Path(__file__).parent / "lab.css").read_text(encoding="utf-8")
@@ -25,6 +27,14 @@ def warning(text: str) -> str:
         '<path class="dtfm-sign-mark" d="M8 6v4M8 11.9v1.2"/></svg>'
     )
     return f'<div class="dtfm-line dtfm-alarm" role="alert">{sign}<span>{escape(text)}</span></div>'
+
+
+def table(frame: pd.DataFrame, css_class: str, label: str) -> str:
+    """Return a table whose cells are HTML, with this CSS class; ``label`` is what is read out."""
+    known = frame.astype(object).where(frame.notna(), "–")
+    html = known.to_html(index=False, border=0, classes=css_class, escape=False, justify="unset")
+    # it scrolls, so keys must reach it
+    return f'<div class="dtfm-table" tabindex="0" role="region" aria-label="{label}">{html}</div>'
 
 
 def quotation(prompt: str, text: str) -> str:

@@ -97,3 +97,11 @@ def format_dollars(dollars: float) -> str:
     if abs(dollars) >= 100 or dollars == 0:
         return f"${dollars:,.0f}"
     return f"${dollars:.2f}" if abs(dollars) >= 1 else f"${dollars:.3g}"
+
+
+def format_count(number: float) -> str:
+    """Return ``871``, ``10.5k``, ``1.2M``, ``3.1G``."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.3g}"

@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -75,24 +75,20 @@ def shared_interpreter() -> Iterator[None]:
 
 
 async def run_on_thread(
-    work: Callable[[], Result],
-    *,
-    is_stopped: Callable[[], bool],
-    on_slow: Callable[[], None],
-    on_frame: Callable[[], None] = lambda: None,
-    slow_s: float = SLOW_S,
+    work: Callable[[], Result], stopped: asyncio.Event, on_slow: Callable[[], None] = lambda: None
 ) -> Result | None:
-    """Return what ``work`` returns, or raise what it raises; None as soon as ``is_stopped()``.
+    """Return what ``work`` returns, or raise what it raises; None as soon as ``stopped`` is set.
 
-    ``on_slow`` is called once where the work takes longer than ``slow_s`` seconds, ``on_frame`` every ``FRAME_S``
-    from then on. Work that was stopped ends on its thread by itself, and its result is dropped.
+    ``on_slow`` is called once where the work takes longer than ``SLOW_S`` seconds. Work that was stopped ends on its
+    thread by itself, and its result is dropped.
     """
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    if not (await asyncio.wait({task}, timeout=slow_s))[0]:
-        on_slow()
-    while not task.done() and not is_stopped():
-        on_frame()
-        await asyncio.wait({task}, timeout=FRAME_S)
+    task, stop = asyncio.ensure_future(asyncio.to_thread(work)), asyncio.ensure_future(stopped.wait())
+    try:
+        if not (await asyncio.wait({task, stop}, timeout=SLOW_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+            on_slow()
+        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stop.cancel()
     if task.done():
         return task.result()
     drop(task)
@@ -102,6 +98,57 @@ async def run_on_thread(
 def drop(task: asyncio.Future[Any]) -> None:
     """Let work on a thread end by itself; nobody waits for its result or its error."""
     task.add_done_callback(lambda late: late.cancelled() or late.exception())  # else asyncio logs it as never read
+
+
+class Newest:
+    """Answers the newest of many requests on the kernel's loop: one at a time, and what is asked meanwhile after it.
+
+    ``answer`` is given the number of its request. ``can_answer`` says whether there is anything to answer now, and
+    ``at_rest`` is called whenever nothing is left to answer.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[int], Awaitable[None]],
+        report_error: Callable[[str], None],
+        *,
+        can_answer: Callable[[], bool],
+        at_rest: Callable[[], None],
+    ) -> None:
+        self._answer, self._report_error, self._can_answer, self._at_rest = answer, report_error, can_answer, at_rest
+        self._n_begun = 0
+        self.n_requested = 0
+        """Number of the newest request."""
+        self.is_running = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the newest request has not been begun."""
+        return self._n_begun < self.n_requested
+
+    def ask(self) -> None:
+        self.n_requested += 1
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Answer what waits, as where that was not possible when it was asked."""
+        if self.waits and not self.is_running and self._can_answer():
+            self.is_running = True
+            begin(self._work(), self._report_error)
+
+    def drop(self) -> None:
+        """Make all that was asked out of date, also what is being answered."""
+        self.n_requested += 1
+        self._n_begun = self.n_requested
+
+    async def _work(self) -> None:
+        try:
+            while self.waits and self._can_answer():
+                self._n_begun = self.n_requested
+                await self._answer(self._n_begun)
+        finally:
+            self.is_running = False
+            self._at_rest()
 
 
 class Stream(Generic[Item]):

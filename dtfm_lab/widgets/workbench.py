@@ -20,18 +20,23 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.lab.plans import default_job
 from dtfm_lab.planning.objectives import network_of
-from dtfm_lab.widgets import markup, staleness
+from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
-from dtfm_lab.widgets.controls import button, classed, mark
+from dtfm_lab.widgets.controls import Panel, button, classed, mark
 from dtfm_lab.widgets.course.course_panel import CoursePanel
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
-from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
+from dtfm_lab.widgets.lab_state import (
+    RESULT_TRAITS,
+    LabState,
+    comparison_staleness,
+    plan_staleness,
+    prediction_staleness,
+    run_staleness,
+)
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
-from dtfm_lab.widgets.planner.replanning import LiveReplanning
-from dtfm_lab.widgets.planner.rising_bound import BackgroundBound
+from dtfm_lab.widgets.planner.replanning import BackgroundBound, LiveReplanning
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell import steps
@@ -138,19 +143,19 @@ class Lab(w.VBox):
     def _steps(self) -> list[LabStep]:
         """Return the panes in order. The lab needs no more than an entry here to show, save and restore a new one."""
         return [
-            LabStep("plan", self.plan_panel, "Search", steps.plan_result, staleness.plan_staleness, "Plan again"),
-            LabStep("groups", self.groups_panel, "Groups", steps.groups_result, staleness.plan_staleness),
+            LabStep("plan", self.plan_panel, "Search", steps.plan_result, plan_staleness, "Plan again"),
+            LabStep("groups", self.groups_panel, "Groups", steps.groups_result, plan_staleness),
             LabStep(
                 "schedule",
                 self.schedule_panel,
                 "Schedule",
                 steps.schedule_result,
-                staleness.prediction_staleness,
+                prediction_staleness,
                 "Predict again",
             ),
-            LabStep("what-if", self.what_if_panel, "What if", staleness=staleness.plan_staleness),
-            LabStep("run", self.run_panel, "Run", steps.run_result, staleness.run_staleness, "Run again"),
-            LabStep("compare", self.compare_panel, "Compare", steps.compare_result, staleness.comparison_staleness),
+            LabStep("what-if", self.what_if_panel, "What if", staleness=plan_staleness),
+            LabStep("run", self.run_panel, "Run", steps.run_result, run_staleness, "Run again"),
+            LabStep("compare", self.compare_panel, "Compare", steps.compare_result, comparison_staleness),
             LabStep("systems", self.systems_panel, "Systems", self.systems_panel.result, self.systems_panel.staleness),
             LabStep("course", self.course_panel, "Course", self.course_panel.result),
         ]

@@ -1,18 +1,18 @@
-"""One drawing: what it remembers, and what its views make of it."""
+"""One drawing: what it remembers, what its views make of it, and how fast a drag is accepted, always to its end."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import sys
 from typing import Any
 
 import pytest
-from loops import send
+from loops import on_a_loop, send, until
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.network.document_conversion import empty_document
-from dtfm_lab.widgets.network.drawing import MOST_KEPT, Drawing
+from dtfm_lab.widgets.network.drawing import LOOK_S, MOST_KEPT, Drawing, PacedEdits, empty_document
 from dtfm_lab.widgets.views.document_view import DocumentView
 
 
@@ -124,3 +124,53 @@ def test_a_drag_that_ends_where_it_began_leaves_no_entry_and_an_unended_one_is_e
     drawing.document = with_devices("c")
     drawing.undo()
     assert drawing.document == with_devices("a")
+
+
+def paced(*, answering: bool) -> tuple[Drawing, PacedEdits, list[str], list[bool]]:
+    drawing, accepted, answers = Drawing(), [], [answering]
+    edits = PacedEdits(drawing, lambda: accepted.append(drawing.document["name"]), accepted.append)
+    edits.is_answering = lambda: answers[0]
+    return drawing, edits, accepted, answers
+
+
+def draw(drawing: Drawing, name: str) -> None:
+    drawing.document = empty_document(name)
+
+
+@on_a_loop
+async def test_moments_of_a_drag_wait_for_the_answer_and_only_the_newest_is_accepted():
+    drawing, _, accepted, answers = paced(answering=True)
+    drawing.gesture("begin")
+    for name in "abc":
+        draw(drawing, name)
+    assert accepted == []
+    answers[0] = False
+    await until(lambda: accepted == ["c"])
+
+
+@on_a_loop
+async def test_the_end_of_a_drag_is_accepted_at_once_and_no_later_again():
+    drawing, _, accepted, answers = paced(answering=True)
+    drawing.gesture("begin")
+    draw(drawing, "last")
+    assert accepted == []
+    drawing.gesture("end")
+    assert accepted == ["last"]
+    answers[0] = False
+    await asyncio.sleep(5 * LOOK_S)
+    assert accepted == ["last"]
+
+
+@on_a_loop
+async def test_an_edit_that_is_no_drag_is_accepted_at_once():
+    drawing, _, accepted, _ = paced(answering=True)
+    draw(drawing, "a")
+    draw(drawing, "b")
+    assert accepted == ["a", "b"]
+
+
+def test_without_a_loop_a_drag_is_accepted_at_once():
+    drawing, _, accepted, _ = paced(answering=True)
+    drawing.gesture("begin")
+    draw(drawing, "a")
+    assert accepted == ["a"]

@@ -65,4 +65,4 @@ def test_one_is_said_as_one() -> None:
 def test_a_network_in_no_known_place_has_words() -> None:
     canvas = map_of("spot")
     assert canvas.alt_text() == "World map of spot: 0 devices in 0 cities, 64 in no known place"
-    assert MapView().alt_text() == "World map of untitled: 0 devices in 0 cities"
+    assert MapView().alt_text() == "World map of drawn: 0 devices in 0 cities"

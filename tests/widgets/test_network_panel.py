@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,15 +25,11 @@ def panel_of(network: str | Topology | None) -> NetworkPanel:
     return NetworkPanel(LabState(), lab.load_topology(network) if isinstance(network, str) else network)
 
 
-def state_of_lab(panel: NetworkPanel) -> Any:
-    return panel.lab_state
-
-
 def test_a_half_typed_value_leaves_the_network_in_force_and_says_what_is_wrong() -> None:
     panel = panel_of("lecture-hall")
-    before = state_of_lab(panel).topology
+    before = panel.lab_state.topology
     panel.editor.document = panel.editor.document | {"default": {"latency_ms": -5, "bandwidth_gbps": 0.1}}
-    assert state_of_lab(panel).topology is before
+    assert panel.lab_state.topology is before
     assert panel.editor.problem == (
         "all other pairs: latency_ms: input should be greater than or equal to 0; found -5. "
         "Until then the network before stays in force."
@@ -42,23 +37,24 @@ def test_a_half_typed_value_leaves_the_network_in_force_and_says_what_is_wrong()
     panel.drawing.undo()
     assert panel.editor.problem == ""
     assert panel.editor.summary.startswith("8 devices, 56 directed links")
+    assert "8 devices" in panel.editor.alt_text(), "for a reader without widgets"
 
 
 def test_an_empty_canvas_is_no_network_and_no_mistake() -> None:
     panel = panel_of("lecture-hall")
     panel.choose.value = BLANK
-    assert (state_of_lab(panel).topology, panel.editor.problem) == (None, "")
+    assert (panel.lab_state.topology, panel.editor.problem) == (None, "")
     panel.drawing.undo()
-    assert state_of_lab(panel).topology is None, "what was opened before is another history"
+    assert panel.lab_state.topology is None, "what was opened before is another history"
 
 
 def test_moving_devices_changes_no_link_and_keeps_their_places() -> None:
     panel = panel_of("volunteers")
-    before = state_of_lab(panel).topology
+    before = panel.lab_state.topology
     document = json.loads(json.dumps(panel.drawing.document))
     document["devices"][0] |= {"x": -3.0, "y": 4.0}
     panel.editor.document = document
-    after = state_of_lab(panel).topology
+    after = panel.lab_state.topology
     assert after.fingerprint == before.fingerprint
     assert after.devices[0].position == (-3.0, 4.0)
 
@@ -79,7 +75,7 @@ def test_only_the_view_that_is_shown_follows_the_drawing() -> None:
 
 def test_what_is_selected_is_selected_everywhere_as_far_as_it_is_drawn() -> None:
     panel = panel_of("lecture-hall")
-    lab_state = state_of_lab(panel)
+    lab_state = panel.lab_state
     panel.editor.selected, panel.editor.selected_link = ["ada", "grace"], ["ada", "grace"]
     assert (lab_state.selected, lab_state.selected_link) == (("ada", "grace"), ("ada", "grace"))
     lab_state.selected, lab_state.selected_link = ("alan", "nobody"), ("john", "ada")
@@ -91,7 +87,7 @@ def test_what_is_selected_is_selected_everywhere_as_far_as_it_is_drawn() -> None
 
 def test_the_placement_that_is_looked_at_is_marked_before_the_plan() -> None:
     panel = panel_of("lecture-hall")
-    lab_state = state_of_lab(panel)
+    lab_state = panel.lab_state
     names = lab_state.topology.names
     job = lab.load_job("tiny", n_stages=4, n_replicas=2)
     lab_state.plan = lab.evaluate(lab_state.topology, job, stages=[[0, 1], [2, 3], [4, 5], [6, 7]])
@@ -108,11 +104,11 @@ def test_pairs_are_filled_by_distance_where_that_is_chosen_and_the_rule_is_said(
     panel = panel_of("ten-cities")
     document = panel.drawing.document
     panel.drawing.document = document | {"between": document["between"][:3]}
-    before = state_of_lab(panel).topology.fingerprint
+    before = panel.lab_state.topology.fingerprint
     panel.fill.value = "distance"
     assert len(panel.editor.filled) == 45 - 3
     assert "42 filled" in panel.note.value
-    assert state_of_lab(panel).topology.fingerprint != before
+    assert panel.lab_state.topology.fingerprint != before
     panel.drawing.undo()
     assert (panel.fill.value, panel.editor.filled, panel.note.value) == ("default", [], "")
 
@@ -123,13 +119,13 @@ def test_settings_bring_the_drawing_back_as_it_was_and_what_is_impossible_is_ign
     settings = json.loads(json.dumps(panel.settings()))
     other = panel_of(None)
     other.restore(settings)
-    assert state_of_lab(other).topology.fingerprint == state_of_lab(panel).topology.fingerprint
+    assert other.lab_state.topology.fingerprint == panel.lab_state.topology.fingerprint
     assert (other.shown.value, other.choose.value, other.drawing.can_undo) == ("map", None, False)
     for broken in ({}, {"document": 3, "view": "globe"}, {"document": {"devices": "all"}}, {"measured": [], "old": 1}):
         other.restore(broken)
-    assert state_of_lab(other).topology.fingerprint == state_of_lab(panel).topology.fingerprint
+    assert other.lab_state.topology.fingerprint == panel.lab_state.topology.fingerprint
     other.restore(panel_of(None).settings())
-    assert (state_of_lab(other).topology, other.shown.value) == (None, "canvas")
+    assert (other.lab_state.topology, other.shown.value) == (None, "canvas")
 
 
 def test_settings_keep_measured_message_times() -> None:
@@ -143,11 +139,11 @@ def test_settings_keep_measured_message_times() -> None:
         message_s=message_s,
     )
     panel, other = panel_of(timed), panel_of(None)
-    assert state_of_lab(panel).topology.fingerprint == timed.fingerprint
+    assert panel.lab_state.topology.fingerprint == timed.fingerprint
     other.restore(json.loads(json.dumps(panel.settings())))
-    assert state_of_lab(other).topology.fingerprint == timed.fingerprint
+    assert other.lab_state.topology.fingerprint == timed.fingerprint
     other.drawing.document = other.drawing.document | {"default": {"latency_ms": 1.0, "bandwidth_gbps": 0.3}}
-    assert state_of_lab(other).topology.message_s is None
+    assert other.lab_state.topology.message_s is None
     assert "message times as measured" not in other.editor.summary
 
 
@@ -155,7 +151,7 @@ def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leav
     panel = panel_of("lecture-hall")
     data = lab.save(lab.load_topology("islands"), tmp_path / "mine.yaml").read_bytes()
     send(panel.editor, {"kind": "files", "names": ["mine.yaml"]}, [memoryview(data)])
-    assert (len(state_of_lab(panel).topology), panel.choose.value) == (32, None)
+    assert (len(panel.lab_state.topology), panel.choose.value) == (32, None)
     for name, text, says in (
         ("mine.txt", b"x", "mine.txt: ends in '.txt'; wanted a topology file"),
         ("../mine.yaml", b"a: [", "mine.yaml: line 2, column 1: broken YAML"),
@@ -163,9 +159,17 @@ def test_a_file_that_is_dropped_is_opened_and_a_broken_one_is_one_line_that_leav
         ("bad\0name.yaml", b"", "cannot be written: embedded null byte"),
     ):
         send(panel.editor, {"kind": "files", "names": [name]}, [memoryview(text)])
-        assert says in state_of_lab(panel).message
-        assert "/" not in state_of_lab(panel).message
-        assert len(state_of_lab(panel).topology) == 32
+        assert says in panel.lab_state.message
+        assert "/" not in panel.lab_state.message
+        assert len(panel.lab_state.topology) == 32
+
+
+def test_two_matrices_are_dropped_together(tmp_path: Path) -> None:
+    lab.save(lab.load_topology("lecture-hall"), tmp_path / "hall.latency_ms.csv")
+    names = ["hall.bandwidth_gbps.csv", "hall.latency_ms.csv"]
+    panel = panel_of(None)
+    panel.files.take([(name, (tmp_path / name).read_bytes()) for name in names])
+    assert len(panel.lab_state.topology) == 8
 
 
 def test_an_editor_alone_opens_what_is_dropped_on_it(tmp_path: Path) -> None:
@@ -193,8 +197,8 @@ async def test_a_large_file_is_read_and_written_while_the_page_goes_on(tmp_path:
     other = panel_of(None)
     other.files.take([(name, text.encode())])
     assert other.editor.summary == "reading large.yaml …"
-    await until(lambda: state_of_lab(other).topology is not None)
-    assert state_of_lab(other).topology.fingerprint == large.fingerprint
+    await until(lambda: other.lab_state.topology is not None)
+    assert other.lab_state.topology.fingerprint == large.fingerprint
 
 
 def test_a_network_of_many_links_of_its_own_is_shown_the_way_to_the_matrix() -> None:
@@ -205,17 +209,9 @@ def test_a_network_of_many_links_of_its_own_is_shown_the_way_to_the_matrix() -> 
     assert panel_of("worldwide").note.value == ""
 
 
-@pytest.mark.parametrize("network", ["lecture-hall", "worldwide", None])
-def test_a_reader_without_widgets_is_told_of_the_network(network: str | None) -> None:
-    editor = panel_of(network).editor
-    bundle, _ = editor._repr_mimebundle_()
-    n = len(lab.load_topology(network)) if network else 0
-    assert f"{n} devices" in bundle["text/plain"]
-
-
 def test_a_network_that_another_panel_made_is_drawn_and_can_be_undone() -> None:
-    lab_state = LabState()
-    panel = NetworkPanel(lab_state, lab.load_topology("lecture-hall"))
+    panel = panel_of("lecture-hall")
+    lab_state = panel.lab_state
     before = lab_state.topology
     lab_state.topology = faster = before.scaled(bandwidth=2.0)
     assert lab_state.topology.fingerprint == faster.fingerprint, "to the bit"
@@ -227,8 +223,8 @@ def test_a_network_that_another_panel_made_is_drawn_and_can_be_undone() -> None:
 
 
 def test_what_is_no_longer_drawn_is_no_longer_selected() -> None:
-    lab_state = LabState()
-    panel = NetworkPanel(lab_state, lab.load_topology("lecture-hall"))
+    panel = panel_of("lecture-hall")
+    lab_state = panel.lab_state
     panel.drawing.selected, panel.drawing.selected_link = ["ada", "grace"], ["ada", "grace"]
     document = panel.drawing.document
     panel.drawing.document = document | {"devices": [d for d in document["devices"] if d["name"] != "ada"]}

@@ -1,10 +1,12 @@
-"""A race is fair, ends, and is told as it stands."""
+"""What a watcher of a search on a thread is shown, and how it ends; a race is fair, ends, and is told as it stands."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,16 +14,15 @@ from loops import on_a_loop, until
 from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
-from dtfm_lab.planning import planners
+from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner import racing
-from dtfm_lab.widgets.planner.plan_panel import PlanPanel
-from dtfm_lab.widgets.planner.race_panel import RacePanel
-from dtfm_lab.widgets.planner.racing import TURN_S, race
+from dtfm_lab.widgets.planner import race_panel as racing
+from dtfm_lab.widgets.planner.race_panel import TURN_S, RacePanel, race
+from dtfm_lab.widgets.planner.search_mode import BackgroundSearch
 
 STEP_S = 0.004
 """what every step takes by the clock of ``step_clock``"""
@@ -106,7 +107,7 @@ async def test_the_leaders_plan_is_taken_over_by_its_button():
     assert lab_state.plan is None, "nobody has chosen yet"
     assert lab_state.shown_stages == {}
     assert set(panel.curve.points) == set(panel.chosen) == set(panel.standings.newest)
-    assert panel.table.value.count("<tr>") == 1 + len(panel.chosen)
+    assert panel.table.value.count("<tr") == 1 + len(panel.chosen)
     winner = panel.standings.leader
     assert winner.best_s == min(step.best_s for step in panel.standings.newest.values()) >= panel.standings.bound_s
     assert re.match(r"over after \d+\.\d s of processor time each", panel.curve.caption), "a step may outlast its time"
@@ -115,18 +116,6 @@ async def test_the_leaders_plan_is_taken_over_by_its_button():
     await until(lambda: lab_state.plan is not None)
     assert lab_state.plan.cost.total_s == pytest.approx(winner.best_s)
     assert lab_state.plan.planner == winner.planner
-
-
-@on_a_loop
-async def test_a_race_is_stopped_and_keeps_what_it_has():
-    _, panel = a_panel()
-    panel.seconds.value = 600
-    panel.start.click()
-    await until(lambda: len(panel.standings.newest) == len(panel.chosen))
-    panel.stop.click()
-    await until(lambda: panel.search is None)
-    assert not panel.start.disabled
-    assert not panel.take.disabled
 
 
 def test_nothing_races_without_a_network_or_without_planners():
@@ -141,15 +130,91 @@ def test_nothing_races_without_a_network_or_without_planners():
     assert panel.start.disabled
 
 
-@on_a_loop
-async def test_nobody_searches_while_others_race():
-    lab_state = LabState(topology=irregular(), job=JOB)
-    panel = PlanPanel(lab_state, JOB)
-    panel.race.start.click()
-    assert panel.real.start.disabled
-    assert panel.mode.disabled
-    assert lab_state.busy == ("plan",)
-    panel.race.stop.click()
-    await until(lambda: panel.race.search is None)
-    assert not panel.real.start.disabled
-    assert lab_state.busy == ()
+def wait_until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def a_step() -> PlanStep:
+    return next(lab.search("lecture-hall", "tiny", planner="random", steps=1))
+
+
+@pytest.mark.parametrize(
+    ("n", "changes", "seen"),
+    [
+        pytest.param(
+            20_000,
+            lambda i: {"best_s": 9.0 - (i >= 700), "bound_s": 1.0 + (i >= 15_000)},
+            [("random", 0), ("random", 700), ("random", 15_000), ("random", 19_999)],
+            id="its improvements and its newest",
+        ),
+        pytest.param(
+            3_000,
+            lambda i: {"best_s": 9.0 - (i >= 700), "bound_s": 1.0, "planner": "ab"[i % 2]},
+            [("a", 0), ("b", 1), ("a", 700), ("b", 701), ("a", 2_998), ("b", 2_999)],
+            id="each planner's",
+        ),
+        pytest.param(
+            1_000,
+            lambda i: {"best_s": 9.0, "bound_s": 1.0, "median_s": None if i % 10 else 9.5},
+            [("random", 0), ("random", 999)],
+            id="with the newest median",
+        ),
+    ],
+)
+def test_of_thousands_of_steps_are_kept(a_step: PlanStep, n: int, changes: Callable, seen: list) -> None:
+    search = BackgroundSearch(replace(a_step, generation=i, **changes(i)) for i in range(n))
+    wait_until(lambda: not search.running)
+    kept = search.drain()
+    assert [(step.planner, step.generation) for step in kept] == seen
+    assert [step.best_s for step in kept] == [changes(i)["best_s"] for _, i in seen]
+    if "median_s" in changes(0):
+        assert {step.median_s for step in kept} == {9.5}, "also where the newest step is a look without one"
+    assert search.drain() == []
+
+
+def test_looks_between_the_steps_lose_nothing_and_keep_the_order(a_step: PlanStep) -> None:
+    def steps() -> Iterator[PlanStep]:
+        for i in range(20_000):
+            yield replace(a_step, generation=i, best_s=9.0 - i // 100)
+
+    search, seen = BackgroundSearch(steps()), []
+    while search.running:
+        seen += search.drain()
+    seen += search.drain()
+    generations = [step.generation for step in seen]
+    assert generations == sorted(set(generations))
+    assert set(range(0, 20_000, 100)) <= set(generations)
+    assert generations[-1] == 19_999
+
+
+def test_a_stopped_search_closes_its_stream(a_step: PlanStep) -> None:
+    closed = []
+
+    def steps() -> Iterator[PlanStep]:
+        try:
+            while True:
+                yield a_step
+        finally:
+            closed.append(True)
+
+    search = BackgroundSearch(steps())
+    search.stop()
+    wait_until(lambda: not search.running)
+    assert closed == [True]
+
+
+def test_an_error_comes_after_the_steps_before_it(a_step: PlanStep) -> None:
+    def steps() -> Iterator[PlanStep]:
+        yield a_step
+        raise lab.LabError("no more")
+
+    search = BackgroundSearch(steps())
+    wait_until(lambda: not search.running)
+    assert search.drain() == [a_step]
+    with pytest.raises(lab.LabError, match="no more"):
+        search.drain()
+    assert search.drain() == []

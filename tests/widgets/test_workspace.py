@@ -16,8 +16,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
+from dtfm_lab.widgets.controls import Panel
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
@@ -49,7 +49,7 @@ class SettingsPanel(Panel):
 async def test_what_is_put_back_is_what_was_there(tmp_path: Path) -> None:
     lab_state, run = filled_state(), SettingsPanel(clock="paced", iterations=3)
     what_if = WhatIfPanel(lab_state)
-    what_if.latency.value = 2.0
+    what_if.controls.by_name["latency"].value = 2.0
     what_if.pin.click()
     panels = {"what_if": what_if, "run": run, "network": Panel()}
     path = save_workspace(state_of(lab_state, panels), tmp_path / "lab.json")
@@ -134,7 +134,7 @@ async def test_a_lab_comes_back_with_all_its_panels(tmp_path: Path) -> None:
     one.show_pane("what-if")
     one.lab_state.plan = lab.plan(one.topology, one.job, steps=3)
     await until(lambda: one.predicted is not None and one.what_if_panel.last is not None)
-    one.what_if_panel.bandwidth.value = 0.5
+    one.what_if_panel.controls.by_name["bandwidth"].value = 0.5
     one.network_panel.drawing.selected = ["ada"]
     state = state_of(one.lab_state, one.panels)
     path = save_workspace(state, tmp_path / "lab.json")
@@ -212,7 +212,7 @@ async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(tmp_path
     restore_state(unknown_schedule, one.lab_state, one.panels)
     await until(lambda: "no pipeline schedule named 'mine'" in one.lab_state.message)
     await until(lambda: "no pipeline schedule named" in one.what_if_panel.problem.value)
-    one.what_if_panel.controls.schedule.value = "1f1b"
+    one.what_if_panel.controls.by_name["schedule"].value = "1f1b"
     await until(lambda: one.what_if_panel.last is not None)
     one.lab_state.schedule = "gpipe"
     await until(lambda: one.predicted is not None)
@@ -225,8 +225,8 @@ async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(tmp_path
     one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
     before = one.topology
     await until(lambda: one.what_if_panel.last is not None)
-    one.what_if_panel.latency.value = 2.0
-    await until(lambda: one.what_if_panel.last.setting.latency == 2.0)
+    one.what_if_panel.controls.by_name["latency"].value = 2.0
+    await until(lambda: one.what_if_panel.last.setting.values["latency"] == 2.0)
     one.what_if_panel.use.click()
     scaled = before.scaled(latency=2.0).fingerprint
     assert one.topology.fingerprint == scaled

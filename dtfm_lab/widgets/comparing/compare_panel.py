@@ -17,9 +17,8 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.findings import Findings, Tile, hidden, sentences_html, tiles_html
 from dtfm_lab.widgets.comparing.refitting import Refitting
-from dtfm_lab.widgets.controls import classed, more_menu, pane, toolbar
+from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, toolbar
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.residuals import COLUMNS, ResidualsView

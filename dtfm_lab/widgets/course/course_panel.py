@@ -15,7 +15,7 @@ from dtfm_lab.course.progress import Progress, current_reader
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.widgets.controls import classed
+from dtfm_lab.widgets.controls import Panel, classed
 from dtfm_lab.widgets.course.on_screen import (
     Systems,
     candidates,
@@ -27,7 +27,6 @@ from dtfm_lab.widgets.course.on_screen import (
 )
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.markup import inline_markdown, markdown
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin, shared_interpreter
 from dtfm_lab.widgets.views.course import CourseView
 

@@ -10,11 +10,10 @@ import ipywidgets as w
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Explanation, explain
-from dtfm_lab.widgets.controls import classed, more_menu, pane, segments, show, spacer, toolbar
+from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, segments, show, spacer, toolbar
 from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.lab_state import Guard, LabState
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.groups import NO_GROUP, GroupsView
 from dtfm_lab.widgets.views.groups.drawing import matching_of
@@ -25,6 +24,11 @@ ITERATION = "What a move costs: communication, and in brackets the predicted ite
 SETTLED_S = 0.06
 """Seconds without another plan or selection before explanation and prices are computed."""
 MODES = {"Path": "path", "Ring": "ring", "Weights": "weights"}
+MODE_WORDS = (
+    "A column a group, in path order",
+    "The paper's five steps from a network to a plan",
+    "Seconds between any two groups",
+)
 
 
 class GroupsPanel(Panel):
@@ -40,27 +44,11 @@ class GroupsPanel(Panel):
         """Number of the newest request for an explanation; the results of earlier ones are dropped."""
         self._is_following = Guard()
         self.groups = classed(GroupsView(height=0, hint=NO_PLAN, can_move=True), "dtfm-fill")
-        self.mode = classed(
-            segments(
-                list(MODES.items()),
-                [
-                    "A column a group, in path order",
-                    "The paper's five steps from a network to a plan",
-                    "Seconds between any two groups",
-                ],
-                "66px",
-            ),
-            "dtfm-segmented",
-        )
-        self.step = classed(
-            segments(
-                [(f"({letter})", letter) for letter in STEPS],
-                [f"Step ({letter}) of the paper: {word}" for letter, word in STEPS.items()],
-                "34px",
-                value=self.groups.step,
-            ),
-            "dtfm-segmented",
-        )
+        self.mode = classed(segments(list(MODES.items()), MODE_WORDS, "66px"), "dtfm-segmented")
+        letters = [f"Step ({letter}) of the paper: {word}" for letter, word in STEPS.items()]
+        self.step = segments([(f"({letter})", letter) for letter in STEPS], letters, "34px", value=self.groups.step)
+        classed(self.step, "dtfm-segmented")
+        self._controls = {"step": self.step, "mode": self.mode}
         self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
         self.line = classed(w.HTML(), "dtfm-groups-line")
         self.why = w.HTML()
@@ -83,19 +71,6 @@ class GroupsPanel(Panel):
         lab_state.observe(lambda _: self._show(), ["plan", "shown_panes"])
         self._show_mode()
         self._show()
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "mode": self.mode.value,
-            "step": self.step.value,
-        }
-
-    def restore(self, settings: dict[str, Any]) -> None:
-        """Show the saved picture and step."""
-        if settings.get("step") in list(STEPS):
-            self.step.value = settings["step"]
-        if settings.get("mode") in list(MODES.values()):
-            self.mode.value = settings["mode"]
 
     def _show(self) -> None:
         """Draw the plan, as soon as the pane is on the screen."""

@@ -1,21 +1,21 @@
 """Exchanging two devices by hand: the cost of every exchange, the plan after one, undo and redo."""
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import ipywidgets as w
+import pandas as pd
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation, evaluate, simulated
-from dtfm_lab.widgets.controls import button, disable, icon_button
+from dtfm_lab.widgets.controls import button, disable, icon_button, menu
 from dtfm_lab.widgets.groups.group_texts import named
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import History, LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.groups import GroupsView
 from dtfm_lab.widgets.what_if.setting import n_actions
@@ -39,15 +39,10 @@ class HandMoves:
         report_error: Callable[[str], None],
     ) -> None:
         self._lab_state, self._groups, self._explained, self._report_error = lab_state, groups, explained, report_error
-        self._past: deque[Plan] = deque(maxlen=MOST_UNDONE)
-        self._future: deque[Plan] = deque(maxlen=MOST_UNDONE)
+        self._history: History[Plan] = History(MOST_UNDONE)
         self._made: Plan | None = None
         """The plan of the last move, undo or redo."""
-        self.move_to = w.Dropdown(
-            description="Move to",
-            layout=w.Layout(width="400px", max_width="100%"),
-            style={"description_width": "60px"},
-        )
+        self.move_to = menu("Move to", "min(400px, 100%)", "60px", (), "Where the selected device would go")
         self.move = button("Move", "exchange", "", "84px", disabled=True)
         self.undo = icon_button("undo", "Take back the last move by hand")
         self.redo = icon_button("repeat", "Make it again")
@@ -55,19 +50,18 @@ class HandMoves:
         """The last move in words; empty where the plan was not made by hand."""
         self.view = w.HBox([self.move_to, self.move])
         self.move.on_click(lambda _: self._move_chosen())
-        self.undo.on_click(lambda _: self._take_back())
-        self.redo.on_click(lambda _: self._make_again())
+        self.undo.on_click(lambda _: self._turn(back=True))
+        self.redo.on_click(lambda _: self._turn(back=False))
         groups.on_msg(self._gesture)
         groups.observe(lambda _: self.offer(), ["offers", "selected"])
 
     def take(self, plan: Plan | None) -> None:
         """Take another plan. One that was not made by hand clears the history."""
         if plan is None or plan is not self._made:
-            self._past.clear()
-            self._future.clear()
+            self._history.clear()
             self.note = self._lab_state.hand_note = ""
-        disable(self.undo, "" if self._past else "No move by hand to take back")
-        disable(self.redo, "" if self._future else "No move by hand to make again")
+        disable(self.undo, "" if self._history.past else "No move by hand to take back")
+        disable(self.redo, "" if self._history.future else "No move by hand to make again")
         self.offer()
 
     async def price(self, plan: Plan, device: str) -> None:
@@ -134,10 +128,8 @@ class HandMoves:
 
     def _gesture(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         plan, device, kind = self._lab_state.plan, content.get("device"), content.get("kind")
-        if kind == "undo":
-            self._take_back()
-        elif kind == "redo":
-            self._make_again()
+        if kind in ("undo", "redo"):
+            self._turn(back=kind == "undo")
         elif plan is not None and isinstance(device, str):
             if kind == "lift":
                 begin(self.price(plan, device), self._report_error)
@@ -168,23 +160,14 @@ class HandMoves:
         made = await asyncio.to_thread(exchanged, plan, device, partner)
         if self._lab_state.plan is not plan:
             return  # the prices are of another plan
-        self._past.append(plan)
-        self._future.clear()
+        self._history.add(plan)
         self._put(made, f"By hand, {device} and {partner} exchanged: {from_to(plan, made)}.")
 
-    def _take_back(self) -> None:
-        self._turn(self._past, self._future, "Undone")
-
-    def _make_again(self) -> None:
-        self._turn(self._future, self._past, "By hand again")
-
-    def _turn(self, source: deque[Plan], target: deque[Plan], words: str) -> None:
-        """Take the last plan of ``source``, the past or the future, and append the current one to ``target``."""
+    def _turn(self, *, back: bool) -> None:
+        """Take back the last move, or make it again."""
         plan = self._lab_state.plan
-        if plan is not None and source:
-            target.append(plan)
-            other = source.pop()
-            self._put(other, f"{words}: {from_to(plan, other)}.")
+        if plan is not None and (other := self._history.turn(plan, back=back)) is not None:
+            self._put(other, f"{'Undone' if back else 'By hand again'}: {from_to(plan, other)}.")
 
     def _put(self, plan: Plan, line: str) -> None:
         self._made, self.note = plan, line
@@ -202,28 +185,25 @@ def offers(explanation: Explanation, device: str) -> dict[str, Any]:
     Raises UnknownName for a device that the plan's network does not have.
     """
     plan, swaps = explanation.plan, explanation.swaps
-    names, chosen = plan.topology.names, plan.topology.at(device)
+    chosen = plan.topology.at(device)
     own = swaps.stage_of(chosen)
-    best: dict[int, tuple[float, int]] = {}
-    devices = {}
-    for partner in range(len(names)):
-        theirs = swaps.stage_of(partner)
-        if theirs == own:
-            continue
-        cost_s = swaps.price(chosen, partner)
-        devices[names[partner]] = [cost_s, explanation.change_s(cost_s)]
-        stage = IDLE if theirs is None else theirs
-        best[stage] = min(best.get(stage, (cost_s, partner)), (cost_s, partner))
-    groups = [
-        {"stage": stage, "partner": names[partner], "cost_s": cost_s, "change_s": explanation.change_s(cost_s)}
-        for stage, (cost_s, partner) in sorted(best.items(), key=lambda item: item[1])
-    ]
+    others = [(at, name) for at, name in enumerate(plan.topology.names) if swaps.stage_of(at) != own]
+    costs_s = {name: swaps.price(chosen, at) for at, name in others}
+    places: list[Any] = list(explanation.places(device).itertuples())
     return {
         "device": device,
         "stage": IDLE if own is None else own,
         "now_s": plan.cost.total_s,
-        "groups": groups,
-        "devices": devices,
+        "groups": [
+            {
+                "stage": IDLE if pd.isna(place.stage) else int(place.stage),
+                "partner": place.partner,
+                "cost_s": place.cost_after_s,
+                "change_s": place.change_s,
+            }
+            for place in places
+        ],
+        "devices": {name: [cost_s, explanation.change_s(cost_s)] for name, cost_s in costs_s.items()},
     }
 
 

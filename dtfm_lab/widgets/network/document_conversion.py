@@ -26,8 +26,8 @@ from dtfm_lab.domain.errors import LabError, TopologyError
 from dtfm_lab.domain.network import HARDWARE, Device, Topology, as_number, hardware_fields
 from dtfm_lab.domain.units import TERA, GiB
 from dtfm_lab.files import topology_from_mapping, topology_to_mapping
-from dtfm_lab.widgets.network.drawing import Document
-from dtfm_lab.widgets.network.links import AS_DRAWN, filled
+from dtfm_lab.widgets.network.drawing import Document, empty_document
+from dtfm_lab.widgets.network.links import filled
 
 KEPT = ("host", "gpus", "inner", "uplink_gbps", "downlink_gbps")
 """Keys of a device in a file that pass through the drawing as they are."""
@@ -41,33 +41,15 @@ ALIKE = 1e-9
 """Share by which a latency or a bandwidth may differ after conversion to ms and Gbit/s and back."""
 
 
-def empty_document(name: str = "drawn") -> Document:
-    """Return a blank canvas, with links as over an ordinary internet connection; between regions by distance."""
-    return {
-        "name": name,
-        "devices": [],
-        "regions": [],
-        "between": [],
-        "links": [],
-        "default": {"latency_ms": 20.0, "bandwidth_gbps": 0.1},
-        "fill": AS_DRAWN,
-    }
-
-
 def document_of(topology: Topology) -> Document:
     """Return the document of a topology: all but times by message size, which ``topology_of`` adds again."""
     mapping = topology_to_mapping(topology, hosts=False)
     default = mapping.get("default") or empty_document()["default"]
-    links = [
-        {
-            "source": (link.get("between") or (link["from"], link["to"]))[0],
-            "target": (link.get("between") or (link["from"], link["to"]))[1],
-            "latency_ms": link["latency_ms"],
-            "bandwidth_gbps": link["bandwidth_gbps"],
-            "one_way": "from" in link,
-        }
-        for link in mapping["links"]
-    ]
+    links = []
+    for link in mapping["links"]:
+        source, target = link.get("between") or (link["from"], link["to"])
+        speed = {key: link[key] for key in ("latency_ms", "bandwidth_gbps")}
+        links.append({"source": source, "target": target, **speed, "one_way": "from" in link})
     return {
         "name": topology.name,
         **({"description": topology.description} if topology.description else {}),

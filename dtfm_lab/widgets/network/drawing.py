@@ -4,26 +4,22 @@ A drag is accepted at the pace at which the lab can answer it, so that every mom
 """
 
 import asyncio
-import copy
 import time
 from collections.abc import Callable
 from typing import Any
 
 import traitlets
 
-from dtfm_lab.widgets.lab_state import Guard
+from dtfm_lab.widgets.lab_state import Guard, History
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 
 Document = dict[str, Any]
 
-EMPTY_DOCUMENT: Document = {
-    "name": "untitled",
-    "devices": [],
-    "regions": [],
-    "between": [],
-    "links": [],
-    "default": {"latency_ms": 50.0, "bandwidth_gbps": 1.0},
-}
+BY_DISTANCE, AS_DRAWN = "distance", "drawn"
+"""Values of ``document["fill"]`` where pairs of regions without a line get one by a rule.
+
+By the distance of known cities alone; or else as far apart as they are drawn.
+"""
 MOST_KEPT = 100
 """Documents that can be undone to; a thousand of a large network would fill the memory."""
 PATIENCE_S = 0.5
@@ -31,6 +27,19 @@ PATIENCE_S = 0.5
 LEAST_S = 0.2
 """Least seconds between two moments of a drag, so that the page, too, has time to draw what follows from each."""
 LOOK_S = 0.01
+
+
+def empty_document(name: str = "drawn") -> Document:
+    """Return a blank canvas, with links as over an ordinary internet connection; between regions by distance."""
+    return {
+        "name": name,
+        "devices": [],
+        "regions": [],
+        "between": [],
+        "links": [],
+        "default": {"latency_ms": 20.0, "bandwidth_gbps": 0.1},
+        "fill": AS_DRAWN,
+    }
 
 
 class Drawing(traitlets.HasTraits):
@@ -52,9 +61,8 @@ class Drawing(traitlets.HasTraits):
     restored_from = traitlets.Dict()
 
     def __init__(self, document: Document | None = None) -> None:
-        super().__init__(document=copy.deepcopy(EMPTY_DOCUMENT) if document is None else document)
-        self._past: list[Document] = []
-        self._future: list[Document] = []
+        super().__init__(document=empty_document() if document is None else document)
+        self._history: History[Document] = History(MOST_KEPT)
         self._gesture_from: Document | None = None
         """The document when the gesture began that is under way; None between gestures."""
         self._is_undoing = Guard()
@@ -70,22 +78,20 @@ class Drawing(traitlets.HasTraits):
 
     @property
     def history(self) -> list[Document]:
-        return list(self._past)
+        return list(self._history.past)
 
     def gesture(self, phase: str) -> None:
         """Keep all edits between ``begin`` and ``end`` as one entry of the history: those of one drag."""
         before, self._gesture_from = self._gesture_from, self.document if phase == "begin" else None
         if before is not None and before != self.document:
-            self._append_to_past(before)
+            self._keep(before)
         self.is_in_gesture = self._gesture_from is not None
 
     def undo(self) -> None:
-        self.gesture("end")
-        self._restore_last(self._past, self._future)
+        self._turn(back=True)
 
     def redo(self) -> None:
-        self.gesture("end")
-        self._restore_last(self._future, self._past)
+        self._turn(back=False)
 
     def begin(self, document: Document) -> None:
         """Take another document and clear the history."""
@@ -93,31 +99,27 @@ class Drawing(traitlets.HasTraits):
             self.document = document
         self._gesture_from = None
         self.is_in_gesture = False
-        self._past.clear()
-        self._future.clear()
+        self._history.clear()
         self._update_history_traits()
         self.selected, self.selected_link = [], []
 
     def _record(self, change: dict[str, Any]) -> None:
         if not self._is_undoing and self._gesture_from is None:
-            self._append_to_past(change["old"])
+            self._keep(change["old"])
 
-    def _append_to_past(self, document: Document) -> None:
-        self._past = [*self._past[-MOST_KEPT + 1 :], document]
-        self._future = []
+    def _keep(self, document: Document) -> None:
+        self._history.add(document)
         self._update_history_traits()
 
-    def _restore_last(self, source: list[Document], target: list[Document]) -> None:
-        """Take the last document of ``source``, the past or the future, and append the current one to ``target``."""
-        if not source:
-            return
-        target.append(self.document)
-        with self._is_undoing:
-            self.document = source.pop()
-        self._update_history_traits()
+    def _turn(self, *, back: bool) -> None:
+        self.gesture("end")
+        if (document := self._history.turn(self.document, back=back)) is not None:
+            with self._is_undoing:
+                self.document = document
+            self._update_history_traits()
 
     def _update_history_traits(self) -> None:
-        self.can_undo, self.can_redo = bool(self._past), bool(self._future)
+        self.can_undo, self.can_redo = bool(self._history.past), bool(self._history.future)
 
 
 def _shared(new: Any, before: Any) -> Any:

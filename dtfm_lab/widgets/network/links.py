@@ -5,7 +5,6 @@ their cities.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import combinations
 from math import dist
@@ -14,22 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import find_place, link_between
 from dtfm_lab.domain.network.places import Link as LinkByDistance
 from dtfm_lab.domain.network.places import link_over
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
-from dtfm_lab.widgets.network.drawing import Document
+from dtfm_lab.widgets.network.drawing import AS_DRAWN, BY_DISTANCE, Document
 
 Speed = tuple[float, float]
 """(latency_ms, bandwidth_gbps)"""
 
 
-BY_DISTANCE, AS_DRAWN = "distance", "drawn"
-"""Values of ``document["fill"]`` where pairs of regions without a line get one by a rule.
-
-By the distance of known cities alone; or else as far apart as they are drawn.
-"""
 RULE = (
     "Regions without a line between them: latency 5.6 ms + 3.0 × distance / 200,000 km/s, bandwidth 78 Mbit / latency "
     "but at most 1.05 Gbit/s, fitted to 45 pairs of AWS regions (DT-FM, 2022), half of them within 15 %. "
@@ -171,27 +164,6 @@ def _line_by_rule(a: str, b: str, link: LinkByDistance) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinkChange:
-    """A new latency, a new bandwidth, or both; None leaves it as it is."""
-
-    latency_ms: float | None = None
-    bandwidth_gbps: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.latency_ms is not None and not 0 <= self.latency_ms < float("inf"):
-            raise TopologyError(f"latency is {self.latency_ms:g} ms; wanted 0 or more")
-        if self.bandwidth_gbps is not None and not 0 < self.bandwidth_gbps < float("inf"):
-            raise TopologyError(f"bandwidth is {self.bandwidth_gbps:g} Gbit/s; wanted more than 0")
-
-    def of(self, speed: Speed) -> Speed:
-        latency_ms, gbps = speed
-        return (
-            latency_ms if self.latency_ms is None else self.latency_ms,
-            gbps if self.bandwidth_gbps is None else self.bandwidth_gbps,
-        )
-
-
 def set_links(document: Document, speeds: Mapping[Pair, Speed]) -> Document:
     """Give these directed links lines of their own; one line for both ways where they agree."""
     all_speeds = {**link_speeds(document), **speeds}
@@ -202,12 +174,9 @@ def set_links(document: Document, speeds: Mapping[Pair, Speed]) -> Document:
             continue
         both_ways = all_speeds.get((target, source)) == speed
         done |= {(target, source)} if both_ways else set()
-        links.append({"source": source, "target": target, **_line(speed), "one_way": not both_ways})
+        numbers = dict(zip(("latency_ms", "bandwidth_gbps"), speed, strict=True))
+        links.append({"source": source, "target": target, **numbers, "one_way": not both_ways})
     return {**document, "links": links}
-
-
-def _line(speed: Speed) -> dict[str, float]:
-    return {"latency_ms": speed[0], "bandwidth_gbps": speed[1]}
 
 
 def with_link(document: Document, ends: tuple[str, str], gbps: float, ms: float) -> Document:

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -11,14 +12,21 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError, TopologyError
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.controls import checkbox, classed, labelled, segments, toolbar
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.network.drawing import Document, Drawing
-from dtfm_lab.widgets.network.links import LinkChange, Pair, set_links
+from dtfm_lab.widgets.network.links import Pair, set_links
 from dtfm_lab.widgets.views.matrix import BANDWIDTH, LATENCY, MatrixView
 
+QUANTITIES = {
+    LATENCY: Option(name="latency", help="Latency one way, in milliseconds", unit="ms", type=float, least=0),
+    BANDWIDTH: Option(name="bandwidth", help="Bandwidth in Gbit/s", unit="Gbit/s", type=float, above=0),
+}
+"""What may be typed for the selected links."""
+WIDTHS = {LATENCY: ("74px", "20px"), BANDWIDTH: ("98px", "42px")}
 NOTHING_SELECTED = "Click a cell, a link from its row to its column, to type other numbers; drag for many."
 
 
@@ -40,12 +48,13 @@ class MatrixEditor:
             layout=w.Layout(width="auto", flex="none"),
         )
         self.what = w.HTML(layout=w.Layout(flex="1 1 0", min_width="0", overflow="hidden"))
-        self.latency_ms = self._field("ms", "Latency one way, in milliseconds", "74px", "20px")
-        self.bandwidth_gbps = self._field("Gbit/s", "Bandwidth in Gbit/s", "98px", "42px")
+        self.fields = {
+            shows: labelled(w.Text, of.unit, *WIDTHS[shows], tooltip=of.help, continuous_update=False)
+            for shows, of in QUANTITIES.items()
+        }
         self.both_ways = checkbox("both ways", True, "The way back becomes the same")
         self.result = w.HTML(layout=w.Layout(flex="none"))
-        self._fields = [self.latency_ms, self.bandwidth_gbps, self.both_ways]
-        row = toolbar(self.shows, *self._fields)
+        row = toolbar(self.shows, *self.fields.values(), self.both_ways)
         told = w.HBox([self.what, self.result], layout=w.Layout(height="26px", padding="0 0 0 4px"))
         self.view = classed(w.VBox([row, told, self.canvas]), "dtfm-matrix-editor")
         if not height:
@@ -53,8 +62,8 @@ class MatrixEditor:
         w.link((self.shows, "value"), (self.canvas, "shows"))
         self.canvas.observe(lambda _: self._show_selected(), ["picked", "latency_ms", "bandwidth_gbps", "names"])
         self.canvas.observe(lambda _: setattr(self.result, "value", ""), "picked")
-        self.latency_ms.observe(lambda change: self._typed("latency_ms", change["new"]), "value")
-        self.bandwidth_gbps.observe(lambda change: self._typed("bandwidth_gbps", change["new"]), "value")
+        for shows, field in self.fields.items():
+            field.observe(partial(self._typed, shows), "value")
         self.canvas.on_msg(self._on_message)
         self._show_selected()
 
@@ -62,33 +71,28 @@ class MatrixEditor:
         """Show the drawing's network; None while it is not valid."""
         self.canvas.show(topology)
 
-    @staticmethod
-    def _field(unit: str, tooltip: str, width: str, label_width: str) -> w.Text:
-        return labelled(w.Text, unit, width, label_width, tooltip=tooltip, continuous_update=False)
-
     def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         """Focus the field of the shown quantity after Enter or a double click on the matrix."""
         if content.get("kind") == "edit":
-            field = self.latency_ms if self.canvas.shows == LATENCY else self.bandwidth_gbps
-            field.focus()
+            self.fields[self.canvas.shows].focus()
 
     def _show_selected(self) -> None:
         """Show the number of the selected links, or its smallest and largest value."""
         links = self.canvas.picked_links()
         topology = self.canvas.topology
         there = bool(links) and topology is not None and set(self.canvas.names) <= set(topology.names)
-        for field in self._fields:
+        for field in (*self.fields.values(), self.both_ways):
             field.disabled = not there
         self.what.value = f'<div class="dtfm-line">{escape(self._describe(links) if there else NOTHING_SELECTED)}</div>'
         if not there or topology is None:
             with self._is_showing:
-                for text in (self.latency_ms, self.bandwidth_gbps):
+                for text in self.fields.values():
                     text.value, text.placeholder = "", ""
             return
         rows, columns = zip(*((topology.index(a), topology.index(b)) for a, b in links), strict=True)
         with self._is_showing:
-            _fill(self.latency_ms, to_ms(topology.latency_s[rows, columns]))
-            _fill(self.bandwidth_gbps, to_gbps(topology.bandwidth_bytes_per_s[rows, columns]))
+            _fill(self.fields[LATENCY], to_ms(topology.latency_s[rows, columns]))
+            _fill(self.fields[BANDWIDTH], to_gbps(topology.bandwidth_bytes_per_s[rows, columns]))
 
     def _describe(self, links: Sequence[Pair]) -> str:
         if len(links) == 1:
@@ -96,13 +100,13 @@ class MatrixEditor:
         sources, targets = (len(set(ends)) for ends in zip(*links, strict=True))
         return f"{len(links)} links: from {sources} to {count(targets, 'device')}"
 
-    def _typed(self, quantity: str, text: str) -> None:
-        links = self.canvas.picked_links()
+    def _typed(self, shows: str, entered: dict[str, Any]) -> None:
+        links, text = self.canvas.picked_links(), entered["new"]
         if self._is_showing or not text.strip() or not links:
             return
         try:
-            change = LinkChange(**{quantity: _number(text)})
-            document, n_changed = self._edited(links, change)
+            number = QUANTITIES[shows].checked(_number(text), error=TopologyError)
+            document, n_changed = self._edited(links, shows, number)
         except LabError as error:
             self.result.value = f'<div class="dtfm-line dtfm-warning" role="alert">{escape(str(error))}</div>'
             return
@@ -111,7 +115,7 @@ class MatrixEditor:
         text = f"{count(n_changed, 'link')} changed"
         self.result.value = f'<div class="dtfm-line" role="status">{escape(text)}</div>'
 
-    def _edited(self, links: Sequence[Pair], change: LinkChange) -> tuple[Document, int]:
+    def _edited(self, links: Sequence[Pair], shows: str, number: float) -> tuple[Document, int]:
         """Return the edited document, and how many links changed."""
         document, topology = self._drawing.document, self.canvas.topology
         assert topology is not None, "links are selected of nothing"
@@ -120,11 +124,10 @@ class MatrixEditor:
             raise TopologyError(f"device {lost} is drawn {drawn[lost]} times; wanted once, before its links are edited")
         wanted = dict.fromkeys([*links, *((b, a) for a, b in links)] if self.both_ways.value else links)
         rows, columns = zip(*((topology.index(a), topology.index(b)) for a, b in wanted), strict=True)
-        latency_ms = map(_plain, to_ms(topology.latency_s[rows, columns]))
-        gbps = map(_plain, to_gbps(topology.bandwidth_bytes_per_s[rows, columns]))
-        now = zip(latency_ms, gbps, strict=True)
-        speeds = {pair: change.of(speed) for pair, speed in zip(wanted, now, strict=True)}
-        return set_links(document, speeds), len(speeds)
+        ms, gbps = to_ms(topology.latency_s[rows, columns]), to_gbps(topology.bandwidth_bytes_per_s[rows, columns])
+        (ms if shows == LATENCY else gbps)[:] = number
+        speeds = zip(map(_plain, ms), map(_plain, gbps), strict=True)
+        return set_links(document, dict(zip(wanted, speeds, strict=True))), len(wanted)
 
 
 def _fill(field: w.Text, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:

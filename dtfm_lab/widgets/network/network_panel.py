@@ -10,22 +10,28 @@ import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.figures.theme import count
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import classed, menu, segments
+from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.network.document_conversion import (
     document_of,
-    empty_document,
     gpus_of,
     is_document,
     topology_of,
 )
-from dtfm_lab.widgets.network.drawing import Document, Drawing, PacedEdits
-from dtfm_lab.widgets.network.links import AS_DRAWN, BY_DISTANCE, RULE, WHERE, filled
+from dtfm_lab.widgets.network.drawing import (
+    AS_DRAWN,
+    BY_DISTANCE,
+    Document,
+    Drawing,
+    PacedEdits,
+    empty_document,
+)
+from dtfm_lab.widgets.network.links import RULE, WHERE, filled
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.editor import TopologyEditor
 from dtfm_lab.widgets.views.map import MapView
@@ -47,7 +53,7 @@ class NetworkPanel(Panel):
         """The last valid document and its network."""
         self._problem, self._summary = "", ""
         self._is_linking = Guard()
-        self.drawing = Drawing(empty_document())
+        self.drawing = Drawing()
         self.on_swap: Callable[[str, str], None] = lambda a, b: None
         """Called where a device is dropped on another, to exchange their places in the plan."""
         self.editor = TopologyEditor(self.drawing, height=0)
@@ -80,8 +86,7 @@ class NetworkPanel(Panel):
             "Latency and bandwidth between two regions that have no line of their own in the drawing",
         )
         self.note = w.HTML()
-        self._views = w.VBox([self.editor])
-        self.picture = classed(self._views, "dtfm-picture")
+        self.picture = classed(w.VBox([self.editor]), "dtfm-picture")
         self.menu: list[w.Widget] = [self.fill, self.note]
         """What is needed less often."""
         self.view = w.VBox([self.picture])
@@ -95,13 +100,18 @@ class NetworkPanel(Panel):
         lab_state.observe(lambda change: self._follow(change["new"]), "topology")
 
     @property
+    def _made(self) -> list[tuple[w.Widget, DocumentView]]:
+        """The views that were shown so far, each with what draws."""
+        made: list[tuple[w.Widget, DocumentView]] = [(self.editor, self.editor)]
+        made += [(self.map, self.map)] if self.map is not None else []
+        return made + ([(self.matrix.view, self.matrix.canvas)] if self.matrix is not None else [])
+
+    @property
     def canvas(self) -> DocumentView:
         """The view that is shown: canvas, map or matrix."""
         if self.shown.value == "map" and self.map is not None:
             return self.map
-        if self.shown.value == "matrix" and self.matrix is not None:
-            return self.matrix.canvas
-        return self.editor
+        return self.matrix.canvas if self.shown.value == "matrix" and self.matrix is not None else self.editor
 
     def show(self, topology: Topology | None, document: Document | None = None) -> None:
         """Draw a network, None for a blank canvas, and begin a new undo history.
@@ -191,7 +201,7 @@ class NetworkPanel(Panel):
 
     def _summarise(self, topology: Topology) -> str:
         n = len(topology)
-        text = f"{n} device{'s' * (n != 1)}, {n * (n - 1):,} directed links, all with a latency and a bandwidth"
+        text = f"{count(n, 'device')}, {n * (n - 1):,} directed links, all with a latency and a bandwidth"
         if self._timed is not None and self._timed.message_s is not None and topology.message_s is not None:
             text += "; message times as measured where nothing was edited"
         return text
@@ -240,15 +250,12 @@ class NetworkPanel(Panel):
             self.map.on_swap = self._swap
         if self.shown.value == "matrix" and self.matrix is None:
             self.matrix = MatrixEditor(self.drawing, height=0)
-        made: list[tuple[str, w.Widget, DocumentView]] = [("canvas", self.editor, self.editor)]
-        made += [("map", self.map, self.map)] if self.map is not None else []
-        made += [("matrix", self.matrix.view, self.matrix.canvas)] if self.matrix is not None else []
-        for name, view, canvas in made:
-            if name != self.shown.value:
+        for view, canvas in self._made:
+            if canvas is not self.canvas:
                 canvas.leave()
-            view.layout.display = "" if name == self.shown.value else "none"
+            show(view, canvas is self.canvas)
         self.canvas.follow()
-        self._views.children = tuple(view for _, view, _ in made)
+        self.picture.children = tuple(view for view, _ in self._made)
         self._update_view()
 
     def _swap(self, one: str, other: str) -> None:

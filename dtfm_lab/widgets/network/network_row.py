@@ -126,22 +126,23 @@ class NetworkFilesRow:
 
         A file of a few hundred kilobytes takes YAML a second.
         """
+
+        async def working() -> None:
+            try:
+                result = await asyncio.to_thread(work)
+            except LabError:
+                self._show_summary("")
+                raise
+            finally:
+                self._enable(True)
+            then(result)
+
         if not has_event_loop():
             then(work())
             return
         self._enable(False)
         self._show_summary(busy)
-        begin(self._run_on_thread(work, then), self._report_error)
-
-    async def _run_on_thread(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        try:
-            result = await asyncio.to_thread(work)
-        except LabError:
-            self._show_summary("")
-            raise
-        finally:
-            self._enable(True)
-        then(result)
+        begin(working(), self._report_error)
 
     def _enable(self, enabled: bool) -> None:
         for each in self.buttons:

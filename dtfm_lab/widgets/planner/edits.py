@@ -14,11 +14,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Difference, objectives
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, shown_s
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.moves import describe_moves
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
-from dtfm_lab.widgets.staleness import shown_s
 
 ONE_EDIT_S = 1.2
 """Seconds within which the edits of a drag count as one."""

@@ -1,6 +1,5 @@
 """The job that is planned: its name, its shape, its batch and its schedule, each pinned or left to the planner."""
 
-import math
 from typing import Any
 
 import ipywidgets as w
@@ -12,7 +11,7 @@ from dtfm_lab.domain.options import options_of
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files import job_names, override
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.controls import control_for, menu, restore_values, values_of
+from dtfm_lab.widgets.controls import SavedControls, control_for, divisors, menu
 from dtfm_lab.widgets.lab_state import Guard, LabState
 
 OPEN_SHAPE: tuple[int, ...] = ()
@@ -22,7 +21,7 @@ OPEN_SCHEDULE = ""
 CHOOSES = "the planner chooses"
 
 
-class JobControls:
+class JobControls(SavedControls):
     """Sets ``lab_state.job``, and offers the shapes that the drawn network allows, beside the planner's choice."""
 
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
@@ -49,30 +48,28 @@ class JobControls:
             [(CHOOSES, OPEN_SCHEDULE), *((name, name) for name in schedules)],
             "In which order devices pass micro-batches on; a search for the communication cost leaves it open",
         )
+        # in the order of restoring, as the job sets the others, and the batch the micro-batches
+        of_job = {"batch": self.batch, "microbatch": self.microbatch, "schedule": self.schedule}
+        self._controls = {"job": self.job} | of_job
         rows = [self.job, self.shape, self.batch], [self.microbatch, self.schedule]
         self.view = w.VBox([w.HBox(row) for row in rows])
         self._is_filling = Guard()
         self._take_job()
         self.job.observe(lambda _: self._take_job(), "value")
         self.batch.observe(lambda _: self._offer_microbatches(), "value")
-        for control in (self.shape, self.batch, self.microbatch, self.schedule):
+        for control in (self.shape, *of_job.values()):
             control.observe(lambda _: self._set_job(), "value")
         lab_state.observe(lambda _: self._offer_shapes(self.shape.value), "topology")
 
     def take(self, job: Job) -> None:
         """Choose another job, one of the menu's or a new one."""
-        if job.name == self.job.value:
-            return
         if job.name not in self.job.options:
-            self._base = job
-            self.job.options = [job.name, *self.job.options]
+            self._offer(job)
         self.job.value = job.name
 
     def take_exactly(self, job: Job) -> None:
         """Choose a job with all that it names, in the place of the menu's of that name."""
-        self._base = job
-        if job.name not in self.job.options:
-            self.job.options = [job.name, *self.job.options]
+        self._offer(job)
         self.job.value = job.name
         self._take_job()
         topology, shape = self._lab_state.topology, (job.n_stages, job.n_replicas)
@@ -83,20 +80,19 @@ class JobControls:
         self.shape.value = shape
         self._set_job()
 
+    def _offer(self, job: Job) -> None:
+        self._base = job
+        self.job.options = list(dict.fromkeys([job.name, *self.job.options]))
+
     def settings(self) -> dict[str, Any]:
-        return values_of(self._controls) | {"shape": list(self.shape.value or ())}
+        return super().settings() | {"shape": list(self.shape.value or ())}
 
     def restore(self, settings: dict[str, Any]) -> None:
         """Set the controls to saved values; unknown or impossible values are ignored."""
-        restore_values(self._controls, settings)
+        super().restore(settings)
         shape = settings.get("shape")
         if isinstance(shape, list | tuple) and tuple(shape) in [offered for _, offered in self.shape.options]:
             self.shape.value = tuple(shape)
-
-    @property
-    def _controls(self) -> dict[str, w.ValueWidget]:
-        """Restored in this order, as the job sets the others, and the batch the micro-batches."""
-        return {"job": self.job, "batch": self.batch, "microbatch": self.microbatch, "schedule": self.schedule}
 
     def _take_job(self) -> None:
         """Fill the controls from the chosen job."""
@@ -116,8 +112,7 @@ class JobControls:
     def _offer_microbatches(self, also: int | None = None) -> None:
         """Offer the micro-batches that divide the batch, and the one that is set."""
         batch, kept = self.batch.value, self.microbatch.value if also is None else also
-        small = [n for n in range(1, math.isqrt(batch) + 1) if batch % n == 0]
-        sizes = sorted({*small, *(batch // n for n in small), kept} - {OPEN_MICROBATCH})
+        sizes = sorted({*divisors(batch), kept} - {OPEN_MICROBATCH})
         chooses = [] if self._chosen.model is None else [(CHOOSES, OPEN_MICROBATCH)]
         with self._is_filling:
             self.microbatch.options = [*chooses, *((f"{n:,}", n) for n in sizes)]

@@ -1,28 +1,46 @@
 """The pane Search: watch a slow search think, run the real one, let planners race, or see seconds against dollars."""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import ipywidgets as w
 
+from dtfm_lab import lab
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab.memory_warnings import held_memory
+from dtfm_lab.planning import PlanStep, planners, simulated
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import classed, pane, restore_values, segments, show, toolbar
+from dtfm_lab.widgets.controls import (
+    Panel,
+    button,
+    classed,
+    more_menu,
+    pane,
+    restore_values,
+    segments,
+    show,
+    spacer,
+    toolbar,
+)
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
+from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
 from dtfm_lab.widgets.planner.job_controls import JobControls
-from dtfm_lab.widgets.planner.objective_controls import ObjectiveControls
-from dtfm_lab.widgets.planner.plan_words import headline, tables
+from dtfm_lab.widgets.planner.objective_controls import LABEL_WIDTH, ObjectiveControls
+from dtfm_lab.widgets.planner.plan_words import headline, table_of
 from dtfm_lab.widgets.planner.race_panel import RacePanel
-from dtfm_lab.widgets.planner.search_mode import SearchMode
-from dtfm_lab.widgets.planner.search_panel import SearchPanel
+from dtfm_lab.widgets.planner.search_mode import BackgroundSearch, PlacementPreview, SearchMode, rows
 from dtfm_lab.widgets.planner.teaching_panel import TeachingPanel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
+from dtfm_lab.widgets.views.convergence import ConvergenceView
 
 TEACHING, REAL, RACE, FRONTIER = "Teaching", "Real", "Race", "Frontier"
 MODES = {
@@ -31,10 +49,82 @@ MODES = {
     RACE: "Several planners side by side",
     FRONTIER: "Seconds against dollars: many plans",
 }
+SAVED_AS = {TEACHING: "teaching", REAL: "search", RACE: "race", FRONTIER: "frontier"}
+"""Names of the modes' settings in a saved file."""
 MODES_BEFORE = {"Search": REAL}
 """Modes that saved files may name otherwise."""
 STEP = "plan"
 """Name of this pane."""
+SHORT_S = 0.1
+"""Seconds from which a duration is shown to a tenth of a second, so that the text does not flicker."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """What a search is asked with."""
+
+    planner: Annotated[
+        str, Option(help="Who searches: ours, the paper's, chance, or the one that proves.", choices=planners)
+    ] = "evolutionary"
+    seconds: Annotated[
+        float, Option(help="Seconds of search, unless its best is proven before.", least=0.1, most=3600)
+    ] = 3.0
+    seed: Annotated[int, Option(help="Equal seeds give equal searches.", most=2**31)] = 0
+
+
+class SearchPanel(SearchMode):
+    """Sets ``lab_state.plan`` to what the search finds; ``aims`` says what that makes least."""
+
+    curve: ConvergenceView
+
+    def __init__(
+        self, lab_state: LabState, changed: Callable[[], None], aims: ObjectiveControls, details: w.Widget
+    ) -> None:
+        plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
+        super().__init__(lab_state, changed, plan, SearchSettings, LABEL_WIDTH)
+        self._aims = aims
+        self.planner, self.seconds, self.seed = self._controls.values()
+        self.curve = classed(ConvergenceView(height=0), "dtfm-fill")
+        table = more_menu([details], "The plan", "Who does what, a row a device")
+        more = more_menu([aims.objective, aims.limits, *self._controls.values()])
+        self.bar = [self.start, self.stop, spacer(), table, more]
+        self.view = w.VBox([self.curve])
+
+    def show_objective(self) -> None:
+        """Write the curve in the chosen objective's words, unless it holds a search for another one."""
+        if not self.curve.points:
+            measure = self._aims.measure
+            self.curve.title = measure.title
+            self.curve.show_measure(measure.objective)
+
+    def _begin(self, topology: Topology, job: Job) -> BackgroundSearch:
+        steps = lab.search(
+            topology,
+            job,
+            planner=self.planner.value,
+            seed=self.seed.value,
+            seconds=self.seconds.value,
+            **self._aims.options(),
+        )
+        self.curve.reset()
+        self.show_objective()
+        return BackgroundSearch(steps)
+
+    async def _watch(self) -> None:
+        assert self.search is not None
+        preview = PlacementPreview(self._lab_state)
+        last: PlanStep | None = None
+
+        def show(steps: Sequence[PlanStep]) -> None:
+            nonlocal last
+            last = steps[-1]
+            preview.show(last)
+            self.curve.extend_all({last.planner: rows(steps)}, describe_progress(last))
+
+        await self.search.watch_all(show)
+        if last is not None:
+            found = last
+            self._lab_state.plan = await asyncio.to_thread(lambda: simulated(found.plan))
 
 
 class PlanPanel(Panel):
@@ -51,13 +141,12 @@ class PlanPanel(Panel):
         self.teaching = TeachingPanel(lab_state)
         self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
         self.frontier = FrontierPanel(lab_state, self._update_buttons)
-        self._searches: dict[str, SearchMode] = {"search": self.real, "race": self.race, "frontier": self.frontier}
-        """By the names of their settings in a saved file."""
+        self._searches: list[SearchMode] = [self.real, self.race, self.frontier]
         self.note, self.alarm = classed(w.HTML(), "dtfm-plan-note"), classed(w.HTML(), "dtfm-plan-alarm")
-        modes: dict[str, TeachingPanel | SearchMode] = {TEACHING: self.teaching, REAL: self.real}
-        modes |= {RACE: self.race, FRONTIER: self.frontier}
-        self._bars = {name: classed(w.HBox(mode.bar), "dtfm-mode-bar") for name, mode in modes.items()}
-        self._mains = {name: mode.view for name, mode in modes.items()}
+        self._modes: dict[str, TeachingPanel | SearchMode] = {TEACHING: self.teaching, REAL: self.real}
+        self._modes |= {RACE: self.race, FRONTIER: self.frontier}
+        self._bars = {name: classed(w.HBox(mode.bar), "dtfm-mode-bar") for name, mode in self._modes.items()}
+        self._mains = {name: mode.view for name, mode in self._modes.items()}
         self._mains[REAL] = w.VBox([self.real.curve, self.alarm, self.note])
         for main in self._mains.values():
             classed(main, "dtfm-fill", "dtfm-mode-main")
@@ -71,21 +160,18 @@ class PlanPanel(Panel):
         self._describe_plan()
 
     def settings(self) -> dict[str, Any]:
-        return {name: search.settings() for name, search in self._searches.items()} | {
+        return {SAVED_AS[name]: mode.settings() for name, mode in self._modes.items()} | {
             "job": self.job_controls.settings(),
             "objective": self.objective_controls.settings(),
-            "teaching": self.teaching.settings(),
             "mode": self.mode.value,
         }
 
     def restore(self, settings: dict[str, Any]) -> None:
-        if isinstance(job := settings.get("job"), dict):
-            self.job_controls.restore(job)
-        self.objective_controls.restore(settings.get("objective"))
-        for name, search in self._searches.items():
-            if isinstance(saved := settings.get(name), dict):
-                search.restore(saved)
-        self.teaching.restore(settings.get("teaching"))
+        saved = {name: value for name, value in settings.items() if isinstance(value, dict)}
+        self.job_controls.restore(saved.get("job", {}))
+        self.objective_controls.restore(saved.get("objective"))
+        for name, searching in self._modes.items():
+            searching.restore(saved.get(SAVED_AS[name], {}))
         mode = settings.get("mode")
         if self._is_idle and isinstance(mode, str):
             restore_values({"mode": self.mode}, {"mode": MODES_BEFORE.get(mode, mode)})
@@ -98,15 +184,15 @@ class PlanPanel(Panel):
 
     def end(self) -> None:
         """Stop the search that runs."""
-        for search in self._searches.values():
+        for search in self._searches:
             search.stop.click()
 
     @property
     def _is_idle(self) -> bool:
-        return all(one.search is None for one in self._searches.values())
+        return all(one.search is None for one in self._searches)
 
     def _update_buttons(self) -> None:
-        for search in self._searches.values():
+        for search in self._searches:
             search.update_buttons(free=self._is_idle)
         self.mode.disabled = not self._is_idle
         if self._is_idle == (STEP in self.lab_state.busy):
@@ -138,7 +224,7 @@ class PlanPanel(Panel):
             self.note.value = markup.line(f"The network or the job has changed since this plan: {then}.", "warning")
         else:
             self.note.value = markup.line(headline(plan), "figure")
-            self.details.value = tables(plan)
+            self.details.value = table_of(plan)
             if has_event_loop():
                 begin(self._look_at_memory(plan), self._report_error)
 
@@ -152,3 +238,15 @@ def _lacking(plan: Plan) -> str:
     """Return which devices lack memory under the plan's schedule, and what would fit; empty where all have enough."""
     report = held_memory(plan)
     return "" if report is None or report.fits else report.advice
+
+
+def describe_progress(step: PlanStep) -> str:
+    """Return in words how far a search has come."""
+    priced = f"{step.evaluations:,} plan{'s' * (step.evaluations != 1)} priced"
+    spent = f"{step.seconds:.1f} s" if step.seconds >= SHORT_S else format_s(step.seconds)
+    measure = measure_of(step.objective)
+    shape = f" with {step.job.n_stages} x {step.job.n_replicas}" if step.objective != "communication" else ""
+    return (
+        f"generation {step.generation}, {priced} in {spent}: {measure.noun} {measure.words(step.best_s)}{shape}, "
+        f"{measure.gap_words(step.best_s, step.bound_s)}"
+    )

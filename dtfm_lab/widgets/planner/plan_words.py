@@ -4,13 +4,13 @@ It contains no widget.
 """
 
 import math
-from collections.abc import Sequence
 from html import escape
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.explain.sentences import none_of
+from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.measures import format_dollars, format_times
 
 
@@ -89,51 +89,11 @@ def compact_counts(counts: tuple[int, ...]) -> str:
     return " ".join(map(str, counts))
 
 
-def tables(plan: Plan) -> str:
-    """Return two tables in HTML: the stages with their blocks, forwards ahead and devices; the pipelines."""
-    job, blocks = plan.job, plan.blocks_per_stage
-    if blocks is None:
+def table_of(plan: Plan) -> str:
+    """Return who does what as a table in HTML, a row a device; empty where the job has no model."""
+    if plan.blocks_per_stage is None:
         return ""
-    ahead = job.warmups
-    stages = [
-        (str(s), str(blocks[s]), *([] if ahead is None else [str(ahead[s])]), _names(group))
-        for s, group in enumerate(plan.stages)
-    ]
-    counts = job.microbatch_counts
-    share = sum(counts)
-    pipelines = [
-        (str(r), f"{counts[r]:,}", f"{counts[r] / share:.0%}".replace("%", " %"), _names(names))
-        for r, names in enumerate(plan.pipelines)
-    ]
-    pipeline_head = ("pipeline", "micro-batches", "of the batch", "devices")
-    stage_head = ("stage", "blocks", *([] if ahead is None else ["ahead"]), "devices")
-    idle = [plan.topology.names[d] for d in plan.idle_devices]
-    return (
-        '<div class="dtfm-plan-tables">'
-        + html_table("dtfm-plan-stages", stage_head, stages, label="stages")
-        + html_table("dtfm-plan-pipelines", pipeline_head, pipelines, label="pipelines")
-        + "</div>"
-        + (f'<div class="dtfm-plan-idle">idle: {_names(idle)}</div>' if idle else "")
-    )
-
-
-MOST_NAMED = 8
-"""Names up to which all are shown; the rest are counted, and told by the tooltip."""
-
-
-def _names(names: list[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMED])
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    title = f' title="{escape(", ".join(names))}"' if more else ""
-    return f"<span{title}>{escape(shown)}{more}</span>"
-
-
-def html_table(kind: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, label: str) -> str:
-    """Return a table in HTML with this CSS class; the cells are HTML, ``label`` is what is read out."""
-    cells = "".join(f'<th scope="col">{name}</th>' for name in head)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    named = f'tabindex="0" role="region" aria-label="{label}"'  # it scrolls, so keys must reach it
-    return (
-        f'<div class="dtfm-plan-table" {named}><table class="{kind}"><thead><tr>{cells}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    frame = plan.to_frame()[["stage", "replica", "device", "gpu", "blocks", "microbatches", "work_share"]]
+    frame[["device", "gpu"]] = frame[["device", "gpu"]].map(escape)
+    share = frame.pop("work_share").map("{:.0%}".format, na_action="ignore")
+    return markup.table(frame.assign(**{"share of the work": share}), "dtfm-plan-devices", "devices of the plan")

@@ -1,27 +1,28 @@
 """The mode Race: several planners side by side, their curves, a table of how they stand, and the leader's plan."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Annotated, Any
 
 import ipywidgets as w
+import pandas as pd
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
-from dtfm_lab.planning import PlanStep, planners, simulated
+from dtfm_lab.planning import PlanStep, planners, search, simulated
+from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.measures import MEASURES, TIMES, ObjectiveWords, measure_of, percent
+from dtfm_lab.widgets.measures import MEASURES, TIMES, ObjectiveWords, format_count, measure_of, percent
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
-from dtfm_lab.widgets.planner.plan_words import html_table
-from dtfm_lab.widgets.planner.racing import Standings, race
 from dtfm_lab.widgets.planner.search_mode import (
-    AXES,
     SHOWN_S,
     BackgroundSearch,
     PlacementPreview,
@@ -34,6 +35,12 @@ from dtfm_lab.widgets.views.convergence import ConvergenceView
 RACED = ("evolutionary", "dtfm", "hybrid", "random")
 """Planners that are chosen at first, in the order of their colours."""
 FAIR = "Same network, job and seed; equal CPU seconds for each, its solver's included: who has used least goes next."
+TURN_S = 0.01
+"""CPU seconds of a turn, or a little more, as a step is not cut short."""
+WAIT_S = 0.05
+"""Most seconds of a turn in which the planner waits without using the CPU."""
+ENDLESS_S = 1e6
+"""Seconds given to a search that is stopped from outside."""
 HEAD = ("", "best", "behind", "computed", "priced", "found at", "planner")
 
 
@@ -52,6 +59,8 @@ class RaceSettings:
 
 class RacePanel(SearchMode):
     """Sets ``lab_state.plan`` to the leader's plan when that is taken over."""
+
+    curve: ConvergenceView
 
     def __init__(
         self, lab_state: LabState, changed: Callable[[], None], options: Callable[[], dict[str, Any]] = dict
@@ -89,7 +98,7 @@ class RacePanel(SearchMode):
         return [name for name, box in self.planners.items() if box.value]
 
     def settings(self) -> dict[str, Any]:
-        return super().settings() | {"planners": self.chosen, "against": self.curve.against}
+        return super().settings() | {"planners": self.chosen}
 
     def restore(self, settings: Mapping[str, Any]) -> None:
         super().restore(settings)
@@ -97,8 +106,6 @@ class RacePanel(SearchMode):
         if isinstance(wanted, list | tuple):
             for name, box in self.planners.items():
                 box.value = name in wanted
-        if settings.get("against") in AXES:
-            self.curve.against = settings["against"]
 
     @property
     def _is_ready(self) -> bool:
@@ -162,20 +169,118 @@ class RacePanel(SearchMode):
                     self._measure.words(step.best_s),
                     "–" if behind <= PROVEN else f"{1 + behind:,.0f} times" if behind + 1 >= TIMES else percent(behind),
                     f"{step.seconds:.2f} s",
-                    _compact(step.evaluations),
+                    format_count(step.evaluations),
                     f"{self.standings.found_at_s[name]:.2f} s",
                     escape(name),
                 )
             )
-        self.table.value = html_table("dtfm-race", HEAD, lines, label="planners")
+        self.table.value = markup.table(pd.DataFrame(lines, columns=HEAD), "dtfm-race", "planners")
 
     async def _take_leader(self) -> None:
         leader = self.standings.leader
         self._lab_state.plan = await asyncio.to_thread(lambda: simulated(leader.plan))
 
 
-def _compact(count: int) -> str:
-    for power, letter in ((9, "G"), (6, "M")):
-        if count >= 10**power:
-            return f"{count / 10**power:.3g} {letter}"
-    return f"{count:,}"
+def race(
+    topology: Topology, job: Job, planners: Sequence[str], *, seed: int, cpu_s: float, **options: Any
+) -> Iterator[PlanStep]:
+    """Yield steps of all the planners, mixed; ``seconds`` of a step is the CPU time that its planner has used.
+
+    The planner that has used the least CPU time has the next turn, so that at any moment all have used the same but
+    for a turn, however busy the machine is. CPU time is that of the thread that runs the turns, read around each step,
+    and of the threads that a planner starts, such as a solver's. These threads go on between turns, so that a planner
+    may be ahead and then waits for the others. Its initial placements and its bound count as its time; compiling
+    kernels, which happens once a machine, counts for no planner. A planner ends when it has used ``cpu_s`` or has
+    proved its best.
+
+    Of a turn, the steps that improved best or bound are yielded, and the newest; of a planner that ends, the last step
+    again, with all the time that it has used.
+
+    ``options`` are further keywords of ``planning.search``, such as the objective. Raises what ``search`` raises.
+    """
+    racers = [_Racer(topology, job, name, seed, options) for name in planners]
+    try:
+        while racers:
+            yield from min(racers, key=lambda one: one.used_s).turn()
+            for racer in [one for one in racers if one.ended or one.used_s >= cpu_s]:
+                racers.remove(racer)
+                racer.close()
+                yield from racer.last_step()
+    finally:
+        for racer in racers:
+            racer.close()
+
+
+class _Racer:
+    """One planner's search and the CPU time that it has used."""
+
+    def __init__(self, topology: Topology, job: Job, planner: str, seed: int, options: Mapping[str, Any]) -> None:
+        self._tasks = BackgroundTasks()
+        self._steps = search(
+            topology, job, planner, seed=seed, seconds=ENDLESS_S, background_tasks=self._tasks, **options
+        )
+        self._own_s, self._best_s, self._bound_s = 0.0, math.inf, -math.inf
+        self._last: PlanStep | None = None
+        self.ended = False
+
+    @property
+    def used_s(self) -> float:
+        return self._own_s + self._tasks.cpu_s
+
+    def turn(self) -> Iterator[PlanStep]:
+        """Search for ``TURN_S``; yield the steps that improved, and the newest."""
+        ends_s, latest = self.used_s + TURN_S, time.monotonic() + WAIT_S
+        newest = None
+        while self.used_s < ends_s and time.monotonic() < latest:
+            began_s = time.thread_time()
+            step = next(self._steps, None)
+            self._own_s += time.thread_time() - began_s
+            if step is None:
+                self.ended = True
+                break
+            newest = self._last = step
+            if step.best_s < self._best_s or step.bound_s > self._bound_s:
+                self._best_s, self._bound_s = step.best_s, step.bound_s
+                newest = None
+                yield replace(step, seconds=self.used_s)
+        if newest is not None:
+            yield replace(newest, seconds=self.used_s)
+
+    def last_step(self) -> Iterator[PlanStep]:
+        """Yield the newest step again, with the time used since."""
+        if self._last is not None:
+            yield replace(self._last, seconds=self.used_s)
+
+    def close(self) -> None:
+        """End the search, and its solver with it."""
+        close = getattr(self._steps, "close", None)
+        if close is not None:
+            close()
+
+
+@dataclass
+class Standings:
+    """The newest step of each planner of a race, and when it found its best."""
+
+    newest: dict[str, PlanStep] = field(default_factory=dict)
+    found_at_s: dict[str, float] = field(default_factory=dict)
+    """CPU seconds that each planner had used when it found its best."""
+
+    def add(self, steps: Iterable[PlanStep]) -> None:
+        """Add steps, in the order in which they came."""
+        for step in steps:
+            before = self.newest.get(step.planner)
+            if before is None or step.best_s < before.best_s:
+                self.found_at_s[step.planner] = step.seconds
+            self.newest[step.planner] = step
+
+    @property
+    def leader(self) -> PlanStep:
+        """The newest step of the best planner; of equal ones, of the first to get there."""
+        return min(self.newest.values(), key=lambda step: (step.best_s, self.found_at_s[step.planner]))
+
+    @property
+    def bound_s(self) -> float:
+        """The highest bound that any planner has proved, which holds for all, but at most the best cost."""
+        proved_s = max(step.bound_s for step in self.newest.values())
+        return min(proved_s, self.leader.best_s)

@@ -1,6 +1,7 @@
-"""A plan at once, and a new one after every edit: short searches on a thread, each from the plan at hand."""
+"""What goes on by itself: a plan at once and after every edit, by short searches on a thread; then its bound rises."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,18 +16,27 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Cancellation
+from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import checkbox, restore_values, values_of
+from dtfm_lab.widgets.controls import Panel, checkbox
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, improved, replanned
-from dtfm_lab.widgets.tasks import begin, drop, has_event_loop
+from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop, run_on_thread
 
 RESTS_S = (0.25, 0.4)
 """Seconds without an edit before the second and the third search, so that the first plan is predicted and drawn with
 the processor to itself."""
+BOUND_REST_S = 4.0
+"""Seconds that a plan stands before its bound is raised: longer than the searches that follow an edit."""
+BOUND_FRAME_S = 0.5
+"""Seconds between two looks at the bound."""
+LONGEST_S = 120.0
+STALLED_S = 20.0
+"""Most seconds of raising, and of raising in vain."""
 READY = "every edit is followed by a new plan"
+
+logger = logging.getLogger(__name__)
 
 
 class Request(NamedTuple):
@@ -65,18 +75,13 @@ class LiveReplanning(Panel):
         self.took_s = 0.0
         """Seconds from the last edit to the first plan that followed it."""
         self.switch = checkbox("Live", live, "Every edit is followed by a short search from the current plan", "170px")
+        self._controls = {"on": self.switch}
         self.line = w.HTML(layout=w.Layout(min_width="0", flex="1 1 300px"))
         self.view = w.HBox([self.switch, self.line])
         self.switch.observe(lambda _: self._switch(), "value")
         lab_state.observe(lambda _: self._request(), ["topology", "job", "plan"])
         lab_state.observe(lambda _: self._yield_to_others(), "busy")
         self._switch()
-
-    def settings(self) -> dict[str, Any]:
-        return values_of({"on": self.switch})
-
-    def restore(self, settings: dict[str, Any]) -> None:
-        restore_values({"on": self.switch}, settings)
 
     def _switch(self) -> None:
         if self.switch.value:
@@ -102,7 +107,7 @@ class LiveReplanning(Panel):
 
     def _yield_to_others(self) -> None:
         """End a search that only looks on: a run is measured on the same processor, and a search was asked for."""
-        if {"run", "plan"} & set(self._lab_state.busy):
+        if self._lab_state.is_needed_elsewhere:
             self._cancel()
 
     def _cancel(self) -> None:
@@ -172,25 +177,14 @@ class LiveReplanning(Panel):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), rest_s)
             lab_state = self._lab_state
-            busy = {"run", "plan"} & set(lab_state.busy)
+            busy = lab_state.is_needed_elsewhere
             if self._cancelled.is_set() or busy or lab_state.plan is not found.plan or not self.switch.value:
                 return
-            better = await self._unless_edited(partial(improved, found, job, self._cancelled, budget_s))
+            better = await run_on_thread(partial(improved, found, job, self._cancelled, budget_s), self._woken)
             if better is None or lab_state.plan is not found.plan or not self.switch.value or lab_state.plan_is_stale:
                 return
             self._take(better)
             found = better
-
-    async def _unless_edited(self, search_further: Callable[[], Replanned | None]) -> Replanned | None:
-        """Return what a search on a thread finds; None at once when it is out of date, and it ends by itself."""
-        searching = asyncio.ensure_future(asyncio.to_thread(search_further))
-        woken = asyncio.ensure_future(self._woken.wait())
-        await asyncio.wait({searching, woken}, return_when=asyncio.FIRST_COMPLETED)
-        woken.cancel()
-        if searching.done():
-            return searching.result()
-        drop(searching)
-        return None
 
     def _take(self, found: Replanned) -> None:
         self.last = found
@@ -207,3 +201,71 @@ class LiveReplanning(Panel):
 
 def _same(one: Request, other: Request) -> bool:
     return one.plan is other.plan and one.topology is other.topology and one.job == other.job
+
+
+class BackgroundBound:
+    """Sets ``lab_state.bound_s`` while the plan stands that it is for. ``options`` are those of a search.
+
+    Only bounds of seconds rise, and only where a search has stated one: a placement of one's own has none.
+    """
+
+    def __init__(self, lab_state: LabState, options: Callable[[], dict[str, Any]] = dict) -> None:
+        self._lab_state, self._options = lab_state, options
+        self._task: asyncio.Task[None] | None = None
+        self._done: Plan | None = None
+        """The plan whose bound has been raised as far as it will be."""
+        lab_state.observe(lambda _: self._forget(), ["plan", "topology", "job"])
+        lab_state.observe(lambda _: self._begin_or_end(), "busy")
+
+    @property
+    def rises(self) -> bool:
+        """Whether a bound is being raised, or will be in a moment."""
+        return self._task is not None
+
+    def end(self) -> None:
+        """Stop; the thread ends by itself after the step at hand."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def _forget(self) -> None:
+        self.end()
+        self._lab_state.bound_s = 0.0
+        self._begin_or_end()
+
+    def _begin_or_end(self) -> None:
+        state, plan = self._lab_state, self._lab_state.plan
+        if state.is_needed_elsewhere:
+            return self.end()
+        if plan is None or plan is self._done or self._task is not None or not has_event_loop():
+            return
+        if plan.objective == "iteration" and plan.iteration_s and plan.iteration_lower_bound_s is not None:
+            self._task = begin(self._rise(plan), logger.warning)
+
+    async def _rise(self, plan: Plan) -> None:
+        await asyncio.sleep(BOUND_REST_S)
+        state = self._lab_state
+        limit_s = plan.iteration_s
+        if state.job is None or limit_s is None or state.plan_is_stale:
+            self._task = None
+            return
+        known_s = max(plan.iteration_lower_bound_s or 0.0, state.bound_s)
+        most = self._options().get("max_price_per_hour")
+        bounds = rising_bounds(
+            plan.topology, state.job, limit_s, queueing=plan.queueing, lower_s=known_s, max_price_per_hour=most
+        )
+        rising: Stream[float] = Stream(bounds)
+        began_s = rose_s = time.monotonic()
+
+        def show(newest_s: float) -> None:
+            nonlocal rose_s, known_s
+            if (bound_s := min(newest_s, limit_s)) > known_s:
+                state.bound_s = known_s = bound_s
+                rose_s = time.monotonic()
+
+        def tick() -> None:
+            if time.monotonic() > min(began_s + LONGEST_S, rose_s + STALLED_S):
+                rising.stop()
+
+        await rising.watch(show, tick, every_s=BOUND_FRAME_S)
+        self._done, self._task = plan, None

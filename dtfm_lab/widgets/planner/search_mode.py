@@ -13,9 +13,10 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import Cancellation, PlanStep
-from dtfm_lab.widgets.controls import button, controls_for, restore_values, show, values_of
+from dtfm_lab.widgets.controls import SavedControls, button, controls_for, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import Paced, Stream, begin
+from dtfm_lab.widgets.views.convergence import ConvergenceView
 
 AXES = ("evaluations", "seconds")
 """What a convergence curve may be drawn against."""
@@ -67,7 +68,7 @@ class BackgroundSearch(Stream[PlanStep]):
         self._last[name] = _Last(number, item, not improved)
 
 
-class SearchMode:
+class SearchMode(SavedControls):
     """A way to search. A subclass makes ``bar`` and ``view``, begins a search and shows what it yields.
 
     One search runs at a time in the pane: ``changed`` is called when one begins or ends.
@@ -75,6 +76,8 @@ class SearchMode:
 
     bar: list[w.Widget]
     view: w.Widget
+    curve: ConvergenceView | None = None
+    """What is kept of it is the axis that it is drawn against."""
 
     def __init__(
         self, lab_state: LabState, changed: Callable[[], None], start: w.Button, settings: type, label_width: str = ""
@@ -91,11 +94,12 @@ class SearchMode:
         show(self.stop, False)
 
     def settings(self) -> dict[str, Any]:
-        return values_of(self._controls)
+        return super().settings() | ({} if self.curve is None else {"against": self.curve.against})
 
     def restore(self, settings: Mapping[str, Any]) -> None:
-        """Set the controls to saved values; unknown or impossible values are ignored."""
-        restore_values(self._controls, settings)
+        super().restore(settings)
+        if self.curve is not None and settings.get("against") in AXES:
+            self.curve.against = settings["against"]
 
     def redo(self) -> None:
         """Begin the search, as the button does."""

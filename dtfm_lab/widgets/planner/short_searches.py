@@ -217,12 +217,17 @@ def _costs_alike(plan: Plan, start: Plan) -> bool:
     if not np.array_equal(plan.placement.devices, start.placement.devices):
         return False
     if plan.objective != COMMUNICATION:
-        return _priced_alike(plan, start)
-    before, after = (pair_costs(one.topology, one.job) for one in (plan, start))
+        return _simulated_alike(plan, start)
+    return is_priced_alike((plan.topology, plan.job), (start.topology, start.job))
+
+
+def is_priced_alike(one: tuple[Topology, Job], other: tuple[Topology, Job]) -> bool:
+    """Whether every placement has the same communication cost on two networks, each for its job."""
+    before, after = pair_costs(*one), pair_costs(*other)
     return np.array_equal(before.group_s, after.group_s) and np.array_equal(before.hop_s, after.hop_s)
 
 
-def _priced_alike(plan: Plan, start: Plan) -> bool:
+def _simulated_alike(plan: Plan, start: Plan) -> bool:
     """Whether links, devices and job are what they were, but for what no simulation reads."""
     before, after = plan.topology, start.topology
     if plan.job != start.job:

@@ -19,10 +19,10 @@ from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
 from dtfm_lab.planning.teaching_operators import places_of
-from dtfm_lab.widgets.controls import classed, controls_for, more_menu, spacer
+from dtfm_lab.widgets.controls import SavedControls, classed, controls_for, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import SavedControls
 from dtfm_lab.widgets.planner.search_mode import SHOWN_S, stages_by_name
+from dtfm_lab.widgets.planner.short_searches import is_priced_alike
 from dtfm_lab.widgets.tasks import Paced, Stream, begin, has_event_loop
 from dtfm_lab.widgets.views.population import PopulationView, cells_of
 
@@ -249,5 +249,4 @@ def _alike(one: TeachingTask, other: TeachingTask) -> bool:
     shapes = [(task.job.n_stages, task.job.n_replicas, task.seed) for task in (one, other)]
     if shapes[0] != shapes[1] or one.topology.names != other.topology.names:
         return False
-    before, after = (pair_costs(task.topology, task.job) for task in (one, other))
-    return np.array_equal(before.group_s, after.group_s) and np.array_equal(before.hop_s, after.hop_s)
+    return is_priced_alike(one[:2], other[:2])

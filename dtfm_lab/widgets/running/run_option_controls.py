@@ -12,8 +12,7 @@ from dtfm_lab.domain.options import options_of
 from dtfm_lab.figures.theme import count
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import control_for, value_of
-from dtfm_lab.widgets.panel import SavedControls
+from dtfm_lab.widgets.controls import SavedControls, control_for, value_of
 
 ORDER = ("text", "evaluate_every", "sample_bytes", "checkpoint_folder", "checkpoint_every", "resume_from")
 """Of the controls. Options that are not listed here, such as newly added ones, stand below."""

@@ -26,6 +26,7 @@ from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
+    Panel,
     button,
     classed,
     labelled,
@@ -38,7 +39,6 @@ from dtfm_lab.widgets.controls import (
 )
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.running.device_activity import RESUME
 from dtfm_lab.widgets.running.fault_controls import ACTIONS, FaultControls
 from dtfm_lab.widgets.running.mystery_controls import MysteryControls

@@ -9,18 +9,10 @@ from traitlets import TraitError
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, control_for, menu, show, tried_options
+from dtfm_lab.widgets.controls import QUEUEING_OPTION, button, control_for, show, tried_options
 from dtfm_lab.widgets.lab_state import Guard, LabState, is_plan_of
 
-QUEUES = {"one link a pair": "pairs", "one card a device": "cards"}
 MENU_WIDTH, LABEL_WIDTH = "340px", "100px"
-
-
-def queueing_control(width: str, label_width: str) -> w.Dropdown:
-    """Return the menu of which messages share one link."""
-    return menu(
-        "Messages", width, label_width, list(QUEUES.items()), "Who waits: messages of a pair of devices, or of a card"
-    )
 
 
 class ChoiceControls:
@@ -33,7 +25,7 @@ class ChoiceControls:
         self._lab_state = lab_state
         self._job: Job | None = None
         self._is_following = Guard()
-        self.queueing = queueing_control(MENU_WIDTH, LABEL_WIDTH)
+        self.queueing = control_for(QUEUEING_OPTION, width=MENU_WIDTH, label_width=LABEL_WIDTH)
         self.by_option = {
             option.name: control_for(option, width=MENU_WIDTH, label_width=LABEL_WIDTH) for option in tried_options()
         }
@@ -82,7 +74,7 @@ class ChoiceControls:
                 if name in choices:
                     with suppress(TraitError):  # the job reports a value that is not possible
                         control.value = choices[name]
-            if self._lab_state.queueing in QUEUES.values():
+            with suppress(TraitError):
                 self.queueing.value = self._lab_state.queueing
         others = [
             f"{name.replace('_', ' ')} {value}{self._planned(name, value)}" for name, value in self._others().items()

@@ -1,9 +1,12 @@
 """A Gantt chart that shows predictions: rows by stage, ghosts of what was, and where a GPU's time goes."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from dtfm_lab.domain.trace import predicted_ends
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
+from dtfm_lab.widgets.tasks import Result, run_on_thread
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import ROWS_PER_DEVICE, arranged, legend
 from dtfm_lab.widgets.views.gantt.columns import NO_BARS
@@ -57,6 +60,26 @@ class PredictionChart(GanttView):
         self.rows_by, self.with_network = rows_by, network
         if self.shown is not None:
             self.units = self._units(self.shown)
+
+    async def wait_for(
+        self, work: Callable[[], Result], words: str, stopped: asyncio.Event, set_slow: Callable[[bool], None]
+    ) -> Result | None:
+        """Return what work on a thread returns, or raise what it raises; None once ``stopped`` is set.
+
+        Where it takes long, the chart says so in these words. ``set_slow`` is then called with True, and at the end
+        with False.
+        """
+        stopped.clear()
+
+        def on_slow() -> None:
+            self.busy = words
+            set_slow(True)
+
+        try:
+            return await run_on_thread(work, stopped, on_slow)
+        finally:
+            self.busy = ""
+            set_slow(False)
 
     def clear(self) -> None:
         self.shown = None

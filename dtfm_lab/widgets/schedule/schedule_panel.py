@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from html import escape
@@ -17,14 +16,13 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, classed, more_menu, pane, toggle, toolbar
+from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
 from dtfm_lab.widgets.schedule.predictions import FLOP, ChartedPrediction, changed_source, is_comparable, predicted
 from dtfm_lab.widgets.schedule.schedule_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
-from dtfm_lab.widgets.tasks import SLOW_S, Result, begin, has_event_loop, run_on_thread
+from dtfm_lab.widgets.tasks import SLOW_S, Newest, begin, has_event_loop
 
 NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"
 REFUSED = "Nothing to show: the line above says why"
@@ -40,9 +38,14 @@ class SchedulePanel(Panel):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, "schedule")
-        self._n_requested = self._n_begun = 0
-        """Numbers of the newest request for a prediction, and of the newest that was begun."""
-        self.is_predicting = self._is_stopped = self._awaits_plan = False
+        self._predictions = Newest(
+            self._predict,
+            self._report_error,
+            can_answer=lambda: lab_state.plan is not None,
+            at_rest=lambda: self._update_button(),
+        )
+        self._stopped = asyncio.Event()
+        self._awaits_plan = False
         self._shown: ChartedPrediction | None = None
         self._before: ChartedPrediction | None = None
         """What the prediction on the screen is compared with: the one before the last edits."""
@@ -188,8 +191,7 @@ class SchedulePanel(Panel):
         predicted = self._lab_state.predicted
         known = self._shown is not None and self._shown.trace is predicted
         if self._lab_state.plan is not None and predicted is not None and not known:
-            self._n_requested += 1
-            self._n_begun = self._n_requested  # so that no prediction is pending
+            self._predictions.drop()
             begin(self._show_trace(predicted), self._report_error)
 
     async def _show_trace(self, trace: Trace) -> None:
@@ -210,7 +212,7 @@ class SchedulePanel(Panel):
 
     def _press(self) -> None:
         if self.simulate.icon == "stop":
-            self._is_stopped = True
+            self._stopped.set()
         else:
             self._begin()
 
@@ -233,40 +235,31 @@ class SchedulePanel(Panel):
         elif not self.is_predicting:
             self.chart.stale = ""
 
+    @property
+    def is_predicting(self) -> bool:
+        return self._predictions.is_running
+
     def _begin(self) -> None:
         """Predict what is chosen; while another prediction is computed, right after it."""
-        self._n_requested += 1
-        if self.is_predicting:
-            return
-        self._update_button()
-        if self._lab_state.plan is not None:
-            self.is_predicting = True
-            begin(self._predict(), self._report_error)
-
-    async def _predict(self) -> None:
-        try:
-            while self._n_begun < self._n_requested and self._lab_state.plan is not None:
-                self._n_begun = self._n_requested
-                await self._predict_chosen()
-        finally:
-            self.is_predicting = False
+        if not self.is_predicting:
             self._update_button()
+        self._predictions.ask()
 
-    async def _predict_chosen(self) -> None:
-        number = self._n_begun
+    async def _predict(self, request: int) -> None:
         try:
             plan = self._lab_state.chosen_plan
             if plan is None:
                 return
             schedule = self._lab_state.schedule
             work = partial(predicted, plan, schedule, self._lab_state.queueing, may_differ=self._is_automatic)
-            prediction = await self._run_stoppable(schedule, work)
+            words = f"playing {schedule} …"
+            prediction = await self.chart.wait_for(work, words, self._stopped, self._set_slow)
         except LabError as error:
-            if number == self._n_requested:
+            if request == self._predictions.n_requested:
                 self._clear(REFUSED)
                 self._report_error(str(error))
             return
-        if number != self._n_requested:
+        if request != self._predictions.n_requested:
             return
         if prediction is None:
             self._clear(STOPPED)
@@ -281,27 +274,10 @@ class SchedulePanel(Panel):
             self._lab_state.predicted = prediction.trace
         self._draw()
 
-    async def _run_stoppable(
-        self,
-        what: str,
-        work: Callable[[], Result],
-    ) -> Result | None:
-        """Return what ``work`` returns; None where a person stops it.
-
-        Where it takes long, the chart says what is played, and is dimmed.
-        """
-        self._is_stopped = False
-
-        def on_slow() -> None:
-            self.chart.busy = f"playing {what} …"
-            self._update_button(stop=True)
+    def _set_slow(self, is_slow: bool) -> None:
+        self._update_button(stop=is_slow)
+        if is_slow:
             self._dim()
-
-        try:
-            return await run_on_thread(work, on_slow=on_slow, is_stopped=lambda: self._is_stopped)
-        finally:
-            self.chart.busy = ""
-            self._update_button()
 
     def _update_button(self, *, stop: bool = False) -> None:
         self.simulate.disabled = self._lab_state.plan is None

@@ -10,13 +10,12 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_range, format_s
 from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.explain.sentences import none_of
-from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
-from dtfm_lab.widgets.measures import format_dollars, format_times
+from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState, prediction_staleness, run_staleness, shown_s
+from dtfm_lab.widgets.measures import format_count, format_dollars, format_times
 from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
 from dtfm_lab.widgets.planner.job_controls import shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.shell.headline import PANE_NOTES, headline, reason_of
-from dtfm_lab.widgets.staleness import prediction_staleness, run_staleness, shown_s
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.top_bar import TopBar
 
@@ -24,7 +23,6 @@ REST_S = 0.3
 """Seconds that a plan stands before it is analysed, so that a drag is not slowed."""
 PROVED = 5e-4
 """Gap below which a communication cost is told as proved."""
-THOUSAND, MILLION = 1e3, 1e6
 
 
 class NextAction(NamedTuple):
@@ -222,14 +220,6 @@ def _measured_number(state: LabState) -> dict[str, Any]:
 
 def _was(was: float | None, now: float) -> str:
     return "" if was is None or is_same(was, now) else format_s(was)
-
-
-def format_count(number: float) -> str:
-    """Return ``871``, ``10.5k``, ``1.2M``."""
-    for size, letter in ((MILLION, "M"), (THOUSAND, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{letter}"
-    return f"{number:.3g}"
 
 
 def next_action(state: LabState, *, can_refit: bool = False) -> NextAction:

@@ -14,11 +14,10 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.planning.explain import iteration_sentences
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, shown_s
 from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
-from dtfm_lab.widgets.staleness import shown_s
 
 EMPTY = ("Nothing is drawn yet.", "Double-click the canvas to add a device, or open a network.")
 PANE_NOTES = {

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
+from dtfm_lab.widgets.controls import Panel
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.planner.plan_words import result_words
 
 

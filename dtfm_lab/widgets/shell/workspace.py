@@ -20,9 +20,8 @@ from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.files.reading import reason_of, write_bytes
 from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, labelled
+from dtfm_lab.widgets.controls import Panel, button, labelled
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.tasks import begin
 
 MOST_DOWNLOADED = 4_000_000

@@ -1,29 +1,31 @@
 """The pane Systems: what each training system would do with the network that is drawn."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import Option
 from dtfm_lab.systems import Outcome, Outcomes, Strategy, strategies
 from dtfm_lab.systems.outcomes import CHANGES
 from dtfm_lab.systems.strategy import NOT_MODELLED
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
+    Panel,
     button,
     classed,
+    controls_for,
     disable,
     mark,
     more_menu,
     pane,
     restore_values,
-    seconds_control,
-    seed_control,
     segments,
     show,
     spacer,
@@ -31,7 +33,6 @@ from dtfm_lab.widgets.controls import (
     values_of,
 )
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.systems.answers import OURS, SystemsQuestion, answers, outcome_html, rows_of, single_gpus
 from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, ChangedAssumptions
 from dtfm_lab.widgets.systems.taking import Taking, tasks_of
@@ -48,6 +49,14 @@ NOTHING_YET = (
 )
 MATHEMATICS = f"{CHANGES} changes the training itself: its seconds alone do not compare"
 OTHER = "the network or the job has changed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemsSettings:
+    """What the systems are asked with."""
+
+    seconds: Annotated[float, Option(help="Of each system's search, where it has one.", least=0.1, most=600)] = 2.0
+    seed: Annotated[int, Option(help="Of the searches.", most=2**31)] = 0
 
 
 class SystemsPanel(Panel):
@@ -78,10 +87,8 @@ class SystemsPanel(Panel):
         self._edited: list[Callable[[], None]] = []
         self.start = button("Ask every system", "", "Predict the best plan of each system", "auto", style="primary")
         self.stop = button("Stop", "", "End after the system at hand and keep those so far", "auto", disabled=True)
-        self.seconds = seconds_control(
-            "Seconds each", ("180px", "98px"), 2.0, "Of each system's search, where it has one", most=600.0
-        )
-        self.seed = seed_control("Of the searches")
+        asked = controls_for(SystemsSettings)
+        self.seconds, self.seed = asked.values()
         self.bars = SystemsView(not_modelled=dict(NOT_MODELLED), empty_words=NOTHING_YET)
         self.told = classed(w.HTML(), "dtfm-systems-told")
         self.take = button("Take this plan", "check", "Make it the lab's plan, with its job", "auto")
@@ -95,7 +102,7 @@ class SystemsPanel(Panel):
         )
         self.why = WhyText(self._report_error)
         self.assumptions = AssumptionControls(self._change)
-        self._controls: dict[str, w.ValueWidget] = {"seconds": self.seconds, "seed": self.seed, "part": self.part}
+        self._controls: dict[str, w.ValueWidget] = {**asked, "part": self.part}
         self.detail, self.view = self._laid_out()
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._stop())

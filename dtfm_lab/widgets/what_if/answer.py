@@ -1,28 +1,21 @@
-"""What one iteration of a plan comes to under a setting, and a cache of such answers. It contains no widget."""
+"""What one iteration of a plan comes to under a setting. It contains no widget."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import lru_cache
 
-import plotly.graph_objects as go
-
-from dtfm_lab import figures, lab
+from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.trace import CAUSES, Trace
+from dtfm_lab.domain.trace import CAUSES
 from dtfm_lab.planning import Cancellation, price_placement
 from dtfm_lab.widgets.planner.short_searches import replanned
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
-from dtfm_lab.widgets.what_if.setting import FACTORS, WhatIfSetting, n_actions
+from dtfm_lab.widgets.what_if.setting import WhatIfSetting, n_actions
 
-MOST_KEPT = 1000
-"""Answers that are kept; the oldest are dropped."""
-MOST_DRAWN = 6
-"""Predictions with all their bars that are kept."""
-SWEPT = {"bandwidth": (0.1, 0.18, 0.32, 0.56, 1.0, 1.8, 3.2, 5.6, 10.0), "latency": (0.1, 1.0, 10.0)}
-"""Factors that the figure shows."""
+MOST_KEPT = 12
+"""Answers that are kept, each with all that a chart draws of it: sliders go back and forth between a few."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +23,7 @@ class Answer:
     """What one iteration comes to. None where a number is unknown, such as a price."""
 
     setting: WhatIfSetting
+    prediction: ChartedPrediction = field(compare=False, repr=False)
     iteration_s: float
     tokens_per_s: float | None
     mfu: float | None
@@ -51,20 +45,19 @@ class Answer:
     """Number of devices whose memory does not suffice."""
     price_per_million_tokens: float | None
 
-    @property
-    def fits(self) -> bool:
-        """Whether every device has enough memory."""
-        return self.n_over == 0
-
     @classmethod
-    def read(cls, prediction: ChartedPrediction, setting: WhatIfSetting) -> Answer:
-        """Read what a prediction under the setting comes to."""
-        tried, trace, held = prediction.plan, prediction.trace, prediction.memory
-        known, parts = trace.metrics, _parts(trace)
-        waits = {cause.value: parts[cause.value] for cause in CAUSES}
+    def of(cls, plan: Plan, setting: WhatIfSetting) -> Answer:
+        """Simulate the plan under the setting. Raises a LabError where that is not possible."""
+        tried = setting.on(plan)
+        trace = lab.simulate(tried, **setting.simulated_with)
+        prediction = ChartedPrediction.of(tried, trace)
+        known, bubble, held = trace.metrics, trace.bubble, prediction.memory
+        waits = {cause.value: float(bubble[f"{cause}_s"].mean()) for cause in CAUSES}
+        parts = {"computing": float(bubble["busy_s"].mean()), **waits}
         position, replica = held.worst
         return cls(
             setting=setting,
+            prediction=prediction,
             iteration_s=trace.iteration_s,
             tokens_per_s=known["tokens_per_s"],
             mfu=known["mfu"],
@@ -80,30 +73,13 @@ class Answer:
         )
 
 
-def predict(plan: Plan, setting: WhatIfSetting) -> ChartedPrediction:
-    """Simulate the plan under the setting. Raises a LabError where that is not possible."""
-    tried = setting.on(plan)
-    return ChartedPrediction.of(tried, lab.simulate(tried, setting.schedule, queueing=setting.queueing))
-
-
-def _parts(trace: Trace) -> dict[str, float]:
-    frame = trace.bubble
-    waits = {cause.value: float(frame[f"{cause}_s"].mean()) for cause in CAUSES}
-    return {"computing": float(frame["busy_s"].mean()), **waits}
-
-
-class AnswerCache:
-    """Answers about one plan. They are kept, as sliders return to the same settings. Any thread may call it."""
+class Answers:
+    """Answers about one plan; the newest are kept. Any thread may call it."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._answers: OrderedDict[WhatIfSetting, Answer] = OrderedDict()
-        self._drawn: OrderedDict[WhatIfSetting, ChartedPrediction] = OrderedDict()
-
-    def clear(self) -> None:
-        """Drop every answer."""
-        self._answers.clear()
-        self._drawn.clear()
+        self.answer = lru_cache(MOST_KEPT)(lambda setting: Answer.of(plan, setting))
+        """Return the answer to a setting. Raises a LabError where that is not possible."""
 
     def with_base(self, setting: WhatIfSetting, base: WhatIfSetting) -> tuple[Answer, Answer | None]:
         """Return the answer and the base's, None where the base is not possible.
@@ -116,22 +92,6 @@ class AnswerCache:
             before = None
         return self.answer(setting), before
 
-    def answer(self, setting: WhatIfSetting) -> Answer:
-        """Return the answer. Raises a LabError where the setting is not possible."""
-        prediction, answer = self.prediction(setting), self._answers.get(setting)
-        if answer is None:
-            answer = Answer.read(prediction, setting)
-            _keep(self._answers, setting, answer)
-        return answer
-
-    def prediction(self, setting: WhatIfSetting) -> ChartedPrediction:
-        """Return all that a chart draws. Raises a LabError where the setting is not possible."""
-        prediction = self._drawn.get(setting)
-        if prediction is None:
-            prediction = predict(self.plan, setting)
-            _keep(self._drawn, setting, prediction, MOST_DRAWN)
-        return prediction
-
     def count_actions(self, setting: WhatIfSetting) -> int:
         """Return about how many actions an iteration has; 0 where the answer will be an error."""
         try:
@@ -141,37 +101,16 @@ class AnswerCache:
 
     def quick(self, setting: WhatIfSetting) -> float | None:
         """Return the seconds of an iteration alone; None where the setting is not possible."""
-        known = self._answers.get(setting)
         try:
-            return known.iteration_s if known is not None else self._seconds(self.plan, setting)
+            return lab.simulate(setting.on(self.plan), **setting.simulated_with).iteration_s
         except LabError:  # as where a schedule lacks memory
             return None
-
-    def _seconds(self, plan: Plan, setting: WhatIfSetting) -> float:
-        return lab.simulate(setting.on(plan), setting.schedule, queueing=setting.queueing).iteration_s
-
-    def drawn(self, setting: WhatIfSetting) -> ChartedPrediction | None:
-        """Return the prediction where it is still kept."""
-        return self._drawn.get(setting)
 
     def planned_anew(self, setting: WhatIfSetting, cancelled: Cancellation) -> float | None:
         """Return the seconds of an iteration after a short search from the plan; None where that fails."""
         try:
             held = setting.on(self.plan)
             found = replanned(self.plan, held.topology, held.job, cancelled)
-            if found is None:
-                return None
-            return lab.simulate(found.plan, setting.schedule, queueing=setting.queueing).iteration_s
+            return None if found is None else lab.simulate(found.plan, **setting.simulated_with).iteration_s
         except LabError:
             return None
-
-    def figure(self, setting: WhatIfSetting) -> go.Figure:
-        """Return a figure of the iteration over both factors, all else as in the setting. This is slow."""
-        held = {name: value for name, value in setting.values.items() if name not in FACTORS}
-        return figures.sweep(lab.sweep(self.plan, **held | SWEPT), x="bandwidth")
-
-
-def _keep(kept: OrderedDict[Any, Any], key: WhatIfSetting, value: object, most: int = MOST_KEPT) -> None:
-    kept[key] = value
-    while len(kept) > most:
-        kept.popitem(last=False)

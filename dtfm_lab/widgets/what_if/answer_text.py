@@ -1,12 +1,34 @@
-"""An answer as text and HTML: its numbers, and how two answers differ."""
+"""An answer as text and HTML: its numbers, how two answers differ, and why."""
 
+import math
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
+import pandas as pd
+
 from dtfm_lab.domain.units import format_bytes, format_s
+from dtfm_lab.widgets.markup import table
+from dtfm_lab.widgets.measures import format_count, format_dollars
 from dtfm_lab.widgets.what_if.answer import Answer
-from dtfm_lab.widgets.what_if.reason import PARTS
+from dtfm_lab.widgets.words import word
+
+PARTS = {
+    "computing": "Computing",
+    "synchronisation": "Averaging",
+    "bandwidth": "Waiting for bandwidth",
+    "latency": "Waiting for latency",
+    "queue": "Waiting behind other messages",
+    "dependency": "Waiting for other stages",
+    "straggler": "Waiting for slower GPUs",
+}
+"""What a GPU's time goes to, in words."""
+TURNED = {"bandwidth": "bandwidth", "latency": "latency", "global_batch": "the batch", "microbatch": "the micro-batch"}
+"""Numbers of a setting that a part may follow."""
+SAME = 5e-4
+"""Share of an iteration below which a change is none."""
+ONE_TO_ONE, PARTLY = 0.85, 0.25
+"""Powers with which a part follows a number, from which on it is said to do so almost one to one, and partly."""
 
 
 class Measure(NamedTuple):
@@ -16,23 +38,18 @@ class Measure(NamedTuple):
     """The attribute of Answer."""
     title: str
     text: Callable[[float], str]
-    more_is_better: bool = False
     in_points: bool = False
     """Whether it is a share, whose differences are written in percentage points."""
 
-    def of(self, answer: Answer) -> float | None:
-        """Return the number; None where it is unknown."""
-        value: float | None = getattr(answer, self.name)
-        return value
-
-    def difference(self, answer: Answer, base: Answer) -> str:
-        """Return ``-14 %`` or ``+2.1 points``; empty where the two are equal or one is unknown."""
-        now, then = self.of(answer), self.of(base)
-        if now is None or then is None or abs(now - then) <= 1e-9 * max(abs(now), abs(then)):
-            return ""
-        if self.in_points:
-            return f"{100 * (now - then):+z.1f} points"
-        return percent(now / then - 1) if then else ""
+    def cells(self, answer: Answer, base: Answer | None) -> tuple[str, str, str]:
+        """Return the title, the number and how it differs from the base's, ``-14 %`` or ``+2.1 points``."""
+        now, then = getattr(answer, self.name), None if base is None else getattr(base, self.name)
+        change = ""
+        if then is not None and abs(now - then) > 1e-9 * max(abs(now), abs(then)):
+            change = f"{100 * (now - then):+z.1f} points" if self.in_points else percent(now / then - 1) if then else ""
+        title = word(self.title) if self.in_points else escape(self.title)
+        detail = f", chiefly {PARTS[answer.cause].lower()}" if self.name == "bubble" and now > 0 else ""
+        return title, escape(self.text(now) + detail), escape(change)
 
 
 def percent(share: float) -> str:
@@ -43,30 +60,15 @@ def percent(share: float) -> str:
     return f"{100 * share:+.0f} %" if size >= 10 else f"{100 * share:+.2g} %" if size >= 0.01 else "about 0 %"
 
 
-def price(value: float) -> str:
-    """Return a price in the currency of the devices' prices."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
 MEASURES = (
     Measure("iteration_s", "iteration", format_s),
-    Measure("tokens_per_s", "tokens/s", lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}", True),
-    Measure("mfu", "MFU", lambda value: f"{value:.1%}", True, True),
-    Measure("bubble", "bubble", lambda value: f"{value:.1%}", False, True),
+    Measure("tokens_per_s", "tokens/s", lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}"),
+    Measure("mfu", "MFU", "{:.1%}".format, in_points=True),
+    Measure("bubble", "bubble", "{:.1%}".format, in_points=True),
     Measure("communication_s", "communication cost", format_s),
     Measure("peak_bytes", "worst memory", format_bytes),
-    Measure("price_per_million_tokens", "price of 1M tokens", price),
+    Measure("price_per_million_tokens", "price of 1M tokens", format_dollars),
 )
-
-
-def describe(answer: Answer, base: Answer) -> str:
-    """Return ``12.4 s, 2.1 s less (-14 %)``."""
-    text, change = format_s(answer.iteration_s), answer.iteration_s - base.iteration_s
-    if abs(change) <= 1e-9 * base.iteration_s:
-        return f"{text}, as planned" if answer.setting == base.setting else f"{text}, no different"
-    word = "less" if change < 0 else "more"
-    share = f" ({percent(change / base.iteration_s)})" if base.iteration_s > 0 else ""
-    return f"{text}, {format_s(abs(change))} {word}{share}"
 
 
 def large_numbers(now_s: float | None, was_s: float | None, parts: Sequence[str] = (), lacking: str = "") -> str:
@@ -87,69 +89,36 @@ def large_numbers(now_s: float | None, was_s: float | None, parts: Sequence[str]
 
 def numbers_of(now: Answer, base: Answer | None, told: str = "") -> str:
     """Return the large numbers of an answer against the base, with what is ``told`` beside its tokens."""
-    parts = [] if now.tokens_per_s is None else [f"{large(now.tokens_per_s)} tokens/s"]
-    lacking = "" if now.fits else f"lacks memory on {now.worst}"
-    return large_numbers(
-        now.iteration_s, None if base is None else base.iteration_s, [*parts, *filter(None, [told])], lacking
-    )
+    parts = [] if now.tokens_per_s is None else [f"{format_count(now.tokens_per_s)} tokens/s"]
+    parts += [told] if told else []
+    lacking = f"lacks memory on {now.worst}" if now.n_over else ""
+    return large_numbers(now.iteration_s, None if base is None else base.iteration_s, parts, lacking)
 
 
 def _three_digits(seconds: float) -> str:
     return f"{seconds:.1f} s" if 10 <= seconds < 100 else f"{seconds:.2f} s" if 1 <= seconds < 10 else format_s(seconds)
 
 
-def large(value: float) -> str:
-    """Return ``10.5k``, ``980`` or ``3.2``."""
-    return f"{value / 1000:.3g}k" if value >= 1000 else f"{value:.3g}"
-
-
 def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:
-    """Return the iteration in large, then every measure with its difference from the base.
+    """Return a table of every measure and its difference from the base, and whether all fits in memory.
 
     ``base`` is None where the base is not possible; ``changed`` is what differs from it, in words; ``number`` counts
     answers.
     """
-    tone, rest = "", "what the lab is turned to cannot be"
-    head = format_s(now.iteration_s)
-    if base is not None:
-        head, _, rest = describe(now, base).partition(", ")
-        if now.iteration_s != base.iteration_s:
-            tone = "better" if now.iteration_s < base.iteration_s else "worse"
     under = f"with {changed}" if changed else "the plan under what is chosen; move a slider"
-    cells = "".join(_cell(measure, now, base) for measure in MEASURES[1:] if measure.of(now) is not None)
-    return (
-        f'<div class="dtfm-answer" data-answer="{number}"><div class="dtfm-answer-head">'
-        f'<span class="dtfm-answer-time">{escape(head)}</span><span class="dtfm-answer-change {tone}">'
-        f'{escape(rest)}</span></div><div class="dtfm-answer-with">an iteration, {escape(under)}</div>'
-        f'<div class="dtfm-answer-cells" role="list">{cells}</div>{_memory(now)}</div>'
+    cannot = "; what the lab is turned to cannot be" if base is None else ""
+    rows = [measure.cells(now, base) for measure in MEASURES if getattr(now, measure.name) is not None]
+    cells = table(
+        pd.DataFrame(rows, columns=["of an iteration", "", "from the plan"]), "dtfm-answer-cells", "the answer"
     )
-
-
-def _cell(measure: Measure, now: Answer, base: Answer | None) -> str:
-    value = measure.of(now)
-    assert value is not None
-    detail = f", chiefly {PARTS[now.cause].lower()}" if measure.name == "bubble" and value > 0 else ""
-    change, was = ("", None) if base is None else (measure.difference(now, base), measure.of(base))
-    better = was is not None and (value > was) == measure.more_is_better
-    tone = "better" if better else "worse"
-    shown = f' <span class="dtfm-answer-change {tone}">{escape(change)}</span>' if change else ""
-    return (
-        f'<div role="listitem"><div class="dtfm-answer-title">{_explained(measure.title)}</div>'
-        f"<div>{escape(measure.text(value) + detail)}{shown}</div></div>"
-    )
-
-
-def _explained(title: str) -> str:
-    """Return the title, marked for the glossary where it is a word of the field."""
-    if title not in ("MFU", "bubble"):
-        return escape(title)
-    return f'<span class="dtfm-word" data-word="{title}" tabindex="0">{title}</span>'
+    under = f'<div class="dtfm-answer-with">{escape(under + cannot)}</div>'
+    return f'<div class="dtfm-answer" data-answer="{number}">{under}{cells}{_memory(now)}</div>'
 
 
 def _memory(now: Answer) -> str:
     """Return whether all fits in memory, and the device with the least to spare."""
     has = f"{now.worst} needs {format_bytes(now.peak_bytes)} and has {format_bytes(now.limit_bytes)}"
-    if now.fits:
+    if not now.n_over:
         return f'<div class="dtfm-answer-fit">fits in memory: {escape(has)}</div>'
     does = "1 device does" if now.n_over == 1 else f"{now.n_over:,} devices do"
     return f'<div class="dtfm-answer-fit dtfm-over">{does} not fit in memory: {escape(has)}</div>'
@@ -160,9 +129,50 @@ def empty(text: str) -> str:
     return f'<div class="dtfm-what-if-empty">{escape(text)}</div>'
 
 
-def busy(text: str, share: float) -> str:
-    """Return a progress bar with a line of text; ``share`` is about how much is done."""
-    return (
-        f'<div class="dtfm-what-if-busy" role="status"><progress max="1" value="{min(share, 0.99):.2f}" '
-        f'aria-label="computing"></progress><span>{escape(text)}</span></div>'
-    )
+def headline(now: Answer, base: Answer) -> str:
+    """Return ``Bandwidth × 0.5: 12.5 s → 22.9 s. Averaging is 79 % of a GPU's time and follows bandwidth almost one to
+    one.``; empty where nothing is changed."""
+    changed = now.setting.describe_changes(base.setting)
+    if not changed:
+        return ""
+    return f"{changed[0].upper()}{changed[1:]}: {from_to(now, base)}. {reason(now, base)}"
+
+
+def from_to(now: Answer, base: Answer) -> str:
+    """Return ``12.5 s → 22.9 s``, or ``12.5 s as before``."""
+    if abs(now.iteration_s - base.iteration_s) <= SAME * base.iteration_s:
+        return f"{format_s(base.iteration_s)} as before"
+    return f"{format_s(base.iteration_s)} → {format_s(now.iteration_s)}"
+
+
+def reason(now: Answer, base: Answer) -> str:
+    """Return one sentence about the part of a GPU's time that changed most, or is largest where nothing did."""
+    largest = max(now.parts, key=lambda part: now.parts[part])
+    if abs(now.iteration_s - base.iteration_s) <= SAME * base.iteration_s:
+        return f"{PARTS[largest]} is {_share(largest, now)} of a GPU's time, and that does not change it."
+    rose = now.iteration_s > base.iteration_s
+    changes = {part: (now.parts[part] - base.parts[part]) * (1 if rose else -1) for part in now.parts}
+    part = max(changes, key=lambda each: changes[each])
+    turned = now.setting.changes_from(base.setting)
+    if len(turned) == 1 and (name := next(iter(turned))) in TURNED:
+        factor = now.setting.values[name] / base.setting.values[name]
+        return f"{PARTS[part]} is {_share(part, now)} of a GPU's time and {_follows(part, name, factor, now, base)}."
+    return f"{PARTS[part]} goes from {_share(part, base)} to {_share(part, now)} of a GPU's time."
+
+
+def _follows(part: str, name: str, factor: float, now: Answer, base: Answer) -> str:
+    """Return how a part's seconds follow a number that was multiplied by ``factor``, by the power between the two."""
+    before_s, after_s = base.parts[part], now.parts[part]
+    if before_s <= 0 or after_s <= 0:
+        return f"was {_share(part, base)}"
+    power = abs(math.log(after_s / before_s) / math.log(factor))
+    if power >= ONE_TO_ONE:
+        much = "almost one to one" if power < 2 - ONE_TO_ONE else "more than one to one"
+        return f"follows {TURNED[name]} {much}"
+    return f"follows {TURNED[name]} in part" if power >= PARTLY else f"hardly depends on {TURNED[name]}"
+
+
+def _share(part: str, answer: Answer) -> str:
+    whole_s = sum(answer.parts.values())
+    share = answer.parts[part] / whole_s if whole_s > 0 else 0.0
+    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "under 1 %"

@@ -9,13 +9,9 @@ from itertools import count
 from typing import Any
 
 import ipywidgets as w
-import pandas as pd
-import plotly.graph_objects as go
 
-from dtfm_lab import figures
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.widgets.controls import classed
-from dtfm_lab.widgets.what_if.answer import Answer
 from dtfm_lab.widgets.what_if.setting import WhatIfSetting, with_valid
 
 MOST_LETTERS = 60
@@ -26,23 +22,25 @@ MOST_RESTORED = 100
 
 @dataclass(frozen=True)
 class Pin:
-    """A setting under a name; without an answer and a problem it is still to be computed."""
+    """A setting under a name; without its seconds and a problem it is still to be computed."""
 
     name: str
     setting: WhatIfSetting
-    answer: Answer | None = None
+    iteration_s: float | None = None
     problem: str = ""
     """Why there is no answer, as one line."""
 
     @property
     def is_computed(self) -> bool:
         """Whether nothing is left to compute."""
-        return self.answer is not None or bool(self.problem)
+        return self.iteration_s is not None or bool(self.problem)
 
     @property
     def known(self) -> str:
         """The seconds of an iteration, or that they are not known yet, or not possible."""
-        return format_s(self.answer.iteration_s) if self.answer else "not possible" if self.problem else "…"
+        if self.iteration_s is None:
+            return "not possible" if self.problem else "…"
+        return format_s(self.iteration_s)
 
 
 class Pins:
@@ -67,29 +65,21 @@ class Pins:
             chip.children[0].description = f"{pin.name}  {pin.known}"
             chip.children[0].tooltip = pin.problem or f"Turn the sliders to {pin.name}: {pin.known}"
 
-    def add(self, setting: WhatIfSetting, answer: Answer | None, base: WhatIfSetting) -> None:
+    def add(self, setting: WhatIfSetting, base: WhatIfSetting) -> None:
         """Add a pin at the end; its name lists the differences from ``base``."""
         name = _free(setting.describe_changes(base) or "the plan", self._pins)
-        self.pins = (*self._pins, Pin(name, setting, answer))
+        self.pins = (*self._pins, Pin(name, setting))
         self._changed()
 
     def clear_answers(self) -> None:
         self.pins = tuple(Pin(pin.name, pin.setting) for pin in self._pins)
 
-    def set_answer(self, setting: WhatIfSetting, answer: Answer | None, problem: str = "") -> None:
+    def set_answer(self, setting: WhatIfSetting, iteration_s: float | None, problem: str = "") -> None:
         """Show the answer, or the problem, in every pin of the setting."""
         self.pins = tuple(
-            replace(pin, answer=answer, problem=problem) if pin.setting == setting else pin for pin in self._pins
-        )
-
-    def figure(self) -> go.Figure | None:
-        """Return a figure with a bar for each pin; None where no pin has an answer."""
-        rows = [
-            {"pin": pin.name, "iteration_s": pin.answer.iteration_s, "fits": pin.answer.fits}
+            replace(pin, iteration_s=iteration_s, problem=problem) if pin.setting == setting else pin
             for pin in self._pins
-            if pin.answer is not None
-        ]
-        return figures.sweep(pd.DataFrame(rows)) if rows else None
+        )
 
     def settings(self) -> list[dict[str, Any]]:
         return [{"name": pin.name, "setting": pin.setting.values} for pin in self._pins]
@@ -120,7 +110,7 @@ def _no_pins() -> w.HTML:
 
 
 def _free(name: str, others: Sequence[Pin]) -> str:
-    """Return the name, with a number behind it where another pin has it: figures and code need names that differ."""
+    """Return the name, with a number behind it where another pin has it."""
     taken, name = {pin.name for pin in others}, name[:MOST_LETTERS]
     numbered = (f"{name[: MOST_LETTERS - 6]} ({number})" for number in count(2))
     return name if name not in taken else next(other for other in numbered if other not in taken)

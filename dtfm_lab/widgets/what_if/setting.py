@@ -4,36 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation import schedules
 from dtfm_lab.simulation.variations import Variation
-from dtfm_lab.widgets.controls import CHOICES, tried_options
+from dtfm_lab.widgets.controls import QUEUEING_OPTION, choice_words, divisors, tried_options
 
 BATCH_OPTIONS = ("microbatch", "global_batch")
 FACTORS = ("bandwidth", "latency")
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
 FACTOR_DIGITS = 3
 """Significant digits of a factor, so that what a slider shows is what is computed."""
-OWN_OPTIONS = (
-    Option(name="bandwidth", help="Factor on all bandwidths.", type=float, least=LEAST_FACTOR, most=MOST_FACTOR),
-    Option(name="latency", help="Factor on all latencies.", type=float, least=LEAST_FACTOR, most=MOST_FACTOR),
-    Option(name="schedule", help="Pipeline schedule.", choices=schedules),
-    Option(name="queueing", help="Which messages wait for each other.", choices=QUEUEING),
-)
-"""What a setting holds beside the options of a job."""
 MOST_ACTIONS = 2_000_000
 """Actions of the longest iteration that is offered; simulating so many takes some ten seconds."""
 PASSES_AND_MESSAGES = 6
 """Actions of a micro-batch on a device: forward and backward, each received and sent."""
 EVERY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Iterations between two averagings that are offered."""
+WORDS = {
+    "bandwidth": "bandwidth × {:g}",
+    "latency": "latency × {:g}",
+    "microbatch": "micro-batch {:,}",
+    "global_batch": "batch {:,}",
+    "compression": "{}",
+    "synchronise_every": "averaging every {:,} iterations",
+    "synchronisation": "{} averaging",
+    "schedule": "{}",
+}
+"""How a value reads where it differs from the plan's; another option reads as its name and value."""
+SPECIAL_WORDS = {
+    ("compression", "none"): "uncompressed",
+    ("synchronise_every", 1): "averaging at every iteration",
+    ("recompute", True): "recomputing",
+    ("recompute", False): "keeping activations",
+}
 
 
 def job_options() -> dict[str, Option]:
@@ -42,41 +51,60 @@ def job_options() -> dict[str, Option]:
     return {option.name: option for option in (*batches, *tried_options())}
 
 
-@dataclass(frozen=True, kw_only=True)
-class WhatIfSetting:
-    """A network scaled by two factors, job options, a schedule and how messages queue.
+def setting_options() -> dict[str, Option]:
+    """Return all that a setting holds, by name: factors on all links, job options, a schedule, how messages queue."""
+    factors = {
+        name: Option(
+            name=name,
+            help=f"Times the {name} of all links of the plan's network.",
+            type=float,
+            least=LEAST_FACTOR,
+            most=MOST_FACTOR,
+            default=1.0,
+        )
+        for name in FACTORS
+    }
+    schedule = Option(
+        name="schedule",
+        help="In which order devices pass micro-batches on",
+        choices=schedules,
+        default=next(iter(schedules)),
+    )
+    return factors | job_options() | {"schedule": schedule, "queueing": QUEUEING_OPTION}
 
-    Values are not checked when one is made; ``on`` raises where a plan does not allow them.
+
+@dataclass(frozen=True)
+class WhatIfSetting:
+    """A value of each of ``setting_options``.
+
+    They are not checked when one is made; ``on`` raises where a plan does not allow them.
     """
 
-    bandwidth: float = 1.0
-    """Factor on the bandwidth of all links."""
-    latency: float = 1.0
-    """Factor on the latency of all links."""
-    job: tuple[tuple[str, Any], ...]
-    """(name, value) of each of ``job_options``."""
-    schedule: str
-    queueing: str = "pairs"
+    items: tuple[tuple[str, Any], ...]
 
     @classmethod
     def of(cls, plan: Plan, schedule: str, queueing: str) -> WhatIfSetting:
-        job = tuple((name, getattr(plan.job, name)) for name in job_options())
-        return cls(schedule=schedule, queueing=queueing, job=job)
-
-    @property
-    def job_changes(self) -> dict[str, Any]:
-        return dict(self.job)
+        job = {name: getattr(plan.job, name) for name in job_options()}
+        return cls((*dict.fromkeys(FACTORS, 1.0).items(), *job.items(), ("schedule", schedule), ("queueing", queueing)))
 
     @property
     def values(self) -> dict[str, Any]:
         """All values by name, plain, as a workspace keeps them."""
-        factors = {name: getattr(self, name) for name in FACTORS}
-        return {**factors, **self.job_changes, "schedule": self.schedule, "queueing": self.queueing}
+        return dict(self.items)
+
+    @property
+    def job_changes(self) -> dict[str, Any]:
+        """The values of ``job_options``."""
+        return {name: value for name, value in self.items if name not in (*FACTORS, "schedule", "queueing")}
+
+    @property
+    def simulated_with(self) -> dict[str, Any]:
+        """Keywords of ``lab.simulate``."""
+        return {name: self.values[name] for name in ("schedule", "queueing")}
 
     def with_values(self, **values: Any) -> WhatIfSetting:
         """Return the setting with some of its ``values`` replaced."""
-        job = tuple((name, values.pop(name, value)) for name, value in self.job)
-        return replace(self, job=job, **values)
+        return WhatIfSetting(tuple((self.values | values).items()))
 
     def on(self, plan: Plan) -> Plan:
         """Return the plan's placement with this job on the scaled network; its cost stays the old plan's.
@@ -90,7 +118,7 @@ class WhatIfSetting:
     def changes_from(self, base: WhatIfSetting) -> dict[str, Any]:
         """Return the values that differ from another setting's."""
         before = base.values
-        return {name: value for name, value in self.values.items() if value != before[name]}
+        return {name: value for name, value in self.items if value != before[name]}
 
     def describe_changes(self, base: WhatIfSetting) -> str:
         """Return the differences in words, ``bandwidth × 2, 1f1b``; empty where there are none."""
@@ -98,43 +126,23 @@ class WhatIfSetting:
 
 
 def _describe(name: str, value: Any) -> str:
-    match name:
-        case "bandwidth" | "latency":
-            return f"{name} × {value:g}"
-        case "microbatch":
-            return f"micro-batch {value:,}"
-        case "global_batch":
-            return f"batch {value:,}"
-        case "compression":
-            return "uncompressed" if value == "none" else str(value)
-        case "synchronise_every":
-            return "averaging at every iteration" if value == 1 else f"averaging every {value:,} iterations"
-        case "recompute":
-            return "recomputing" if value else "keeping activations"
-        case "queueing":
-            return f"messages queue {CHOICES['queueing'].get(value, value)}"
-        case "synchronisation":
-            return f"{value} averaging"
-        case "schedule":
-            return str(value)
-    return f"{name.replace('_', ' ')} {value}"
+    if name == "queueing":
+        return choice_words(name, value)
+    words = SPECIAL_WORDS.get((name, value)) or WORDS.get(name)
+    return f"{name.replace('_', ' ')} {value}" if words is None else words.format(value)
 
 
 def with_valid(setting: WhatIfSetting, values: Mapping[str, Any]) -> WhatIfSetting:
     """Return the setting with those of the saved values that are possible; the others are left out."""
-    return setting.with_values(
-        **{name: value for name in setting.values if (value := _valid(name, values)) is not None}
-    )
-
-
-def _valid(name: str, values: Mapping[str, Any]) -> Any:
-    """Return the value where it is one that the option may have, else None."""
-    of_the_setting = job_options() | {option.name: option for option in OWN_OPTIONS}
-    try:
-        value = of_the_setting[name].checked(values.get(name))
-    except LabError:
-        return None
-    return rounded(value) if name in FACTORS else value
+    options, valid = setting_options(), {}
+    for name in setting.values:
+        try:
+            value = options[name].checked(values.get(name))
+        except LabError:
+            continue
+        if value is not None:
+            valid[name] = rounded(value) if name in FACTORS else value
+    return setting.with_values(**valid)
 
 
 def rounded(factor: float) -> float:
@@ -146,7 +154,7 @@ def microbatches_of(job: Job, global_batch: int, also: int) -> list[int]:
     """Return the micro-batches, in sequences, that this batch allows, and ``also``, in ascending order."""
     a_replica, over = divmod(global_batch, job.n_replicas)
     most = _most_microbatches(job)
-    shared = _divisors(global_batch if over else a_replica)  # where replicas differ, each has one at least
+    shared = divisors(global_batch if over else a_replica)  # where replicas differ, each has one at least
     return sorted({*(n for n in shared if n <= a_replica and math.ceil(a_replica / n) <= most), also})
 
 
@@ -164,11 +172,6 @@ def batches_of(job: Job, microbatch: int, base: int, also: int) -> list[int]:
         counts |= {of_base // 2**power for power in range(20) if of_base % 2**power == 0}
     highest = max(of_base, 1) * 16
     return sorted({at_once * n for n in counts if n <= min(most, highest)} | {also})
-
-
-def _divisors(n: int) -> set[int]:
-    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return {*small, *(n // d for d in small)}
 
 
 def n_actions(plan: Plan) -> int:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
-import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
@@ -16,18 +15,24 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Cancellation
 from dtfm_lab.simulation.kernels import compilation
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, classed, icon_button, mark, more_menu, pane, toolbar, tried_options
+from dtfm_lab.widgets.controls import (
+    Panel,
+    button,
+    classed,
+    icon_button,
+    mark,
+    more_menu,
+    pane,
+    show,
+    toolbar,
+    tried_options,
+)
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.panel import Panel
 from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
-from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
-from dtfm_lab.widgets.tasks import begin
-from dtfm_lab.widgets.views.as_figure import AsFigure
+from dtfm_lab.widgets.tasks import Newest, begin
 from dtfm_lab.widgets.what_if import answer_text
-from dtfm_lab.widgets.what_if.answer import Answer, AnswerCache
-from dtfm_lab.widgets.what_if.answer_progress import AnswerProgress
+from dtfm_lab.widgets.what_if.answer import Answer, Answers
 from dtfm_lab.widgets.what_if.pins import Pins
-from dtfm_lab.widgets.what_if.reason import headline
 from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetting, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import SettingControls
 
@@ -56,14 +61,17 @@ class WhatIfPanel(Panel):
         self.last: Answer | None = None
         self.last_base: Answer | None = None
         """The answer to what the lab is turned to; None where that is not possible."""
-        self._drawn: tuple[ChartedPrediction | None, ChartedPrediction | None] = None, None
-        self._n_requested = self._n_begun = 0
-        """Numbers of the newest request for an answer, and of the newest that was begun."""
+        self._asked = Newest(
+            self._answer_newest,
+            self._report_error,
+            can_answer=lambda: self.setting is not None and lab_state.shows(PANE),
+            at_rest=self._compute_rest,
+        )
+        self._stopped = asyncio.Event()
         self._number = self._n_follow_ups = 0
         """Number of the answers shown, and of the calls of ``_compute_rest``."""
-        self._is_working = self._is_stopped = False
         self._plan: Plan | None = None
-        self.answers: AnswerCache | None = None
+        self.answers: Answers | None = None
         """The answers about the plan; None while there is no plan."""
         self._saved: Mapping[str, Any] | None = None
         """Saved settings that are restored as soon as there is a plan."""
@@ -73,31 +81,27 @@ class WhatIfPanel(Panel):
         self.anew: tuple[WhatIfSetting, float | None] | None = None
         """Seconds of an iteration once the setting is planned anew; None where that finds nothing better."""
         self.controls = SettingControls(self._ask)
-        self.bandwidth, self.latency = self.controls.bandwidth, self.controls.latency
         self.pins = Pins(self._load, self._compute_rest)
         self.pin = button("Pin this", "thumb-tack", "", "auto")
         self.use = button("Take it over", "check", "", "auto")
         self.back = icon_button("undo", "")
-        self.progress = AnswerProgress()
+        self.stop = button("Stop", "stop", "Do not wait for this answer", "auto")
         self.numbers, self.answer, self.problem = w.HTML(), w.HTML(), w.HTML()
         self.chart = classed(PredictionChart(empty_words=NO_PLAN), "dtfm-fill")
-        self.curve_figure = AsFigure(self._draw_factors, lab_state, self._report_error, "Over both factors")
-        self.pins_figure = AsFigure(self.pins.figure, lab_state, self._report_error, "The pins")
-        drawn = w.HBox([self.curve_figure.button, self.pins_figure.button])
-        details = [self.answer, drawn, self.curve_figure.output, self.pins_figure.output]
-        every_number = more_menu(details, "Details", "Every number of the answer, and figures of it and of the pins")
+        every_number = more_menu([self.answer], "Details", "Every number of the answer")
         more = more_menu([self.controls.view], tooltip="Other settings")
         row = toolbar(self.numbers, every_number, more)
-        answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.progress.view]
+        answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.stop]
         told = classed(w.HBox(answered), "dtfm-what-if-told")
-        children = [self.controls.sliders.view, row, told, self.chart]
+        children = [self.controls.sliders, row, told, self.chart]
         self.view = pane(Path(__file__).with_name("what_if.css"), children, "dtfm-what-if")
+        show(self.stop, False)
         self.pin.on_click(lambda _: self._pin())
         self.use.on_click(lambda _: self._use())
         self.back.on_click(lambda _: self._back())
-        self.progress.stop.on_click(lambda _: self._stop())
+        self.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices"])
-        lab_state.observe(lambda _: self._ask_late(), "shown_panes")
+        lab_state.observe(lambda _: self._asked.go_on(), "shown_panes")
         self._follow()
 
     @property
@@ -114,10 +118,7 @@ class WhatIfPanel(Panel):
         if self._saved is not None:
             return dict(self._saved)
         setting = self.setting
-        return {
-            "setting": None if setting is None else setting.values,
-            "pins": self.pins.settings(),
-        }
+        return {"setting": None if setting is None else setting.values, "pins": self.pins.settings()}
 
     def restore(self, settings: dict[str, Any]) -> None:
         """Set the controls and pins to what ``settings`` returned, as soon as there is a plan."""
@@ -126,7 +127,7 @@ class WhatIfPanel(Panel):
 
     def redo(self) -> None:
         if self.answers is not None:
-            self.answers.clear()
+            self.answers.answer.cache_clear()
             self.pins.clear_answers()
         self._ask()
 
@@ -157,14 +158,15 @@ class WhatIfPanel(Panel):
             problem = str(error)
         if plan is not self._plan:
             self._plan = plan
-            self.answers = None if plan is None else AnswerCache(plan)
+            self.answers = None if plan is None else Answers(plan)
             self.pins.clear_answers()
             if plan is not None:
                 compilation.start()  # compiles the kernel before the first slider moves
         self.controls.set_base(None if plan is None else plan.job, base)
         if plan is not None and plan.topology.fingerprint == self._scaled_to:
             self._scaled_to = ""  # the network has these factors now, so nothing is left to multiply
-            self.controls.bandwidth.value = self.controls.latency.value = 1.0
+            for name in FACTORS:
+                self.controls.by_name[name].value = 1.0
         self._restore_saved()
         if base is None:
             self._show_nothing(problem)
@@ -182,82 +184,49 @@ class WhatIfPanel(Panel):
 
     def _ask(self) -> None:
         """Compute the answer to the setting; while another is computed, right after it."""
-        self._n_requested += 1
-        self._is_stopped = False
         self._update_buttons()
-        if not self._lab_state.shows(PANE):
-            return
-        if self.setting is not None and not self._is_working:
-            self._is_working = True
-            begin(self._work(), self._report_error)
+        self._asked.ask()
 
-    def _ask_late(self) -> None:
-        """Compute what was not while another pane was on the screen."""
-        if self._n_begun < self._n_requested and self._lab_state.shows(PANE):
-            self._ask()
-
-    async def _work(self) -> None:
-        try:
-            while self._n_begun < self._n_requested and self.setting is not None and not self._is_stopped:
-                self._n_begun = self._n_requested
-                await self._answer_newest()
-        finally:
-            self._is_working = False
-            self._update_buttons()
-        self._compute_rest()
-
-    async def _answer_newest(self) -> None:
+    async def _answer_newest(self, _request: int) -> None:
         setting, base, answers = self.setting, self.base, self.answers
         if setting is None or base is None or answers is None:
             return
         self._anew_cancelled.set()
-        count = answers.count_actions(setting)
-        if count > AT_ONCE_UP_TO:  # the large number first, what is drawn after it
+        n_actions = answers.count_actions(setting)
+        if n_actions > AT_ONCE_UP_TO:  # the large number first, what is drawn after it
             quick_s = await asyncio.to_thread(answers.quick, setting)
             if quick_s is not None and answers is self.answers and self.last_base is not None:
                 self.numbers.value = answer_text.large_numbers(quick_s, self.last_base.iteration_s)
-            if self._n_begun < self._n_requested:
+            if self._asked.waits:
                 return
         try:
-            work = partial(answers.with_base, setting, base)
-            found = await self.progress.wait(work, count, self._set_slow)
+            work, words = partial(answers.with_base, setting, base), f"playing some {n_actions:,} actions …"
+            found = await self.chart.wait_for(work, words, self._stopped, self._set_slow)
         except LabError as error:
             if answers is self.answers and setting == self.setting:
                 self._refuse(str(error))
             return
         if found is None or answers is not self.answers or base != self.base:
             return
-        self.last, self.last_base = found
+        now, before = self.last, self.last_base = found
         self._number += 1
-        self._write_numbers()
-        self.answer.value = answer_text.answer(self.last, self.last_base, setting.describe_changes(base), self._number)
-        self._mark_old(False)
+        self._write_numbers(now)
+        self.answer.value = answer_text.answer(now, before, setting.describe_changes(base), self._number)
         self.problem.value = ""
-        self._show_chart()
+        drawn_before = None if before is None or setting == base else before.prediction
+        self.chart.show(now.prediction, drawn_before)
 
-    def _write_numbers(self) -> None:
+    def _write_numbers(self, now: Answer) -> None:
         """Write the large numbers, and the headline's sentence."""
-        now, base, anew = self.last, self.last_base, self.anew
-        if now is None:
-            return
-        told = ""
+        base, anew, told = self.last_base, self.anew, ""
         if anew is not None and anew[0] == now.setting:
             told = "planned anew: no better" if anew[1] is None else f"planned anew: {format_s(anew[1])}"
         self.numbers.value = answer_text.numbers_of(now, base, told)
-        self._lab_state.what_if_note = "" if base is None else headline(now, base)
-
-    def _show_chart(self) -> None:
-        """Draw the newest answer, and as a line what it was before."""
-        now, answers, base = self.last, self.answers, self.base
-        if now is None or answers is None or base is None:
-            return
-        before = answers.drawn(base) if now.setting != base else None
-        if (prediction := answers.drawn(now.setting)) is not None and self._drawn != (prediction, before):
-            self._drawn = prediction, before
-            self.chart.show(prediction, before)
+        self._lab_state.what_if_note = "" if base is None else answer_text.headline(now, base)
 
     def _set_slow(self, is_slow: bool) -> None:
-        """Mark the answer on the screen as old while a new one takes long."""
+        """Mark the answer on the screen as old while a new one takes long, which can be stopped."""
+        show(self.stop, is_slow)
         self._lab_state.set_busy(PANE, is_slow)
         self._mark_old(is_slow)
 
@@ -275,44 +244,51 @@ class WhatIfPanel(Panel):
     def _compute_rest(self) -> None:
         """Plan anew, then compute pins without an answer, unless a control is turned meanwhile."""
         self._update_buttons()
-        if self._is_working or self.answers is None or self.base is None:
+        if self._asked.is_running or self.answers is None or self.base is None:
             return
         self._n_follow_ups += 1
-        begin(self._compute_quietly(self.answers, (self._n_requested, self._n_follow_ups)), self._report_error)
+        begin(self._compute_quietly(self.answers, self._request), self._report_error)
 
-    async def _compute_quietly(self, answers: AnswerCache, request: tuple[int, int]) -> None:
+    @property
+    def _request(self) -> tuple[int, int]:
+        """What is computed quietly goes on as long as this stays."""
+        return self._asked.n_requested, self._n_follow_ups
+
+    async def _compute_quietly(self, answers: Answers, request: tuple[int, int]) -> None:
         """Compute one after the other until a newer request comes."""
         await asyncio.sleep(QUIET_S)
         await self._plan_anew(answers, request)
         for pin in self.pins.pins:
-            if request != (self._n_requested, self._n_follow_ups):
+            if request != self._request:
                 return
             if not pin.is_computed:
                 try:
-                    answer, problem = await asyncio.to_thread(answers.answer, pin.setting), ""
+                    iteration_s, problem = (await asyncio.to_thread(answers.answer, pin.setting)).iteration_s, ""
                 except LabError as error:
-                    answer, problem = None, str(error)
+                    iteration_s, problem = None, str(error)
                 if answers is self.answers:
-                    self.pins.set_answer(pin.setting, answer, problem)
+                    self.pins.set_answer(pin.setting, iteration_s, problem)
 
-    async def _plan_anew(self, answers: AnswerCache, request: tuple[int, int]) -> None:
+    async def _plan_anew(self, answers: Answers, request: tuple[int, int]) -> None:
         """Search from the plan that was held, shortly; what that comes to stands beside the large number."""
         setting, base, now = self.setting, self.base, self.last
-        if request != (self._n_requested, self._n_follow_ups) or setting is None or now is None or base is None:
+        if request != self._request or setting is None or now is None or base is None:
             return
         if not set(setting.changes_from(base)) & REPLANNED or (self.anew is not None and self.anew[0] == setting):
             return
         self._anew_cancelled = Cancellation()
         found_s = await asyncio.to_thread(answers.planned_anew, setting, self._anew_cancelled)
-        if request == (self._n_requested, self._n_follow_ups) and not self._anew_cancelled.is_set():
+        if request == self._request and not self._anew_cancelled.is_set():
             better = found_s is not None and found_s < now.iteration_s * (1 - WORTH_PLANNING)
             self.anew = setting, found_s if better else None
-            self._write_numbers()
+            self._write_numbers(now)
 
     def _pin(self) -> None:
         setting, base = self.setting, self.base
         if setting is not None and base is not None:
-            self.pins.add(setting, self.last if self.last and self.last.setting == setting else None, base)
+            self.pins.add(setting, base)
+            if self.last is not None and self.last.setting == setting:
+                self.pins.set_answer(setting, self.last.iteration_s)
 
     def _load(self, setting: WhatIfSetting) -> None:
         self.controls.show(setting)
@@ -323,17 +299,17 @@ class WhatIfPanel(Panel):
         setting, plan, base = self.setting, self._plan, self.base
         if setting is None or plan is None or base is None or self.last is None:
             return
-        scaled = None
+        scaled, values = None, setting.values
         if set(setting.changes_from(base)) & set(FACTORS):
             try:
                 network = self._lab_state.topology or plan.topology
-                scaled = network.scaled(latency=setting.latency, bandwidth=setting.bandwidth)
+                scaled = network.scaled(**{name: values[name] for name in FACTORS})
             except LabError as error:
                 self._report_error(str(error))
                 return
         always = {option.name for option in tried_options()}
         with self._lab_state.hold_trait_notifications():
-            self._lab_state.schedule, self._lab_state.queueing = setting.schedule, setting.queueing
+            self._lab_state.schedule, self._lab_state.queueing = values["schedule"], values["queueing"]
             self._lab_state.choices = {
                 name: value
                 for name, value in (self._lab_state.choices | setting.job_changes).items()
@@ -348,13 +324,14 @@ class WhatIfPanel(Panel):
             self._load(self.base)
 
     def _stop(self) -> None:
-        self._is_stopped = True
+        self._stopped.set()
+        self._asked.drop()
         self.problem.value = markup.line("Stopped; what is shown is of the setting before.")
 
     def _update_buttons(self) -> None:
         setting, base = self.setting, self.base
         turned = setting is not None and base is not None and bool(setting.changes_from(base))
-        self.pin.disabled = self.curve_figure.button.disabled = setting is None
+        self.pin.disabled = setting is None
         self.back.disabled = self.use.disabled = not turned
         nothing = NO_PLAN if setting is None else "Nothing is changed yet"
         self.pin.tooltip = NO_PLAN if setting is None else "Keep this setting and its answer in the row below"
@@ -362,6 +339,3 @@ class WhatIfPanel(Panel):
         self.use.tooltip = (
             "Change the network's links, the batch and the schedule of the lab to this" if turned else nothing
         )
-
-    def _draw_factors(self) -> go.Figure | None:
-        return None if self.setting is None or self.answers is None else self.answers.figure(self.setting)
