@@ -84,6 +84,7 @@ def test_a_job_may_leave_its_shape_to_the_planner():
         with pytest.raises(JobError, match="job gpt3-xl: n_stages is not given; wanted a number, or a plan"):
             needs()
     assert (free.fitted(64).n_stages, free.fitted(64).n_replicas) == (8, 8)
+    assert (free.fitted(8).n_stages, free.fitted(8).n_replicas) == (4, 2), "of two that are as square, the deeper one"
     half = free.with_fields(n_stages=4)
     assert not half.shaped
     assert (half.fitted(64).n_stages, half.fitted(64).n_replicas) == (4, 16)

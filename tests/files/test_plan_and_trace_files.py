@@ -4,18 +4,20 @@ import json
 from dataclasses import fields, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.errors import FileError, TraceError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.domain.trace import ComputeTime, Trace
+from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.domain.trace import ComputeTime, RunContext, Span, Trace
 from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, save_job, save_plan, save_trace
 from dtfm_lab.files.plans import plan_from_mapping, plan_to_mapping
+from dtfm_lab.files.traces import losses, save_losses
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.simulate import simulate
 
@@ -168,3 +170,39 @@ def test_counts_of_micro_batches_cuts_and_warmups_survive_saving(tmp_path):
     loaded = load_trace(save_trace(trace, tmp_path / "trace.json"))
     assert loaded.context == trace.context
     assert simulate(again, like=loaded).start_s.tolist() == trace.start_s.tolist()
+
+
+def trained(first: int, iterations: int, **context: object) -> Trace:
+    """A run of one device that begins after so many iterations."""
+    measured = RunContext(
+        source="measured", clock="virtual", schedule="gpipe", links="emulated", devices=(("ada",),), **context
+    )
+    return Trace.from_spans(
+        measured, [Span(first + i, 0, Action(0, Kind.FORWARD, 0), 0.0, 1.0) for i in range(iterations)]
+    )
+
+
+def test_a_row_holds_both_losses_of_the_same_parameters() -> None:
+    table = losses(trained(0, 3, losses=(5.5, 5.0, 4.5), held_out=((2, 4.8), (3, 4.4)), unigram_entropy=3.1))
+    assert table["iteration"].tolist() == [0, 1, 2, 3]
+    np.testing.assert_array_equal(table["training_loss"], [5.5, 5.0, 4.5, np.nan])
+    np.testing.assert_array_equal(table["held_out_loss"], [np.nan, np.nan, 4.8, 4.4])
+    assert (table["unigram_entropy"] == 3.1).all()
+
+
+def test_a_resumed_run_counts_on() -> None:
+    assert losses(trained(10, 2, losses=(2.0, 1.9)))["iteration"].tolist() == [10, 11]
+    assert losses(trained(2, 2, losses=(5.0, 4.0, 3.0, 2.0)))["iteration"].tolist() == [0, 1, 2, 3]
+
+
+def test_the_file_reads_back_to_the_last_digit(tmp_path) -> None:
+    trace = trained(0, 2, losses=(1 / 3, 2 / 3), held_out=((2, 0.1 + 0.2),))
+    path = save_losses(trace, tmp_path / "losses.csv")
+    assert path.read_text().splitlines()[0] == "iteration,training_loss,held_out_loss,unigram_entropy"
+    pd.testing.assert_frame_equal(pd.read_csv(path), losses(trace))
+
+
+def test_a_trace_without_losses_is_refused() -> None:
+    trace = trained(0, 1, losses=(5.0,))
+    with pytest.raises(TraceError, match="holds no losses"):
+        losses(replace(trace, context=replace(trace.context, losses=())))

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from dtfm_lab.domain.schedule import Bucket, Kind, Schedule
 
-T = TypeVar("T")
-
+Swings = tuple[tuple[float, float], ...]
 Clock = Literal["virtual", "paced", "real", "model"]
 """How seconds were counted: see RunContext.clock."""
 
@@ -58,39 +57,28 @@ class Subplan(NamedTuple):
         return f"{stages}, {_numbered('pipeline', self.pipelines, self.of_pipelines)}"
 
 
-def deferred(compute: Callable[[], T]) -> T:
-    """In place of a value, what computes it when the field is first read."""
-    return cast(T, _Deferred(compute))
+def deferred(compute: Callable[[], Swings]) -> Swings:
+    """In place of swings, the function that computes them when they are first read."""
+    return cast(Swings, compute)
 
 
-@dataclass(frozen=True)
-class _Deferred(Generic[T]):
-    compute: Callable[[], T]
-
-
-class _Field(Generic[T]):
-    """A field of a frozen dataclass whose value may be computed when it is first read.
+class _Swings:
+    """The field ``swings``, which holds a value or a function that is called when it is first read.
 
     Dataclasses take what this descriptor gives for the class itself as the default. What is pickled or copied holds
-    values only, by the class's ``__getstate__``.
+    values only, by ``RunContext.__getstate__``.
     """
 
-    def __init__(self, default: T) -> None:
-        self._default = default
+    def __get__(self, context: Any, owner: type | None = None) -> Swings:
+        if context is None:
+            return ()
+        value: Any = context.__dict__["swings"]
+        if callable(value):
+            value = context.__dict__["swings"] = value()
+        return cast(Swings, value)
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> T:
-        if instance is None:
-            return self._default
-        value: T | _Deferred[T] = instance.__dict__[self._name]
-        if isinstance(value, _Deferred):
-            value = instance.__dict__[self._name] = value.compute()
-        return cast(T, value)
-
-    def __set__(self, instance: Any, value: T) -> None:
-        instance.__dict__[self._name] = value
+    def __set__(self, context: Any, value: Swings) -> None:
+        context.__dict__["swings"] = value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +135,7 @@ class RunContext:
     none is stated."""
     link_spread: float = 0.0
     """The same of the seconds of messages."""
-    swings: tuple[tuple[float, float], ...] = cast("tuple[tuple[float, float], ...]", _Field(()))
+    swings: tuple[tuple[float, float], ...] = cast(Swings, _Swings())
     """Seconds of an iteration with all computations, and with all messages, ``SWING`` standard deviations shorter and
     longer, as simulated; empty where that is unknown. A prediction simulates them when they are first read."""
     time_scale: float = 1.0
