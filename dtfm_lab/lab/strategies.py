@@ -21,10 +21,7 @@ from dtfm_lab.systems.variations import AXES, BETWEEN, Axis, variation
 class StrategyOptions(Budget):
     """Keywords of ``strategies``."""
 
-    systems: Annotated[
-        Asked,
-        Option(help="Systems by name, or with assumptions of one's own; all by default."),
-    ] = None
+    systems: Annotated[Asked, Option(help="Systems by name, or with assumptions of one's own; all by default.")] = None
     progress: Annotated[Progress | None, Option(help="Called with the outcomes so far after every system.")] = None
     executor: Annotated[AnyExecutor | None, Option(help="Chooses on its workers, as in ``sweep``.")] = None
 
@@ -47,8 +44,7 @@ def strategies(
     """
     with opened(executor) as pool:
         systems = options.pop("systems", None)
-        found = models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool)
-        return newest_of(found, progress)
+        return newest_of(models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool), progress)
 
 
 USUAL, MOST_VALUES = 7, 1000

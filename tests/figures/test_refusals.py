@@ -45,7 +45,6 @@ REFUSED = {
     "no lanes": (lambda s: figures.gantt(s.predicted, lanes=[]), "no lanes"),
     "two placements": (lambda s: figures.gantt(s.predicted, against=simulate(s.large)), "different placements"),
     "no such device": (lambda s: figures.memory_over_time(memory(s.small), devices=["eve"]), "plan named 'eve'"),
-    "memory of no iteration": (lambda s: figures.memory_over_time(memory(s.small), iteration=1), "wanted 0 to 0"),
     "no losses": (lambda s: figures.losses(s.predicted), "simulated trace holds no losses"),
     "no result": (lambda s: figures.sweep(SWEPT, "time"), "no result of a sweep named 'time'"),
     "no setting": (lambda s: figures.sweep(SWEPT, x="queueing"), "no varied setting of this sweep named 'queueing'"),

@@ -9,7 +9,6 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, format_bytes
 from dtfm_lab.figures.palette import BLUE, CRIMSON, GREEN, ORANGE, PURPLE, SKY, VERMILLION
@@ -68,29 +67,20 @@ class Axes(NamedTuple):
         return cls(until, x_scale, x_title, top_bytes, y_unit)
 
 
-def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = None, iteration: int = 0) -> go.Figure:
-    """A panel for each device: what it holds, stacked, and its limit; what is over the limit is hatched.
+def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = None) -> go.Figure:
+    """A panel for each device: what it holds in an iteration, stacked, and its limit; what is over it is hatched.
 
     Parameters
     ----------
     devices
         Names. None stands for all devices, or, of more than eight, for the eight with least to spare.
-    iteration
-        Number of the iteration in the trace that the report is of, from 0.
 
-    Raises
-    ------
-    UnknownName
-        No such device.
-    TraceError
-        No such iteration.
+    Raises UnknownName for a device that the plan does not have.
     """
     chosen = _chosen(report, devices)
-    of_iteration = report.levels.device // report.limit_bytes.size
-    if not 0 <= iteration <= (last := int(of_iteration.max(initial=0))):
-        raise TraceError(f"iteration is {iteration}; wanted 0 to {last}, those that the report is of")
-    until = float(report.levels.time[of_iteration == iteration].max(initial=0.0))
-    curves = {at: _curve(report, at, iteration) for at in chosen}
+    first = report.levels.device < report.limit_bytes.size
+    until = float(report.levels.time[first].max(initial=0.0))
+    curves = {at: _curve(report, at) for at in chosen}
     axes = Axes.of(list(curves.values()), until, timed=report.timed)
     n_columns = 1 if len(chosen) == 1 else 2
     n_rows = -(-len(chosen) // n_columns)
@@ -144,10 +134,9 @@ def _chosen(report: MemoryReport, devices: Sequence[str] | None) -> list[tuple[i
     return sorted({names[name] for name in wanted}) or _chosen(report, None)
 
 
-def _curve(report: MemoryReport, at: tuple[int, int], iteration: int) -> Curve:
+def _curve(report: MemoryReport, at: tuple[int, int]) -> Curve:
     position, replica = at
-    n_devices, levels = report.limit_bytes.size, report.levels
-    index = iteration * n_devices + position * report.limit_bytes.shape[1] + replica
+    levels, index = report.levels, position * report.limit_bytes.shape[1] + replica
     begin, end = np.searchsorted(levels.device, [index, index + 1])
     time = np.append(0.0, levels.time[begin:end])
     moving = {
