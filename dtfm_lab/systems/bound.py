@@ -45,19 +45,18 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
     n_passes = np.array(job.microbatch_counts, dtype=float)
     busy_s = n_passes * (forward_s + backward_s).reshape(-1, job.n_stages, job.n_replicas).sum(axis=0)
     first = slice(0, job.n_stages)  # the first stages of all devices
-    hops = _Hops.of(plan, links)
-    arrival_s = _behind(forward_s[first] + hops.onward_s)
+    hops = Hops.of(plan.placement.devices, job.activation_bytes, links)
+    arrival_s = behind(forward_s[first] + hops.onward_s)
     if not in_order:
         return float((arrival_s + busy_s).max())
     if job.transport != "overlapped":  # the device waits for what it sends
-        busy_s[:-1] += n_passes * hops.onward_s[:-1]
-        busy_s[1:] += (n_passes - 1) * hops.back_s[1:]
+        busy_s += n_passes * hops.onward_s + (n_passes - 1) * hops.back_s
     if job.schedule_name == "1f1b":
         busy_s = np.maximum(busy_s, rounds_s(forward_s + backward_s, hops.onward_s + hops.back_after_s, n_passes))
     average_s = _average_s(job, plan, links)
     return float(
         max(
-            (arrival_s + busy_s + np.maximum(_behind(backward_s + hops.back_after_s) + average_s[0], average_s)).max(),
+            (arrival_s + busy_s + np.maximum(behind(backward_s + hops.back_after_s) + average_s[0], average_s)).max(),
             _bucketed_s(job, plan, links, arrival_s + busy_s - backward_s),
             _by_links(job, hops, forward_s, backward_s, arrival_s, n_passes, average_s[0]),
         )
@@ -87,12 +86,12 @@ def _passes(plan: Plan, n_stages: int, efficiency: GivenEfficiency, links: Links
     return found[Kind.FORWARD], found[Kind.BACKWARD]
 
 
-def _behind(seconds: FloatArray) -> FloatArray:
+def behind(seconds: FloatArray) -> FloatArray:
     """(stages, replicas) sums over the stages before each."""
     return np.vstack([np.zeros((1, seconds.shape[1])), np.cumsum(seconds, axis=0)[:-1]])
 
 
-class _Hops(NamedTuple):
+class Hops(NamedTuple):
     """Messages between a device of a pipeline and its neighbours; each (stages, replicas), 0 where there is none."""
 
     onward_s: FloatArray
@@ -109,8 +108,8 @@ class _Hops(NamedTuple):
         return np.vstack([self.back_s[1:], np.zeros((1, self.back_s.shape[1]))])
 
     @classmethod
-    def of(cls, plan: Plan, links: Links) -> _Hops:
-        devices, n_bytes = plan.placement.devices, plan.job.activation_bytes
+    def of(cls, devices: IntArray, n_bytes: float, links: Links) -> Hops:
+        """The messages of so many bytes between (stages, replicas) devices."""
         here, there = devices[:-1], devices[1:]
         none = np.zeros((1, devices.shape[1]))
         onward, back = links.moving_s(here, there, n_bytes), links.moving_s(there, here, n_bytes)
@@ -124,7 +123,7 @@ class _Hops(NamedTuple):
 
 def _by_links(
     job: Job,
-    hops: _Hops,
+    hops: Hops,
     forward_s: FloatArray,
     backward_s: FloatArray,
     arrival_s: FloatArray,
@@ -136,7 +135,7 @@ def _by_links(
         return 0.0
     out_s, back_s = hops.onward_moving_s[:-1], hops.back_moving_s[1:]
     ready_s = (arrival_s + forward_s)[:-1]
-    drain_s = _behind(backward_s + hops.back_after_s)
+    drain_s = behind(backward_s + hops.back_after_s)
     home_s = (hops.back_s - hops.back_moving_s)[1:] + backward_s[:-1] + drain_s[:-1] + average_s
     # behind stage s: forwards to the end and backwards down to s + 1
     round_s = forward_s + backward_s + hops.onward_s + hops.back_after_s

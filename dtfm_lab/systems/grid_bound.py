@@ -11,10 +11,10 @@ import numpy as np
 
 from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Job, device_gradient_bytes
 from dtfm_lab.domain.job.messages import device_gradient_elements
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
-from dtfm_lab.systems.bound import rounds_s
+from dtfm_lab.systems.bound import Hops, behind, rounds_s
 
 Ways = Sequence[Mapping[str, Any]]
 
@@ -34,26 +34,16 @@ class GridBound:
         n_passes = np.array(job.microbatch_counts, dtype=float)
         if self.topology.message_s is not None:  # messages may take less than their bandwidth says
             return float((n_passes * pass_s).max())
-        onward_s, back_s = self._hops_s(job, grid)
+        hops = Hops.of(grid, job.activation_bytes, self._links)
+        there_and_back_s = hops.onward_s + hops.back_after_s
         busy_s = n_passes * pass_s
         if not any(one.get("transport", job.transport) == "overlapped" for one in ways):
-            busy_s[:-1] += n_passes * onward_s
-            busy_s[1:] += (n_passes - 1) * back_s
-        around_s = pass_s.copy()
-        around_s[:-1] += onward_s + back_s
+            busy_s += n_passes * hops.onward_s + (n_passes - 1) * hops.back_s
         if not any("stages_per_device" in one for one in ways):
-            hop_s = np.vstack([onward_s + back_s, np.zeros((1, grid.shape[1]))])
-            busy_s = np.maximum(busy_s, rounds_s(pass_s, hop_s, n_passes))
-        around_s = np.vstack([np.zeros((1, grid.shape[1])), np.cumsum(around_s[:-1], axis=0)])
-        latency_s = self.topology.latency_s
-        links_s = max(
-            (
-                float((n_passes * (hop_s - latency_s[here, there])).max(initial=0.0))
-                for hop_s, here, there in ((onward_s, grid[:-1], grid[1:]), (back_s, grid[1:], grid[:-1]))
-            ),
-            default=0.0,
-        )
-        return max(float((busy_s + around_s).max()), links_s, self._rings_s(job, grid, ways))
+            busy_s = np.maximum(busy_s, rounds_s(pass_s, there_and_back_s, n_passes))
+        on_links_s = n_passes * np.maximum(hops.onward_moving_s, hops.back_moving_s)
+        around_s = behind(pass_s + there_and_back_s)
+        return max(float((busy_s + around_s).max()), float(on_links_s.max()), self._rings_s(job, grid, ways))
 
     def _pass_s(self, job: Job, grid: IntArray, ways: Ways) -> FloatArray:
         """(stages, replicas) seconds of a forward and a backward at least; interleaved ones count their first part."""
@@ -70,15 +60,6 @@ class GridBound:
             return least
         found: FloatArray = flop[:, None] / speed
         return found
-
-    def _hops_s(self, job: Job, grid: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(stages - 1, replicas) seconds of an activation onward and of its gradient back."""
-        latency_s, bandwidth = self.topology.latency_s, self.topology.bandwidth_bytes_per_s
-        here, there = grid[:-1], grid[1:]
-        return (
-            latency_s[here, there] + job.activation_bytes / bandwidth[here, there],
-            latency_s[there, here] + job.activation_bytes / bandwidth[there, here],
-        )
 
     def _rings_s(self, job: Job, grid: IntArray, ways: Ways) -> float:
         """Seconds for which the slowest link of a ring sends shards of gradients and of parameters."""
@@ -103,6 +84,11 @@ class GridBound:
             by_place = np.array([sorted(row, key=place.__getitem__) for row in grid.tolist()])
             slowest = np.maximum(slowest, self._slowest(by_place))
         return float((least * (n_replicas - 1) / n_replicas / slowest).max())
+
+    @cached_property
+    def _links(self) -> Links:
+        """Each pair's own, of which messages wait the least."""
+        return Links.of(self.topology, "pairs")
 
     @cached_property
     def _places(self) -> list[tuple[int, str, int]]:

@@ -7,20 +7,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measured_traces import lecture_hall_plan
 
 from dtfm_lab.compare import compare
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import Span, Trace
-from dtfm_lab.files import load_job, load_topology
-from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.simulate import simulate
-
-
-def small_plan(stages=((0, 1), (2, 3), (4, 5), (6, 7)), **job) -> Plan:
-    return evaluate(load_topology("lecture-hall"), load_job("tiny", **job), stages=stages)
 
 
 def measured(trace: Trace, n_iterations: int = 1, change=lambda span: span) -> Trace:
@@ -29,13 +23,13 @@ def measured(trace: Trace, n_iterations: int = 1, change=lambda span: span) -> T
     return Trace.from_spans(replace(trace.context, source="measured", clock="virtual", links="emulated"), spans)
 
 
-PREDICTED = simulate(small_plan())
+PREDICTED = simulate(lecture_hall_plan())
 
 
 @pytest.mark.parametrize("name", sorted(schedules))
 @pytest.mark.parametrize("n_iterations", [1, 3])
 def test_every_measured_row_has_its_prediction(name, n_iterations):
-    predicted = simulate(small_plan(), name)
+    predicted = simulate(lecture_hall_plan(), name)
     ran = measured(predicted, n_iterations)
     rows = compare(predicted, ran).rows
     key = ["iteration", "replica", "stage", "kind", "microbatch", "peer"]
@@ -57,7 +51,7 @@ def test_a_trace_compared_to_itself_has_no_error(n_iterations):
 
 @pytest.mark.parametrize("every", [2, 3])
 def test_iterations_that_average_and_those_that_do_not_are_laid_beside_their_own_kind(every):
-    predicted = simulate(small_plan(synchronise_every=every), "1f1b")
+    predicted = simulate(lecture_hall_plan(synchronise_every=every), "1f1b")
     kinds = {i % every == every - 1: [s for s in predicted.spans() if s.iteration == i] for i in (every - 2, every - 1)}
     spans = [s._replace(iteration=i) for i in range(2 * every - 1) for s in kinds[i % every == every - 1]]
     ran = Trace.from_spans(replace(predicted.context, source="measured"), spans)
@@ -92,10 +86,10 @@ def test_one_slow_device_shows_on_its_stage_and_nowhere_else():
         return span._replace(end_s=span.end_s + 0.5) if slow else span
 
     found = compare(PREDICTED, measured(PREDICTED, 2, slower))
-    n_microbatches = small_plan().job.n_microbatches
+    n_microbatches = lecture_hall_plan().job.n_microbatches
     assert found.devices["error_s"].round(9).to_dict() == {
         (stage, device): 0.5 * n_microbatches if device == PREDICTED.context.devices[2][1] else 0.0
-        for stage, devices in enumerate(small_plan().stages)
+        for stage, devices in enumerate(lecture_hall_plan().stages)
         for device in devices
     }
     assert found.stages["error_s"].to_numpy() == pytest.approx([0, 0, 0.5 * n_microbatches / 2, 0])
@@ -103,7 +97,7 @@ def test_one_slow_device_shows_on_its_stage_and_nowhere_else():
 
 
 def test_the_stage_table_is_the_computation_of_one_iteration():
-    plan = small_plan()
+    plan = lecture_hall_plan()
     time_of = {row[:3]: row.seconds for row in PREDICTED.context.profile}
     stages = compare(PREDICTED, measured(PREDICTED, 3)).stages
     for stage in range(4):
@@ -112,7 +106,7 @@ def test_the_stage_table_is_the_computation_of_one_iteration():
 
 
 def test_the_link_table_counts_the_messages_of_one_iteration_in_their_direction():
-    plan, links = small_plan(), compare(PREDICTED, measured(PREDICTED, 3)).links
+    plan, links = lecture_hall_plan(), compare(PREDICTED, measured(PREDICTED, 3)).links
     neighbours = {(a, b) for pipe in plan.pipelines for pair in itertools.pairwise(pipe) for a, b in (pair, pair[::-1])}
     partners = {(a, b) for group in plan.stages for a in group for b in group if a != b}
     counts = {tuple(link.split(" -> ")): n for link, n in links["count"].items()}
@@ -120,7 +114,7 @@ def test_the_link_table_counts_the_messages_of_one_iteration_in_their_direction(
 
 
 def test_a_worse_link_shows_on_its_own_direction_only():
-    plan = small_plan()
+    plan = lecture_hall_plan()
     slow = replace(plan, topology=plan.topology.with_link("ada", "barbara", bandwidth_bytes_per_s=1e6, one_way=True))
     errors = compare(simulate(plan), measured(simulate(slow))).links["error_s"]
     assert errors["ada -> barbara"] > 0
@@ -136,7 +130,7 @@ def test_a_prediction_of_one_iteration_serves_every_measured_one():
 
 @pytest.mark.parametrize("n_iterations", [1, 2, 3, 5])
 def test_a_run_of_local_updates_has_no_error_however_few_of_its_iterations_were_measured(n_iterations):
-    plan = small_plan(synchronise_every=3)
+    plan = lecture_hall_plan(synchronise_every=3)
     predicted = simulate(plan)
     alone, together = ([span for span in predicted.spans() if span.iteration == i] for i in (1, 2))
     which = [together if (i + 1) % 3 == 0 else alone for i in range(n_iterations)]
@@ -169,14 +163,14 @@ def extra(trace: Trace) -> Trace:
     [
         (
             PREDICTED,
-            simulate(small_plan(global_batch=8)),
+            simulate(lecture_hall_plan(global_batch=8)),
             "stand in one trace only.* predicted one .*wanted the same actions",
         ),
         (PREDICTED, extra(PREDICTED), "1 actions stand in one trace only, the first 0F in the measured one"),
         (extra(PREDICTED), PREDICTED, "1 actions stand in one trace only, the first 0F in the predicted one"),
         (
             PREDICTED,
-            simulate(small_plan([(1, 0), (2, 3), (4, 5), (6, 7)])),
+            simulate(lecture_hall_plan([(1, 0), (2, 3), (4, 5), (6, 7)])),
             "different placements; wanted two of one plan",
         ),
         (
