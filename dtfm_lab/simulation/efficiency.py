@@ -32,13 +32,15 @@ from dtfm_lab.domain.job import (
 )
 from dtfm_lab.domain.network import Device, as_number, hardware_of, shortened
 from dtfm_lab.domain.network.device import OTHER_NAMES, spelling_of
-from dtfm_lab.simulation.memory_traffic import BACKWARD_READS
 
 EFFICIENCY = 0.4
 """Share of the peak of a device of which only the peak is known: between what models of a billion parameters and less
 and GPUs without fast memory reach, and the 44 to 52 % of Megatron-LM on A100s (Narayanan et al. 2021, table 1)."""
 GUESS_SPREAD = 0.3
 """One standard deviation of the logarithm of seconds, where only the peak is known."""
+BACKWARD_READS = 1.5
+"""Numbers moved in a backward for one in a forward: an operator that read one and wrote one reads the gradient of what
+it wrote and what it kept, and writes a gradient."""
 TILE = 256, 128
 """Rows and columns of the largest tile of NVIDIA's libraries (its "Matrix Multiplication Background User's Guide")."""
 HALVES = "fp16", "bf16"

@@ -30,23 +30,17 @@ POLL_S = 0.02
 """Seconds between two looks at futures that are not those of ``concurrent.futures``."""
 TRIES = 2
 """Times that a task is tried whose worker is lost."""
+LOSSES = ("KilledWorker", "CancelledError")
+"""Errors of Dask, by name, that say that a worker was lost."""
 UNPACKED = 32
 """Arguments that a worker keeps unpacked: the plan of a sweep is sent with every task, and unpacked once."""
-
-
-class Future(Protocol):
-    """What becomes of one task."""
-
-    def result(self) -> Any: ...
-    def cancel(self) -> Any: ...
-    def done(self) -> bool: ...
 
 
 class Executor(Protocol):
     """Runs functions elsewhere."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
-        """A Future of one call."""
+        """What becomes of one call: an object with ``result``, ``cancel`` and ``done``."""
 
 
 class Here:
@@ -101,6 +95,12 @@ def check_executor(executor: object) -> None:
 
 
 class _Tasks(Generic[T]):
+    """The tasks of one call, each waiting, in flight or found.
+
+    A worker that is lost takes along what it had, and with a pool of processes all that was in flight. Which task it
+    was that ended the worker cannot be known, so each of them is tried again alone: one that fails alone is lost.
+    """
+
     def __init__(
         self,
         executor: Executor,
@@ -109,19 +109,17 @@ class _Tasks(Generic[T]):
         named: Callable[[int], str],
         done: Callable[[int, T], None] | None,
     ) -> None:
-        self._executor, self._function, self._tasks, self._named, self._done = executor, function, tasks, named, done
         self._pool = _submitting(executor)
+        self._function, self._tasks, self._named, self._done = function, tasks, named, done
         self._packed: dict[int, bytes] = {}
         self._waiting = deque(range(len(tasks)))
-        self._suspects: deque[int] = deque()
-        """Tasks that were in flight when workers were lost; they are tried again one by one, to find which it was."""
+        self._alone: deque[int] = deque()
+        """Tasks that were in flight when a worker was lost."""
         self._flying: dict[Any, int] = {}
         self._tries: Counter[int] = Counter()
         self._found: dict[int, T | Lost] = {}
-        self._any = False
+        self._worked = False
         """Whether any task had a result."""
-        self._renewed_for_nothing = False
-        """Whether the newest pool has not taken a task yet."""
 
     def results(self) -> Iterator[T | Lost]:
         try:
@@ -129,17 +127,16 @@ class _Tasks(Generic[T]):
                 while number not in self._found:
                     self._submit()
                     for future in _first_done(list(self._flying)):
-                        if future in self._flying:  # not lost with its pool a moment ago
-                            self._take(future, self._flying.pop(future))
+                        self._take(future, self._flying.pop(future))
                 yield self._found.pop(number)
         finally:
             for future in self._flying:
                 future.cancel()
 
     def _submit(self) -> None:
-        if self._suspects:
+        if self._alone:
             if not self._flying:
-                self._send(self._suspects.popleft())
+                self._send(self._alone.popleft())
             return
         most = _most_in_flight(self._pool)
         while self._waiting and len(self._flying) < most:
@@ -148,17 +145,24 @@ class _Tasks(Generic[T]):
     def _send(self, number: int) -> None:
         call = self._call(self._tasks[number])
         try:
-            self._flying[self._pool.submit(*call)] = number
-        except concurrent.BrokenExecutor as error:
-            if self._renewed_for_nothing or not (self._any or self._flying or _is_renewable(self._executor)):
+            future = self._submitted(call)
+        except Exception as error:  # it broke for good, was shut down, or nobody is there any more
+            if not (isinstance(error, concurrent.BrokenExecutor) and self._tries):
                 raise RunError(f"the executor takes no tasks: {_line(error)}") from None
-            self._waiting.appendleft(number)
-            self._renewed_for_nothing = not self._flying
-            self._break(error)
-        except Exception as error:  # it was shut down, or nobody is there any more
-            raise RunError(f"the executor takes no tasks: {_line(error)}") from None
+            self._lose(number, error)
         else:
-            self._renewed_for_nothing = False
+            self._flying[future] = number
+
+    def _submitted(self, call: tuple[Any, ...]) -> Any:
+        try:
+            return self._pool.submit(*call)
+        except concurrent.BrokenExecutor:
+            if type(self._pool).__name__ != "_ReusablePoolExecutor":
+                raise
+            from loky import get_reusable_executor  # which makes another in the place of a broken one
+
+            self._pool = get_reusable_executor(max_workers=self._pool._max_workers)
+            return self._pool.submit(*call)
 
     def _call(self, task: tuple[Any, ...]) -> tuple[Any, ...]:
         if isinstance(self._pool, concurrent.ThreadPoolExecutor):
@@ -179,9 +183,6 @@ class _Tasks(Generic[T]):
         self._tries[number] += 1
         try:
             result = future.result()
-        except concurrent.BrokenExecutor as error:
-            self._break(error, number)
-            return
         except (Exception, CancelledError) as error:
             self._fail(number, error)
             return
@@ -189,50 +190,22 @@ class _Tasks(Generic[T]):
             if isinstance(result.error, LabError):
                 raise result.error
             raise RunError(f"{self._named(number)} failed on its worker: {_line(result.error)}") from result.error
-        self._any = True
+        self._worked = True
         self._found[number] = result
         if self._done is not None:
             self._done(number, result)
 
     def _fail(self, number: int, error: BaseException) -> None:
         """Try a task again whose worker was lost, unless that is no use."""
-        kind = type(error).__name__
         if self._tries[number] < TRIES:
-            if kind == "KilledWorker":  # Dask blames all tasks that a lost worker had, so each has a try alone
-                self._suspects.append(number)
-            else:
-                self._waiting.appendleft(number)
-        elif self._any or kind in ("KilledWorker", "CancelledError"):
+            self._alone.append(number)
+        elif self._worked or isinstance(error, concurrent.BrokenExecutor) or type(error).__name__ in LOSSES:
             self._lose(number, error)
         else:
             raise RunError(f"the executor runs nothing; {self._named(number)}: {_line(error)}") from None
 
     def _lose(self, number: int, error: BaseException) -> None:
         self._found[number] = Lost(f"{self._named(number)}: its worker was lost: {_line(error)}")
-
-    def _break(self, error: Exception, *broken: int) -> None:
-        """Go on after a whole pool broke: what was in flight is tried again alone, to find whose worker it was."""
-        flying, self._flying = self._flying, {}
-        was_alone = bool(broken) and not flying
-        suspects = list(broken)
-        for future, number in flying.items():
-            if future.exception() is None:
-                self._take(future, number)
-            else:
-                self._tries[number] += 1
-                suspects.append(number)
-        if not _is_renewable(self._executor):
-            for number in (*suspects, *self._suspects, *self._waiting):
-                self._lose(number, error)
-            self._suspects.clear()
-            self._waiting.clear()
-            return
-        self._executor = self._pool = _renewed(self._executor)
-        for number in suspects:
-            if was_alone and self._tries[number] >= TRIES:
-                self._lose(number, error)
-            else:
-                self._suspects.append(number)
 
 
 def _there(sent_by: str, function: Callable[..., T], *packed: bytes) -> T | _Raised:
@@ -278,17 +251,6 @@ def _first_done(futures: list[Any]) -> list[Any]:
     while not (done := [future for future in futures if future.done()]):
         time.sleep(POLL_S)
     return done
-
-
-def _is_renewable(executor: object) -> bool:
-    """Whether another pool can take the place of a broken one: loky's reusable executor is made anew."""
-    return type(executor).__name__ == "_ReusablePoolExecutor"
-
-
-def _renewed(executor: Any) -> Any:
-    from loky import get_reusable_executor
-
-    return get_reusable_executor(max_workers=executor._max_workers)
 
 
 def _line(error: BaseException) -> str:

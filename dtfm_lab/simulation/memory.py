@@ -7,7 +7,7 @@ one takes another placement, which a planner looks for.
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations, product
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -245,24 +245,18 @@ def _levels(job: Job, programs: Programs, trace: Trace | None) -> Levels:
 # what would fit
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """A job that trains the same with less memory, and what it would need."""
+class Remedy(NamedTuple):
+    """A way to train the same with less memory."""
 
     how: tuple[str, ...]
-    """Its changes, in words."""
-    job: Job
-    schedule: str | Schedule
-    device: str
-    """The device to report: the one that lacks most now if then all fit, else the one that then lacks most."""
-    peak_bytes: int
-    """Peak of that device."""
-    over_bytes: int
-    """What the worst device lacks; 0 where all fit."""
+    """The changes of the job, in words."""
+    after: MemoryReport
+    """What its devices then hold."""
 
     @property
-    def fits(self) -> bool:
-        return self.over_bytes == 0
+    def over_bytes(self) -> int:
+        """What the worst device then lacks; 0 where all fit."""
+        return int(self.after.over_bytes.max())
 
 
 def _advice(plan: Plan, schedule: str | Schedule | None, report: MemoryReport) -> str:
@@ -274,7 +268,7 @@ def _advice(plan: Plan, schedule: str | Schedule | None, report: MemoryReport) -
     tried = remedies(plan, schedule)
     if not tried:
         return f"{report.sentence}; no other schedule of this job needs less"
-    if tried[0].fits:
+    if tried[0].after.fits:
         return f"{report.sentence}; {', '.join(_claim(remedy, report) for remedy in tried)}"
     least = min(tried, key=lambda remedy: remedy.over_bytes)
     return f"{report.sentence}; nothing fits in this shape: {_claim(least, report)}"
@@ -286,19 +280,18 @@ def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy
     Changes are recomputation, smaller micro-batches and 1F1B, alone and then together, each in its mildest form that
     fits. Empty where all devices have enough already.
     """
-    report = memory(plan, schedule)
-    if report.fits:
+    if memory(plan, schedule).fits:
         return ()
     own = plan.job.schedule_name if schedule is None else schedule
     kinds = _changes(plan.job, own)
     tried = []
     for n_changes in range(1, len(kinds) + 1):
         for chosen in combinations(kinds, n_changes):
-            forms = [remedy for form in product(*chosen) if (remedy := _remedy(plan, own, report, form)) is not None]
+            forms = [remedy for form in product(*chosen) if (remedy := _remedy(plan, own, form)) is not None]
             if forms:
-                fitting = next((remedy for remedy in forms if remedy.fits), None)
+                fitting = next((remedy for remedy in forms if remedy.after.fits), None)
                 tried.append(fitting or min(forms, key=lambda remedy: remedy.over_bytes))
-        if fitted := tuple(remedy for remedy in tried if remedy.fits):
+        if fitted := tuple(remedy for remedy in tried if remedy.after.fits):
             return fitted
     return tuple(tried)
 
@@ -315,29 +308,25 @@ def _changes(job: Job, schedule: str | Schedule) -> list[list[tuple[str, dict[st
     return [forms for forms in kinds if forms]
 
 
-def _remedy(
-    plan: Plan, schedule: str | Schedule, report: MemoryReport, form: tuple[tuple[str, dict[str, Any]], ...]
-) -> Remedy | None:
+def _remedy(plan: Plan, schedule: str | Schedule, form: tuple[tuple[str, dict[str, Any]], ...]) -> Remedy | None:
     """What these changes come to; None where the job or its schedule does not allow them."""
     fields = {name: value for _, changed in form for name, value in changed.items()}
     if isinstance(schedule, Schedule) and "microbatch" in fields:
         schedule = schedule.name  # which is known: a schedule of one's own is for its number of micro-batches only
     schedule = fields.pop("schedule", schedule)
     try:
-        job = plan.job.with_fields(**fields)
-        after = memory(plan.changed(job=job), schedule)
+        after = memory(plan.changed(job=plan.job.with_fields(**fields)), schedule)
     except LabError:
         return None
-    at = report.worst if after.fits else after.worst
-    over_bytes = int(after.over_bytes.max())
-    how = tuple(words for words, _ in form)
-    return Remedy(how, job, schedule, after.devices[at[0]][at[1]], int(after.peak_bytes[at]), over_bytes)
+    return Remedy(tuple(words for words, _ in form), after)
 
 
 def _claim(remedy: Remedy, report: MemoryReport) -> str:
-    at = report.worst
-    device = "it" if remedy.device == report.devices[at[0]][at[1]] else remedy.device
+    """What the device that lacks most now would need if then all fit, else the one that then lacks most."""
+    after = remedy.after
+    at = report.worst if after.fits else after.worst
+    device = "it" if at == report.worst else after.devices[at[0]][at[1]]
     *others, last = remedy.how
     how = f"{', '.join(others)} and {last}" if others else last
-    needs = f"with {how} {device} would need {format_bytes(remedy.peak_bytes)}"
-    return needs if remedy.fits else f"{needs} or more, {format_bytes(remedy.over_bytes)} over"
+    needs = f"with {how} {device} would need {format_bytes(int(after.peak_bytes[at]))}"
+    return needs if after.fits else f"{needs} or more, {format_bytes(remedy.over_bytes)} over"

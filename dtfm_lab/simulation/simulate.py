@@ -1,10 +1,11 @@
-"""Predict an iteration: simulate a plan's schedule in virtual time."""
+"""Predict an iteration: simulate a plan's schedule in virtual time, and say how sure that is."""
 
+import math
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -12,19 +13,23 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import buckets_of
-from dtfm_lab.domain.network import Links, shortened
+from dtfm_lab.domain.network import Device, Links, shortened
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
-from dtfm_lab.domain.trace.run_context import deferred
+from dtfm_lab.domain.trace.run_context import SWING, deferred
 from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of
+from dtfm_lab.simulation.efficiency import GivenEfficiency, efficiency_of, peak_of
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
 from dtfm_lab.simulation.schedules import build
-from dtfm_lab.simulation.spreads import spreads_of, swings_of
 
 BATCH = "n_microbatches", "microbatch_counts"
 """Fields of a job and of a context that tell how many micro-batches each pipeline has."""
+AVERAGING = "synchronisation", "synchronise_every", "fragments", "fragment_delay", "sharding"
+OF_THE_PLAN = (*AVERAGING, "transport", *BATCH, "tokens", "flop")
+"""Fields in which a run and the plan that it is predicted for are alike."""
+OF_THE_RUN = "clock", "links", "time_scale", "message_s", "rehearsed", "stand_in", "runs_on"
+"""Fields of a run that its prediction takes over."""
 Profile = Iterable[ComputeTime] | pd.DataFrame
 """Compute times as rows or as a table of stage, replica, kind and seconds, like ``Trace.profile_frame``."""
 
@@ -79,18 +84,7 @@ def simulate(
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
         plan = cut_subplan(plan, ran.rehearsed)
-        fields = (
-            "synchronisation",
-            "synchronise_every",
-            "fragments",
-            "fragment_delay",
-            "transport",
-            "sharding",
-            *BATCH,
-            "tokens",
-            "flop",
-        )
-        check_same_plan(plan, ran, *fields)
+        check_same_plan(plan, ran, *OF_THE_PLAN)
         if (overlapped := bool(ran.buckets)) != plan.job.overlap:
             raise TraceError(
                 f"the trace ran with overlap {overlapped}, this plan's job has {not overlapped}; wanted the same"
@@ -105,18 +99,12 @@ def simulate(
     simulated, known = _simulated(plan, built, given, links, efficiency)
     context = RunContext(
         source="simulated",
-        clock="model" if ran is None else ran.clock,
         schedule=built.name,
-        links="drawn" if ran is None else ran.links,
         profile=known,
-        time_scale=1.0 if ran is None else ran.time_scale,
-        message_s=0.0 if ran is None else ran.message_s,
         queueing=links.queueing,
         cards=shared_cards(plan, links),
-        rehearsed=None if ran is None else ran.rehearsed,
-        stand_in="" if ran is None else ran.stand_in,
-        runs_on="cpu" if ran is None else ran.runs_on,
         versions=dict(_versions()),
+        **({"clock": "model", "links": "drawn"} if ran is None else {name: getattr(ran, name) for name in OF_THE_RUN}),
         **plan_context(plan, built),
         **(known_spreads := spreads_of(plan, efficiency, ran=ran, profiled=given is not None)),
         swings=deferred(partial(swings_of, simulated, job.averages_every, **known_spreads)),
@@ -243,3 +231,55 @@ def _trace(context: RunContext, simulated: list[TaskTimes], every: int) -> Trace
 @lru_cache(maxsize=1)
 def _versions() -> tuple[tuple[str, str], ...]:
     return ("dtfm_lab", version("dtfm_lab")), ("python", platform.python_version())
+
+
+class Spreads(TypedDict):
+    """The fields of a RunContext."""
+
+    compute_spread: tuple[tuple[float, ...], ...]
+    link_spread: float
+
+
+def spreads_of(
+    plan: Plan, efficiency: GivenEfficiency = None, *, ran: RunContext | None = None, profiled: bool = False
+) -> Spreads:
+    """The spreads of a prediction from an efficiency, or from a profile, which may be that of a run.
+
+    An efficiency or a profile that is given and states no spread counts as exact: what is left is the noise of every
+    repeated measurement. So do emulated links of a run.
+    """
+    link_spread = plan.topology.link_spread if ran is None else ran.link_spread
+    if profiled and ran is not None and ran.compute_spread:
+        return Spreads(compute_spread=ran.compute_spread, link_spread=link_spread)
+    of_kind: dict[tuple[str, float, int], float] = {}
+
+    def spread(device: Device) -> float:
+        if profiled or efficiency is not None:
+            return 0.0 if profiled else getattr(efficiency, "spread", 0.0)
+        kind = device.gpu, device.peak_flop_per_s, device.gpus
+        if kind not in of_kind:
+            of_kind[kind] = efficiency_of(plan.job, device).spread
+        return of_kind[kind]
+
+    devices, rows = plan.topology.devices, plan.placement.devices.tolist()
+    return Spreads(
+        compute_spread=tuple(tuple(spread(devices[d]) for d in row) for row in rows), link_spread=link_spread
+    )
+
+
+def swings_of(
+    times: Sequence[TaskTimes], every: int, compute_spread: tuple[tuple[float, ...], ...], link_spread: float
+) -> tuple[tuple[float, float], ...]:
+    """``RunContext.swings`` of the iterations that were simulated: one, or one that does not synchronise and one that
+    does, of ``every``."""
+
+    def seconds(deviations: float, *, of_links: bool) -> float:
+        ends_s = []
+        for one in times:
+            graph = one.tasks.graph
+            factors = 1.0 if of_links else np.exp(deviations * spread)[graph.position, graph.replica]
+            ends_s.append(one.changed_s(factors, math.exp(deviations * link_spread) if of_links else 1.0))
+        return ends_s[0] if len(ends_s) == 1 else ((every - 1) * ends_s[0] + ends_s[1]) / every
+
+    spread = np.array(compute_spread)
+    return tuple((seconds(-SWING, of_links=one), seconds(SWING, of_links=one)) for one in (False, True))

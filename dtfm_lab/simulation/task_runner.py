@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
-from functools import partial
 from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 
@@ -105,8 +104,7 @@ def _in_processes(
 
     pool = ProcessPoolExecutor(n_processes, initializer=_initialise, initargs=(os.getpid(),), env=ENVIRONMENT)
     try:
-        shifted = partial(_shifted, done, first)
-        for result in results_of(pool, function, tasks[first:], done=shifted):
+        for result in results_of(pool, function, tasks[first:], done=lambda number, found: done(first + number, found)):
             if isinstance(result, Lost):
                 raise RunError(
                     f"one of {n_processes} worker processes died, for want of memory perhaps; wanted fewer, such as "
@@ -115,10 +113,6 @@ def _in_processes(
             yield result
     finally:
         pool.shutdown(kill_workers=True)
-
-
-def _shifted(done: Done, first: int, number: int, result: Any) -> None:
-    done(first + number, result)
 
 
 def _initialise(parent: int) -> None:

@@ -27,8 +27,7 @@ from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.schedules import build
-from dtfm_lab.simulation.simulate import plan_context, shared_cards
-from dtfm_lab.simulation.spreads import spreads_of
+from dtfm_lab.simulation.simulate import plan_context, shared_cards, spreads_of
 
 KINDS = tuple(Kind)
 NUMBER = {kind: i for i, kind in enumerate(KINDS)}

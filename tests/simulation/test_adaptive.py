@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import equal, even, plan_of, uneven
 
-from dtfm_lab.domain.errors import ScheduleError, TraceError
+from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import QUEUEING, Links, Topology
-from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import programs_of, simulate_iteration
 from dtfm_lab.simulation.schedules import build, choose_warmups, peak_activations, schedules
@@ -137,17 +136,6 @@ def test_some_tens_of_plays_are_enough(monkeypatch):
     assert max(counts) <= 60
 
 
-@given(sizes, seeds)
-@settings(max_examples=10, deadline=None)
-def test_equal_arguments_give_equal_warmups(size, seed):
-    assert choose_warmups(*drawn(size, seed)) == choose_warmups(*drawn(size, seed))
-
-
-def test_computations_that_take_no_time_need_no_depth():
-    plan = plan_of(4, 6)
-    assert build(plan, "adaptive-1f1b", equal(plan, 0, 0), Links.free(4)).programs == schedules["1f1b"](4, 6).programs
-
-
 def test_without_a_profile_it_is_chosen_for_the_drawn_devices_and_links():
     topology = Topology.from_matrices(np.full((4, 4), 600.0), np.ones((4, 4)), peak_flop_per_s=100.0)
     plan = plan_of(4, 12, topology=topology)
@@ -169,8 +157,3 @@ def test_a_limit_that_is_none_is_refused(most, says):
     plan = plan_of(2, 4)
     with pytest.raises(ScheduleError, match=says):
         choose_warmups(plan, equal(plan, 1, 2), even(2), most)
-
-
-def test_a_profile_without_a_pass_is_refused():
-    with pytest.raises(TraceError, match="profile has no time for"):
-        choose_warmups(plan_of(2, 4), [ComputeTime(0, 0, "F", 1.0)], even(2))

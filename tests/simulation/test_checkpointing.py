@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,14 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import plan_of
 
+import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, MODELS, Job, ModelSpec, device_gradient_bytes, gpt
+from dtfm_lab.domain.job import (
+    BYTES_PER_ELEMENT,
+    MODELS,
+    Job,
+    ModelSpec,
+    device_gradient_bytes,
+    gpt,
+    kept_elements,
+    llama,
+    needed_elements,
+)
+from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.engine import programs_of
-from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.memory_intervals import activation_memory, static_memory
+from dtfm_lab.simulation.memory_intervals import activation_memory, memory_limits, static_memory, usable_bytes
 from dtfm_lab.simulation.schedules import build_named
 
 LESS_AND_LESS = ("none", "selective", "block")
@@ -103,13 +116,6 @@ def test_stage_is_what_recompute_is():
     assert named.checkpoints == flagged.checkpoints == "stage"
 
 
-@pytest.mark.parametrize("name", ["1f1b", "gpipe", "zb-h1"])
-@pytest.mark.parametrize("how", ["selective", "block", "stage"])
-def test_checkpoints_never_need_more_memory(name, how):
-    kept, less = (memory(plan_for(job_of(checkpointing=one)), name).peak_bytes for one in ("none", how))
-    assert (less <= kept).all()
-
-
 @pytest.mark.parametrize("how", ["selective", "block"])
 def test_recompute_beside_checkpoints_of_blocks_is_refused(how):
     with pytest.raises(JobError, match=f"checkpointing is {how} and recompute true; wanted one of them"):
@@ -132,14 +138,6 @@ def test_a_model_whose_layers_lack_a_choices_numbers_is_refused(fields, what):
         job_of(own, **fields)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_a_model_of_an_earlier_file_is_completed(name):
-    bare = {"attention_elements": 0, "selective_elements": 0, "selective_flop": 0, "moved_elements": 0}
-    model = MODELS[name]
-    earlier = replace(model, layers=tuple(replace(layer, **bare) for layer in model.layers))
-    assert job_of(earlier, 2).model == model
-
-
 def test_gradients_of_megatron_make_eighteen_bytes_a_parameter():
     job = job_of(gradient_dtype="fp32")
     parts = static_memory(job, 4)
@@ -160,9 +158,92 @@ def test_gradients_are_exchanged_in_their_own_precision():
     assert device_gradient_bytes(rounded, 4) == device_gradient_bytes(half, 4)
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32", "fp64"])
-def test_gradients_in_the_jobs_own_precision_change_nothing(dtype):
-    given_, left = job_of(dtype=dtype, gradient_dtype=dtype), job_of(dtype=dtype)
-    assert static_memory(given_, 4).total.tolist() == static_memory(left, 4).total.tolist()
-    assert seconds(given_) == seconds(left)
-    assert device_gradient_bytes(given_, 4) == device_gradient_bytes(left, 4)
+# what operators keep, by closed forms of a token; and what a reserve leaves of a device
+
+
+T, WIDTH, HEADS, KV, FF, V = 32, 64, 8, 2, 168, 96
+SMALL_GPT = gpt(n_layers=4, d_model=WIDTH, n_heads=HEADS, seq_len=T, vocab_size=V)
+LLAMA = llama(
+    n_layers=4,
+    d_model=WIDTH,
+    n_heads=HEADS,
+    n_kv_heads=KV,
+    head_dim=16,
+    d_ff=FF,
+    seq_len=T,
+    vocab_size=V,
+    mlp_bias=True,
+)
+
+
+def operated(model: ModelSpec = SMALL_GPT, **fields: Any) -> Job:
+    sizes: dict[str, Any] = {"n_stages": 2, "n_replicas": 1, "global_batch": 4, "microbatch": 1}
+    return Job(model=model, **sizes | fields)
+
+
+def a_token(job: Job, layer: int) -> float:
+    return needed_elements(job, job.modelled().layers[layer]) / T
+
+
+def test_a_fused_gate_keeps_three_widths_of_its_mlp_and_not_four() -> None:
+    usual, fused = operated(LLAMA), operated(LLAMA, operators="fused")
+    assert a_token(usual, 1) - a_token(fused, 1) == FF
+    assert a_token(operated(operators="fused"), 1) == a_token(operated(), 1)  # a gpt's MLP has no gate
+
+
+@pytest.mark.parametrize(
+    ("dtype", "operators", "each_bytes"),
+    [("bf16", "usual", 4), ("bf16", "eager", 12), ("bf16", "fused", 2), ("fp32", "eager", 12), ("fp32", "fused", 4)],
+)
+def test_a_head_holds_so_many_bytes_a_logit(dtype: str, operators: str, each_bytes: int) -> None:
+    n_bytes = {"bf16": 2, "fp32": 4}[dtype]
+    for model in (SMALL_GPT, LLAMA):
+        held = n_bytes * a_token(operated(model, dtype=dtype, operators=operators), -1)
+        assert held == n_bytes * 2 * WIDTH + each_bytes * V
+
+
+def test_without_dropout_a_gpt_keeps_no_masks_and_one_matrix_of_its_attention() -> None:
+    assert a_token(operated(dropout=False), 1) == 16 * WIDTH
+    assert a_token(operated(dropout=False, attention="unfused"), 1) == 16 * WIDTH + HEADS * T
+    assert a_token(operated(attention="unfused"), 1) == 17 * WIDTH + 2.5 * HEADS * T
+    assert a_token(operated(LLAMA, dropout=False), 1) == a_token(operated(LLAMA), 1)
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "block"])
+@pytest.mark.parametrize("model", [SMALL_GPT, LLAMA], ids=["gpt", "llama"])
+def test_a_group_that_splits_the_sequence_holds_what_one_gpu_does(model: ModelSpec, checkpointing: str) -> None:
+    alone = operated(model, checkpointing=checkpointing)
+    whole = alone.with_fields(tensor_parallel=4)
+    split = whole.with_fields(sequence_parallel=True)
+    for layer in model.layers:
+        for count in (needed_elements, kept_elements):
+            assert count(split, layer) == count(alone, layer) <= count(whole, layer)
+
+
+@pytest.mark.parametrize("dropout", [True, False])
+def test_a_group_holds_norms_and_masks_once_for_each_gpu(dropout: bool) -> None:
+    one, two = (operated(tensor_parallel=n, dropout=dropout) for n in (1, 2))
+    assert a_token(two, 1) - a_token(one, 1) == (5 if dropout else 4) * WIDTH
+
+
+def network(n: int = 2, gib: float = 10.0) -> Topology:
+    devices = tuple(Device(name=f"d{i}", gpu="A100", memory_bytes=gib * 2**30) for i in range(n))
+    return Topology(devices, 1e-4 * (1 - np.eye(n)), np.full((n, n), 1e9))
+
+
+def test_what_a_reserve_leaves_is_the_limit_of_memory_and_of_the_search() -> None:
+    job = operated(reserve_bytes=2e9, fragmentation=0.25)
+    left = np.floor(0.75 * (10 * 2**30 - 2e9))
+    plan = lab.evaluate(network(), job, stages=[[0], [1]])
+    assert (memory_limits(plan) == left).all()
+    assert (lab.memory(plan).limit_bytes == left).all()
+    assert (IterationProblem.of(network(), job).memory_bytes == left).all()
+    assert (
+        usable_bytes(replace(job, tensor_parallel=2), network().devices) == np.floor(0.75 * (10 * 2**30 - 4e9))
+    ).all()
+    assert (usable_bytes(replace(job, reserve_bytes=1e12), network().devices) == 0).all()
+
+
+def test_a_memory_that_is_all_lost_is_refused() -> None:
+    with pytest.raises(JobError, match="fragmentation is 1; wanted a share of the memory below 1"):
+        operated(fragmentation=1.0)

@@ -133,12 +133,6 @@ def test_plans_of_a_sweep_are_equal_on_dask(dask: Any) -> None:
     assert [one.iteration_s for one in outcomes[0]] == [one.iteration_s for one in outcomes[1]]
 
 
-def test_crossings_are_equal_on_an_executor() -> None:
-    asked: dict[str, Any] = {"over": "latency", "values": [1.0, 50.0], "systems": ["ddp", "megatron"]}
-    here, there = (lab.crossings("lecture-hall", "tiny", executor=one, **asked) for one in (None, Plain()))
-    assert here.to_frame().equals(there.to_frame())
-
-
 @pytest.mark.slow
 def test_a_task_that_kills_its_workers_is_lost_alone(loky: Any) -> None:
     tasks = [(abs, -1), (os._exit, 1), (abs, -3), (abs, -4)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import equal, plan_of, uneven
 
-import dtfm_lab as lab
-from dtfm_lab.compare.blame import blame
-from dtfm_lab.compare.dependencies import dependencies_of
-from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import Trace
@@ -79,50 +75,6 @@ def test_messages_to_one_host_come_in_one_after_the_other():
     trace = simulate(plan, "gpipe", profile=equal(plan, 1, 2))
     assert starts_s(trace, Kind.SEND_F) == [1.0, 1.0]
     assert starts_s(trace, Kind.RECV_F) == [1.0, 3.0]
-
-
-@given(seeds, AVERAGING)
-def test_messages_of_a_shared_card_never_overlap(seed, synchronisation):
-    rng = np.random.default_rng(seed)
-    hosts = [str(h) for h in rng.integers(0, 3, 8)]
-    network = on_hosts(uneven(8, seed), hosts)
-    plan = plan_of(4, 3, 2, network, synchronisation=synchronisation)
-    links = Links.of(network)
-    trace = simulate(plan, "1f1b", profile=equal(plan, 1, 2))
-    assert trace.context.cards
-    where = {name: i for i, name in enumerate(network.names)}
-    spans: dict[int, list[tuple[float, float]]] = {}
-    rows = trace.to_frame()
-    messages = rows[rows["link"] != ""][["link", "kind", "start_s", "end_s"]]
-    for link, kind, start_s, end_s in messages.to_numpy().tolist():
-        sender, receiver = (np.array([where[name]]) for name in link.split(" -> "))
-        queue = int(links.queues(sender, receiver)["RECV" in kind][0])
-        if 0 <= queue < 2 * len(network):
-            spans.setdefault(queue, []).append((start_s, end_s))
-    for taken in spans.values():
-        taken.sort()
-        assert all(a[1] <= b[0] + 1e-9 for a, b in itertools.pairwise(taken))
-
-
-@given(seeds, AVERAGING)
-def test_dependencies_of_a_trace_follow_each_other_on_shared_cards(seed, synchronisation):
-    rng = np.random.default_rng(seed)
-    network = on_hosts(uneven(8, seed), [str(h) for h in rng.integers(0, 3, 8)])
-    plan = plan_of(4, 3, 2, network, synchronisation=synchronisation)
-    trace = simulate(plan, "1f1b", profile=equal(plan, 1, 2))
-    dependencies = dependencies_of(trace, synchronise=True)
-    assert len(dependencies.order) == len(dependencies.graph)
-
-
-def test_an_error_on_a_shared_card_is_found_whole():
-    network = on_hosts(uneven(8, 3), list("aabbccdd"))
-    plan = plan_of(4, 3, 2, network, synchronisation="ring")
-    slower = plan.changed(topology=network.scaled(bandwidth=0.5))
-    predicted = simulate(plan, "1f1b", profile=equal(plan, 1, 2))
-    measured = simulate(slower, "1f1b", profile=equal(plan, 1, 2))
-    compared = lab.compare(predicted, measured)
-    found = blame(compared.rows, measured)
-    assert found.error_s == pytest.approx(measured.iteration_s - predicted.iteration_s)
 
 
 @given(seeds, queueings)

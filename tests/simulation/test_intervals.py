@@ -31,13 +31,6 @@ def test_a_share_that_is_given_and_links_that_are_sure_leave_the_noise_of_a_meas
     assert trace.interval(0.9) == pytest.approx([trace.iteration_s * exp(sign * Z * REPEAT_NOISE) for sign in (-1, 1)])
 
 
-def test_where_only_computing_counts_a_guess_of_its_speed_is_a_guess_of_the_iteration():
-    network = lab.Topology.from_matrices([[0]], [[0]], peak_flop_per_s=1e12, memory_bytes=2**34, gpu="own")
-    trace = simulate(lab.evaluate(network, lab.load_job("tiny", n_stages=1, n_replicas=1), stages=[[0]]))
-    spread = hypot(trace.context.compute_spread[0][0], REPEAT_NOISE)
-    assert trace.interval(0.9) == pytest.approx([trace.iteration_s * exp(sign * Z * spread) for sign in (-1, 1)])
-
-
 @pytest.mark.parametrize("gbps", [0.01, 0.1, 1, 10])
 def test_swings_are_what_a_slower_or_faster_plan_takes(gbps):
     plan = plan_on(gbps, link_spread=0.2)
@@ -51,12 +44,6 @@ def test_swings_are_what_a_slower_or_faster_plan_takes(gbps):
         far = plan.changed(topology=plan.topology.scaled(latency=factor, bandwidth=1 / factor))
         again = simulate(far, trace.context.recorded_schedule, profile=trace.context.profile)
         assert sent_s == pytest.approx(again.iteration_s)
-
-
-def test_an_interval_holds_the_iteration_and_grows_with_confidence():
-    trace = simulate(plan_on(0.1))
-    few, many = trace.interval(0.5), trace.interval(0.99)
-    assert many[0] < few[0] < trace.iteration_s < few[1] < many[1]
 
 
 @pytest.mark.parametrize("confidence", [0, 1, 90, "0.9", None, True])

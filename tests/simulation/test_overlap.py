@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
+from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.job import buckets_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
@@ -95,24 +96,6 @@ def test_buckets_hold_every_layer_once(schedule: str, bucket_bytes: float, recom
             assert sum(parts) == pytest.approx(1)
 
 
-def test_parts_take_as_long_as_the_pass_that_they_are_of() -> None:
-    plan = plan_of(0.1, schedule="1f1b")
-    frame = lab.simulate(plan).to_frame()
-    taken_s = (frame["end_s"] - frame["start_s"]).groupby([frame["device"], frame["kind"]]).sum()
-    serial = lab.simulate(with_job(plan, overlap=False)).to_frame()
-    serial_s = (serial["end_s"] - serial["start_s"]).groupby([serial["device"], serial["kind"]]).sum()
-    for device in plan.topology.names:
-        assert taken_s[device, "B"] + taken_s[device, "PART"] == pytest.approx(serial_s[device, "B"])
-
-
-def test_local_updates_step_bucket_by_bucket() -> None:
-    plan = plan_of(0.05, synchronise_every=10, synchronisation="ring")
-    overlapped, serial = lab.simulate(plan), lab.simulate(with_job(plan, overlap=False))
-    assert overlapped.iteration_s < serial.iteration_s
-    steps = [a for a in overlapped.actions if a.kind is Kind.STEP and a.stage == 0]
-    assert len(steps) == len(overlapped.context.buckets[0]) + 1  # one more where the iteration synchronises nothing
-
-
 def test_a_trace_in_buckets_survives_its_file_and_can_be_followed(tmp_path: Path) -> None:
     plan = plan_of(0.1, schedule="interleaved-1f1b", synchronisation="ring", compression="int8", dtype="fp32")
     trace = lab.simulate(plan)
@@ -121,3 +104,63 @@ def test_a_trace_in_buckets_survives_its_file_and_can_be_followed(tmp_path: Path
     assert back.actions == trace.actions
     assert len(lab.compare(back, trace).rows) == len(trace)
     assert lab.memory(plan, trace=trace).peak_bytes.min() > 0
+
+
+# laws of fragments that replicas average in turn, at once or beside the passes of the next iterations
+
+
+def fragmented(gbps: float, **fields: Any) -> Plan:
+    network = lab.Topology.from_matrices(np.zeros((6, 6)), np.full((6, 6), gbps))
+    job = lab.load_job("tiny", n_stages=2, n_replicas=3, global_batch=12, microbatch=1, **fields)
+    return lab.evaluate(network, job, stages=[[0, 1, 2], [3, 4, 5]])
+
+
+def seconds(gbps: float, **fields: Any) -> float:
+    return lab.simulate(fragmented(gbps, **fields)).iteration_s
+
+
+@given(gbps=st.floats(1e-3, 10), way=st.sampled_from(WAYS), fragments=st.sampled_from([1, 2, 4, 8]))
+def test_fragments_that_are_due_at_once_take_as_long_as_all_at_once(gbps: float, way: str, fragments: int) -> None:
+    """On links without latency: the same bytes in more iterations."""
+    whole_s = seconds(gbps, synchronisation=way, synchronise_every=8)
+    assert seconds(gbps, synchronisation=way, synchronise_every=8, fragments=fragments) == pytest.approx(whole_s)
+
+
+@given(gbps=st.floats(1e-3, 10), way=st.sampled_from(WAYS), fragments=st.sampled_from([1, 2]), delay=st.integers(1, 4))
+def test_a_delay_lies_between_free_and_at_once(gbps: float, way: str, fragments: int, delay: int) -> None:
+    fields: dict[str, Any] = {"synchronisation": way, "synchronise_every": 24, "fragments": fragments}
+    alone_s = min(lab.simulate(fragmented(gbps, **fields)).iteration_ends_s)
+    delayed_s = seconds(gbps, fragment_delay=delay, **fields)
+    assert alone_s * (1 - 1e-9) <= delayed_s <= seconds(gbps, **fields) * (1 + 1e-9)
+
+
+def test_a_fragment_that_travels_takes_what_is_longer_passes_or_messages() -> None:
+    """In a ring of 3 replicas, 2 (R - 1) / R of a fragment's bytes over every link."""
+    plan = fragmented(0.02, synchronisation="ring", synchronise_every=4, fragments=2, fragment_delay=1)
+    alone_s, travelling_s = lab.simulate(plan).iteration_ends_s
+    moving_s = max(plan.job.stage_gradient_bytes) / 2 * 4 / 3 / (0.02e9 / 8)
+    assert moving_s > alone_s
+    assert travelling_s == pytest.approx(moving_s)
+
+
+def test_one_fragment_without_delay_is_local_updates_to_the_last_digit() -> None:
+    plain = lab.simulate(fragmented(0.1, synchronise_every=4))
+    named = lab.simulate(fragmented(0.1, synchronise_every=4, fragments=1, fragment_delay=0))
+    assert (plain.start_s == named.start_s).all()
+    assert plain.context == named.context
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"fragments": 2}, {"fragment_delay": 1}, {"fragments": 3, "synchronise_every": 4}],
+)
+def test_fragments_that_do_not_divide_the_iterations_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(JobError, match="wanted local updates, with a multiple of") as refused:
+        fragmented(1.0, **fields)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_trace_of_other_fragments_is_refused() -> None:
+    plan = fragmented(0.1, synchronise_every=4, fragments=2)
+    with pytest.raises(TraceError, match="fragments 4"):
+        lab.simulate(plan, like=lab.simulate(fragmented(0.1, synchronise_every=8, fragments=4)))

@@ -1,7 +1,12 @@
 """The builders: valid at every size, what each holds in memory, what each is good for."""
 
+import json
+import math
 import random
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,17 +15,13 @@ from plans import equal, even, passes_of, plan_of, schedule_of
 
 from dtfm_lab.domain.errors import JobError, ScheduleError, UnknownName
 from dtfm_lab.domain.schedule import PASSES, Schedule
-from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.simulation import memory, simulate
 from dtfm_lab.simulation.engine import simulate_iteration
 from dtfm_lab.simulation.schedules import build, peak_activations, schedules
 
 NAMES = list(schedules)
 sizes = st.tuples(st.integers(1, 9), st.integers(1, 12))
 seeds = st.integers(0, 1000)
-
-
-def test_the_schedules_of_the_lab_are_known():
-    assert {"1f1b", "adaptive-1f1b", "gpipe", "interleaved-1f1b", "zb-h1"} <= set(NAMES)
 
 
 @given(sizes, st.sampled_from(NAMES), seeds)
@@ -59,36 +60,9 @@ def test_without_the_last_microbatches_a_schedule_is_the_same_schedule_of_fewer(
     assert built.restricted(fewer) == wanted
 
 
-@given(sizes, st.integers(1, 12), st.sampled_from(NAMES), seeds)
-@settings(max_examples=60, deadline=None)
-def test_without_the_last_microbatches_no_device_holds_more(size, fewer, name, seed):
-    schedule = schedule_of(name, *size, seed)
-    fewer = min(fewer, schedule.n_microbatches)
-    held, held_before = peak_activations(schedule.restricted(fewer)), peak_activations(schedule)
-    most = fewer * schedule.stages_per_device
-    assert all(now <= min(before, most) for now, before in zip(held, held_before, strict=True))
-
-
 def test_an_order_of_no_microbatch_is_refused():
     with pytest.raises(ScheduleError, match="has 0 micro-batches; wanted 1 or more"):
         schedules["1f1b"](2, 3).restricted(0)
-
-
-@given(sizes, st.sampled_from(NAMES))
-@settings(max_examples=50, deadline=None)
-def test_two_counts_are_enough_to_build_any_schedule(size, name):
-    n_stages, n_microbatches = size[0], size[0] * size[1]
-    assert schedules[name](n_stages, n_microbatches).n_microbatches == n_microbatches
-
-
-@given(sizes)
-@settings(max_examples=50, deadline=None)
-def test_1f1b_holds_fewer_activations_than_gpipe(size):
-    n_stages, n_microbatches = size
-    assert peak_activations(schedules["gpipe"](*size)) == (n_microbatches,) * n_stages
-    assert peak_activations(schedules["1f1b"](*size)) == tuple(
-        min(n_stages - s, n_microbatches) for s in range(n_stages)
-    )
 
 
 @given(sizes)
@@ -151,28 +125,6 @@ def test_schedules_written_out():
     )
 
 
-@given(st.integers(2, 7), st.integers(2, 12), st.floats(0.1, 5), st.floats(0.1, 5), st.floats(0.1, 5))
-@settings(max_examples=50, deadline=None)
-def test_on_free_links_zb_h1_leaves_strictly_less_bubble_than_1f1b(n_stages, n_microbatches, f, i, w):
-    """Both compute as long; whatever the halves of a backward take."""
-    plan = plan_of(n_stages, n_microbatches)
-    seconds = {"F": f, "B": i + w, "I": i, "W": w}
-    profile = [ComputeTime(s, r, kind, seconds.get(kind, 0.0)) for s, r, kind, _ in equal(plan, 1, 2)]
-
-    def makespan_s(name):
-        schedule = schedules[name](n_stages, n_microbatches)
-        return simulate_iteration(plan, schedule, profile, even(n_stages), synchronise=False).makespan_s
-
-    assert makespan_s("zb-h1") < makespan_s("1f1b") * (1 - 1e-9)
-
-
-def test_an_unknown_schedule_is_refused_with_the_known_ones():
-    with pytest.raises(UnknownName, match=f"no pipeline schedule named 'zigzag'; known: {', '.join(NAMES)}"):
-        schedules["zigzag"]
-    with pytest.raises(UnknownName, match="did you mean 'gpipe'"):
-        schedules["gpip"]
-
-
 @pytest.mark.parametrize(
     ("name", "counts", "choices", "says"),
     [
@@ -197,20 +149,6 @@ def test_counts_that_a_schedule_cannot_serve_are_refused_in_one_line(name, count
     assert "\n" not in str(refused.value)
 
 
-def test_a_plan_gets_its_schedule_by_name():
-    plan = plan_of(2, 4, n_layers=6, stages_per_device=3)
-    for name in NAMES:
-        built = build(plan, name)
-        assert (built.name, built.n_devices, built.n_microbatches) == (name, 2, 4)
-    assert build(plan, "interleaved-1f1b").n_stages == 6
-
-
-def test_a_schedule_of_one_s_own_is_taken_as_it_is():
-    plan = plan_of(2, 2)
-    mine = Schedule.from_orders("mine", ["0F0 0B0 0F1 0B1", "1F0 1B0 1F1 1B1"])
-    assert build(plan, mine) is mine
-
-
 def test_what_does_not_fit_a_plan_is_refused():
     with pytest.raises(
         ScheduleError, match=r"schedule gpipe is of 3 devices and 4 micro-batches; job \w+ wants 2 and 4"
@@ -220,3 +158,81 @@ def test_what_does_not_fit_a_plan_is_refused():
         build(plan_of(2, 4), "gpip")
     with pytest.raises(JobError, match="too few for 6 stages"):
         build(plan_of(2, 4, n_layers=5, stages_per_device=3), "interleaved-1f1b")
+
+
+# gPipe that empties its pipeline after every so many micro-batches
+
+
+flushed_sizes = st.tuples(st.integers(1, 6), st.integers(1, 12), st.integers(1, 14))
+seconds = st.floats(0.1, 5)
+
+
+@given(flushed_sizes, seconds, seconds)
+@settings(max_examples=40, deadline=None)
+def test_on_free_links_every_flush_costs_the_pipeline_s_bubble_again(size, forward_s, backward_s):
+    """Of ceil(M / k) groups each fills and drains: M + ceil(M / k) (S - 1) forwards and backwards."""
+    n_stages, n_microbatches, every = size
+    plan = plan_of(n_stages, n_microbatches)
+    built = schedules["gpipe"](n_stages, n_microbatches, flush_every=every)
+    found = simulate_iteration(plan, built, equal(plan, forward_s, backward_s), even(n_stages))
+    passes = n_microbatches + math.ceil(n_microbatches / every) * (n_stages - 1)
+    assert found.makespan_s == pytest.approx(passes * (forward_s + backward_s))
+
+
+@given(flushed_sizes)
+@settings(max_examples=40, deadline=None)
+def test_a_device_holds_as_many_activations_as_go_between_flushes(size):
+    n_stages, n_microbatches, every = size
+    built = schedules["gpipe"](n_stages, n_microbatches, flush_every=every)
+    assert set(built) == passes_of(built, n_microbatches)
+    assert peak_activations(built) == (min(every, n_microbatches),) * n_stages
+
+
+def test_a_job_is_simulated_with_its_flushes_and_holds_less():
+    plain, flushed = plan_of(3, 8, d_model=5), plan_of(3, 8, d_model=5, flush_every=2)
+    assert build(flushed, "gpipe") == schedules["gpipe"](3, 8, flush_every=2)
+    assert simulate(flushed).iteration_s > simulate(plain).iteration_s
+    assert (memory(flushed).peak_bytes < memory(plain).peak_bytes).all()
+
+
+def test_another_schedule_than_gpipe_is_refused():
+    with pytest.raises(JobError, match="flush_every is 2 with schedule '1f1b'; wanted gpipe"):
+        plan_of(2, 4, flush_every=2, schedule="1f1b")
+    with pytest.raises(ScheduleError, match="schedule 1f1b knows no flush_every, which is 2; wanted gpipe"):
+        simulate(plan_of(2, 4, flush_every=2), "1f1b")
+    with pytest.raises(ScheduleError, match="flush_every is 0; wanted a whole number from 1"):
+        schedules["gpipe"](2, 4, flush_every=0)
+
+
+# our builders against torch.distributed.pipelining, whose orders are stored: torch_orders.py says how
+
+
+DUMP = Path(__file__).with_name("torch_orders.py")
+STORED = json.loads((Path(__file__).parents[1] / "data" / "torch_orders.json").read_text())
+CASES = [(name, size) for name, orders in STORED["orders"].items() for size in orders]
+
+
+def ours(name, size):
+    n_devices, stages_per_device, n_microbatches = map(int, size.split())
+    return schedules[name](n_devices, n_microbatches, stages_per_device=stages_per_device)
+
+
+@pytest.mark.parametrize(("name", "size"), CASES)
+def test_a_builder_orders_what_torch_does(name, size):
+    assert list(ours(name, size).orders) == STORED["orders"][name][size]
+
+
+@pytest.mark.parametrize("size", STORED["refused"])
+def test_interleaving_refuses_what_torch_refuses(size):
+    with pytest.raises(ScheduleError, match="do not divide into"):
+        ours("interleaved-1f1b", size)
+
+
+@pytest.mark.slow
+def test_torch_still_orders_as_stored():
+    pytest.importorskip("torch.distributed.pipelining")
+    told = subprocess.run([sys.executable, DUMP], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    anew = json.loads(told.stdout)
+    assert anew["orders"] == STORED["orders"]
+    assert anew["refused"] == STORED["refused"]

@@ -4,15 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import JobError, PlanError, TopologyError
 from dtfm_lab.domain.job import MODELS, Job, gpt
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.files import load_job, load_topology, save_job, save_topology
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.collectives import hop_gather_s, ring_all_reduce_s, ring_gather_s
 from dtfm_lab.simulation.durations import analytic
@@ -63,12 +60,6 @@ def test_devices_of_a_host_become_one_with_all_that_they_have_together():
     assert (one.inner_bandwidth_bytes_per_s, one.host) == (300e9, "host-0")
     assert network.bandwidth_bytes_per_s[0, 1] == 300e9  # groups of one host
     assert network.bandwidth_bytes_per_s[0, 2] == 25e9  # the hosts' cards
-
-
-def test_groups_of_one_are_the_network_itself():
-    network = hosts()
-    assert network.grouped(1) is network
-    assert network.grouped(4).grouped(4).fingerprint == network.grouped(4).fingerprint != network.fingerprint
 
 
 def test_devices_left_over_or_unlike_are_left_out():
@@ -156,35 +147,3 @@ def test_grouping_before_or_by_the_job_is_the_same():
     before, by_itself = placed(4, hosts().grouped(4)), placed(4)
     assert simulate(before).iteration_s == simulate(by_itself).iteration_s
     assert by_itself.stages == [["device-0+3"], ["device-4+3"]]
-
-
-@pytest.mark.parametrize("name", ["groups.yaml", "groups.json", "groups.npz"])
-def test_files_keep_groups(tmp_path, name):
-    network = hosts().grouped(4)
-    found = load_topology(save_topology(network, tmp_path / name))
-    assert [device.gpus for device in found.devices] == [4] * 4
-    assert found.devices[0].inner_bandwidth_bytes_per_s == pytest.approx(300e9)
-    assert found.devices[0].inner_latency_s == network.devices[0].inner_latency_s
-
-
-def test_files_keep_what_a_job_leaves_to_the_planner(tmp_path):
-    for job in (job_of(None, sharding=None), job_of(8, sharding="zero-3", n_replicas=4)):
-        found = load_job(save_job(job, tmp_path / "job.yaml"))
-        assert (found.tensor_parallel, found.sharding) == (job.tensor_parallel, job.sharding)
-
-
-@given(st.integers(1, 16), st.floats(0, 1e12), st.floats(1, 1e12), st.floats(0, 1))
-def test_an_all_reduce_is_two_gathers_and_nothing_alone(n, n_bytes, bandwidth, latency_s):
-    assert ring_all_reduce_s(n_bytes, n, bandwidth, latency_s) == 2 * ring_gather_s(n_bytes, n, bandwidth, latency_s)
-    assert ring_gather_s(n_bytes, 1, bandwidth, latency_s) == 0.0
-
-
-@pytest.mark.parametrize(("field", "value", "wanted"), [
-    ("gpus", 0, "gpus is 0; wanted a whole number, 1 or more"),
-    ("gpus", 1.5, "gpus is 1.5; wanted a whole number"),
-    ("inner_latency_s", -1.0, "inner_latency_s is -1.0; wanted 0 or more"),
-    ("inner_bandwidth_bytes_per_s", 0.0, "inner_bandwidth_bytes_per_s is 0.0; wanted a number above 0"),
-])  # fmt: skip
-def test_a_group_that_cannot_be_is_refused(field, value, wanted):
-    with pytest.raises(TopologyError, match=wanted):
-        Device(name="one", **{field: value})

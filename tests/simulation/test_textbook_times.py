@@ -62,33 +62,6 @@ def test_on_free_links_zb_h1_is_left_with_a_third_of_the_bubble(n_stages, rounds
     assert found.makespan_s == pytest.approx(3 * pass_s * n_stages * (rounds + 1) + (n_stages - 1) * pass_s)
 
 
-@pytest.mark.parametrize(
-    ("n_microbatches", "name", "iteration_s"),
-    [(16, "1f1b", 93.0), (16, "gpipe", 77.4), (64, "1f1b", 287.4), (64, "gpipe", 221.4)],
-)
-@pytest.mark.parametrize("queueing", QUEUEING)
-def test_slow_links_make_1f1b_lose_to_gpipe(n_microbatches, name, iteration_s, queueing):
-    """Eight stages, a hop of 0.6 forwards: 1F1B waits for a round trip with every micro-batch, GPipe does not."""
-    links = even(8, latency_s=0.6, queueing=queueing)
-    assert simulated(plan_of(8, n_microbatches), name, links).makespan_s == pytest.approx(iteration_s)
-
-
-@pytest.mark.parametrize(("n_microbatches", "iteration_s"), [(16, 77.4), (64, 221.4)])
-def test_a_doubled_warm_up_is_as_fast_as_gpipe_there_and_holds_15_activations(n_microbatches, iteration_s):
-    plan = plan_of(8, n_microbatches)
-    schedule = schedules["adaptive-1f1b"](8, n_microbatches, warmups=[2 * (7 - s) for s in range(8)])
-    found = simulate_iteration(plan, schedule, equal(plan, 1, 2), even(8, latency_s=0.6))
-    assert found.makespan_s == pytest.approx(iteration_s)
-
-
-@pytest.mark.parametrize("name", sorted(schedules))
-def test_a_hop_delays_as_much_by_its_latency_as_by_its_bytes_while_it_does_not_queue(name):
-    plan = plan_of(8, 16, n_layers=16)
-    far = simulated(plan, name, even(8, latency_s=0.6))
-    narrow = simulated(plan, name, even(8, bandwidth_bytes_per_s=plan.job.activation_bytes / 0.6))
-    assert narrow.makespan_s == pytest.approx(far.makespan_s)
-
-
 @given(st.integers(2, 6), st.integers(1, 10), st.floats(1, 20), queueings)
 @settings(max_examples=30, deadline=None)
 def test_a_link_slower_than_the_computation_is_the_clock_of_gpipe(n_stages, n_microbatches, hop_s, queueing):
@@ -191,14 +164,6 @@ def test_on_equal_links_a_tree_takes_as_many_messages_as_it_has_levels_up_and_do
     whole_s = plan.job.gradient_bytes / bandwidth
     levels = math.ceil(math.log2(n))
     assert alone_s(plan, even(n, latency_s, bandwidth)) == pytest.approx(2 * levels * (latency_s + whole_s))
-
-
-@given(st.integers(4, 40))
-@settings(max_examples=20, deadline=None)
-def test_where_messages_are_long_under_way_a_tree_beats_a_ring_and_where_they_are_large_a_ring_beats_a_tree(n):
-    far, thin = even(n, 1e3), even(n, 0.0, 1e-3)
-    assert alone_s(averaging("tree", n), far) < alone_s(averaging("ring", n), far)
-    assert alone_s(averaging("ring", n), thin) < alone_s(averaging("tree", n), thin)
 
 
 @given(st.integers(2, 7), seeds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -13,20 +12,15 @@ from plans import Case, cases, equal, even, node_of, plan_of
 
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind
+from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.schedule.task_graph import SEND
 from dtfm_lab.simulation.engine import TaskTimes, simulate_iteration
 from dtfm_lab.simulation.schedules import schedules
-from dtfm_lab.simulation.schedules.adaptive import Makespans
-from dtfm_lab.simulation.schedules.builtin import adaptive
 from dtfm_lab.simulation.sensitivity import gains
 from dtfm_lab.simulation.simulate import simulate
 
 seconds = st.floats(0.1, 5)
 blocking_cases = cases.map(lambda case: replace(case, transport="blocking"))
-waiting_cases = st.tuples(cases, st.sampled_from(["batched", "blocking"])).map(
-    lambda of: replace(of[0], transport=of[1])
-)
 
 
 def both(case: Case) -> tuple[TaskTimes, TaskTimes]:
@@ -64,13 +58,6 @@ def test_on_free_links_blocking_changes_nothing(case):
     assert free[1].makespan_s == pytest.approx(free[0].makespan_s)
 
 
-@given(cases)
-@settings(max_examples=40, deadline=None)
-def test_with_one_stage_blocking_changes_nothing(case):
-    overlapped, blocking = both(replace(case, n_stages=1))
-    assert blocking.start_s.tolist() == overlapped.start_s.tolist()
-
-
 @given(st.integers(1, 9), seconds, seconds, st.floats(0, 3), st.floats(0, 3), st.sampled_from(["batched", "blocking"]))
 @settings(max_examples=40, deadline=None)
 def test_gpipe_of_two_stages_pays_every_hop_in_both_directions(
@@ -85,45 +72,6 @@ def test_gpipe_of_two_stages_pays_every_hop_in_both_directions(
     hop_s = far_s + moving_s
     wanted_s = (n_microbatches + 1) * (forward_s + backward_s) + 2 * n_microbatches * hop_s
     assert found.makespan_s == pytest.approx(wanted_s)
-
-
-@given(waiting_cases)
-@settings(max_examples=60, deadline=None)
-def test_a_device_computes_and_sends_on_when_its_message_has_arrived(case):
-    found = case.simulated()
-    graph, nodes = found.tasks.graph, node_of(found.tasks)
-    for position, replica in itertools.product(range(case.n_stages), range(case.n_replicas)):
-        arrived_s = 0.0
-        for step in graph.programs.of(position, replica):
-            node = nodes[replica, step.action]
-            if step.action.kind in COMPUTE or step.action.kind in SENDS:
-                assert found.start_s[node] >= arrived_s
-            if step.action.kind in (Kind.SEND_F, Kind.SEND_B):
-                arrived_s = found.end_s[graph.partner[node]]
-
-
-@given(blocking_cases)
-@settings(max_examples=60, deadline=None)
-def test_of_the_two_directions_of_a_pair_one_message_is_under_way_at_a_time(case):
-    found = replace(case, queueing="pairs").simulated()
-    graph, tasks = found.tasks.graph, found.tasks
-    under_way: dict[frozenset[int], list[tuple[float, float]]] = {}
-    for node in np.flatnonzero(graph.takes_turns):
-        pair = frozenset({int(tasks.here[node]), int(tasks.there[node])})
-        under_way.setdefault(pair, []).append((found.start_s[node], found.end_s[graph.partner[node]]))
-    for messages in under_way.values():
-        assert all(b[0] >= a[1] - 1e-9 for a, b in itertools.pairwise(sorted(messages)))
-
-
-@given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
-def test_warm_ups_are_chosen_by_the_times_of_blocking_sends(n_stages, n_microbatches, seed):
-    case = Case("gpipe", n_stages, n_microbatches, 2, "sharded", "pairs", False, "none", 2 * seed, "blocking")
-    warmups = sorted(np.random.default_rng(seed).integers(0, n_microbatches, n_stages).tolist(), reverse=True)
-    profile = equal(case.plan, 1.0, 2.0)
-    built = adaptive(n_stages, n_microbatches, warmups)
-    wanted_s = simulate_iteration(case.plan, built, profile, case.links).makespan_s
-    assert Makespans(case.plan, tuple(profile), case.links)(np.array(warmups)) == pytest.approx(wanted_s)
 
 
 @given(blocking_cases)
