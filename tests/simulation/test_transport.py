@@ -29,7 +29,7 @@ def both(case: Case) -> tuple[TaskTimes, TaskTimes]:
 
 
 @given(cases)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_blocking_is_never_faster_and_no_action_is_earlier(case):
     overlapped, blocking = both(replace(case, queueing="pairs"))
     before, after = node_of(overlapped.tasks), node_of(blocking.tasks)
@@ -40,7 +40,7 @@ def test_blocking_is_never_faster_and_no_action_is_earlier(case):
 
 
 @given(cases)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_batched_sends_lie_between_overlapped_and_blocking_ones(case):
     seconds = [
         replace(case, queueing="pairs", transport=how).simulated().makespan_s
@@ -51,7 +51,7 @@ def test_batched_sends_lie_between_overlapped_and_blocking_ones(case):
 
 
 @given(cases)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_on_free_links_blocking_changes_nothing(case):
     n = len(case.topology)
     free = [replace(case, transport=how).tasks().simulate(Links.free(n)) for how in ("overlapped", "blocking")]
