@@ -16,7 +16,6 @@ from dtfm_lab.cli import (  # noqa: F401  their commands join the group
     machine,
     plans,
     predictions,
-    prices,
     runs,
     schemas,
     strategies,

@@ -6,13 +6,10 @@ import shutil
 from pathlib import Path
 
 import click
-from pandas import DataFrame
-from rich.table import Table
-from rich.text import Text
 
 from dtfm_lab import lab
 from dtfm_lab.cli.options import cli, json_option
-from dtfm_lab.cli.terminal import err, out, print_json
+from dtfm_lab.cli.terminal import err, out, print_json, print_rows
 from dtfm_lab.course import LESSONS
 from dtfm_lab.course.teaching import assignment, with_slides
 from dtfm_lab.domain.errors import FileError, MissingExtra
@@ -71,12 +68,11 @@ def missions_group(context: click.Context, lesson: str | None, as_json: bool) ->
     board = lab.missions.board(lesson)
     if as_json:
         return print_json({"reader": lab.missions.reader(), "missions": plain_rows(board)})
-    table = Table("lesson", "mission", "title", "min", "passed", "tries", "hints", "answer", box=None)
+    rows = []
     for row in board.itertuples():
         passed, shown = "yes" if row.passed else "", "looked at" if row.answer_shown else ""
-        cells = (row.lesson, row.mission, row.title, row.minutes, passed, row.tries, row.hints, shown)
-        table.add_row(*(Text(str(cell)) for cell in cells))
-    out.print(table)
+        rows.append((row.lesson, row.mission, row.title, row.minutes, passed, row.tries, row.hints, shown))
+    print_rows(("lesson", "mission", "title", "min", "passed", "tries", "hints", "answer"), rows)
     return out.print(f"{int(board['passed'].sum())} of {len(board)} passed by {lab.missions.reader()}")
 
 
@@ -102,8 +98,7 @@ def mark_command(folder: Path, output: Path | None, seconds: float, as_json: boo
 
     FOLDER has NAME.ipynb for each student, or NAME/.../*.ipynb as nbgrader collects them.
     """
-    from dtfm_lab.cli.marking import mark_folder  # nbclient takes a while to load
-    from dtfm_lab.cli.marking.marks import with_equal_answers
+    from dtfm_lab.cli.marking import mark_folder, with_equal_answers  # nbclient takes a while to load
 
     rows = []
     for of_one in mark_folder(folder, seconds):
@@ -117,15 +112,12 @@ def mark_command(folder: Path, output: Path | None, seconds: float, as_json: boo
         err.print(f"wrote {output}")
     if as_json:
         return print_json({"marks": plain_rows(marks)})
-    return None if output is not None else _print_marks(marks)
-
-
-def _print_marks(marks: DataFrame) -> None:
-    table = Table("student", "mission", "points", "reason", "same as", box=None)
-    for row in marks.itertuples():
-        cells = (row.student, row.mission, f"{row.points} of {row.of}", row.reason, row.same_as)
-        table.add_row(*(Text(str(cell)) for cell in cells))
-    out.print(table)
+    if output is None:
+        marked = (
+            (*row[:2], f"{row.points} of {row.of}", row.reason, row.same_as) for row in marks.itertuples(index=False)
+        )
+        print_rows(("student", "mission", "points", "reason", "same as"), marked)
+    return None
 
 
 @cli.command("export --slides")

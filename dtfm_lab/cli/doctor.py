@@ -14,6 +14,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections import Counter
 from typing import Any
 
 import psutil
@@ -80,13 +81,13 @@ def described(facts: dict[str, Any]) -> dict[str, str]:
 def _describe_gpus(facts: dict[str, Any]) -> str:
     if not facts["gpus"]:
         return f"none: {facts['no_gpu']}"
-    each = []
+    counted: Counter[str] = Counter()
     for gpu in facts["gpus"]:
         memory = "" if gpu["memory_bytes"] is None else f" {format_bytes(gpu['memory_bytes'])}"
-        each.append(f"{gpu['name']}{memory}")
-    counted = [f"{each.count(one)} x {one}" for one in dict.fromkeys(each)]
+        counted[f"{gpu['name']}{memory}"] += 1
     cuda = f", CUDA {facts['driver_cuda']}" if facts["driver_cuda"] else ""
-    return f"{', '.join(counted)}; driver {facts['gpus'][0]['driver']}{cuda}"
+    kinds = ", ".join(f"{n} x {kind}" for kind, n in counted.items())
+    return f"{kinds}; driver {facts['gpus'][0]['driver']}{cuda}"
 
 
 def _describe_library(seen: dict[str, Any] | None) -> str:

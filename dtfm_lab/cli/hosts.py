@@ -21,7 +21,6 @@ from dtfm_lab.cli.options import (
 from dtfm_lab.cli.plans import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.network import Topology
 from dtfm_lab.files.reading import read_text
 from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
@@ -48,7 +47,7 @@ EXPORTED = command_line_options(RunSettings)
 @click.option(
     "--silent", "silent_s", default=SILENT_S, show_default=True, help="Seconds after which a silent link is lost."
 )
-@click.option("--force", is_flag=True, help="Overwrite an earlier run folder without asking.")
+@click.option("--force", is_flag=True, help="Overwrite an earlier run folder.")
 @json_option
 def export(
     plan_file: str,
@@ -56,12 +55,10 @@ def export(
     schedule: str | None,
     hosts_path: str | None,
     per_host: int | None,
-    port: int,
-    await_s: float,
-    silent_s: float,
     force: bool,
     as_json: bool,
     options: dict[str, Any],
+    **waiting: Any,
 ) -> None:
     """Write all that hosts of your own need to run PLAN. That is a folder with a line that starts each host."""
     if hosts_path is not None and per_host is not None:
@@ -69,11 +66,8 @@ def export(
     spec = spec_for(files.load_plan(plan_file), as_schedule(schedule), **options)
     hosts = hosts_of(spec, 1 if per_host is None else per_host) if hosts_path is None else load_hosts(hosts_path, spec)
     if not force and (Path(folder) / "run.json").is_file():
-        if as_json or not sys.stdin.isatty():
-            raise FileError(f"{folder}: an earlier run folder is there; wanted a new folder, or --force")
-        click.confirm(f"{folder} holds an earlier run folder. Overwrite it?", abort=True, err=True)
-        force = True
-    written = write_run_folder(spec, folder, hosts, port=port, await_s=await_s, silent_s=silent_s, overwrite=force)
+        raise FileError(f"{folder}: an earlier run folder is there; wanted a new folder, or --force")
+    written = write_run_folder(spec, folder, hosts, overwrite=force, **waiting)
     lines = {host.name: host_command(host, str(written)) for host in hosts}
     if as_json:
         return print_json({"folder": str(written), "hosts": [host.name for host in hosts], "commands": lines})
@@ -95,7 +89,6 @@ def export(
 @click.option("--name", help="Of this host, or of the network that is made; this machine's name by default.")
 @click.option("--region", default="", help="Of this host.")
 @click.option("--token-file", type=click.Path(), help="Read the token from here, instead of DTFM_PROBE_TOKEN.")
-@click.option("--token", help="The listener prints it. All users of the machine see it here: use DTFM_PROBE_TOKEN.")
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach this host's data port, if not directly.")
 @click.option("--data-port", type=int, default=0, help="Others time messages to here; any free one by default.")
 @click.option("--seconds", type=float, default=6.0, show_default=True, help="About as many for each pair.")
@@ -107,7 +100,6 @@ def probe(
     n_hosts: int | None,
     joined: str | None,
     name: str | None,
-    token: str | None,
     token_file: str | None,
     output: str | None,
     as_json: bool,
@@ -124,7 +116,7 @@ def probe(
     if (listen is None) == (joined is None):
         raise click.UsageError("wanted one of --listen and --join")
     address, port = host_and_port(joined or listen or "0", default_host=None if joined else "127.0.0.1")
-    token = _token(token, token_file)
+    token = _token(token_file)
     if joined is not None:
         if not token and sys.stdin.isatty():
             token = click.prompt("token", hide_input=True, err=True)
@@ -140,17 +132,15 @@ def probe(
         known = address_for_others(address)
         where = f"[{known}]:{listener.port}" if ":" in known else f"{known}:{listener.port}"
         _print_now(f"waiting for {n_hosts} hosts; on each: {given}dtfm-lab doctor --probe --join {where} --name NAME")
-        network = listener.probe(
-            n_hosts, wait_s=as_host["wait_s"], seconds=seconds, name=name or "probed", report=_print_now
-        )
-    _report(network, output, as_json)
+        found_as = name or "probed"
+        network = listener.probe(n_hosts, wait_s=as_host["wait_s"], seconds=seconds, name=found_as, report=_print_now)
+    if output is not None:
+        files.save_topology(network, output)
+    return report_topology(network, as_json)
 
 
-def _token(given: str | None, file: str | None) -> str | None:
-    """The token of a probe, from the command line, a file or DTFM_PROBE_TOKEN. Raises FileError."""
-    if given:
-        _print_now("--token shows the token to all users of this machine; wanted DTFM_PROBE_TOKEN or --token-file")
-        return given
+def _token(file: str | None) -> str | None:
+    """The token of a probe, from a file or DTFM_PROBE_TOKEN. Raises FileError."""
     if file is None:
         return os.environ.get("DTFM_PROBE_TOKEN")
     require_private(Path(file))
@@ -162,9 +152,3 @@ def _token(given: str | None, file: str | None) -> str | None:
 def _print_now(line: str) -> None:
     err.print(line)
     sys.stderr.flush()
-
-
-def _report(network: Topology, output: str | None, as_json: bool) -> None:
-    if output is not None:
-        files.save_topology(network, output)
-    report_topology(network, as_json)

@@ -5,32 +5,17 @@ import sys
 import click
 
 from dtfm_lab import lab
-from dtfm_lab.cli.options import cli, file_option, json_option
-from dtfm_lab.cli.progress import growing_progress
-from dtfm_lab.cli.terminal import out, print_json, print_report
+from dtfm_lab.cli.options import cli, completing, file_option, json_option, listing
+from dtfm_lab.cli.progress import row_progress
+from dtfm_lab.cli.terminal import out, print_json, print_report, print_rows
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.report import Table
 from dtfm_lab.published import Row, sources
 from dtfm_lab.published import blind as blind_tests
 from dtfm_lab.published.ledger import check_ending, number, report_of
 
 
-class _ListingSources(click.Command):
-    """Names the sources in its help; they are listed only then, because that loads plug-ins."""
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_help_text(ctx, formatter)
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(f"Sources: {', '.join(sources)}.")
-
-
-def _completed(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
-    return [name for name in sources if name.startswith(begun)]
-
-
-@cli.command(cls=_ListingSources)
-@click.argument("names", nargs=-1, metavar="[SOURCE]...", shell_complete=_completed)
+@cli.command(cls=listing("Sources", sources))
+@click.argument("names", nargs=-1, metavar="[SOURCE]...", shell_complete=completing(sources))
 @click.option(
     "--own",
     type=click.Path(dir_okay=False),
@@ -68,18 +53,13 @@ def reproduce(
     if sum(map(bool, (names or own, blind, opened))) > 1:
         raise LabError("sources or --own, --blind and --open are given together; wanted one of them")
     if blind is not None:
-        _seal(blind, output, as_json)
-        return
-
-    def described(row: Row) -> str:
-        return f"{row.source}: {row.setting}, {row.quantity} {row.ratio:.3f}"
-
+        return _seal(blind, output, as_json)
     if output is not None:
         check_ending(output)
     if opened is not None:
         ledger = blind_tests.opened(*opened)
     else:
-        with growing_progress("reproduce", described) as show:
+        with row_progress("reproduce", _described) as show:
             ledger = lab.reproduce(*names, own=own, progress=show)
     if output is not None:
         ledger.save(output)
@@ -91,6 +71,11 @@ def reproduce(
         sys.exit(130)
     if strict and ledger.failures:
         sys.exit(1)
+    return None
+
+
+def _described(row: Row) -> str:
+    return f"{row.source}: {row.setting}, {row.quantity} {row.ratio:.3f}"
 
 
 def _seal(path: str, output: str | None, as_json: bool) -> None:
@@ -99,16 +84,10 @@ def _seal(path: str, output: str | None, as_json: bool) -> None:
     if output is not None:
         blind_tests.save_sealed(sealed, output)
     if as_json:
-        print_json(sealed)
-        return
-    lines = [
-        (
-            one["setting"],
-            one["quantity"],
-            f"{number(one['predicted'])} {one['unit']}",
-            "" if one["interval"] is None else " to ".join(map(number, one["interval"])),
-        )
-        for one in sealed["content"]["predictions"]
-    ]
-    print_report([Table(("setting", "quantity", "predicted", "90 % interval"), lines)])
+        return print_json(sealed)
+    lines = []
+    for one in sealed["content"]["predictions"]:
+        between = " to ".join(map(number, one["interval"] or ()))
+        lines.append((one["setting"], one["quantity"], f"{number(one['predicted'])} {one['unit']}", between))
+    print_rows(("setting", "quantity", "predicted", "90 % interval"), lines)
     out.print(f"sha256 {sealed['sha256']}")

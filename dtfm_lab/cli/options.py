@@ -1,7 +1,7 @@
 """The group of commands, and their options: made from fields of dataclasses, or shared by several commands."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -52,13 +52,31 @@ FLAGS = ("n_stages", "n_replicas", "global_batch", "microbatch", "seq_len", "sch
 """Fields of a job that have a flag of their own; all others are set by ``--set NAME=VALUE``."""
 WORK = ("model", "seq_len", "global_batch", "microbatch", "dtype")
 """Fields of a job that say what is trained, and not how."""
-TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
+TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 PLANNING = command_line_options(PlanOptions)
 SEARCH = command_line_options(SearchBudget)
 FRONTIER = command_line_options(FrontierBudget)
 SIMULATION = command_line_options(SimulationOptions)
 RUN = command_line_options(RunOptions)
 STRATEGIES = command_line_options(Budget)
+
+
+def listing(what: str, names: Iterable[str]) -> type[click.Command]:
+    """A kind of command whose help names these; they are listed only then, because that loads plug-ins."""
+
+    class Listing(click.Command):
+        def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            super().format_help_text(ctx, formatter)
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(f"{what}: {', '.join(names)}.")
+
+    return Listing
+
+
+def completing(names: Iterable[str]) -> Callable[[Any, Any, str], list[str]]:
+    """What a shell completes to one of these names."""
+    return lambda _context, _parameter, begun: [name for name in names if name.startswith(begun)]
 
 
 class _ListingOption(click.Option):
@@ -136,13 +154,21 @@ def _field_value(option: Option, text: str) -> Any:
     return plain_value(text)
 
 
-def _fields_of(settings: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Names and texts of ``--set``; raises UsageError for what is no NAME=VALUE."""
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not (name and equals):
-            raise click.UsageError(f"--set is {setting!r}; wanted NAME=VALUE, such as recompute=true")
-        yield name.strip().replace("-", "_"), text
+def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
+    """Values by name of an option that is given as NAME=VALUE, or SYSTEM.NAME=VALUE, again and again.
+
+    Raises UsageError for what is none, and for a name that comes again.
+    """
+    given: dict[str, str] = {}
+    for text in texts:
+        where, equals, value = text.partition("=")
+        system, dot, field = where.strip().rpartition(".")
+        if not (field and equals):
+            raise click.UsageError(f"{option} is {text!r}; wanted NAME=VALUE, such as {example}")
+        if (name := f"{system}{dot}{field.replace('-', '_')}") in given:
+            raise click.UsageError(f"{name} is given twice; wanted it once")
+        given[name] = value.strip()
+    return given
 
 
 def job_fields(names: Iterable[str], *, without: Iterable[str] = ()) -> Decorator:
@@ -164,11 +190,11 @@ def job_fields(names: Iterable[str], *, without: Iterable[str] = ()) -> Decorato
         def gather(*args: Any, settings: tuple[str, ...], **values: Any) -> Any:
             texts = {option.name: values.pop(option.name) for option in flags}
             given = {name: text for name, text in texts.items() if text is not None}
-            for name, text in _fields_of(settings):
-                refuse_unknown([name], offered, "job field")
-                if name in given:
-                    raise click.UsageError(f"{name} is given twice; wanted it once")
-                given[name] = text
+            chosen = assigned("--set", settings, "recompute=true")
+            refuse_unknown(chosen, offered, "job field")
+            if twice := [name for name in chosen if name in given]:
+                raise click.UsageError(f"{twice[0]} is given twice; wanted it once")
+            given |= chosen
             overrides = {name: _field_value(offered[name], text) for name, text in given.items()}
             return command(*args, overrides=overrides, **values)
 

@@ -1,4 +1,4 @@
-"""Commands about networks and plans: list, plan, evaluate, show, explain, compare two, and what devices are worth."""
+"""Commands about networks and plans: list, plan, evaluate, show and explain them; seconds against dollars; worth."""
 
 import math
 import os
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
+from pandas import DataFrame
 
 from dtfm_lab import files, lab, planning
 from dtfm_lab.cli.options import (
+    FRONTIER,
     PLANNING,
     SEARCH,
     cli,
@@ -24,8 +25,8 @@ from dtfm_lab.cli.options import (
     plan_argument,
     start_option,
 )
-from dtfm_lab.cli.progress import row_progress, search_progress
-from dtfm_lab.cli.terminal import err, out, print_json, print_table
+from dtfm_lab.cli.progress import frontier_progress, row_progress, search_progress
+from dtfm_lab.cli.terminal import err, out, print_json, print_rows, print_table
 from dtfm_lab.cli.traces import interval_of, report_trace
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
@@ -38,6 +39,9 @@ from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 
+SPEED_AND_PRICE = ("global_batch", "iteration_s", "price_per_hour", "price_per_billion_tokens", "lower_bound_s")
+FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
+"""Columns of a frontier that a terminal shows; --json has all of them, and the plans."""
 FREED_SHARE = 0.25
 """Share of a plan's search that another, with all open that its job names, may take in addition."""
 
@@ -47,17 +51,20 @@ FREED_SHARE = 0.25
 def topologies(as_json: bool) -> None:
     """List the networks that come with the lab."""
     networks = [lab.load_topology(name) for name in files.topology_names()]
+    gpus = [Counter(device.gpu for device in each.devices) for each in networks]
     if as_json:
-        rows = [
-            {"name": t.name, "devices": len(t), "regions": list(t.regions), "gpus": Counter(d.gpu for d in t.devices)}
-            for t in networks
+        told = [
+            {"name": each.name, "devices": len(each), "regions": list(each.regions), "gpus": count}
+            for each, count in zip(networks, gpus, strict=True)
         ]
-        return print_json({"topologies": rows})
-    table = Table("name", "devices", "regions", "GPUs", "what it is", box=None)
-    for t in networks:
-        gpus = ", ".join(f"{n} {gpu}" for gpu, n in Counter(d.gpu for d in t.devices).items())
-        table.add_row(t.name, str(len(t)), str(len(t.regions)), gpus, re.split(r"[.:] ", t.description)[0].rstrip("."))
-    out.print(table)
+        return print_json({"topologies": told})
+    rows = []
+    for each, count in zip(networks, gpus, strict=True):
+        about = re.split(r"[.:] ", each.description)[0].rstrip(".")
+        rows.append(
+            (each.name, len(each), len(each.regions), ", ".join(f"{n} {gpu}" for gpu, n in count.items()), about)
+        )
+    print_rows(("name", "devices", "regions", "GPUs", "what it is"), rows)
 
 
 @cli.command()
@@ -159,6 +166,36 @@ def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> N
         print_table(changed)
 
 
+@cli.command()
+@job_options
+@gathered(FRONTIER, into="budget")
+@click.option("--batches", help="Global batches that have a frontier each, such as 256,512,1024.")
+@json_option
+def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str | None, as_json: bool) -> None:
+    """Lay seconds against dollars on TOPOLOGY. No other plan is both as fast and as cheap as one of these.
+
+    One of them alone is what `dtfm-lab plan --objective iteration --max-price-per-hour` finds.
+    """
+    wanted = None if batches is None else _whole_numbers(batches)
+    with frontier_progress() as show:
+        found = lab.frontier(topology, job, batches=wanted, progress=show, **budget)
+    if as_json:
+        return print_json(found.summary())
+    out.print(found.sentence)
+    if found.note:
+        err.print(found.note)
+    out.print("prices are in US dollars")
+    return print_table(found.to_frame()[list(FRONTIER_SHOWN)])
+
+
+def _whole_numbers(text: str) -> list[int]:
+    """Numbers in a list with commas; raises UsageError for anything else."""
+    try:
+        return [int(number) for number in text.split(",") if number.strip()]
+    except ValueError:
+        raise click.UsageError(f"--batches is {text!r}; wanted whole numbers, such as 256,512") from None
+
+
 @cli.command("explain --worth")
 @plan_argument
 @gathered(SEARCH, into="budget")
@@ -167,7 +204,7 @@ def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
     """Say what each device is worth to PLAN, in seconds of its iteration or its communication cost: 4 steps of search
     without each unless told."""
     explanation = lab.explain(plan_file)
-    with row_progress("worth", "devices", total=len(explanation.plan.topology)) as show_row:
+    with row_progress("worth", noun="devices", total=len(explanation.plan.topology)) as show_row:
         table = explanation.worth(progress=show_row, **budget)
     seconds = table.attrs["seconds"]
     if as_json:
@@ -219,12 +256,13 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
     if trace is not None and (between := format_range(*trace.interval())):
         out.print(f"with 90 % confidence a measured iteration lies from {between}")
     cost, blocks = plan.cost, plan.blocks_per_stage
-    table = Table("stage", *(["blocks"] if blocks else []), "devices", "synchronisation", "hop to the next", box=None)
-    hops = [*(format_s(float(h)) for h in cost.hop_s), ""]
-    for s, (names, hop) in enumerate(zip(plan.stages, hops, strict=True)):
-        of_blocks = [str(blocks[s])] if blocks else []
-        table.add_row(str(s), *of_blocks, " ".join(names), format_s(float(cost.group_s[s])), hop)
-    out.print(table)
+    stages = DataFrame({"stage": range(len(plan.stages))})
+    if blocks:
+        stages["blocks"] = blocks
+    stages["devices"] = [" ".join(names) for names in plan.stages]
+    stages["synchronisation_s"] = cost.group_s
+    stages["hop to the next_s"] = [*cost.hop_s, None]
+    print_table(stages)
     if plan.idle_devices:
         out.print("idle: " + " ".join(plan.topology.names[i] for i in plan.idle_devices))
     if line := memory_line(plan):
@@ -263,11 +301,11 @@ def report_topology(topology: Topology, as_json: bool) -> None:
     links = topology.to_frame()
     region = {d.name: d.region or d.name for d in topology.devices}
     links["from"], links["to"] = links["source"].map(region), links["target"].map(region)
-    table = Table("from", "to", "links", "latency ms", "bandwidth Gbit/s", box=None)
-    for (a, b), group in links.groupby(["from", "to"], sort=False):
-        spans = (_span(group["latency_ms"]), _span(group["bandwidth_gbps"]))
-        table.add_row(str(a), str(b), str(len(group)), *spans)
-    out.print(table)
+    rows = [
+        (a, b, len(group), _span(group["latency_ms"]), _span(group["bandwidth_gbps"]))
+        for (a, b), group in links.groupby(["from", "to"], sort=False)
+    ]
+    print_rows(("from", "to", "links", "latency ms", "bandwidth Gbit/s"), rows)
 
 
 def _span(values: Any) -> str:

@@ -6,6 +6,7 @@ import click
 
 from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
+    assigned,
     cli,
     csv_option,
     executor_option,
@@ -30,6 +31,8 @@ from dtfm_lab.simulation.schedules import build_named, choices_of, peak_activati
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT
 from dtfm_lab.simulation.variations import VARIED
 
+SHOWN = ("iteration_s", "iteration_low_s", "iteration_high_s", "tokens_per_s", "mfu", "peak_memory_bytes", "fits")
+"""Columns of a sweep that a terminal shows; --json has all of them."""
 GAINS_SHOWN = 12
 """Improvements shown in a terminal; --json has all of them."""
 
@@ -85,24 +88,22 @@ def sweep(
     what: str,
     job_name: str | None,
     varied: tuple[str, ...],
-    repeats: int | None,
     steps: int | None,
-    seconds: float | None,
-    executor: str | None,
-    resume: str | None,
     csv: str | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Predict an iteration of a plan file under every combination of some settings; or plan every combination on a
     TOPOLOGY, a name or a file, several times each, and say the mean and its interval of 95 % confidence."""
-    settings = _settings(varied) | ({} if steps is None else {"steps": steps})
+    settings: dict[str, Any] = {} if steps is None else {"steps": steps}
+    for name, values in assigned("--vary", varied, "schedule=gpipe,1f1b").items():
+        settings[name] = [plain_value(value) for value in values.split(",") if value.strip()]
 
     def described(point: SweepPoint) -> str:
         duration = format_s(point.outcome.iteration_s) if point.outcome is not None else "cannot be"
         return f"{', '.join(f'{what} {value}' for what, value in point.settings.items())}: {duration}"
 
-    with row_progress("sweep", "points", described) as show:
-        how: dict[str, Any] = {"repeats": repeats, "seconds": seconds, "executor": executor, "resume": resume}
+    with row_progress("sweep", described, "points") as show:
         table = lab.sweep(what, job_name, progress=show, **how, **settings)
     names = table.attrs["settings"]
     summary = sweep_summary(table)
@@ -114,19 +115,8 @@ def sweep(
     possible = table[table["error"] == ""]
     planned = ["plan_stages", "plan_replicas", "plan_devices"] if "plan_stages" in table else []
     priced = ["price_per_million_tokens"] if possible["price_per_million_tokens"].notna().any() else []
-    columns = [
-        "iteration_s",
-        "iteration_low_s",
-        "iteration_high_s",
-        "tokens_per_s",
-        "mfu",
-        "peak_memory_bytes",
-        "fits",
-        *planned,
-        *priced,
-    ]
     if len(possible):
-        print_table(possible[[*names, *columns]])
+        print_table(possible[[*names, *SHOWN, *planned, *priced]])
     if "seed" in names and (summary["n"] > 1).any():
         out.print("iteration in seconds, mean of the seeds and its interval of 95 % confidence:")
         print_table(summary)
@@ -146,7 +136,7 @@ def sensitivity(
 ) -> None:
     """Say what a better link or device would bring to an iteration of PLAN."""
 
-    with row_progress("sensitivity", "improvements") as show:
+    with row_progress("sensitivity", noun="improvements") as show:
         table = lab.explain(plan).sensitivity(schedule, factor=factor, what=what or WHAT, progress=show, **how)
     if as_json:
         return print_json({"gains": plain_rows(table)})
@@ -191,37 +181,13 @@ def schedule(
         if warmups is not None and "warmups" not in choices:
             raise click.UsageError(f"schedule {name} has no --warmups to choose; wanted adaptive-1f1b")
         depths: Any = None if warmups is None else [plain_value(depth) for depth in warmups.split(",")]
-        built = build_named(
-            name,
-            n_stages,
-            n_microbatches,
-            {"stages_per_device": lambda: stages_per_device, "warmups": lambda: depths},
-        )
+        given: dict[str, Any] = {"stages_per_device": lambda: stages_per_device, "warmups": lambda: depths}
+        built = build_named(name, n_stages, n_microbatches, given)
     if output is not None:
         save_schedule(built, output)
     held = peak_activations(built)
     if as_json:
-        return print_json(
-            {
-                "name": built.name,
-                "n_devices": built.n_devices,
-                "n_stages": built.n_stages,
-                "n_microbatches": built.n_microbatches,
-                "orders": list(built.orders),
-                "peak_activations": list(held),
-            }
-        )
+        told = {what: getattr(built, what) for what in ("name", "n_devices", "n_stages", "n_microbatches", "orders")}
+        return print_json(told | {"peak_activations": held})
     for position, (order, most) in enumerate(zip(built.orders, held, strict=True)):
         out.print(f"device {position}, at most {most} held: {order}")
-
-
-def _settings(varied: tuple[str, ...]) -> dict[str, Any]:
-    settings: dict[str, list[str | int | float | bool]] = {}
-    for text in varied:
-        what, equals, values = text.partition("=")
-        what = what.strip().replace("-", "_")
-        if not equals or what in settings:
-            wanted = "a setting once" if equals else "such as schedule=gpipe,1f1b"
-            raise click.UsageError(f"--vary is {text!r}; wanted {wanted}")
-        settings[what] = [plain_value(value) for value in values.split(",") if value.strip()]
-    return settings

@@ -70,37 +70,25 @@ def frontier_progress() -> Iterator[Callable[[Frontier], None]]:
 
 @contextmanager
 def row_progress(
-    name: str, noun: str, described: Callable[[Any], str] = attrgetter("sentence"), total: int | None = None
+    name: str, described: Callable[[Any], str] = attrgetter("sentence"), noun: str = "", total: int | None = None
 ) -> Iterator[Callable[[Any], None]]:
     """Yield a function to call with every row of a table; it shows how many rows are done, and the last one.
 
-    If rows are missing at the end, a line says that the command was stopped. Without ``total`` each row has one.
+    Their number is ``total``, or what each row says, or unknown. If rows are missing at the end, a line says that the
+    command was stopped.
     """
     done = 0
     with _progress_line(name, total) as update:
 
         def show(row: Any) -> None:
             nonlocal done, total
-            done, total = done + 1, row.total if total is None else total
-            update(completed=done, total=total, status=f"{done} of {total}  {described(row)}")
+            done, total = done + 1, getattr(row, "total", None) if total is None else total
+            count = f"{done}" if total is None else f"{done} of {total}"
+            update(completed=done, total=total, status=f"{count}  {described(row)}")
 
         yield show
     if total is not None and done < total:
         err.print(f"stopped; {done} of {total} {noun} are told")
-
-
-@contextmanager
-def growing_progress(name: str, described: Callable[[Any], str]) -> Iterator[Callable[[Any], None]]:
-    """Yield a function to call with every row of a table whose length is not known; it counts them."""
-    done = 0
-    with _progress_line(name, None) as update:
-
-        def show(row: Any) -> None:
-            nonlocal done
-            done += 1
-            update(completed=done, status=f"{done}  {described(row)}")
-
-        yield show
 
 
 @contextmanager

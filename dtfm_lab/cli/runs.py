@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pandas import isna
 
 from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
@@ -169,14 +168,13 @@ def baselines(
     def described(row: BaselineRun) -> str:
         return f"{row.name}: {row.reason if row.measured is None else format_s(row.measured.iteration_s)}"
 
-    with row_progress("baselines", "placements", described) as show:
+    with row_progress("baselines", described, "placements") as show:
         table = lab.baselines(plan_file, schedule, progress=show, workers=workers, **options)
     if csv is not None:
         write_text(csv, table.to_csv(index=False))
     if as_json:
         return print_json({"placements": plain_rows(table)})
-    error = table["error"].map(lambda share: "-" if isna(share) else f"{share:+.2%}")
-    print_table(table.assign(error=error).replace("", None).dropna(axis="columns", how="all"))
+    print_table(table.replace("", None).dropna(axis="columns", how="all"))
 
 
 @cli.command()

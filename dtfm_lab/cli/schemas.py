@@ -3,10 +3,9 @@
 import json
 
 import click
-from rich.table import Table
 
 from dtfm_lab.cli.options import cli, json_option, output_option
-from dtfm_lab.cli.terminal import err, out, print_json
+from dtfm_lab.cli.terminal import err, print_json, print_rows
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.lab.schemas import FORMATS, schema
 
@@ -30,9 +29,7 @@ def print_schema(format_name: str | None, output: str | None, as_json: bool) -> 
     if output is not None:
         raise click.UsageError("-o needs a FORMAT")
     if as_json:
-        rows = [{"format": name, "title": each.title, "endings": list(each.endings)} for name, each in FORMATS.items()]
-        return print_json({"formats": rows})
-    table = Table("format", "endings", "what it holds", box=None)
-    for name, each in FORMATS.items():
-        table.add_row(name, ", ".join(each.endings), each.title)
-    out.print(table)
+        told = [{"format": name, "title": each.title, "endings": list(each.endings)} for name, each in FORMATS.items()]
+        return print_json({"formats": told})
+    rows = [(name, ", ".join(each.endings), each.title) for name, each in FORMATS.items()]
+    print_rows(("format", "endings", "what it holds"), rows)

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,19 @@ from rich.text import Text
 from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
     STRATEGIES,
+    assigned,
     cli,
+    command_line_options,
+    completing,
     executor_option,
     file_option,
     gathered,
     json_option,
+    listing,
+    plain_value,
     work_options,
 )
-from dtfm_lab.cli.progress import growing_progress, row_progress
+from dtfm_lab.cli.progress import row_progress
 from dtfm_lab.cli.terminal import err, out, print_json, print_report, print_table
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
@@ -30,31 +35,19 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files.reading import ending_of, write_text
+from dtfm_lab.lab.strategies import CrossingOptions
 from dtfm_lab.systems import Crossings, Outcomes, Strategy, from_flags, strategies, variant
 from dtfm_lab.systems.choosing import chosen
 from dtfm_lab.systems.crossings import compared_by_default
 from dtfm_lab.systems.outcomes import CHANGES, ENDINGS, report_of
 from dtfm_lab.systems.strategy import NOT_MODELLED
-from dtfm_lab.systems.variations import AXES, BETWEEN
 
 PICTURES = (".svg", ".pdf", ".png")
 """Endings of files that get the figure."""
+CROSSINGS = command_line_options(CrossingOptions, "systems", "values", "executor", "progress")
 CROSSING_ENDINGS = (".html", *PICTURES, ".csv", ".json")
-TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-
-
-class ListingSystems(click.Command):
-    """Names the systems in its help; they are listed only then, because that loads plug-ins."""
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_help_text(ctx, formatter)
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(f"Systems: {', '.join(strategies)}.")
-
-
-def system_names(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    return [name for name in strategies if name.startswith(begun)]
+system_names = completing(strategies)
+_Listing = listing("Systems", strategies)
 
 
 def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
@@ -68,7 +61,7 @@ def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str)
     return [text for text in every if text.startswith(begun)]
 
 
-@cli.command("strategies", cls=ListingSystems)
+@cli.command("strategies", cls=_Listing)
 @work_options
 @click.option(
     "--system",
@@ -132,7 +125,7 @@ def strategies_command(
     asked = chosen([*launched, *names, *variants_of(assumed)])
     if why is not None and why not in (labels := [one.label for one in asked]):
         raise unknown("system among those asked", why, labels)
-    with row_progress("strategies", "systems", lambda found: found.sentence, total=len(asked)) as show:
+    with row_progress("strategies", noun="systems", total=len(asked)) as show:
         found = lab.strategies(topology, job, systems=asked, executor=executor, progress=show, **budget)
     if plans is not None:
         _save_plans(found, Path(plans))
@@ -153,13 +146,11 @@ def strategies_command(
         sys.exit(130)
 
 
-@cli.command("strategies --crossings", cls=ListingSystems)
+@cli.command("strategies --crossings", cls=_Listing)
 @work_options
-@click.option("--over", type=click.Choice(AXES), default="bandwidth", show_default=True, help="What varies.")
 @click.option(
     "--values", metavar="V,V...|LOW:HIGH:N", help="Its values: Gbit/s, ms, sequences, or times the devices' speed."
 )
-@click.option("--between", type=click.Choice(BETWEEN), help="Which links change. [hosts]")
 @click.option(
     "--system",
     "systems",
@@ -168,23 +159,17 @@ def strategies_command(
     help="Compare this one, again for each, or all; all that need no search where not given.",
 )
 @click.option("--assume", "assumed", multiple=True, metavar="SYSTEM.NAME=VALUE", help="Compare it with this, too.")
-@click.option("--precision", type=float, help="Crossings are bracketed to this share of their value. [0.05]")
-@click.option("--mathematics", is_flag=True, help="Systems that change the training's mathematics may be the fastest.")
-@gathered(STRATEGIES, into="budget")
+@gathered(CROSSINGS, into="options")
 @executor_option
 @file_option("-o", "--output", help=f"Write it to this file: {', '.join(CROSSING_ENDINGS)}.")
 @json_option
 def crossings_command(
     topology: Topology,
     job: Job,
-    over: str,
     values: str | None,
-    between: str | None,
     systems: tuple[str, ...],
     assumed: tuple[str, ...],
-    precision: float | None,
-    mathematics: bool,
-    budget: dict[str, Any],
+    options: dict[str, Any],
     executor: str | None,
     output: str | None,
     as_json: bool,
@@ -196,21 +181,9 @@ def crossings_command(
     if systems or assumed:
         names = list(strategies) if systems == ("all",) else list(systems)
         asked = [*(names or compared_by_default(None)), *variants_of(assumed)]
-    given = {"between": between, "precision": precision}
-    options = {name: value for name, value in given.items() if value is not None} | budget
-    read = None if values is None else _values(values)
-    with growing_progress("crossings", lambda found: f"values  {found.latest}") as show:
-        found = lab.crossings(
-            topology,
-            job,
-            over=over,
-            values=read,
-            systems=asked,
-            mathematics=mathematics,
-            executor=executor,
-            progress=show,
-            **options,
-        )
+    options["values"] = None if values is None else _values(values)
+    with row_progress("crossings", lambda found: f"values  {found.latest}") as show:
+        found = lab.crossings(topology, job, systems=asked, executor=executor, progress=show, **options)
     if output is not None:
         _write_crossings(found, output)
     if as_json:
@@ -320,28 +293,20 @@ def _text_of(flags: str) -> str:
 def variants_of(texts: Sequence[str]) -> list[Strategy]:
     """A strategy for each system that is named in texts such as ``megatron.transport=overlapped``."""
     given: dict[str, dict[str, Any]] = defaultdict(dict)
-    for text in texts:
-        where, equals, value = text.partition("=")
-        system, dot, name = where.strip().rpartition(".")
-        name = name.replace("-", "_")
-        if not (equals and dot) or name in given[system]:
-            wanted = "an assumption once" if equals and dot else "such as megatron.transport=overlapped"
-            raise click.UsageError(f"--assume is {text!r}; wanted {wanted}")
+    example = "megatron.transport=overlapped"
+    for where, text in assigned("--assume", texts, example).items():
+        system, dot, name = where.rpartition(".")
+        if not dot:
+            raise click.UsageError(f"--assume is '{where}={text}'; wanted SYSTEM.NAME=VALUE, such as {example}")
         options = {one.name: one for one in options_of(strategies[system])}
         if name not in options:
             raise unknown(f"assumption of {system}", name, options)
-        given[system][name] = _value(options[name], value.strip())
+        given[system][name] = _value(options[name], text)
     return [variant(system, **assumptions) for system, assumptions in given.items()]
 
 
 def _value(option: Option, text: str) -> Any:
-    """The text as a value of the option's type; as it is where it is none, so that the check refuses it by name."""
-    choices: Collection[str] = option.choices or ()
-    if option.may_be_none and text.lower() == "none" and text not in choices:
+    """What the text stands for; as it is where it is no number or truth, so that the check refuses it by name."""
+    if option.may_be_none and text.lower() == "none" and text not in (option.choices or ()):
         return None
-    if option.type is bool:
-        return TRUTHS.get(text.lower(), text)
-    try:
-        return option.type(text) if option.type in (int, float) else text
-    except ValueError:
-        return text
+    return plain_value(text) if option.type in (int, float, bool) else text

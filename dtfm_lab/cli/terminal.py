@@ -4,13 +4,14 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import click
 from pandas import DataFrame, isna
 from rich.console import Console, ConsoleDimensions
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from dtfm_lab.domain.report import Part, ReportSection
@@ -65,16 +66,27 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def print_table(frame: DataFrame) -> None:
-    """Print a table, numbers with their units and missing values as a dash."""
-    table = Table(box=None)
-    for column in frame.columns:
-        bare = column if column.endswith("_per_s") else column.removesuffix("_s").removesuffix("_bytes")
-        heading = bare.replace("_", " ")
-        table.add_column(heading, overflow="fold", min_width=max(map(len, heading.split())))
-    for row in frame.itertuples(index=False):
-        table.add_row(*(_in_units(str(column), value) for column, value in zip(frame.columns, row, strict=True)))
+def print_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table of these cells, as they are."""
+    columns = [Column(each, overflow="fold", min_width=max(map(len, each.split()), default=0)) for each in head]
+    table = Table(*columns, box=None)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     out.print(table)
+
+
+def print_table(frame: DataFrame, headings: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Print a table, numbers with their units and missing values as a dash. ``headings`` are of columns whose name says
+    too little."""
+    columns = [str(column) for column in frame.columns]
+    head = [headings.get(column, _bare(column).replace("_", " ")) for column in columns]
+    rows = frame.itertuples(index=False)
+    print_rows(head, ([_in_units(*each) for each in zip(columns, row, strict=True)] for row in rows))
+
+
+def _bare(column: str) -> str:
+    """The name of a column without its unit, which its cells have."""
+    return column if column.endswith("_per_s") else column.removesuffix("_s").removesuffix("_bytes")
 
 
 def print_report(parts: Iterable[Part]) -> None:
@@ -84,12 +96,7 @@ def print_report(parts: Iterable[Part]) -> None:
             case str():
                 out.print(_styled(part))
             case ReportTable():
-                table = Table(box=None, padding=(0, 2, 0, 0))
-                for heading in part.head:
-                    table.add_column(heading, overflow="fold")
-                for row in part.rows:
-                    table.add_row(*map(_styled, row))
-                out.print(table)
+                print_rows(part.head, [[_styled(cell) for cell in row] for row in part.rows])
             case ReportSection():
                 out.print(Text(f"\n{part.title}", style="bold"))
                 print_report(part.parts)
@@ -102,13 +109,18 @@ def _styled(text: str) -> Text:
 
 
 SHARES = ("mfu", "share")
+ERRORS = ("error", "relative_error")
 
 
 def _in_units(column: str, value: Any) -> str:
     if isna(value):
         return "-"
+    if isinstance(value, str):
+        return value
     if column in SHARES:
         return f"{value:.1%}"
+    if column in ERRORS:
+        return f"{value:+z.2%}"
     if column.endswith("_bytes"):
         return format_bytes(float(value))
     if column.endswith("_per_s"):

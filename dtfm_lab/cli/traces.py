@@ -1,12 +1,13 @@
 """What the commands print about traces and their comparison: one JSON object, or lines for a person."""
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rich.table import Table
+from pandas import DataFrame
 
 from dtfm_lab import files
-from dtfm_lab.cli.terminal import out, print_json
+from dtfm_lab.cli.terminal import out, print_json, print_rows, print_table
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import in_units
 from dtfm_lab.domain.trace import BY_MODEL, CAUSES, Trace
@@ -124,41 +125,24 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
         out.print(line)
     worst = comparison.links["arrival_error_s"].abs().sort_values(ascending=False, kind="stable").index
     by_link = comparison.links.loc[worst[:LINKS_SHOWN]].drop(columns="seconds_by")
+    by_model = {"measured_s": BY_MODEL} if context.links_by_model else {}
     for title, frame in (
         ("iteration", comparison.iterations),
         ("kind", comparison.kinds),
         ("stage", comparison.stages),
         (f"link (at most {LINKS_SHOWN}, the worst arrivals first)", by_link),
     ):
-        by_model = frame is by_link and context.links_by_model
-        headings = (_heading(str(column), by_model) for column in frame.columns)
-        table = Table(title, *headings, box=None)
-        for name, row in zip(frame.index, frame.itertuples(index=False), strict=True):
-            cells = zip(frame.columns, row, strict=True)
-            table.add_row(str(name), *(_cell(str(column), value) for column, value in cells))
-        out.print(table)
+        print_table(frame.rename_axis(title).reset_index(), by_model if frame is by_link else {})
     if refitted is not None:
         off, n = refitted.off, len(refitted.table)
         out.print(f"{refitted.sentence}; {len(off)} of {n} values out of their 95 % intervals")
-        table = Table(f"refitted (at most {LINKS_SHOWN}, the furthest first)", "what", *FITTED, box=None)
-        rows: list[Any] = list(off.head(LINKS_SHOWN).itertuples(index=False))
-        for row in rows:
-            what = row.what.split("_")[0] if row.of == "link" else f"{row.kind} of stage {row.stage}"
-            table.add_row(row.name, what, *(in_units(row.what, getattr(row, column)) for column in FITTED))
-        if rows:
-            out.print(table)
+        if len(off):
+            print_rows((f"refitted (at most {LINKS_SHOWN}, the furthest first)", "what", *FITTED), _refitted(off))
 
 
-def _heading(column: str, by_model: bool) -> str:
-    """The heading of a column; ``by_model``: whether the link model says how long things took, not a clock."""
-    return BY_MODEL if by_model and column == "measured_s" else column.removesuffix("_s").replace("_", " ")
-
-
-def _cell(column: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value != value:
-        return "-"
-    if column == "relative_error":
-        return f"{value:+z.2%}"
-    return format_s(float(value)) if column.endswith("_s") else f"{value:g}"
+def _refitted(off: DataFrame) -> Iterator[list[str]]:
+    """The furthest of the fitted values, each in its unit."""
+    rows: Iterable[Any] = off.head(LINKS_SHOWN).itertuples(index=False)
+    for row in rows:
+        what = row.what.split("_")[0] if row.of == "link" else f"{row.kind} of stage {row.stage}"
+        yield [row.name, what, *(in_units(row.what, getattr(row, column)) for column in FITTED)]

@@ -20,7 +20,6 @@ from dtfm_lab.cli import plans
 from dtfm_lab.cli.terminal import print_json
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab import predictions
-from dtfm_lab.planning import planners
 
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -95,19 +94,6 @@ def test_evaluate_prices_what_plan_found(shell: Shell) -> None:
         assert json.loads(out)["cost_s"] == pytest.approx(plan["cost_s"], rel=1e-12)
 
 
-@pytest.mark.parametrize("what", ["worldwide", "lecture-hall"])
-def test_show_tells_a_network(shell: Shell, what: str) -> None:
-    status, out, _ = shell("show", what)
-    assert (status, what in out) == (0, True)
-
-
-@pytest.mark.parametrize("command", ["topologies", "doctor"])
-def test_lists_come_as_json_too(shell: Shell, command: str) -> None:
-    status, out, err = shell(command, "--json")
-    assert (status, err) == (0, "")
-    assert json.loads(out)
-
-
 def test_topologies_tell_their_gpus(shell: Shell) -> None:
     _, out, _ = shell("topologies", "--json")
     gpus = {network["name"]: network["gpus"] for network in json.loads(out)["topologies"]}
@@ -157,17 +143,6 @@ def test_diff_tells_what_moved(shell: Shell) -> None:
     assert shell("compare", "a.json", "none.json")[0] == 2
 
 
-def test_worth_names_the_device_that_ruins_every_plan(shell: Shell) -> None:
-    shape = ("--stages", "2", "--replicas", "2", "--objective", "communication", "--steps", "3")
-    shell("plan", "raspberry-pi", *shape, "-o", "plan.json")
-    status, out, err = shell("explain", "--worth", "plan.json", "--steps", "1", "--json")
-    devices = json.loads(out)["devices"]
-    assert (status, err) == (0, "")
-    assert (devices[-1]["device"], devices[-1]["stage"], devices[-1]["verdict"]) == ("raspberry", None, "harms")
-    status, out, _ = shell("explain", "--worth", "plan.json", "--steps", "1")
-    assert (status, "the seconds of an iteration without a device" in out) == (0, True)
-
-
 def test_a_search_may_start_from_a_plan_and_takes_its_job(shell: Shell) -> None:
     arguments = ("plan", "lecture-hall", "--stages", "2", "--replicas", "4", "--steps", "8", "--json", "-o", "a.json")
     first = json.loads(shell(*arguments)[1])
@@ -203,11 +178,6 @@ def test_what_the_job_names_is_said_with_what_a_shorter_search_finds(shell: Shel
     assert "left open (auto), " in out
 
 
-def test_help_lists_the_planners(shell: Shell) -> None:
-    words = shell("plan", "--help")[1].replace(",", " ").replace(".", " ").split()
-    assert set(planners) <= set(words)
-
-
 def test_a_terminal_watches_the_search(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = io.StringIO()
     monkeypatch.setenv("TERM", "xterm")
@@ -221,9 +191,7 @@ def test_a_terminal_watches_the_search(shell: Shell, monkeypatch: pytest.MonkeyP
     assert format_s(plan["cost_s"]) in shown
 
 
-@pytest.mark.parametrize(
-    "arguments", [["topologies"], ["show", "worldwide", "--json"], ["plan", "spot", "--steps", "1"]]
-)
+@pytest.mark.parametrize("arguments", [["show", "worldwide", "--json"], ["plan", "spot", "--steps", "1"]])
 def test_a_reader_who_has_seen_enough_ends_it_quietly(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -247,44 +215,25 @@ def test_an_output_may_be_a_pipe() -> None:
     assert plan["dtfm_plan"] == 1
 
 
-BROKEN = {
-    "broken.yaml": "regions: [1",
-    "unknown-key.yaml": "dtfm_topology: 1\nregons: []",
-    "missing-link.yaml": "dtfm_topology: 1\nregions: [{name: a, count: 2}]",
-    "impossible.yaml": "dtfm_topology: 1\ndefault: {latency_ms: 1, bandwidth_gbps: 0}\nregions: [{name: a, count: 2}]",
-    "negative.yaml": "dtfm_topology: 1\ndefault: {latency_ms: -1, bandwidth_gbps: 1}\nregions: [{name: a, count: 2}]",
-}
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["plan", "broken.yaml"], "broken.yaml: line 2, column 1: broken YAML"),
-        (["plan", "unknown-key.yaml"], "unknown key 'regons'; did you mean 'regions'?"),
-        (["plan", "missing-link.yaml"], "no latency and bandwidth for a-0 -> a-1"),
-        (["plan", "impossible.yaml"], "bandwidth_gbps: input should be greater than 0; found 0"),
-        (["plan", "negative.yaml"], "latency_ms: input should be greater than or equal to 0; found -1"),
         (["plan", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["plan", "worldwid"], "no topology named 'worldwid'; did you mean 'worldwide'?"),
-        (["plan", "lecture-hall", "--job", "dtfm-gpt3-xl"], "need 64 devices, lecture-hall has 8; 1 x 8, 2 x 4"),
         (["plan", "lecture-hall", "--job", "tinny"], "no job named 'tinny'; did you mean 'tiny'?"),
         (["plan", "lecture-hall", "--planner", "evolution"], "no planner named 'evolution'; did you mean"),
-        (["plan", "lecture-hall", "--seconds", "-1"], "seconds is -1.0; wanted a number above 0"),
-        (["plan", "lecture-hall", "--stages", "many"], "n_stages is 'many'; wanted a whole number from 1"),
-        (["plan", "lecture-hall", "--microbatch", "3"], "leave 1 over"),
         (["plan", "lecture-hall", "--planer", "random"], "No such option '--planer'"),
         (["plan"], "Missing argument 'TOPOLOGY'"),
         (["plon"], "No such command 'plon'"),
         (["simulate", "none.json"], "none.json: no such file"),
         (["simulate", "other.json"], "no key 'dtfm_plan'; wanted a plan file (it holds a trace)"),
-        (["compare", "other.json", "other.json"], "other.json: context: "),
         (["evaluate", "lecture-hall", "--placement", "other.json"], "wanted one of the keys stages, rank_map, groups"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_input_is_one_line_and_exit_status_2(shell: Shell, arguments: list[str], says: str) -> None:
-    for name, text in BROKEN.items():
-        Path(name).write_text(text)
+    Path("broken.yaml").write_text("regions: [1")
     Path("other.json").write_text('{"dtfm_trace": 1}')
     status, out, err = shell(*arguments)
     assert (status, out) == (2, "")
@@ -342,24 +291,6 @@ def test_names_may_look_like_markup_or_numbers(shell: Shell) -> None:
     assert status == 0
     assert all(name in out for name in ("gpu[a]", "né", "a b"))
     assert shell("show", "net.yaml")[0] == 0
-
-
-def test_a_plan_whose_network_was_edited_by_hand_is_refused(shell: Shell) -> None:
-    shell("plan", "lecture-hall", "--steps", "1", "-o", "plan.json")
-    data = json.loads(Path("plan.json").read_text())
-    data["topology"]["latency_s"][0][1] = 9.0
-    Path("plan.json").write_text(json.dumps(data))
-    status, _, err = shell("simulate", "plan.json")
-    assert (status, err.count("\n")) == (2, 1)
-    assert "but the plan was priced for" in err
-
-
-def test_a_batch_that_does_not_divide_is_shared_out(shell: Shell) -> None:
-    arguments = ("--job", "dtfm-gpt3-xl", "--stages", "4", "--replicas", "6", "--steps", "1")
-    status, out, _ = shell("plan", "worldwide", *arguments, "-o", "plan.json", "--json")
-    assert (status, len(json.loads(out)["idle_devices"])) == (0, 40)
-    assert sum(json.loads(out)["microbatches_per_replica"]) == 512
-    assert shell("simulate", "plan.json")[0] == 0
 
 
 @pytest.fixture
@@ -488,35 +419,22 @@ def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["simulate", "--sweep", "plan.json"], "a sweep of nothing; wanted values for one or more of schedule, "),
         (
             ["simulate", "--sweep", "plan.json", "--vary", "schedule"],
-            "--vary is 'schedule'; wanted such as schedule=gpipe,1f1b",
+            "--vary is 'schedule'; wanted NAME=VALUE, such as schedule=gpipe,1f1b",
         ),
-        (["simulate", "--sweep", "plan.json", "--vary", "latency=1", "--vary", "latency=2"], "wanted a setting once"),
-        (["simulate", "--sweep", "plan.json", "--vary", "speed=1"], "no setting of a sweep named 'speed'"),
-        (["simulate", "--sweep", "plan.json", "--vary", "schedule="], "schedule of a sweep has no values"),
+        (
+            ["simulate", "--sweep", "plan.json", "--vary", "latency=1", "--vary", "latency=2"],
+            "latency is given twice; wanted it once",
+        ),
         (["simulate", "--sweep", "plan.json", "--vary", "bandwidth=fast"], "bandwidth is 'fast'; wanted more than 0"),
         (
             ["simulate", "--sweep", "plan.json", "--vary", "bandwidth=1", "--csv", "no/rows.csv"],
             "no is no folder to write to",
         ),
         (["simulate", "plan.json", "--schedule", "none.csv"], "none.csv: no such file"),
-        (["simulate", "plan.json", "--queueing", "pears"], "no queueing named 'pears'"),
-        (["simulate", "plan.json", "--efficiency", "2"], "efficiency is 2.0; wanted more than 0 and at most 1"),
-        (
-            ["simulate", "plan.json", "--set", "synchronisation=rin"],
-            "no synchronisation named 'rin'; did you mean 'ring'?",
-        ),
-        (["simulate", "plan.json", "--microbatch", "3"], "leave 1 over"),
         (["simulate", "plan.json", "--chrome", "no/trace.json"], "no is no folder to write to"),
         (["simulate", "plan.json", "--like", "t.json", "--set", "recompute=true"], "wanted it without recompute"),
-        (
-            ["explain", "--sensitivity", "plan.json", "--factor", "1"],
-            "factor of the sensitivity is 1.0; wanted more than 1",
-        ),
-        (["explain", "--sensitivity", "plan.json", "--what", "colour"], "no sensitivity named 'colour'"),
-        (["show", "--schedule", "gpip", "--stages", "2", "--microbatches", "2"], "did you mean 'gpipe'?"),
         (["show", "--schedule", "gpipe"], "wanted --stages and --microbatches"),
         (["show", "--schedule", "plan.json"], "no pipeline schedule named 'plan.json'"),
         (
@@ -526,14 +444,6 @@ def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str)
         (
             ["show", "--schedule", "gpipe", "--stages", "2", "--microbatches", "2", "--warmups", "1,0"],
             "no --warmups to choose",
-        ),
-        (
-            ["simulate", "--sweep", "plan.json", "--vary", "efficiency=0.5,high"],
-            "efficiency is 'high'; wanted more than",
-        ),
-        (
-            ["show", "--schedule", "gpipe", "--stages", "2", "--microbatches", "0"],
-            "n_microbatches is 0; wanted a whole number",
         ),
         (
             ["show", "--schedule", "adaptive-1f1b", "--stages", "2", "--microbatches", "2", "--warmups", "a,b"],
@@ -549,21 +459,6 @@ def test_a_wrong_simulation_is_one_line_and_exit_status_2(
     assert (status, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
-
-
-def test_the_planner_chooses_what_is_left_to_it(shell: Shell) -> None:
-    left = ("--set", "tensor_parallel=auto", "sharding=auto", "--objective", "iteration", "--seconds", "3", "--json")
-    status, out, err = shell("plan", "shared-cards", "--job", "llama-2-7b", *left)
-    assert (status, err) == (0, "")
-    plan = json.loads(out)
-    assert plan["tensor_parallel"] in (1, 2, 4, 8)
-    assert plan["sharding"] in ("none", "zero-1", "zero-2", "zero-3")
-    assert plan["iteration_lower_bound_s"] <= plan["iteration_s"]
-    status, _, err = shell("plan", "shared-cards", "--job", "llama-2-7b", "--set", "tensor_parallel=some")
-    assert status == 2
-    assert (
-        err.strip() == "dtfm-lab: job llama-2-7b: tensor_parallel is 'some'; wanted a whole number from 1 to 1000000000"
-    )
 
 
 def test_the_help_fits_a_terminal_of_24_lines_and_cuts_no_sentence(shell: Shell, monkeypatch) -> None:
@@ -608,6 +503,13 @@ def test_set_takes_several_words_and_lists(shell: Shell) -> None:
     fields = ["--set", "n_stages=4", "n_replicas=2", "blocks_per_stage=1,3,2,2", "--set", "recompute=true"]
     placed = json.loads(shell("plan", "lecture-hall", *fields, "--job", "tiny", "--steps", "1", "--json")[1])
     assert (placed["n_stages"], placed["blocks_per_stage"]) == (4, [1, 3, 2, 2])
+
+
+def test_what_is_left_to_the_planner_is_open(shell: Shell) -> None:
+    left = ("--stages", "auto", "--set", "tensor_parallel=auto", "checkpointing=auto")
+    placed = json.loads(shell("plan", "lecture-hall", "--job", "tiny", *left, "--steps", "1", "--json")[1])
+    assert placed["n_stages"] * placed["n_replicas"] <= 8
+    assert placed["tensor_parallel"] == 1
 
 
 def test_what_follows_two_dashes_chooses_no_subject() -> None:

@@ -77,7 +77,8 @@ def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch)
     threading.Thread(target=hold, daemon=True).start()
     options = {"token": "t", "name": "ada"}
     threading.Thread(target=join, args=("127.0.0.1", listener.port), kwargs=options, daemon=True).start()
-    status, out, err = shell("doctor", "--probe", "--join", f"127.0.0.1:{listener.port}", "--token", "t")
+    monkeypatch.setenv("DTFM_PROBE_TOKEN", "t")
+    status, out, err = shell("doctor", "--probe", "--join", f"127.0.0.1:{listener.port}")
     assert (status, out) == (0, "")
     assert f"joined as {socket.gethostname()}" in err
 
@@ -90,7 +91,7 @@ def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch)
         (("--listen", "here", "--hosts", "2"), "'here' is no address; wanted PORT or ADDRESS:PORT"),
         (("--listen", "192.0.2.1:4711", "--hosts", "2"), "192.0.2.1 is no address of this machine"),
         (("--join", "127.0.0.1:4711"), "--join wants the token that the listener printed, in DTFM_PROBE_TOKEN"),
-        (("--join", "4711", "--token", "t"), "'4711' is no address; wanted HOST:PORT"),
+        (("--join", "4711"), "'4711' is no address; wanted HOST:PORT"),
     ],
 )
 def test_mistakes_of_a_probe_are_one_line(shell, monkeypatch, arguments, complaint):

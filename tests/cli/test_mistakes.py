@@ -16,19 +16,16 @@ from dtfm_lab.files import (
     load_job,
     load_topology,
     load_trace,
-    plan_from_mapping,
-    plan_to_mapping,
     save_job,
     save_topology,
     save_trace,
     topology_from_mapping,
 )
 from dtfm_lab.files.jobs import job_from_mapping
-from dtfm_lab.files.reading import read_mapping, write_text
+from dtfm_lab.files.reading import write_text
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.simulate import simulate
 
-SHAPE = {"n_stages": 2, "n_replicas": 2, "global_batch": 8, "microbatch": 1}
 LONG = "x" * 400
 
 
@@ -70,11 +67,6 @@ def test_a_trace_of_no_numbers_is_refused(tmp_path):
         load_trace(path)
 
 
-def test_a_stray_key_in_a_model_is_named():
-    with pytest.raises(FileError, match="unknown key 'n_layerz'; did you mean 'n_layers'"):
-        job_from_mapping({"dtfm_job": 1, **SHAPE, "model": {"n_layerz": 3}})
-
-
 def test_a_job_of_message_sizes_keeps_every_field_of_its_file():
     job = job_from_mapping(
         {"dtfm_job": 1, "n_stages": 2, "n_replicas": 2, "gradient_bytes": 1, "activation_bytes": 1, "schedule": "1f1b"}
@@ -85,13 +77,6 @@ def test_a_job_of_message_sizes_keeps_every_field_of_its_file():
 def test_a_reshaped_job_of_message_sizes_survives_saving(tmp_path):
     job = replace(Job.from_bytes(2, 2, 1, 1), n_stages=1, n_replicas=4)
     assert load_job(save_job(job, tmp_path / "j.yaml")) == job
-
-
-def test_text_that_yaml_cannot_hold_is_refused_in_one_line(tmp_path):
-    (tmp_path / "m.yaml").write_text('a: "\x00"')
-    with pytest.raises(FileError) as refused:
-        read_mapping(tmp_path / "m.yaml")
-    assert "\n" not in str(refused.value)
 
 
 def test_regions_of_an_array_make_the_same_network(tmp_path):
@@ -122,18 +107,6 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_text_that_is_no_utf8_is_refused(tmp_path):
-    with pytest.raises(FileError):
-        write_text(tmp_path / "a", "\ud800")
-
-
-def test_a_cost_of_another_shape_is_refused():
-    d = plan_to_mapping(small_plan())
-    d["cost"]["group_s"].pop()
-    with pytest.raises(FileError):
-        plan_from_mapping(d)
-
-
 def test_no_heads_are_refused():
     with pytest.raises(JobError):
         gpt(n_layers=1, d_model=8, n_heads=0, seq_len=1, vocab_size=1)
@@ -157,28 +130,9 @@ def test_a_networks_name_is_not_a_folder(tmp_path, monkeypatch):
     load_topology("spot")
 
 
-def test_a_key_that_stands_twice_is_refused(tmp_path):
-    p = tmp_path / "a.yaml"
-    p.write_text("dtfm_topology: 1\ndevices: [{name: a}]\ndevices: [{name: b}]\n")
-    with pytest.raises(FileError):
-        load_topology(p)
-
-
 def test_a_version_that_is_no_number_is_refused(tmp_path):
     with pytest.raises(FileError):
         topology_from_mapping({"dtfm_topology": True, "devices": [{"name": "a"}]})
-
-
-def test_a_network_survives_pandas():
-    topology = load_topology("lecture-hall")
-    again = Topology.from_frame(topology.to_frame())
-    assert again.names == topology.names
-    np.testing.assert_allclose(again.latency_s, topology.latency_s, rtol=1e-15)
-
-
-def test_a_frame_that_misses_a_pair_is_refused():
-    with pytest.raises(LabError, match="ada -> alan: latency is nan"):
-        Topology.from_frame(load_topology("lecture-hall").to_frame().iloc[1:])
 
 
 def test_typical_prices_are_an_option_of_a_plan(shell: Callable[..., tuple[int, str, str]]) -> None:

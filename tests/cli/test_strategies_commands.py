@@ -53,11 +53,14 @@ def test_why_one_is_slower_is_said_below_the_table():
     ("arguments", "says"),
     [
         (("--system", "megatorn"), "no system named 'megatorn'; did you mean 'megatron'?"),
-        (("--assume", "megatron"), "--assume is 'megatron'; wanted such as megatron.transport=overlapped"),
+        (("--assume", "megatron"), "--assume is 'megatron'; wanted NAME=VALUE, such as megatron.transport=overlapped"),
         (("--assume", "megatron.transprt=x"), "no assumption of megatron named 'transprt'; did you mean 'transport'?"),
         (("--assume", "megatron.transport=x"), "no transport named 'x'; known: "),
         (("--assume", "gossip.every=2"), "no system named 'gossip'"),
-        (("--assume", "megatron.order=a", "--assume", "megatron.order=b"), "wanted an assumption once"),
+        (
+            ("--assume", "megatron.order=a", "--assume", "megatron.order=b"),
+            "megatron.order is given twice; wanted it once",
+        ),
         (("--system", "megatron", "--why", "megtron"), "no system among those asked named 'megtron'; did you mean"),
         (
             ("--system", "all", "--why", "megtron"),
@@ -118,3 +121,44 @@ def test_the_list_is_json_too():
     assert set(json.loads(invoked("strategies", "--list", "--json").stdout)["not_modelled"]) == set(
         lab.systems.NOT_MODELLED
     )
+
+
+# dtfm-lab strategies --crossings: a table, JSON, files, and refusals in one line
+
+
+CROSSINGS = ("strategies", "--crossings", "lecture-hall", "--job", "tiny", "--assume", "megatron.transport=overlapped")
+
+
+def test_crossings_as_json_are_what_python_returns() -> None:
+    systems = ["megatron", lab.systems.variant("megatron", transport="overlapped")]
+    told = json.loads(invoked(*CROSSINGS, "--system", "megatron", "--values", "0.1:10:3", "--json").stdout)
+    found = lab.crossings("lecture-hall", "tiny", systems=systems, values=(0.1, 10.0, 3))
+    assert told == json.loads(json.dumps(found.to_dict()))
+
+
+def test_a_table_and_a_picture(tmp_path) -> None:
+    picture, table = tmp_path / "crossings.html", tmp_path / "crossings.csv"
+    ran = invoked(*CROSSINGS, "--system", "megatron", "--values", "0.01,10", "-o", picture)
+    assert ran.exit_code == 0
+    assert "by the link model" in ran.stdout
+    assert "bandwidth (Gbit/s)" in ran.stdout
+    assert "Plotly.newPlot" in picture.read_text()
+    assert invoked(*CROSSINGS, "--system", "megatron", "--over", "latency", "--values", "1", "-o", table).exit_code == 0
+    assert table.read_text().startswith("latency,system,iteration_s")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--over", "speed"), "'speed'"),
+        (("--values", "fast"), "--values is 'fast'; wanted numbers, such as 0.1,1,10 or 0.1:10:9"),
+        (("--values", "0,1"), "a value of bandwidth is 0.0; wanted a number above 0 (Gbit/s)"),
+        (("-o", "x.txt"), "x.txt ends in .txt; wanted one of .html"),
+        (("--between", "regions", "--over", "bandwidth", "--precision", "3"), "precision is 3.0; wanted"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(shell, arguments, says) -> None:
+    status, _, error = shell(*CROSSINGS, *arguments)
+    assert status == 2
+    assert says in error
+    assert len(error.strip().splitlines()) == 1
