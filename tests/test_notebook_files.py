@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import dtfm_lab as lab
-
 nbformat = pytest.importorskip("nbformat", reason="notebooks are read by nbformat")
 nbclient = pytest.importorskip("nbclient", reason="notebooks are run by nbclient")
 pytest.importorskip("anywidget", reason="the views need anywidget")
@@ -24,21 +22,6 @@ KEPT_BYTES = 300_000
 """of a lesson in the repository, with its still pictures"""
 MACHINE = r"(?<![\w.])/(home|root|Users|work|tmp|var|private)/|[A-Z]:\\+Users"
 """Where folders of a machine begin."""
-
-SAVED_FIGURE_KB = {
-    "network": 52,
-    "network_map": 50,
-    "plan_map": 52,
-    "link_matrix": 60,
-    "matching": 23,
-    "coarse_graph": 27,
-    "cost_breakdown": 12,
-    "convergence": 13,
-    "gantt": 72,
-    "bubble": 19,
-    "memory_over_time": 74,
-}
-"""of 64 devices, 8 x 8; a figure of such a plan must leave room for others in its notebook"""
 
 EVERY_VIEW = [
     "import dtfm_lab as lab\nfrom dtfm_lab.widgets.views.view import View",
@@ -122,41 +105,6 @@ def ends_in_a_figure(source):
     text = ast.unparse(last[0].value) if last and isinstance(last[0], ast.Expr) else ""
     shown = text == "the_lab" or text.startswith(("lab.figures.", "lab.Lab("))
     return shown and not text.startswith("lab.figures.save(")
-
-
-def saved_kb(figure):
-    """Of a notebook with nothing but this figure in it, as Jupyter writes it down."""
-    data = {"application/vnd.plotly.v1+json": json.loads(figure.to_json())}
-    cell = nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("display_data", data)])
-    return len(nbformat.writes(nbformat.v4.new_notebook(cells=[cell])).encode()) / 1000
-
-
-@pytest.fixture(scope="module")
-def figures_of_64():
-    world = lab.load_topology("worldwide")
-    job = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=128, microbatch=1)
-    plan = lab.evaluate(world, job, stages=[list(range(stage, 64, 8)) for stage in range(8)])
-    ahead, early = (lab.simulate(plan, schedule) for schedule in ("gpipe", "1f1b"))
-    search = list(lab.search(world, job, planner="dtfm", objective="communication", seed=0, steps=2000))
-    draw = lab.figures
-    return {
-        "network": draw.network(world, plan),
-        "network_map": draw.network_map(world),
-        "plan_map": draw.plan_map(plan),
-        "link_matrix": draw.link_matrix(world),
-        "matching": draw.matching(plan, 0),
-        "coarse_graph": draw.coarse_graph(plan),
-        "cost_breakdown": draw.cost_breakdown(plan),
-        "convergence": draw.convergence(search),
-        "gantt": draw.gantt(early, lanes=["compute"]),
-        "bubble": draw.bubble(early),
-        "memory_over_time": draw.memory_over_time(lab.memory(plan, trace=ahead)),
-    }
-
-
-@pytest.mark.parametrize("name", SAVED_FIGURE_KB)
-def test_a_saved_figure_of_64_devices_is_small(figures_of_64, name):
-    assert saved_kb(figures_of_64[name]) < SAVED_FIGURE_KB[name]
 
 
 def test_a_saved_notebook_with_the_lab_and_every_view_is_small():

@@ -55,7 +55,8 @@ def python(site: Path, tmp_path: Path) -> Python:
     return run
 
 
-def test_the_api_knows_a_plug_in_by_its_names(python: Python) -> None:
+def test_the_api_and_the_lab_know_a_plug_in_by_its_names(python: Python) -> None:
+    pytest.importorskip("ipywidgets")
     ran = python("""
 import dtfm_lab as lab
 from dtfm_lab.simulation.schedules import build_named
@@ -78,6 +79,16 @@ found = lab.strategies("ring-of-eight", "mlp-small", systems=["one-pipeline", "m
 assert found["one-pipeline"].job.n_stages == 8
 assert "one-pipeline" in lab.systems.strategies and found["one-pipeline"].iteration_s > 0
 print(repr(lab.planners))
+import ipywidgets
+offered = set()
+def look(widget):
+    if isinstance(widget, ipywidgets.Dropdown):
+        offered.update(str(each[0] if isinstance(each, tuple) else each) for each in widget.options)
+    for child in getattr(widget, "children", ()):
+        look(child)
+look(lab.Lab("ring-of-eight", autosave=False))
+missing = {"ring-of-eight", "file-order", "by-latency", "mlp-small"} - offered
+assert not missing, (missing, offered)
 try:
     build_named("by-latency", 2, 2, {})
 except lab.LabError as error:
@@ -112,23 +123,6 @@ assert {row["system"] for row in told["systems"]} == {"one-pipeline", "one-pipel
 shell("plan", "ring-of-eight", "--job", "mlp-small", "--planner", "file-order", "-o", "plan.json")
 told = json.loads(shell("simulate", "plan.json", "--schedule", "by-latency", "--json"))
 assert told["schedule"] == "by-latency"
-""")
-    assert ran.returncode == 0, ran.stderr
-
-
-def test_the_lab_offers_them(python: Python) -> None:
-    pytest.importorskip("ipywidgets")
-    ran = python("""
-import ipywidgets, dtfm_lab as lab
-offered = set()
-def look(widget):
-    if isinstance(widget, ipywidgets.Dropdown):
-        offered.update(str(each[0] if isinstance(each, tuple) else each) for each in widget.options)
-    for child in getattr(widget, "children", ()):
-        look(child)
-look(lab.Lab("ring-of-eight", autosave=False))
-missing = {"ring-of-eight", "file-order", "by-latency", "mlp-small"} - offered
-assert not missing, (missing, offered)
 """)
     assert ran.returncode == 0, ran.stderr
 
