@@ -18,7 +18,7 @@ import pandas as pd
 from pydantic import FailFast
 
 from dtfm_lab.domain.errors import FileError, LabError, TraceError
-from dtfm_lab.domain.schedule import PASSES, SENDS, SYNCHRONISATION, Action, Kind, Lane
+from dtfm_lab.domain.schedule import PASSES, SYNCHRONISATION, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
@@ -152,7 +152,7 @@ def chrome_events(trace: Trace) -> list[Event]:
                 "args": {**args, "replica": replica, "iteration": iteration},
             }
         )
-    for number, (sent, received) in enumerate(zip(*(rows.tolist() for rows in _messages(trace)), strict=True)):
+    for number, (sent, received) in enumerate(zip(*(rows.tolist() for rows in trace.message_rows()), strict=True)):
         for phase, row in (("s", sent), ("f", received)):
             event = {"ph": phase, "name": MESSAGE, "cat": MESSAGE, "id": number, "ts": float(ts[row])}
             event |= {"pid": int(process[row]), "tid": int(thread[row])} | ({"bp": "e"} if phase == "f" else {})
@@ -258,22 +258,3 @@ def _thread_names(threads: list[tuple[int, int, str]]) -> Iterator[Event]:
     for tid, pid, name in threads:
         yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
         yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}}
-
-
-def _messages(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Rows of the sends and of their receives, for all messages of which both ends were traced."""
-    n_replicas, n_actions = len(trace.context.devices[0]), len(trace.actions)
-    numbers = {action: a for a, action in enumerate(trace.actions)}
-    received_as = np.full((n_replicas, n_actions), -1)
-    for a, action in enumerate(trace.actions):
-        if action.kind in SENDS and (received := numbers.get(action.counterpart())) is not None:
-            to = [action.other_end(replica, n_replicas)[1] for replica in range(n_replicas)]
-            received_as[:, a] = np.array(to) * n_actions + received
-    per_iteration = n_replicas * n_actions
-    own = trace.iteration * per_iteration + trace.replica * n_actions + trace.action
-    by_own = np.argsort(own)
-    sent = np.flatnonzero(received_as[trace.replica, trace.action] >= 0)
-    wanted = trace.iteration[sent] * per_iteration + received_as[trace.replica[sent], trace.action[sent]]
-    found = by_own[np.minimum(np.searchsorted(own[by_own], wanted), len(own) - 1)]
-    there = own[found] == wanted
-    return sent[there], found[there]

@@ -13,6 +13,13 @@ gantt = GanttView(title="Two stages")
 gantt
 """
 
+SEVERAL = """
+twice = np.array([[0, .1, 0, 0, -1], [.1, .2, 0, 0, -1], [.3, .4, 0, 0, -1]])
+gantt.set_predicted(*twice.T, rows=['ada'], kinds=kinds)
+gantt.reset_measured(0)
+gantt.extend_measured(*(twice + [.09, .09, 0, 0, 0]).T)
+"""
+
 
 def test_measured_bars_stream_in_over_the_predicted_ones(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [GANTT])
@@ -31,10 +38,16 @@ def test_measured_bars_stream_in_over_the_predicted_ones(page, open_notebook, as
     page.get_by_role("tooltip").filter(has_text="measured 10.0 to 110.0 ms (100 ms)").wait_for()
     ask_kernel(page, "gantt.reset_measured(4)")
     page.wait_for_selector(".dtfm-gantt[data-measured='0']")
+    ask_kernel(page, SEVERAL)  # of several bars of one action, the first goes with the first
+    page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-measured='3']")
+    box.hover(position={"x": size["width"] * 0.5, "y": size["height"] * 0.2})
+    tip = page.get_by_role("tooltip")
+    expect(tip).to_contain_text("predicted 100.0 to 200.0 ms (100 ms)")
+    expect(tip).to_contain_text("measured 190.0 to 290.0 ms (100 ms), ends +90 ms against predicted")
 
 
 WAITING = """
-from dtfm_lab.widgets.views.gantt.columns import CriticalPath, Messages
+from dtfm_lab.widgets.views.gantt.bars import CriticalPath, Messages
 gantt.set_predicted(
     [0, .1, .2], [.1, .2, .4], [0, 0, 1], [0, 0, 1], [0, 1, 0],
     rows=["ada", "bob"], names=["S0 · ada", "S1 · bob"], kinds=[*kinds, {"name": "activation", "color": "#56B4E9"}],
@@ -107,29 +120,12 @@ def test_a_tangle_of_messages_is_drawn_once_zoomed_in(page, open_notebook, ask_k
     expect(chart.locator(".dtfm-tangle")).to_have_text("")
 
 
-def test_the_wheel_scrolls_the_page_until_the_chart_has_the_focus(page, open_notebook):
-    show = "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], kinds=kinds)"
-    open_notebook(page, [GANTT, show])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
-    box = page.locator(".dtfm-gantt .dtfm-box")
-    page.evaluate("""() => {
-        window.zooms = [];
-        const box = document.querySelector(".dtfm-gantt .dtfm-box");
-        box.addEventListener("wheel", (event) => window.zooms.push(event.defaultPrevented));
-    }""")
-    box.hover()
-    page.mouse.wheel(0, -200)
-    page.wait_for_function("() => window.zooms.length === 1")
-    page.locator(".dtfm-gantt").first.focus()
-    page.mouse.wheel(0, -200)
-    page.wait_for_function("() => window.zooms.length === 2")
-    assert page.evaluate("window.zooms") == [False, True]
-
-
 WITH_DEVICES = "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], devices=['ada', 'bob'], kinds=kinds)"
 
 
-def test_a_click_holds_a_bar_and_selects_its_device(page, open_notebook, ask_kernel, eventually):
+def test_a_click_holds_a_bar_selects_its_device_and_a_picture_is_downloaded(
+    page, open_notebook, ask_kernel, eventually, tmp_path
+):
     open_notebook(page, [GANTT, WITH_DEVICES])
     page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
     chart = page.locator(".dtfm-gantt").first
@@ -146,47 +142,36 @@ def test_a_click_holds_a_bar_and_selects_its_device(page, open_notebook, ask_ker
     ask_kernel(page, "gantt.selected = ['ada']")
     box.click(position={"x": size["width"] * 0.75, "y": size["height"] * 0.6}, modifiers=["Shift"])
     eventually(page, "gantt.selected", ["ada", "bob"])
+    for call, name, begins in (
+        ("gantt.ask_png('chart.png')", "chart.png", b"\x89PNG"),
+        ("gantt.offer('chart.svg', 'image/svg+xml', b'<svg/>')", "chart.svg", b"<svg"),
+    ):
+        with page.expect_download() as file:
+            ask_kernel(page, call)
+        assert file.value.suggested_filename == name
+        file.value.save_as(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begins)
 
 
-SEVERAL = """
-twice = np.array([[0, .1, 0, 0, -1], [.1, .2, 0, 0, -1], [.3, .4, 0, 0, -1]])
-gantt.set_predicted(*twice.T, rows=['ada'], kinds=kinds)
-gantt.reset_measured(0)
-gantt.extend_measured(*(twice + [.09, .09, 0, 0, 0]).T)
-"""
-
-
-def test_of_several_bars_of_one_action_the_first_goes_with_the_first(page, open_notebook, ask_kernel):
-    open_notebook(page, [GANTT, SEVERAL])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-measured='3']")
-    box = page.locator(".dtfm-gantt .dtfm-box").first
-    size = box.bounding_box()
-    box.hover(position={"x": size["width"] * 0.5, "y": size["height"] * 0.2})
-    tip = page.get_by_role("tooltip")
-    expect(tip).to_contain_text("predicted 100.0 to 200.0 ms (100 ms)")
-    expect(tip).to_contain_text("measured 190.0 to 290.0 ms (100 ms), ends +90 ms against predicted")
-
-
-def test_files_come_out_of_the_page(page, open_notebook, ask_kernel, tmp_path):
-    open_notebook(page, [GANTT, WITH_DEVICES])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
-    with page.expect_download() as png:
-        ask_kernel(page, "gantt.ask_png('chart.png')")
-    assert png.value.suggested_filename == "chart.png"
-    png.value.save_as(tmp_path / "chart.png")
-    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
-    with page.expect_download() as svg:
-        ask_kernel(page, "gantt.offer('chart.svg', 'image/svg+xml', b'<svg/>')")
-    svg.value.save_as(tmp_path / "chart.svg")
-    assert (tmp_path / "chart.svg").read_text().startswith("<svg")
-
-
-def test_buttons_and_the_overview_move_the_window_and_new_bars_are_painted(page, open_notebook, ask_kernel):
+def test_wheel_buttons_and_overview_move_the_window_and_new_bars_are_painted(page, open_notebook, ask_kernel):
     open_notebook(page, [GANTT, WITH_DEVICES])
     page.wait_for_selector(".dtfm-gantt[data-predicted='4'][data-painted]")
     chart = page.locator(".dtfm-gantt").first
     box, overview = chart.locator(".dtfm-box"), chart.locator(".dtfm-minimap")
     size = box.bounding_box()
+    page.evaluate("""() => {
+        window.zooms = [];
+        const box = document.querySelector(".dtfm-gantt .dtfm-box");
+        box.addEventListener("wheel", (event) => window.zooms.push(event.defaultPrevented));
+    }""")
+    box.hover()
+    page.mouse.wheel(0, -200)  # it scrolls the page until the chart has the focus
+    page.wait_for_function("() => window.zooms.length === 1")
+    chart.focus()
+    page.mouse.wheel(0, -200)
+    page.wait_for_function("() => window.zooms.length === 2")
+    assert page.evaluate("window.zooms") == [False, True]
+    page.keyboard.press("0")
     first_bar = {"x": size["width"] * 0.15, "y": size["height"] * 0.2}
     tip = page.get_by_role("tooltip")
     for _ in range(3):
@@ -220,7 +205,7 @@ show()
 """
 
 
-def test_a_stages_row_opens_its_devices_and_another_closes_it(page, open_notebook, eventually):
+def test_a_stages_row_opens_its_devices_and_another_closes_it(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [GANTT, STAGES])
     page.wait_for_selector(".dtfm-gantt[data-predicted='8']")
     chart = page.locator(".dtfm-gantt").first
@@ -244,6 +229,20 @@ def test_a_stages_row_opens_its_devices_and_another_closes_it(page, open_noteboo
     expect(seoul).to_have_attribute("aria-expanded", "false")
     expect(chart.get_by_role("button", name="stage 1, Tokyo")).to_have_attribute("aria-expanded", "true")
 
+    scroller, box = chart.locator(".dtfm-gantt-scroller"), chart.locator(".dtfm-box")
+    ask_kernel(page, "gantt.height = 70")  # rows without room scroll beneath the time axis
+    overflows = "(it) => it.scrollHeight > it.clientHeight + 1"
+    page.wait_for_function(f"() => ({overflows})(document.querySelector('.dtfm-gantt-scroller'))")
+    page.wait_for_timeout(300)
+    axis = """(box) => {
+        const canvas = box.querySelector("canvas");
+        return canvas.getContext("2d").getImageData(0, 0, canvas.width, Math.round(20 * devicePixelRatio)).data.join();
+    }"""
+    before = box.evaluate(axis)
+    scroller.evaluate("(it) => { it.scrollTop = 30; }")
+    page.wait_for_timeout(300)
+    assert box.evaluate(axis) == before
+
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
 def test_bars_glide_to_their_new_places_and_what_was_stays_as_a_line(page, open_notebook, ask_kernel, motion):
@@ -261,24 +260,3 @@ def test_bars_glide_to_their_new_places_and_what_was_stays_as_a_line(page, open_
     size = box.bounding_box()
     box.hover(position={"x": size["width"] * 0.2, "y": size["height"] * 0.2})  # the first bar is where the axis begins
     expect(page.get_by_role("tooltip")).to_contain_text("500.0 to 600.0 ms")
-
-
-def test_rows_without_room_scroll_beneath_the_time_axis(page, open_notebook, ask_kernel):
-    open_notebook(page, [GANTT, STAGES])
-    page.wait_for_selector(".dtfm-gantt[data-predicted='8']")
-    scroller = page.locator(".dtfm-gantt-scroller").first
-    overflow = "(it) => it.scrollHeight - it.clientHeight"
-    assert scroller.evaluate(overflow) <= 1
-    ask_kernel(page, "gantt.height = 70")
-    page.wait_for_timeout(300)
-    assert scroller.evaluate(overflow) > 1
-    box = page.locator(".dtfm-gantt .dtfm-box").first
-    axis = """(box) => {
-        const canvas = box.querySelector("canvas");
-        const ratio = window.devicePixelRatio;
-        return canvas.getContext("2d").getImageData(0, 0, canvas.width, Math.round(20 * ratio)).data.join();
-    }"""
-    before = box.evaluate(axis)
-    scroller.evaluate("(it) => { it.scrollTop = 30; }")
-    page.wait_for_timeout(300)
-    assert box.evaluate(axis) == before

@@ -1,4 +1,4 @@
-"""What a run's devices are said to do, and how that and the losses travel to the page; no worker starts here."""
+"""What has become of a run's devices, and how that and the losses travel to the page; no worker starts here."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from dtfm_lab.simulation import build
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.running.device_activity import KILL, LONG_S, PAUSE, RESUME, SLOW, ActivityMonitor
-from dtfm_lab.widgets.running.fault_controls import FaultControls
+from dtfm_lab.widgets.running.fault_controls import KILL, PAUSE, RESUME, SLOW, ConditionMonitor, FaultControls
 from dtfm_lab.widgets.running.run_progress import RunProgress
 from dtfm_lab.widgets.views.devices import DevicesView
 from dtfm_lab.widgets.views.losses import LossView
 
 PLAN = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6], [1, 3], [5, 7]])
-FIRST, SECOND, LAST = (PLAN.device_names[stage][0] for stage in (0, 1, 3))
-PREDICTED = lab.simulate(PLAN, "gpipe")
+FIRST, SECOND = (PLAN.device_names[stage][0] for stage in (0, 1))
 RECOVERED = {"event": "recovered", "iteration": 0, "how": "was killed by SIGKILL", "state_from": "ada", "lost_s": 1.3}
 
 
@@ -44,95 +42,47 @@ def running() -> RunRecord:
     return record
 
 
-def spans(until_s: float) -> dict[str, Any]:
-    """All that a prediction says is over by then, as the event of a run that goes as predicted."""
-    frame = PREDICTED.to_frame()
-    rows = [
-        [0, int(PREDICTED.replica[i]), list(PREDICTED.actions[PREDICTED.action[i]]), row.start_s, row.end_s]
-        for i, row in enumerate(frame.itertuples())
-        if row.end_s <= until_s
-    ]
-    return {"event": "spans", "rows": rows}
-
-
-def sent(view: DevicesView | LossView) -> list[tuple[dict[str, Any], int]]:
+def sent(view: LossView) -> list[tuple[dict[str, Any], int]]:
     """What goes to the page from now on, with the bytes of its buffers."""
     heard: list[tuple[dict[str, Any], int]] = []
     view.send = lambda content, buffers=(): heard.append((content, sum(map(len, buffers))))  # type: ignore[method-assign]
     return heard
 
 
-def test_the_first_stage_computes_while_the_others_wait_and_whom_they_wait_for_is_told_after_a_while() -> None:
-    clock = Clock()
-    doings = ActivityMonitor(running(), clock)
-    found = doings.look()
-    assert (found[FIRST].does, found[SECOND].does, found[LAST].does) == ("computing", "waiting", "waiting")
-    assert found[SECOND].waits_for == ""
-    clock.now_s = LONG_S
-    found = doings.look()
-    assert found[SECOND].waits_for == FIRST
-    assert found[FIRST].iteration == 0
-    assert found[FIRST].may == (KILL, PAUSE, SLOW)
-
-
-def test_a_worker_stands_at_the_first_action_that_is_not_over() -> None:
-    """At any moment of a run that goes as predicted: computing where the prediction says that it computes."""
-    run = running()
-    frame = PREDICTED.to_frame()
-    forward = frame[(frame["device"] == LAST) & (frame["kind"] == "F")].iloc[0]
-    moment_s = (forward["start_s"] + forward["end_s"]) / 2
-    run.absorb(spans(moment_s))
-    assert ActivityMonitor(run).look()[LAST].does == "computing"
-    run.absorb(spans(PREDICTED.iteration_s + 1))
-    assert {doing.does for doing in ActivityMonitor(run).look().values()} == {"waiting"}, (
-        "all is done, the next has not begun"
-    )
-
-
 def test_a_killed_device_is_replaced_and_recovers_and_seconds_are_told() -> None:
     clock, run = Clock(), running()
-    doings = ActivityMonitor(run, clock)
-    doings.disturbed(FIRST, KILL)
-    assert doings.look()[FIRST].condition == "killed"
-    assert doings.look()[FIRST].may == ()
+    monitor = ConditionMonitor(run, clock)
+    assert {state["may"] for state in monitor.look().values()} == {(KILL, PAUSE, SLOW)}
+    monitor.disturbed(FIRST, KILL)
+    assert monitor.look()[FIRST]["condition"] == "killed"
+    assert monitor.look()[FIRST]["may"] == ()
     run.absorb({"event": "lost", "device": FIRST, "iteration": 0, "how": "was killed by SIGKILL"})
-    doings.look()
+    monitor.look()
     clock.now_s = 0.44
-    assert doings.look()[FIRST].said == "being replaced, 0.4 s"
+    assert monitor.look()[FIRST]["said"] == "being replaced, 0.4 s"
     run.absorb(RECOVERED | {"device": FIRST})
-    found = doings.look()[FIRST]
-    assert (found.condition, found.said) == ("recovered", "recovered in 1.3 s, state from ada")
-    doings.disturbed(FIRST, KILL)
-    assert doings.look()[FIRST].condition == "killed", "a second time"
+    found = monitor.look()[FIRST]
+    assert (found["condition"], found["said"]) == ("recovered", "recovered in 1.3 s, state from ada")
+    monitor.disturbed(FIRST, KILL)
+    assert monitor.look()[FIRST]["condition"] == "killed", "a second time"
 
 
 def test_a_paused_device_can_be_resumed_until_another_worker_has_taken_its_place() -> None:
     run = running()
-    doings = ActivityMonitor(run)
+    monitor = ConditionMonitor(run)
     run.conditions[FIRST] = "paused"
-    found = doings.look()[FIRST]
-    assert (found.does, found.may) == ("", (KILL, RESUME, SLOW))
+    found = monitor.look()[FIRST]
+    assert found["may"] == (KILL, RESUME, SLOW)
     run.absorb(RECOVERED | {"device": FIRST, "how": "stood still"})
-    found = doings.look()[FIRST]
-    assert found.said == "recovered in 1.3 s, state from ada"
-    assert RESUME not in found.may
+    found = monitor.look()[FIRST]
+    assert found["said"] == "recovered in 1.3 s, state from ada"
+    assert RESUME not in found["may"]
 
 
-def test_when_a_run_is_over_nothing_can_be_done_and_nobody_does_anything() -> None:
+def test_when_a_run_is_over_nothing_can_be_done() -> None:
     run = running()
     run.absorb({"event": "stopped"})
-    assert {(doing.does, doing.may) for doing in ActivityMonitor(run).look().values()} == {("", ())}
-
-
-def test_only_states_that_changed_travel_and_a_late_view_is_sent_all() -> None:
-    view = DevicesView()
-    heard = sent(view)
-    view.show({"ada": {"said": ""}, "alan": {"said": ""}})
-    view.show({"ada": {"said": ""}, "alan": {"said": "2 x slower"}})
-    view.show({"ada": {"said": ""}, "alan": {"said": "2 x slower"}})
-    assert [list(content["states"]) for content, _ in heard] == [["ada", "alan"], ["alan"]]
-    send(view, {"kind": "hello"})
-    assert heard[-1][0] == {"kind": "states", "all": True, "states": view.states}
+    assert {state["may"] for state in ConditionMonitor(run).look().values()} == {()}
 
 
 def test_a_message_that_is_none_does_nothing() -> None:

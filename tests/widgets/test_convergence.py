@@ -13,7 +13,7 @@ from loops import send
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.measures import MEASURES
-from dtfm_lab.widgets.views.convergence import MOST_ROWS, N_COLUMNS, UNSEEN, ConvergenceView, thinned
+from dtfm_lab.widgets.views.convergence import MOST_ROWS, N_COLUMNS, UNSEEN, ConvergenceView
 
 BESTS_S, BOUNDS_S = (9, 9, 8, 8, 8, 8), (2, 2, 2, 3, 3, 3)
 
@@ -100,68 +100,46 @@ def test_a_look_that_knows_no_median_keeps_the_one_before():
     assert np.isnan(view.points["best"][0, 4])
 
 
-def test_rows_of_all_series_and_the_caption_travel_in_one_message():
-    view = ConvergenceView()
-    page = Page(view)
-    view.extend_all({"a": falling(3), "b": falling(2)}, "so far")
-    assert (page.messages, page.caption, set(page.curves)) == (1, "so far", {"a", "b"})
-    assert view.caption == "so far"
-    view.caption = "over"
-    assert (page.messages, page.caption) == (2, "over")
-
-
-def test_a_view_that_opens_late_is_sent_everything():
-    view = ConvergenceView()
-    view.extend_all({"a": falling(5)}, "so far")
-    page = Page(view)
-    send(view, {"kind": "hello"})
-    assert page.caption == "so far"
-    np.testing.assert_array_equal(page.curves["a"], view.points["a"].astype("f4"))
-
-
-@pytest.mark.parametrize(
-    ("best_s", "bound_s", "words"),
-    [
-        (13.13, 12.9, "1.8 % above the bound; the bound says nothing cheaper than 12.9 s exists"),
-        (12.9, 12.9, "communication cost proven best"),
-        (12.901, 12.9, "less than 0.1 % above the bound; the bound says nothing cheaper than 12.9 s exists"),
-        (12.9, 0.0, "no bound yet"),
-        (129.0, 1.0, "129 times the bound; the bound says nothing cheaper than 1 s exists"),
-    ],
-)
-def test_the_gap_is_told_in_words(best_s, bound_s, words):
-    assert MEASURES["communication"].gap_words(best_s, bound_s) == words
-
-
-@pytest.mark.parametrize(
-    ("objective", "best", "bound", "words"),
-    [
-        ("iteration", 24.1, 20.1, "at most 1.20 times faster with any plan of this job; no plan is faster than 20.1 s"),
-        ("iteration", 20.1, 20.1, "no plan is faster"),
-        ("iteration", 24.1, 0.0, "no bound yet"),
-        ("price", 1200.0, 100.0, "at most 12 times cheaper with any plan of this job; no plan is cheaper than $100"),
-    ],
-)
-def test_what_no_plan_can_beat_is_told_in_the_unit_of_the_objective(objective, best, bound, words):
-    assert MEASURES[objective].gap_words(best, bound) == words
-
-
-def test_curves_of_dollars_are_labelled_in_dollars():
-    view = ConvergenceView(title="Price")
-    view.show_measure("price")
-    view.extend(falling(5))
-    assert (view.unit, view.bound_label) == ("$", "no plan is cheaper")
-    assert "$9.22" in view.alt_text()
-
-
 def test_a_reader_without_widgets_is_told_where_the_curves_end():
     view = ConvergenceView(title="A <search>")
     for part in np.array_split(falling(5000), 50):
         view.extend_all({"one": part, "two": part + np.array([0, 0, 3, 0, 3])})
     assert view.alt_text().startswith("A <search>: one 9.223 s, two 12.22 s; one is ")
+    view.show_measure("price")
+    assert (view.unit, view.bound_label) == ("$", "no plan is cheaper")
+    assert "$9.22" in view.alt_text()
 
 
-def test_thinning_keeps_the_ends():
-    rows = falling(50)
-    assert thinned(rows, np.inf)[:, 0].tolist() == [0, 49]
-    assert len(thinned(rows[:2], np.inf)) == 2
+def test_rows_of_all_series_and_the_caption_travel_in_one_message_and_a_late_view_is_sent_all():
+    view = ConvergenceView()
+    page = Page(view)
+    view.extend_all({"a": falling(3), "b": falling(2)}, "so far")
+    assert (page.messages, page.caption, set(page.curves)) == (1, "so far", {"a", "b"})
+    view.caption = "over"
+    assert (page.messages, page.caption, view.caption) == (2, "over", "over")
+    late = Page(view)
+    send(view, {"kind": "hello"})
+    assert late.caption == "over"
+    np.testing.assert_array_equal(late.curves["a"], view.points["a"].astype("f4"))
+
+
+@pytest.mark.parametrize(
+    ("objective", "best", "bound", "words"),
+    [
+        ("communication", 13.13, 12.9, "1.8 % above the bound; the bound says nothing cheaper than 12.9 s exists"),
+        ("communication", 12.9, 12.9, "communication cost proven best"),
+        (
+            "communication",
+            12.901,
+            12.9,
+            "less than 0.1 % above the bound; the bound says nothing cheaper than 12.9 s exists",
+        ),
+        ("communication", 12.9, 0.0, "no bound yet"),
+        ("communication", 129.0, 1.0, "129 times the bound; the bound says nothing cheaper than 1 s exists"),
+        ("iteration", 24.1, 20.1, "at most 1.20 times faster with any plan of this job; no plan is faster than 20.1 s"),
+        ("iteration", 20.1, 20.1, "no plan is faster"),
+        ("price", 1200.0, 100.0, "at most 12 times cheaper with any plan of this job; no plan is cheaper than $100"),
+    ],
+)
+def test_the_gap_is_told_in_the_words_and_the_unit_of_the_objective(objective, best, bound, words):
+    assert MEASURES[objective].gap_words(best, bound) == words

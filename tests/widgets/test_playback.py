@@ -8,14 +8,14 @@ from loops import on_a_loop, until
 
 from dtfm_lab import lab
 from dtfm_lab.domain.schedule import LANE, Lane
+from dtfm_lab.domain.trace import Trace
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.running import playback
-from dtfm_lab.widgets.running.playback import COMPUTES, Playback, device_names, rows_of_spans, rows_of_trace
-from dtfm_lab.widgets.views.document_view import PLAYED
+from dtfm_lab.widgets.running.playback import COMPUTES, Playback, device_names, rows_of_trace
 from dtfm_lab.widgets.views.editor import TopologyEditor
 
 PLAN = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6]])
@@ -46,17 +46,15 @@ def test_every_computation_is_a_row_and_every_message_one_from_its_send_to_its_r
 def test_a_message_is_not_played_before_both_of_its_ends_are_known():
     spans = PREDICTED.spans()
     sent = [span for span in spans if LANE[span.action.kind] is Lane.SEND]
-    assert len(rows_of_spans(PREDICTED.context, sent)) == 0
-    assert len(rows_of_spans(PREDICTED.context, [])) == 0
-    assert np.array_equal(np.sort(rows_of_spans(PREDICTED.context, spans), 0), np.sort(rows_of_trace(PREDICTED), 0))
+    assert len(rows_of_trace(Trace.from_spans(PREDICTED.context, sent))) == 0
+    played = rows_of_trace(Trace.from_spans(PREDICTED.context, spans))
+    assert np.array_equal(np.sort(played, 0), np.sort(rows_of_trace(PREDICTED), 0))
 
 
 @on_a_loop
 async def test_a_prediction_is_played_and_a_measurement_that_comes_with_it_wins():
     lab_state, drawing = LabState(), Drawing()
-    played = Playback(lab_state, pytest.fail)
-    for name in PLAYED:
-        played.observe(lambda change: drawing.set_trait(change["name"], change["new"]), name)
+    played = Playback(lab_state, pytest.fail, drawing)
     lab_state.predicted = PREDICTED
     await until(lambda: played.view.length_s > 0)
     assert (played.view.source, played.view.known_s) == ("predicted", played.view.length_s)
@@ -67,7 +65,7 @@ async def test_a_prediction_is_played_and_a_measurement_that_comes_with_it_wins(
         lab_state.predicted = lab.simulate(PLAN, "1f1b")
     await until(lambda: played.view.length_s == pytest.approx(PREDICTED.iteration_s))
     lab_state.predicted = lab_state.measured = None
-    await until(lambda: played.playback == b"" and played.view.length_s == 0)
+    await until(lambda: played.drawing.playback == b"" and played.view.length_s == 0)
 
 
 def test_many_rows_are_sent_only_once_somebody_plays_them(monkeypatch):
@@ -76,6 +74,6 @@ def test_many_rows_are_sent_only_once_somebody_plays_them(monkeypatch):
     played = Playback(lab_state, pytest.fail)
     lab_state.predicted = PREDICTED  # without an event loop at once
     assert played.view.length_s > 0
-    assert played.playback == b""
+    assert played.drawing.playback == b""
     played.view.playing = True
-    assert len(played.playback) == rows_of_trace(PREDICTED).nbytes
+    assert len(played.drawing.playback) == rows_of_trace(PREDICTED).nbytes

@@ -178,6 +178,29 @@ class TraceColumns:
         whole_s = n_devices * float(weight @ self.iteration_ends_s)
         return busy_s / whole_s if whole_s > 0 else 0.0
 
+    def message_rows(self, iteration: int | None = None) -> tuple[IntArray, IntArray]:
+        """Rows of the sends and of their receives, of all messages of which both ends were traced, by the send's row.
+
+        A row's key is its iteration, replica and action; a send's receive is looked up by its key among all, sorted, as
+        a dictionary of rows would be slow for a trace of a million. With ``iteration``, its messages alone.
+        """
+        n_replicas, n_actions = len(self.context.devices[0]), len(self.actions)
+        numbers = {action: a for a, action in enumerate(self.actions)}
+        received_as = np.full((n_replicas, n_actions), -1)
+        for a, action in enumerate(self.actions):
+            if action.kind in SENDS and (received := numbers.get(action.counterpart())) is not None:
+                to = [action.other_end(replica, n_replicas)[1] for replica in range(n_replicas)]
+                received_as[:, a] = np.array(to) * n_actions + received
+        per_iteration = n_replicas * n_actions
+        own = self.iteration * per_iteration + self.replica * n_actions + self.action
+        by_own = np.argsort(own)
+        is_sent = received_as[self.replica, self.action] >= 0
+        sent = np.flatnonzero(is_sent if iteration is None else is_sent & (self.iteration == iteration))
+        wanted = self.iteration[sent] * per_iteration + received_as[self.replica[sent], self.action[sent]]
+        found = by_own[np.minimum(np.searchsorted(own[by_own], wanted), len(own) - 1)]
+        there = own[found] == wanted
+        return sent[there], found[there]
+
     def device(self, action: Action, replica: int) -> str:
         """Name of the device that does this action of this replica."""
         devices = self.context.devices

@@ -42,17 +42,13 @@ class Trip(NamedTuple):
 
 def trips_of(trace: Trace, iteration: int) -> list[Trip]:
     """All messages of an iteration of which both ends were traced."""
-    n_replicas = len(trace.context.devices[0])
-    rows = np.flatnonzero(trace.iteration == iteration).tolist()
-    at = {(trace.actions[trace.action[row]], int(trace.replica[row])): row for row in rows}
     trips = []
-    for (action, replica), row in at.items():
-        if action.kind not in SENDS:
-            continue
-        receive, (_, receiver) = action.counterpart(), action.other_end(replica, n_replicas)
-        if (arrival := at.get((receive, receiver))) is not None:
-            times = (trace.start_s[row], trace.end_s[row], trace.end_s[arrival])
-            trips.append(Trip(action, replica, receive, receiver, *map(float, times)))
+    for send, receive in zip(*(rows.tolist() for rows in trace.message_rows(iteration)), strict=True):
+        (sent, sender), (received, receiver) = (
+            (trace.actions[trace.action[row]], int(trace.replica[row])) for row in (send, receive)
+        )
+        times = (trace.start_s[send], trace.end_s[send], trace.end_s[receive])
+        trips.append(Trip(sent, sender, received, receiver, *map(float, times)))
     return trips
 
 

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
-import plotly.graph_objects as go
 
-from dtfm_lab import figures
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
@@ -20,7 +18,6 @@ from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, toolbar
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
-from dtfm_lab.widgets.views.as_figure import AsFigure
 from dtfm_lab.widgets.views.residuals import COLUMNS, ResidualsView
 
 ARROW = " -> "
@@ -52,8 +49,6 @@ class ComparePanel(Panel):
         self.residuals = classed(ResidualsView(self._choose, height=0), "dtfm-fill")
         self.refitting = Refitting(lab_state, plan_again)
         self.refit = self.refitting.button
-        self.as_figure = AsFigure(self._residuals_figure, lab_state, self._report_error, "Residuals")
-        self.blame_as_figure = AsFigure(self._blame_figure, lab_state, self._report_error, "Who is to blame")
         self.error = w.HTML()
         self.view = self._laid_out()
         lab_state.observe(lambda _: self._show(), "comparison")
@@ -87,18 +82,7 @@ class ComparePanel(Panel):
             state.selected = () if of == "link" else self._devices_of.get(name, ()) if of == "stage" else (name,)
 
     def _laid_out(self) -> w.VBox:
-        made = w.HBox([self.as_figure.button, self.blame_as_figure.button, self.refitting.as_figure.button])
-        outputs = [self.as_figure.output, self.blame_as_figure.output, self.refitting.as_figure.output]
-        more = more_menu(
-            [
-                w.HTML("<b>In sentences</b>"),
-                self.told,
-                self.refitting.table,
-                w.HTML("<b>As figures</b>"),
-                made,
-                *outputs,
-            ]
-        )
+        more = more_menu([w.HTML("<b>In sentences</b>"), self.told, self.refitting.table])
         self.refitting.note.add_class("dtfm-grow")
         refitting = [self.refit, self.refitting.use, self.refitting.again, self.refitting.note]
         row = toolbar(*self._guessing, *refitting, self.error, more)
@@ -107,8 +91,6 @@ class ComparePanel(Panel):
     def _show(self) -> None:
         comparison = self._lab_state.comparison
         self.error.value = ""
-        for made in (self.as_figure, self.blame_as_figure):
-            made.put_away()  # it is of another comparison
         self._findings = None
         self._lab_state.compare_note = ""
         self.refitting.follow(comparison, None if comparison is None else self._plan())
@@ -175,14 +157,6 @@ class ComparePanel(Panel):
         if name == "descending":
             return isinstance(value, bool)
         return value in (COLUMNS if name == "sort_by" else TABLES)
-
-    def _residuals_figure(self) -> go.Figure | None:
-        comparison = self._lab_state.comparison
-        return None if comparison is None else figures.comparison(comparison)
-
-    def _blame_figure(self) -> go.Figure | None:
-        comparison = self._lab_state.comparison
-        return None if comparison is None else figures.blame(comparison)
 
     def _report_error(self, message: str) -> None:
         self.error.value = markup.line(escape(message), "warning")

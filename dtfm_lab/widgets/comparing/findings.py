@@ -148,10 +148,14 @@ def tables(comparison: Comparison) -> list[Table]:
         ("stages", "Stages", "stage", "computing longer, an iteration", "", stages),
     ):
         marked = [
-            row | {"suspect": (noun, row["id"]) in suspects | of_stage, "label": _label(noun, row["id"])}
-            for row in _ranked(its, noun, order)
+            row | {"suspect": (noun, row["id"]) in suspects | of_stage, "label": _label(noun, row["id"]), "noun": noun}
+            for row in its
         ]
-        marked.sort(key=lambda row: not row["suspect"])
+        # suspects first; then by suspicion, and by the size of their errors where that is unknown
+        last = len(order)
+        marked.sort(
+            key=lambda row: (not row["suspect"], order.get((row["noun"], row["id"]), last), -abs(row["error_s"]))
+        )
         found.append(
             {"key": key, "name": name, "noun": noun, "own": own, "second": second}
             | {"measured": BY_MODEL if key == "links" and by_model else "measured"}
@@ -168,11 +172,6 @@ def hidden(found: list[Table]) -> list[Table]:
     ]
 
 
-def relative(row: Table) -> str:
-    """Return ``+3.1 %``; empty where 0 was predicted."""
-    return "" if row["relative"] is None else signed_share(row["relative"])
-
-
 def _suspicion(comparison: Comparison) -> tuple[dict[tuple[str, str], int], set[tuple[str, str]]]:
     """The rank of every link and device by suspicion, and those that are suspects."""
     if comparison.blame_missing:
@@ -181,11 +180,6 @@ def _suspicion(comparison: Comparison) -> tuple[dict[tuple[str, str], int], set[
     order = {(of, name): at for at, (of, name) in enumerate(zip(table["of"], table["name"], strict=True))}
     suspects = comparison.suspects
     return order, set(zip(suspects["of"], suspects["name"], strict=True))
-
-
-def _ranked(rows: list[Table], noun: str, order: dict[tuple[str, str], int]) -> list[Table]:
-    """Return the rows by suspicion, and by the size of their errors where that is unknown."""
-    return sorted(rows, key=lambda row: (order.get((noun, row["id"]), len(order)), -abs(row["error_s"])))
 
 
 def _of(rows: pd.DataFrame, by: str) -> list[Table]:

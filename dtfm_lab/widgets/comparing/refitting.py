@@ -9,9 +9,8 @@ from typing import Any
 import ipywidgets as w
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
-from dtfm_lab import figures, lab
+from dtfm_lab import lab
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import ROUNDING, in_units
 from dtfm_lab.domain.errors import LabError
@@ -23,12 +22,12 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
-from dtfm_lab.widgets.views.as_figure import AsFigure
 
 FITS = "Fit latencies, bandwidths and computations to what was measured"
+USES = "Draw the links as fitted, in place of the drawn"
 MOST_FITTED = 12
 """Rows of the table of fitted values."""
-HEAD = ("", "drawn", "fitted", "95 % interval", "times the drawn", "")
+HEAD = ["", "drawn", "fitted", "95 % interval", "times the drawn", "note"]
 
 
 class Refitting:
@@ -42,9 +41,8 @@ class Refitting:
         self._is_secret = self._is_fitting = False
         self.found: Refit | None = None
         self.button = button("Refit", "", FITS, "auto")
-        self.use = button("Use the refitted network", "", "Draw the links as fitted, in place of the drawn", "auto")
+        self.use = button("Use the refitted network", "", USES, "auto")
         self.again = button("Plan again", "", "Search anew, on the refitted network", "auto")
-        self.as_figure = AsFigure(self._figure, lab_state, self._report_error, "Refit")
         self.table, self.note = w.HTML(), w.HTML(layout=w.Layout(min_width="0"))
         self.button.on_click(lambda _: self.redo())
         self.use.on_click(lambda _: self.apply())
@@ -55,7 +53,6 @@ class Refitting:
         """Take another comparison, of a run of this plan."""
         self._comparison, self._plan, self.found = comparison, plan, None
         self.table.value = self.note.value = ""
-        self.as_figure.put_away()  # it is of another comparison
         show(self.again, False)
         self._update_buttons()
 
@@ -127,10 +124,7 @@ class Refitting:
         elif not _links_differ(self.found):
             why = "Every link is as drawn: only computations were fitted, the network stays as it is"
         self.use.disabled = bool(why)
-        self.use.tooltip = why or "Draw the links as fitted, in place of the drawn"
-
-    def _figure(self) -> go.Figure | None:
-        return None if self.found is None else figures.refit(self.found)
+        self.use.tooltip = why or USES
 
     def _report_error(self, message: str) -> None:
         self.note.value = markup.line(escape(message), "warning")
@@ -170,26 +164,24 @@ def _fitted(found: Refit) -> str:
     )
     if not len(off):
         return line
-    head = "".join(f'<th scope="col">{name}</th>' for name in HEAD)
-    rows = "".join(_row(row) for row in off.head(MOST_FITTED).itertuples(index=False))
+    rows = [_row(row) for row in off.head(MOST_FITTED).itertuples(index=False)]
     more = f", furthest {MOST_FITTED} of {len(off)}" if len(off) > MOST_FITTED else ""
-    return (
-        f'{line}<div class="dtfm-scroll"><table class="dtfm-fitted">'
-        f"<caption>Drawn out of their intervals{more}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    table = pd.DataFrame(rows, columns=HEAD).set_index("").rename_axis(None)
+    with pd.option_context("display.max_colwidth", None):  # else pandas cuts long notes
+        html = table.to_html(classes="dtfm-fitted", border=0, justify="unset")
+    return f'{line}<div class="dtfm-scroll"><p>Drawn out of their intervals{more}</p>{html}</div>'
 
 
-def _row(row: Any) -> str:
+def _row(row: Any) -> list[str]:
     times = row.fitted / row.drawn if row.drawn and pd.notna(row.drawn) else float("nan")
-    cells = [
+    return [
+        _name(row),
         in_units(row.what, row.drawn) if pd.notna(row.drawn) else "unknown",
         in_units(row.what, row.fitted),
         f"{in_units(row.what, row.low)} to {in_units(row.what, row.high)}",
         "" if pd.isna(times) else f"{times:.3g}",
+        row.note,
     ]
-    columns = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    return f'<tr><th scope="row">{escape(_name(row))}</th>{columns}<td class="dtfm-soft">{escape(row.note)}</td></tr>'
 
 
 def _name(row: Any) -> str:

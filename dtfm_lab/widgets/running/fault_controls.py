@@ -1,16 +1,20 @@
-"""Kill, pause or slow a device by hand while it runs."""
+"""Kill, pause or slow a device by hand while it runs; and what has become of each, from the run's events."""
 
+import time
 from collections.abc import Callable
-from dataclasses import asdict
+from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Fault
+from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.launch import what_runs
+from dtfm_lab.runtime.client.record import RunRecord, slower
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.widgets.lab_state import Guard, LabState
-from dtfm_lab.widgets.running.device_activity import KILL, PAUSE, RESUME, SLOW, ActivityMonitor
 from dtfm_lab.widgets.views.devices import DevicesView
 
+KILL, PAUSE, RESUME, SLOW = "kill", "pause", "resume", "slow"
 TIMES_SLOWER = 2.0
 ACTIONS = [
     {
@@ -34,6 +38,79 @@ IS_GONE = "Its worker is gone, and another takes its place"
 IS_MYSTERY = "Not in a mystery: one fault at a time"
 
 
+class ConditionMonitor:
+    """Reads a run at every call of ``look``; ``disturbed`` adds what a person did, which the run does not record."""
+
+    def __init__(self, run: RunRecord, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._run, self._now_s = run, now_s
+        self._killed: dict[str, int] = {}
+        """Number of earlier faults, by killed device."""
+        self._since: dict[str, tuple[str, float]] = {}
+        """The condition of each device, and since when it has had it."""
+        self._busy: tuple[int, dict[str, float]] = (-1, {})
+        """The last whole iteration, and the share of it that each device computed."""
+
+    def disturbed(self, device: str, what: str) -> None:
+        """Record what a person has just done to a device."""
+        if what == KILL:
+            self._killed[device] = len(self._faults_of(device))
+
+    def look(self) -> dict[str, dict[str, Any]]:
+        """Return the state of every device by name, as ``DevicesView.states`` has it."""
+        run, now_s = self._run, self._now_s()
+        if self._busy[0] != run.last_whole:
+            self._busy = run.last_whole, run.busy()
+        found = {}
+        for name in run.ranks:
+            condition, busy = self._condition(name), self._busy[1].get(name)
+            found[name] = {
+                "condition": condition,
+                "said": self._describe_condition(name, condition, now_s if run.running else None),
+                "busy": None if busy is None else round(busy, 2),
+                "may": self._may(name, condition) if run.running else (),
+            }
+        return found
+
+    def _condition(self, name: str) -> str:
+        reported = self._run.conditions.get(name, "")
+        if name in self._killed:
+            if self._run.running and reported != "lost" and len(self._faults_of(name)) == self._killed[name]:
+                return "killed"
+            del self._killed[name]
+        if reported in ("", "lost", "paused"):
+            return reported
+        return "recovered" if reported == "back" else "slow"
+
+    def _describe_condition(self, name: str, condition: str, now_s: float | None) -> str:
+        """Return the condition in words; ``now_s`` is None once the run is over, when durations are left out."""
+        before, since_s = self._since.get(name, ("", 0.0))
+        if now_s is not None and before != condition:
+            self._since[name] = condition, (since_s := now_s)
+        lasted = "" if now_s is None else f", {_seconds(now_s - since_s)}"
+        faults = self._faults_of(name)
+        match condition:
+            case "killed" | "paused":
+                return f"{condition}{lasted}"
+            case "lost":
+                return f"being replaced{lasted}" if now_s is not None else "lost"
+            case "recovered":
+                return "".join(map(run_report.describe_recovery, faults[-1:])) or condition  # the fault may come later
+            case "slow":
+                how_slow = slower(self._run.slowdowns.get(name, 1.0))
+                return "; ".join([how_slow, *map(run_report.describe_recovery, faults[-1:])])
+        return ""
+
+    def _may(self, name: str, condition: str) -> tuple[str, ...]:
+        slowed = self._run.slowdowns.get(name, 1.0) > 1
+        goes_on = (RESUME,) if slowed or condition == "paused" else ()
+        if condition in ("killed", "lost"):
+            return goes_on
+        return (KILL, *(() if condition == "paused" else (PAUSE,)), *goes_on, SLOW)
+
+    def _faults_of(self, name: str) -> list[Fault]:
+        return [fault for fault in self._run.faults if fault.device == name]
+
+
 class FaultControls:
     """The devices of ``lab_state.plan``, or of a run while it goes on."""
 
@@ -43,7 +120,7 @@ class FaultControls:
         """``on_act`` is called with a device and what was done to it."""
         self._lab_state, self._report_error, self._on_act = lab_state, report_error, on_act
         self._run: Run | None = None
-        self._monitor: ActivityMonitor | None = None
+        self._monitor: ConditionMonitor | None = None
         self._is_following, self._may_disturb = Guard(), True
         self.devices = DevicesView(self.act, actions=ACTIONS, hint=NOTHING_RUNS)
         self.devices.observe(lambda _: self._select(), "selected")
@@ -71,7 +148,7 @@ class FaultControls:
 
     def watch(self, run: Run, *, may_disturb: bool = True) -> None:
         """Show the devices of this run from now on."""
-        self._run, self._monitor = run, ActivityMonitor(run)
+        self._run, self._monitor = run, ConditionMonitor(run)
         spec = run.spec
         devices = spec.plan.topology.devices
         shown = [
@@ -89,11 +166,11 @@ class FaultControls:
         running = self._run.running
         self.devices.running = running and self._may_disturb
         self.devices.hint = IS_OVER if not running else IS_GONE if self._may_disturb else IS_MYSTERY
-        self.devices.show({name: asdict(activity) for name, activity in self._monitor.look().items()})
+        self.devices.states = self._monitor.look()
 
     @property
     def conditions(self) -> dict[str, str]:
-        """The condition of each device, see ``DeviceActivity``; empty texts where nothing has happened."""
+        """The condition of each device, see ``DevicesView.states``; empty texts where nothing has happened."""
         return {name: str(state["condition"]) for name, state in self.devices.states.items()}
 
     def act(self, device: str, do: str) -> None:
@@ -127,8 +204,7 @@ class FaultControls:
     def _draw(self, devices: list[dict[str, object]], caption: str, hint: str) -> None:
         with self.devices.hold_sync():
             self.devices.devices, self.devices.caption, self.devices.hint = devices, caption, hint
-            self.devices.running = False
-        self.devices.forget()
+            self.devices.running, self.devices.states = False, {}
         self._follow()
 
     def _select(self) -> None:
@@ -144,3 +220,7 @@ class FaultControls:
 
 def _device(name: str, stage: int, stages: str, replica: int, region: str) -> dict[str, object]:
     return {"name": name, "stage": stage, "stages": stages, "pipeline": replica, "region": region}
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -2,17 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
-import traitlets
 
-from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind
-from dtfm_lab.domain.trace import RunContext, Span, Trace
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.schedule import COMPUTE, Kind
+from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.player import PlayerView
 
@@ -43,78 +42,40 @@ def device_names(context: RunContext) -> list[str]:
     return [name for group in context.devices for name in group]
 
 
-def rows_of_trace(trace: Trace, iteration: int | None = None) -> Rows:
-    """Return the rows of one iteration, the typical one where None: see ``rows_of``."""
-    which = np.flatnonzero(trace.iteration == (trace.typical_iteration if iteration is None else iteration))
-    columns = (trace.action[which], trace.replica[which], trace.start_s[which], trace.end_s[which])
-    return rows_of(trace.context, trace.actions, *columns)
-
-
-def rows_of_spans(context: RunContext, spans: Sequence[Span]) -> Rows:
-    """Return the rows of the spans of one iteration, as far as they have come in: see ``rows_of``."""
-    actions = tuple(dict.fromkeys(span.action for span in spans))
-    at = {action: i for i, action in enumerate(actions)}
-    action = np.array([at[span.action] for span in spans], dtype=np.int64)
-    replica = np.array([span.replica for span in spans], dtype=np.int64)
-    return rows_of(context, actions, action, replica, *(np.array([s[i] for s in spans]) for i in (3, 4)))
-
-
-def rows_of(
-    context: RunContext,
-    actions: Sequence[Action],
-    action: IntArray,
-    replica: IntArray,
-    start_s: FloatArray,
-    end_s: FloatArray,
-) -> Rows:
-    """Return (n, 5) rows by start: start_s, end_s, kind, source, target.
+def rows_of_trace(trace: Trace) -> Rows:
+    """Return (n, 5) rows of the typical iteration by start: start_s, end_s, kind, source, target.
 
     A computation has its device as source and ``COMPUTES`` as target. A message lasts from the start of its send to
     the end of its receive, and has no row before both are known.
     """
-    if not len(action):
-        return NO_ROWS
-    n_positions, n_replicas = len(context.devices), len(context.devices[0])
-    at = {each: i for i, each in enumerate(actions)}
-    kind = np.array([KINDS.get(each.kind, -1) for each in actions])
-    position = np.array([each.stage % n_positions for each in actions])
-    computes = np.array([each.kind in COMPUTE for each in actions])
-    receive, away, target = (np.full(len(actions), -1) for _ in range(3))
-    for each, i in at.items():
-        if each.kind in SENDS:
-            receive[i] = at.get(each.counterpart(), -1)
-            stage, away[i] = each.other_end(0, n_replicas)
-            target[i] = stage % n_positions
-    row_of = np.full((n_replicas, len(actions) + 1), -1)  # the last column: no such action
-    row_of[replica, action] = np.arange(len(action))
-    other = (replica + np.where(away[action] < 0, 0, away[action])) % n_replicas
-    arrives = row_of[other, receive[action]]
-    source = position[action] * n_replicas + replica
-    to = np.where(computes[action], COMPUTES, target[action] * n_replicas + other)
-    until_s = np.where(arrives >= 0, end_s[arrives], end_s)
-    kept = computes[action] | (arrives >= 0)
-    rows = np.column_stack([start_s, until_s, kind[action], source, to])[kept]
+    n_positions, n_replicas = len(trace.context.devices), len(trace.context.devices[0])
+    iteration = trace.typical_iteration
+    sent, received = trace.message_rows(iteration)
+    computes = np.array([action.kind in COMPUTE for action in trace.actions])
+    computed = np.flatnonzero((trace.iteration == iteration) & computes[trace.action])
+    kind = np.array([KINDS.get(action.kind, -1) for action in trace.actions])
+    position = np.array([action.stage % n_positions for action in trace.actions])
+    device = position[trace.action] * n_replicas + trace.replica
+    begins, ends = np.concatenate([computed, sent]), np.concatenate([computed, received])
+    target = np.concatenate([np.full(len(computed), COMPUTES), device[received]])
+    columns = (trace.start_s[begins], trace.end_s[ends], kind[trace.action[begins]], device[begins], target)
+    rows = np.column_stack(columns)
     played: Rows = rows[np.argsort(rows[:, 0], kind="stable")].astype("<f4")
     return played
 
 
-class Playback(traitlets.HasTraits):
+class Playback:
     """What is played: the predicted iteration, that of the run that goes on, or the typical one of the last run.
 
-    ``view`` is the row with Play. Rows that are many are only sent once somebody plays them.
+    ``view`` is the row with Play; ``drawing`` is the network on whose views it is played, its traits are set here. Rows
+    that are many are only sent once somebody plays them.
     """
 
-    playback = traitlets.Bytes(b"")
-    """The rows, see ``rows_of``."""
-    playback_devices = traitlets.List(traitlets.Unicode())
-    conditions = traitlets.Dict()
-    """{device: "killed" | "slow" | "paused" | "recovered"} of a run's devices that were disturbed."""
-    restored_from = traitlets.Dict()
-    """{device: device} where a replacement's parameters have come from."""
-
-    def __init__(self, lab_state: LabState, report_error: Callable[[str], None]) -> None:
-        super().__init__()
+    def __init__(
+        self, lab_state: LabState, report_error: Callable[[str], None], drawing: Drawing | None = None
+    ) -> None:
         self._lab_state, self._report_error = lab_state, report_error
+        self.drawing = Drawing() if drawing is None else drawing
         self.view = PlayerView()
         self._seen: tuple[Trace | None, Trace | None] = (None, None)
         """The prediction and the measurement that were looked at last."""
@@ -132,7 +93,8 @@ class Playback(traitlets.HasTraits):
         with self.view.hold_sync():
             self.view.source, self.view.iteration, self.view.known_s, self.view.length_s = "measured", 0, 0.0, 0.0
             self.view.loops, self.view.playing = True, True
-        self.playback, self.conditions, self.restored_from = b"", {}, {}
+        self._tell({}, {})
+        self.drawing.playback = b""
 
     def look(self, run: RunRecord, expected_s: float) -> None:
         """Show the last whole iteration of a run, or what was measured of the first one so far.
@@ -147,19 +109,24 @@ class Playback(traitlets.HasTraits):
             return
         self._looked = iteration, len(spans), now_s
         context = run.context()
-        rows = rows_of_spans(context, spans)
+        rows = rows_of_trace(Trace.from_spans(context, spans))
         known_s = float(rows[:, 1].max(initial=0.0))
-        self.playback_devices = device_names(context)
+        self.drawing.playback_devices = device_names(context)
         with self.view.hold_sync():
             self.view.iteration, self.view.known_s = iteration, known_s
             self.view.length_s = known_s if is_whole else max(known_s, expected_s)
-        self.playback = rows.tobytes()
+        self.drawing.playback = rows.tobytes()
 
     def tell(self, run: RunRecord, conditions: Mapping[str, str]) -> None:
-        """Show what has become of the devices of a run; ``conditions`` are those of ``DeviceActivity``."""
-        self.conditions = {name: AS_PLAYED.get(now, now) for name, now in conditions.items() if now}
+        """Show what has become of the devices of a run; ``conditions`` are those of ``DevicesView.states``."""
         known = set(run.ranks)
-        self.restored_from = {fault.device: fault.state_from for fault in run.faults if fault.state_from in known}
+        self._tell(
+            {name: AS_PLAYED.get(now, now) for name, now in conditions.items() if now},
+            {fault.device: fault.state_from for fault in run.faults if fault.state_from in known},
+        )
+
+    def _tell(self, conditions: dict[str, str], restored_from: dict[str, str]) -> None:
+        self.drawing.conditions, self.drawing.restored_from = conditions, restored_from
 
     def end_run(self) -> None:
         """Let predictions be shown again; what the run has left stays until there is another."""
@@ -206,15 +173,15 @@ class Playback(traitlets.HasTraits):
             self.view.source = source
             self.view.iteration = -1 if trace is None else trace.typical_iteration
             self.view.length_s = self.view.known_s = length_s
-        self.playback_devices = [] if trace is None else device_names(trace.context)
+        self.drawing.playback_devices = [] if trace is None else device_names(trace.context)
         self._held = NO_ROWS if rows is None else rows
         if trace is None or trace.context.source == "simulated":
-            self.conditions, self.restored_from = {}, {}
+            self._tell({}, {})
         if len(self._held) <= MOST_UNASKED or self.view.playing:
             self._release()
         else:
-            self.playback = b""
+            self.drawing.playback = b""
 
     def _release(self) -> None:
         if self._held is not None:
-            self.playback, self._held = self._held.tobytes(), None
+            self.drawing.playback, self._held = self._held.tobytes(), None

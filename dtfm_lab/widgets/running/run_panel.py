@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import ipywidgets as w
 import numpy as np
-import traitlets
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
@@ -39,8 +38,7 @@ from dtfm_lab.widgets.controls import (
 )
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
-from dtfm_lab.widgets.running.device_activity import RESUME
-from dtfm_lab.widgets.running.fault_controls import ACTIONS, FaultControls
+from dtfm_lab.widgets.running.fault_controls import ACTIONS, RESUME, FaultControls
 from dtfm_lab.widgets.running.mystery_controls import MysteryControls
 from dtfm_lab.widgets.running.playback import Playback
 from dtfm_lab.widgets.running.run_option_controls import CLOCK_NAMES, RunOptionControls, explain_clock
@@ -48,7 +46,6 @@ from dtfm_lab.widgets.running.run_progress import Happenings, RunProgress, descr
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin
-from dtfm_lab.widgets.views.document_view import PLAYED
 from dtfm_lab.widgets.views.gantt.bars import ChartRows
 from dtfm_lab.widgets.views.losses import LossView
 
@@ -80,7 +77,7 @@ class RunPanel(Panel):
         self._expected_s = 0.0
         """Predicted wall seconds of an iteration of ``run``; 0 before its profile has been taken."""
         self.clock = labelled(w.Dropdown, "Clock", "150px", "0px", options=CLOCK_OPTIONS)
-        self.clock.tooltip = "How seconds are counted; More has the three clocks side by side"
+        self.clock.tooltip = "How seconds are counted; More says what this one means here"
         self.iterations = labelled(w.BoundedIntText, "Iterations", "118px", "62px", 8, min=1, max=10_000)
         self.start = button("Run", "", STARTS, "60px", style="primary")
         self.stop = button("Stop", "", "End every worker; whole iterations are kept", "60px")
@@ -94,10 +91,7 @@ class RunPanel(Panel):
         self.written = w.HTML()
         self.options = RunOptionControls()
         self.faults = FaultControls(lab_state, self._report_error, self._disturbed)
-        self.playback = Playback(lab_state, self._report_error)
-        if drawing is not None:
-            for name in PLAYED:
-                traitlets.dlink((self.playback, name), (drawing, name))
+        self.playback = Playback(lab_state, self._report_error, drawing)
         self._controls: dict[str, w.ValueWidget] = {"clock": self.clock, "iterations": self.iterations}
         self.view = self._laid_out()
         self.clock.observe(lambda _: self._explain_clock(), "value")
@@ -144,7 +138,7 @@ class RunPanel(Panel):
         row = toolbar(self.start, self.stop, self.iterations, self.clock, grow, self.mystery, self.faults.devices, more)
         chart = classed(w.Box([self._schedule.chart]), "dtfm-run-chart")
         heading = w.HTML("<h3>What happened</h3>")
-        told = classed(w.VBox([w.HBox([heading, self.progress.view]), self.happened, self.guessing.view]), "dtfm-told")
+        told = classed(w.VBox([w.HBox([heading, self.progress.line]), self.happened, self.guessing.view]), "dtfm-told")
         below = classed(w.Box([self.losses, told]), "dtfm-run-below")
         return pane(Path(__file__).with_name("run.css"), [row, chart, below], "dtfm-run")
 

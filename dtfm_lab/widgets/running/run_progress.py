@@ -29,7 +29,6 @@ class RunProgress:
         self._now_s = now_s
         self._changes: deque[tuple[float, int]] = deque(maxlen=LOOKS)
         self.line = w.HTML()
-        self.view = self.line
 
     def begin(self) -> None:
         """Start again with another run."""

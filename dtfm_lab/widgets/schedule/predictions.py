@@ -10,10 +10,9 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.domain.trace.causes import Cause
-from dtfm_lab.domain.units import format_bytes, format_s
+from dtfm_lab.domain.units import format_s
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.widgets.views.gantt.bars import Chart, ChartRows
@@ -107,12 +106,8 @@ def shares_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def bubble_of(trace: Trace) -> tuple[float, str, float]:
-    """Return the share of device time without computing, its largest cause, and that cause's share."""
-    return _idle(trace.bubble)
-
-
 def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:
+    """Return the share of device time without computing, its largest cause, and that cause's share."""
     whole_s = float(frame["iteration_s"].sum())
     causes = {cause.value: float(frame[f"{cause}_s"].sum()) for cause in CAUSES}
     largest = max(causes, key=lambda cause: causes[cause])
@@ -153,32 +148,3 @@ def changed_source(before: ChartedPrediction, after: ChartedPrediction) -> str:
     if after.source == FLOP:
         return f"Iteration {change}: predicted from FLOP again, as the profile is of what ran before."
     return f"Iteration {change}: predicted from the profile just taken, no longer from FLOP."
-
-
-@dataclass(frozen=True)
-class ScheduleRow:
-    """A row of the table of schedules."""
-
-    name: str
-    iteration_s: float
-    bubble: float
-    """Share of device time without computing."""
-    memory: str
-    """What the device with the least to spare needs and has."""
-    fits: bool
-
-    @classmethod
-    def of(cls, plan: Plan, schedule: str, queueing: str) -> ScheduleRow:
-        trace = simulate(plan, schedule, queueing=queueing)
-        report = memory(plan, trace=trace)
-        return cls(schedule, trace.iteration_s, bubble_of(trace)[0], _worst(report), report.fits)
-
-
-def _worst(report: MemoryReport) -> str:
-    position, replica = report.worst
-    needs, has = report.peak_bytes[position, replica], report.limit_bytes[position, replica]
-    return f"{format_bytes(needs)} of {format_bytes(has)} on {report.devices[position][replica]}"
-
-
-def _schedule(trace: Trace) -> Schedule:
-    return Schedule.from_orders(trace.context.schedule, trace.context.orders)

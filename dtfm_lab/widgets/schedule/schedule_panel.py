@@ -19,14 +19,14 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
+from dtfm_lab.widgets.schedule.prediction_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.predictions import FLOP, ChartedPrediction, changed_source, is_comparable, predicted
-from dtfm_lab.widgets.schedule.schedule_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
 from dtfm_lab.widgets.tasks import SLOW_S, Newest, begin, has_event_loop
 
 NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"
-REFUSED = "Nothing to show: the line above says why"
 STOPPED = "Stopped: More, Predict again predicts what is chosen"
+REFUSED = "Nothing to show: the line above says why"
 BEFORE = "before the last edit"
 SETTLED_S = 1.0
 """Seconds without an edit after which the next one is compared with what is shown; a drag makes many in a row."""
@@ -91,7 +91,7 @@ class SchedulePanel(Panel):
         traitlets.link((overview, "value"), (self.chart, "overview"))
         rarer = [
             [self.choices.view],
-            [self.drawn.rows_by, self.drawn.network, messages, overview],
+            [messages, overview],
             [self.simulate, self.comparing.button, self.exports.view],
         ]
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
@@ -281,5 +281,3 @@ class SchedulePanel(Panel):
 
     def _update_button(self, *, stop: bool = False) -> None:
         self.simulate.disabled = self._lab_state.plan is None
-        self.simulate.description, self.simulate.icon = ("Stop", "stop") if stop else ("Predict again", "bar-chart")
-        self.simulate.tooltip = "Predict this no longer" if stop else "Predict one iteration"

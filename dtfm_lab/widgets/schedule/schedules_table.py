@@ -1,15 +1,16 @@
 """All schedules on the plan, simulated on a thread one after the other."""
 
 import asyncio
-from dataclasses import asdict
 from typing import Any
 
 import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.simulation import schedules
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_bytes
+from dtfm_lab.simulation import schedules, simulate
+from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule.predictions import ScheduleRow
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.candidates import CandidatesView
 
@@ -56,7 +57,7 @@ class SchedulesTable:
             for name in names:
                 self.table.caption = f"{done} of {len(names)} computed; {name} is next"
                 try:
-                    row = asdict(await asyncio.to_thread(ScheduleRow.of, plan, name, queueing))
+                    row = await asyncio.to_thread(schedule_row, plan, name, queueing)
                 except LabError as error:
                     row = {"name": name, "problem": str(error)}
                 if self._stopped:
@@ -93,3 +94,18 @@ class SchedulesTable:
         else:
             self.button.description, self.button.icon = "Compare schedules", "table"
             self.button.tooltip = "Iteration, bubble and memory of every schedule on this plan"
+
+
+def schedule_row(plan: Plan, schedule: str, queueing: str) -> dict[str, Any]:
+    """Return a row of ``CandidatesView``; its memory is what the device with the least to spare needs and has. Slow."""
+    trace = simulate(plan, schedule, queueing=queueing)
+    report = memory(plan, trace=trace)
+    position, replica = report.worst
+    needs, has = (format_bytes(sizes[position, replica]) for sizes in (report.peak_bytes, report.limit_bytes))
+    return {
+        "name": schedule,
+        "iteration_s": trace.iteration_s,
+        "bubble": 1 - trace.compute_share,
+        "memory": f"{needs} of {has} on {report.devices[position][replica]}",
+        "fits": report.fits,
+    }

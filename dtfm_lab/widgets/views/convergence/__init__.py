@@ -1,10 +1,10 @@
 """The live curves of one search or several: best cost so far, median of the population, lower bound."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import traitlets
 
 from dtfm_lab.widgets.measures import MEASURES, ObjectiveWords, measure_of
@@ -92,10 +92,12 @@ class ConvergenceView(View):
     def _add(self, name: str, new: np.ndarray) -> tuple[int, np.ndarray]:
         """Add rows; return how many of the page's newest rows are out of date, and the rows to send instead."""
         held = self.points.get(name, np.empty((0, N_COLUMNS)))
-        _fill_medians(new, held[-1, MEDIAN] if len(held) else np.nan)
+        medians = pd.Series([*held[-1:, MEDIAN], *new[:, MEDIAN]]).ffill()  # between two generations the last one holds
+        new[:, MEDIAN] = medians[len(held[-1:]) :]
         unseen_s = _height(held, new) * UNSEEN
-        before, newest = held[-2:, LEVELS].tolist() if len(held) > 1 else ([], [])
-        drop = int(len(held) > 1 and not _differ(before, newest, (unseen_s,) * 3))  # it was kept only as the newest
+        drop = int(
+            len(held) > 1 and not _visible(held[-2:], unseen_s, unseen_s).any()
+        )  # it was kept only as the newest
         kept = held[: len(held) - drop]
         added = thinned(np.concatenate([kept[-1:], new]), unseen_s)[len(kept[-1:]) :]
         self.points[name] = np.concatenate([kept, added])
@@ -121,30 +123,27 @@ class ConvergenceView(View):
 
 
 def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = None) -> np.ndarray:
-    """Return the first row, the newest, and every row that differs visibly from the kept row before it.
+    """Return the first row, the newest, and every row between whose levels differ visibly from those of the row before.
 
-    A row does where its best or bound differs by ``unseen_s`` or more, or its median by ``unseen_median_s`` or more,
-    which is ``unseen_s`` where not given. Where these are 0, any change counts.
+    ``unseen_median_s`` is for medians, ``unseen_s`` where not given. Where these are 0, any change counts.
     """
     if len(rows) < 3:
         return rows
-    unseen = (unseen_s, unseen_s, unseen_s if unseen_median_s is None else unseen_median_s)
-    levels = rows[:, LEVELS].tolist()
-    kept = [0]
-    for at in range(1, len(rows) - 1):
-        if _differ(levels[kept[-1]], levels[at], unseen):
-            kept.append(at)
-    return rows[[*kept, len(rows) - 1]]
+    kept = _visible(rows, unseen_s, unseen_s if unseen_median_s is None else unseen_median_s)
+    seen: np.ndarray = rows[np.concatenate([[True], kept[:-1], [True]])]
+    return seen
 
 
-def _differ(levels_s: list[float], others_s: list[float], unseen_s: tuple[float, ...]) -> bool:
-    """Whether best, bound or median differ by the least difference given; one missing on one side only does."""
-    for one_s, other_s, least_s in zip(levels_s, others_s, unseen_s, strict=True):
-        if math.isnan(one_s) != math.isnan(other_s):
-            return True
-        if one_s != other_s and abs(one_s - other_s) >= least_s:
-            return True
-    return False
+def _visible(rows: np.ndarray, unseen_s: float, unseen_median_s: float) -> np.ndarray:
+    """Return (n - 1,) whether best, bound or median is on another step than in the row before, or missing in one.
+
+    Levels are rounded down to steps of the least difference that is seen. Neighbours are compared, so that no slow
+    change is lost; comparing with the last row that was kept would say the same, row by row.
+    """
+    least = np.maximum([unseen_s, unseen_s, unseen_median_s], np.finfo(float).tiny)
+    with np.errstate(over="ignore"):
+        steps = np.floor(rows[:, LEVELS] / least)
+    return np.asarray((np.diff(np.nan_to_num(steps, nan=-1.0, posinf=None), axis=0) != 0).any(axis=1))
 
 
 def few(rows: np.ndarray) -> np.ndarray:
@@ -164,11 +163,3 @@ def _height(*parts: np.ndarray) -> float:
     levels = np.concatenate([part[:, LEVELS].ravel() for part in parts])
     levels = levels[np.isfinite(levels)]
     return float(np.ptp(levels)) if len(levels) else 0.0
-
-
-def _fill_medians(rows: np.ndarray, before_s: float) -> None:
-    """Fill in missing medians, in place: between two generations the last one holds."""
-    for row in rows:
-        if np.isnan(row[MEDIAN]):
-            row[MEDIAN] = before_s
-        before_s = row[MEDIAN]

@@ -1,6 +1,6 @@
-"""The devices of a run: what each does now, and a button with a menu to kill, pause or slow one."""
+"""The devices of a run: what has become of each, and a button with a menu to kill, pause or slow one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import traitlets
@@ -8,14 +8,9 @@ import traitlets
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.views.view import View
 
-State = dict[str, Any]
-
 
 class DevicesView(View):
-    """Draws a button whose menu has the selected device, the others to choose from, and what can be done to it.
-
-    States are sent as messages, of changed devices only; a page that opens late sends ``hello`` and is sent all.
-    """
+    """Draws a button whose menu has the selected device, the others to choose from, and what can be done to it."""
 
     devices = traitlets.List(traitlets.Dict()).tag(sync=True)
     """One {"name", "stage", "stages", "pipeline", "region"} a device, pipeline by pipeline in the order of stages.
@@ -25,6 +20,10 @@ class DevicesView(View):
     hint = traitlets.Unicode("").tag(sync=True)
     """Why no action is possible, where none is."""
     running = traitlets.Bool(False).tag(sync=True)
+    states = traitlets.Dict().tag(sync=True)
+    """By device: its ``condition``, empty or one of slow, paused, killed, recovered and lost (and not yet replaced);
+    the same in words with seconds, ``said``; ``busy``, the share of the last whole iteration spent computing, None
+    before one; and what can be done to it, ``may``."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     title = traitlets.Unicode("Devices").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
@@ -33,20 +32,6 @@ class DevicesView(View):
         """``act`` is called with a device and the "do" of what was chosen in its menu."""
         super().__init__(**traits)
         self._act = act
-        self.states: dict[str, State] = {}
-        """By device: condition, said, does, waits_for, iteration, busy and may, as in ``DeviceActivity``."""
-
-    def show(self, states: Mapping[str, State]) -> None:
-        """Set the states of devices; only those that changed are sent."""
-        changed = {name: state for name, state in states.items() if self.states.get(name) != state}
-        if changed:
-            self.states |= changed
-            self.send({"kind": "states", "states": changed})
-
-    def forget(self) -> None:
-        """Remove all states, as before any run."""
-        self.states = {}
-        self._send_all()
 
     def alt_text(self) -> str:
         if not self.devices:
@@ -56,12 +41,7 @@ class DevicesView(View):
         shape = f"{count(len(self.devices), 'device')}, {len(self.devices) // pipelines} a pipeline"
         return "; ".join(filter(None, [f"{self.title}: {shape}", self.caption, *conditions]))
 
-    def _send_all(self) -> None:
-        self.send({"kind": "states", "all": True, "states": self.states})
-
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         match content:
-            case {"kind": "hello"}:
-                self._send_all()
             case {"kind": "act", "device": str(device), "do": str(do)} if self._act is not None:
                 self._act(device, do)

@@ -5,7 +5,6 @@ import { faultMenu } from "./page/menu.js";
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  const states = new Map(); // name -> what Python said of it last
   const label = h("span");
   const button = h("button", { type: "button", class: "dtfm-disturb", "aria-haspopup": "menu", onclick: () => menu.toggle() }, label);
   const root = frame("dtfm-devices", "Disturb a device");
@@ -32,10 +31,10 @@ function render({ model, el }) {
     button.title = button.disabled ? why : "Kill, pause or slow a device while it runs";
     if (button.disabled) menu.close();
     if (!device) return;
-    const state = states.get(device.name) ?? {};
+    const states = model.get("states"), state = states[device.name] ?? {};
     const may = new Set(state.may ?? []);
     menu.fill({
-      devices: devices().map((one) => ({ ...one, condition: states.get(one.name)?.condition ?? "" })), device, state,
+      devices: devices().map((one) => ({ ...one, condition: states[one.name]?.condition ?? "" })), device, state,
       actions: model.get("actions").map((action) => ({ ...action, possible: may.has(action.do) })),
       hint: may.size ? "" : model.get("hint"),
     });
@@ -43,18 +42,8 @@ function render({ model, el }) {
   }
   const show = oncePerFrame(showNow, cleanUp);
 
-  function receive(message) {
-    if (message.kind !== "states") return;
-    if (message.all) states.clear();
-    for (const [name, state] of Object.entries(message.states)) states.set(name, state);
-    show();
-  }
-
-  model.on("msg:custom", receive);
-  cleanUp.add(() => model.off("msg:custom", receive));
-  onTraits(model, ["devices", "selected", "running", "hint", "actions"], show, cleanUp);
+  onTraits(model, ["devices", "selected", "running", "states", "hint", "actions"], show, cleanUp);
   showNow();
-  model.send({ kind: "hello" }); // Python answers with every state
   return cleanUp.run;
 }
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import traitlets
 
 from dtfm_lab.planning import Frontier
@@ -70,7 +71,5 @@ def bounds_of(frontier: Frontier) -> list[list[float]]:
     spent = [plan.price_per_hour for plan in frontier.plans if plan.price_per_hour > 0]
     if not spent:
         return []
-    low, high = min(spent), max(spent)
-    ratio = high / low
-    prices = [low * ratio ** (i / (N_BOUNDS - 1)) for i in range(N_BOUNDS)] if ratio > 1 else [low]
+    prices = np.geomspace(min(spent), max(spent), N_BOUNDS).tolist() if min(spent) < max(spent) else spent[:1]
     return [[price, frontier.lower_bound_s(price)] for price in prices]

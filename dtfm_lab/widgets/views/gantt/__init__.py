@@ -10,7 +10,7 @@ import traitlets
 
 from dtfm_lab.compare.errors import format_error
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.widgets.views.gantt.columns import (
+from dtfm_lab.widgets.views.gantt.bars import (
     FIRST_MESSAGE,
     NO_BAR,
     NO_BARS,
@@ -39,16 +39,10 @@ class GanttView(View):
     stage = traitlets.Bytes(b"").tag(sync=True)
     after = traitlets.Bytes(b"").tag(sync=True)
     """For each bar, as i4: the bar that it waited for last, FIRST_MESSAGE - m for message m, NO_BAR for none."""
-    path_row = traitlets.Bytes(b"").tag(sync=True)
-    path_start = traitlets.Bytes(b"").tag(sync=True)
-    path_end = traitlets.Bytes(b"").tag(sync=True)
-    path_bar = traitlets.Bytes(b"").tag(sync=True)
-    message_source = traitlets.Bytes(b"").tag(sync=True)
-    message_target = traitlets.Bytes(b"").tag(sync=True)
-    message_leaves = traitlets.Bytes(b"").tag(sync=True)
-    message_arrives = traitlets.Bytes(b"").tag(sync=True)
-    message_kind = traitlets.Bytes(b"").tag(sync=True)
-    message_microbatch = traitlets.Bytes(b"").tag(sync=True)
+    path = traitlets.Dict().tag(sync=True)
+    """Columns of ``CriticalPath``, packed."""
+    messages = traitlets.Dict().tag(sync=True)
+    """Columns of ``Messages``, packed."""
     rows = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """A label for each row."""
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -63,7 +57,7 @@ class GanttView(View):
     """Number of devices of a pipeline where devices hold several stages: stage s is the (s // n)-th of its device.
     Else 0."""
     units = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """What is drawn, from top to bottom: {"label", "rows", "device", "stage", "replica", "heading", "tip", "members"}.
+    """What is drawn, from top to bottom: {"label", "rows", "device", "stage", "replica", "tip", "members"}.
     The first of its ``rows`` is above, the second below. ``members`` are units that a click opens. After "until", where
     it is given, nothing is waited for. Where there are no units, each row is drawn by itself."""
     n_stages = traitlets.Int(1).tag(sync=True)
@@ -95,10 +89,8 @@ class GanttView(View):
     """{"at", "text", "dashed"} of each end of an iteration, where two are compared."""
     interval = traitlets.List(traitlets.Float()).tag(sync=True)
     """Seconds from which to which the iteration of the upper bars ends with 90 % confidence; empty where unknown."""
-    ghost_start = traitlets.Bytes(b"").tag(sync=True)
-    """The bars of the prediction before, a thin line under each lane."""
-    ghost_end = traitlets.Bytes(b"").tag(sync=True)
-    ghost_row = traitlets.Bytes(b"").tag(sync=True)
+    ghost = traitlets.Dict().tag(sync=True)
+    """Columns of the bars of the prediction before, packed: a thin line under each lane."""
     n_measured = traitlets.Int(0).tag(sync=True)
     measured_iteration = traitlets.Int(-1).tag(sync=True)
     """The iteration that the measured bars are from; -1 before any."""
@@ -120,13 +112,7 @@ class GanttView(View):
 
     def set_predicted(
         self,
-        start: npt.ArrayLike,
-        end: npt.ArrayLike,
-        row: npt.ArrayLike,
-        kind: npt.ArrayLike,
-        microbatch: npt.ArrayLike,
-        stage: npt.ArrayLike | None = None,
-        *,
+        *columns: npt.ArrayLike,
         rows: Sequence[str],
         kinds: Sequence[dict[str, Any]],
         names: Sequence[str] = (),
@@ -139,25 +125,22 @@ class GanttView(View):
         n_stages: int = 1,
         before: Bars = NO_BARS,
     ) -> None:
-        """Replace the upper bars; ``after`` and ``path.bar`` count them as they are given here.
+        """Replace the upper bars by those of ``columns``, see ``Bars``; ``after`` and ``path.bar`` count them as given.
 
         Bars of the same rows glide to their new places. ``before`` are bars of the same rows, drawn as a line under
         each lane, with a mark where they end.
         """
-        given = Bars.of(start, end, row, kind, microbatch, stage)
-        bars, order = given.ordered()
+        bars, order = Bars.of(*columns).ordered()
         place = np.empty(len(order) + 1, dtype="<i4")
         place[order], place[-1] = np.arange(len(order)), NO_BAR  # index NO_BAR gives NO_BAR
         waited = np.full(len(order), NO_BAR) if after is None else np.asarray(after)[order]
         self._upper = bars
         with self.hold_sync():
-            for name, column in bars._asdict().items():
-                setattr(self, name, column.tobytes())
+            for name, column in _packed(bars).items():
+                setattr(self, name, column)
             to_bar = waited > FIRST_MESSAGE
             self.after = np.where(to_bar, place[np.where(to_bar, waited, NO_BAR)], waited).astype("<i4").tobytes()
-            for what, columns in (("path", path._replace(bar=place[path.bar])), ("message", messages)):
-                for name, column in columns._asdict().items():
-                    setattr(self, f"{what}_{name}", column.tobytes())
+            self.path, self.messages = _packed(path._replace(bar=place[path.bar])), _packed(messages)
             self.rows, self.kinds, self.names = list(rows), [dict(kind) for kind in kinds], list(names)
             self.devices, self.devices_per_pipeline = list(devices), devices_per_pipeline
             self.units, self.n_stages = list(units), n_stages
@@ -167,8 +150,7 @@ class GanttView(View):
 
     def _set_ghost(self, before: Bars) -> None:
         self._ghost = before.ordered()[0]
-        for name in ("start", "end", "row"):
-            setattr(self, f"ghost_{name}", getattr(self._ghost, name).tobytes())
+        self.ghost = _packed(self._ghost)
         self._mark_ends()
 
     def clear(self) -> None:
@@ -184,17 +166,9 @@ class GanttView(View):
         self.n_measured, self.measured_iteration = 0, iteration
         self._send_measured(NO_BARS, reset=True)
 
-    def extend_measured(
-        self,
-        start: npt.ArrayLike,
-        end: npt.ArrayLike,
-        row: npt.ArrayLike,
-        kind: npt.ArrayLike,
-        microbatch: npt.ArrayLike,
-        stage: npt.ArrayLike | None = None,
-    ) -> None:
-        """Append measured bars, in the same clock as the predicted ones."""
-        bars, _ = Bars.of(start, end, row, kind, microbatch, stage).ordered()
+    def extend_measured(self, *columns: npt.ArrayLike) -> None:
+        """Append measured bars, columns of ``Bars`` in the same clock as the predicted ones."""
+        bars, _ = Bars.of(*columns).ordered()
         if not len(bars.start):
             return
         self._measured.append(bars)
@@ -243,3 +217,7 @@ class GanttView(View):
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "hello" and self.n_measured:
             self._send_measured(self.measured, reset=True)
+
+
+def _packed(columns: Bars | CriticalPath | Messages) -> dict[str, bytes]:
+    return {name: column.tobytes() for name, column in columns._asdict().items()}

@@ -1,25 +1,19 @@
-"""A Trace as the columns that the Gantt chart draws, and the order of its rows."""
+"""A Trace as the columns that the Gantt chart draws, the order of its rows, and how two charts differ."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from dtfm_lab.domain.schedule import LANE, PASSES, RECEIVES, SENDS, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Span, Trace
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.figures.palette import KIND_TINTS, PAGES, kind_color, legend_name, mixed
 from dtfm_lab.figures.timeline.bars import PALEST
-from dtfm_lab.widgets.views.gantt.columns import (
-    FIRST_MESSAGE,
-    NO_BAR,
-    NO_MESSAGES,
-    NO_PATH,
-    Bars,
-    CriticalPath,
-    Messages,
-)
 
 DRAWN = (*PASSES, Kind.PART, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
 """The kinds of action that get bars, in the order of the legend. Receives mirror the sends and are left out."""
@@ -28,11 +22,90 @@ ROWS_PER_DEVICE = 2
 """Of each device: computations, and messages that it sends."""
 STAGES_NAMED = 3
 MOST_DEVICES_APART = 16
-"""Most devices that have a row each where rows are ordered by stage; of more, a row is a stage and opens."""
+"""Most devices that have a row each; of more, a row is a stage and opens."""
 LETTERS = 3
 """Letters of a region's name where a stage is in two."""
-ROWS_BY = ("stage", "pipeline", "region")
-NOWHERE = "no region"
+NO_BAR = -1
+FIRST_MESSAGE = -2
+"""In ``after``, message m is written as FIRST_MESSAGE - m."""
+
+
+class Bars(NamedTuple):
+    """Columns of a chart, one entry for each bar, of the dtypes that the page reads."""
+
+    start: np.ndarray
+    end: np.ndarray
+    row: np.ndarray
+    kind: np.ndarray
+    microbatch: np.ndarray
+    """-1 where there is none."""
+    stage: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        start: npt.ArrayLike,
+        end: npt.ArrayLike,
+        row: npt.ArrayLike,
+        kind: npt.ArrayLike,
+        microbatch: npt.ArrayLike,
+        stage: npt.ArrayLike | None = None,
+    ) -> Bars:
+        given = np.zeros(np.size(start)) if stage is None else stage
+        return cls(*_typed((start, end, row, kind, microbatch, given), ("<f4", "<f4", "<u2", "<u1", "<i4", "<u2")))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Bars]) -> Bars:
+        return cls(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else NO_BARS
+
+    def ordered(self) -> tuple[Bars, np.ndarray]:
+        """Return the bars by row, then start, as the page's binary searches need them, and each one's index before."""
+        order = np.lexsort((self.start, self.row))
+        return Bars(*(column[order] for column in self)), order
+
+    def buffers(self) -> list[bytes]:
+        return [column.tobytes() for column in self]
+
+
+class Messages(NamedTuple):
+    """Columns of messages, one entry for each, in the order in which they leave."""
+
+    source: np.ndarray
+    """Rows of the senders."""
+    target: np.ndarray
+    """Rows of the receivers."""
+    leaves: np.ndarray
+    arrives: np.ndarray
+    kind: np.ndarray
+    microbatch: np.ndarray
+    """-1 where there is none."""
+
+    @classmethod
+    def of(cls, *columns: npt.ArrayLike) -> Messages:
+        return cls(*_typed(columns, ("<u2", "<u2", "<f4", "<f4", "<u1", "<i4")))
+
+
+class CriticalPath(NamedTuple):
+    """Where the critical path goes, in order of time: along a row, and straight on to the next entry's beginning."""
+
+    row: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    bar: np.ndarray
+    """The bar of each entry; NO_BAR for a message that is not drawn."""
+
+    @classmethod
+    def of(cls, *columns: npt.ArrayLike) -> CriticalPath:
+        return cls(*_typed(columns, ("<u2", "<f4", "<f4", "<i4")))
+
+
+def _typed(columns: Sequence[npt.ArrayLike], dtypes: Sequence[str]) -> list[np.ndarray]:
+    return [np.asarray(c).astype(d, copy=True).ravel() for c, d in zip(columns, dtypes, strict=True)]
+
+
+NO_BARS = Bars.of([], [], [], [], [])
+NO_MESSAGES = Messages.of([], [], [], [], [], [])
+NO_PATH = CriticalPath.of([], [], [], [])
 
 
 class Chart(NamedTuple):
@@ -124,7 +197,9 @@ class ChartRows:
         )
         if trace.after is None:
             return Chart(bars)
-        sent, received = _pairs(trace, rows)
+        sent, received = trace.message_rows(iteration)
+        by_time = np.argsort(trace.start_s[sent], kind="stable")
+        sent, received = sent[by_time], received[by_time]
         message_of = np.full(len(trace), -1)
         message_of[received] = np.arange(len(received))
         waited = trace.after[drawn]
@@ -165,17 +240,16 @@ class ChartRows:
         return f"S{stages[0]}…S{stages[-1]}"
 
 
-def arranged(rows: ChartRows, by: str, regions: Mapping[str, str], *, network: bool) -> list[dict[str, Any]]:
-    """Return the units to draw, from top to bottom, as ``GanttView.units`` takes them.
+def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the units to draw, stage by stage from top to bottom, as ``GanttView.units`` takes them.
 
-    ``by`` is one of ROWS_BY. By stage, a unit is a device, or of many devices a stage that shows its first pipeline
-    and has the others as members. Without ``network`` the rows of messages are left out. ``regions`` maps each device
-    to its region.
+    A unit is a device, or of many devices a stage that shows its first pipeline and has the others as members.
+    ``regions`` maps each device to its region.
     """
     n_positions, n_replicas = rows.shape
     device, names = rows.devices[::ROWS_PER_DEVICE], rows.names
 
-    def unit(position: int, replica: int, heading: str = "") -> dict[str, Any]:
+    def unit(position: int, replica: int) -> dict[str, Any]:
         index = position * n_replicas + replica
         first = index * ROWS_PER_DEVICE
         return {
@@ -183,42 +257,23 @@ def arranged(rows: ChartRows, by: str, regions: Mapping[str, str], *, network: b
             "device": device[index],
             "stage": position,
             "replica": replica,
-            "heading": heading,
-            "rows": list(range(first, first + (ROWS_PER_DEVICE if network else 1))),
+            "rows": list(range(first, first + ROWS_PER_DEVICE)),
             "tip": f"{names[index]}, pipeline {replica}: computations above, messages that it sends below",
         }
 
     def stage(position: int) -> dict[str, Any]:
         members = [unit(position, replica) for replica in range(n_replicas)]
         first = members[0]["device"]
-        return unit(position, 0) | {
-            "label": _place([regions.get(one["device"], "") for one in members])
-            or f"{device[position * n_replicas]} …",
+        return members[0] | {
+            "label": _place([regions.get(one["device"], "") for one in members]) or f"{first} …",
             "replica": -1,
             "members": members,
             "tip": f"stage {position}: drawn is {first} of pipeline 0; a click opens its {n_replicas} devices",
         }
 
-    places = [(position, replica) for position in range(n_positions) for replica in range(n_replicas)]
-    if by == "stage":
-        if n_replicas > 1 and len(places) > MOST_DEVICES_APART:
-            return [stage(position) for position in range(n_positions)]
-        return [unit(*place) for place in places]
-
-    def group(place: tuple[int, int]) -> str:
-        position, replica = place
-        return (
-            f"pipeline {replica}"
-            if by == "pipeline"
-            else regions.get(device[position * n_replicas + replica], "") or NOWHERE
-        )
-
-    order = sorted(places, key=lambda place: (place[1] if by == "pipeline" else group(place), place))
-    return [
-        unit(*place, heading=name if number == 0 else "")
-        for name, same in groupby(order, group)
-        for number, place in enumerate(same)
-    ]
+    if n_replicas > 1 and n_positions * n_replicas > MOST_DEVICES_APART:
+        return [stage(position) for position in range(n_positions)]
+    return [unit(position, replica) for position in range(n_positions) for replica in range(n_replicas)]
 
 
 def _place(regions: Sequence[str]) -> str:
@@ -239,17 +294,21 @@ def _kind_microbatch_stage(actions: Sequence[Action], action: IntArray) -> tuple
     return kind, microbatch, stage
 
 
-def _pairs(trace: Trace, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the sends among these rows of one iteration that have a receive, and those receives, by time sent."""
-    n_replicas, at = len(trace.context.devices[0]), {action: i for i, action in enumerate(trace.actions)}
-    receive, away = np.full(len(at), -1), np.zeros(len(at), dtype=np.int64)
-    for action, i in at.items():
-        if action.kind in SENDS:
-            receive[i] = at.get(action.counterpart(), -1)
-            away[i] = action.other_end(0, n_replicas)[1]
-    row_of = np.full((n_replicas, len(at) + 1), -1)  # the last column: no such action
-    row_of[trace.replica[rows], trace.action[rows]] = rows
-    to = row_of[(trace.replica[rows] + away[trace.action[rows]]) % n_replicas, receive[trace.action[rows]]]
-    sent, received = rows[to >= 0], to[to >= 0]
-    order = np.argsort(trace.start_s[sent], kind="stable")
-    return sent[order], received[order]
+ACTION = ["row", "kind", "stage", "microbatch"]
+"""Columns in which bars of the same action are equal."""
+
+
+def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
+    """Return (lower bars,) seconds by which each ends after the upper bar of its action; NaN where there is none.
+
+    Of several bars of one action, the first belongs to the first, the second to the second.
+    """
+    above, below = _numbered(upper), _numbered(lower)
+    pairs = below.merge(above, on=[*ACTION, "nth"], how="left", suffixes=("", "_above"))
+    return (pairs["end"] - pairs["end_above"]).to_numpy("<f4")
+
+
+def _numbered(bars: Bars) -> pd.DataFrame:
+    """Return the bars with ``nth``, which counts those of the same action by their start."""
+    frame = pd.DataFrame(bars._asdict())
+    return frame.assign(nth=frame.sort_values("start", kind="stable").groupby(ACTION).cumcount())

@@ -54,13 +54,12 @@ export function faultMenu(root, button, act, choose, cleanUp) {
         [`${one.name}, stage ${one.stages}, pipeline ${one.pipeline}`, one.condition].filter(Boolean).join(": "))));
     }
     if (pick.value !== device.name) pick.value = device.name;
-    const content = JSON.stringify([device.name, state.said, state.does, state.waits_for, state.busy, actions, hint]);
+    const content = JSON.stringify([device.name, state.said, state.busy, actions, hint]);
     if (content === shown) return; // what is being pointed at is not taken away
     shown = content;
     const focused = list.contains(document.activeElement) ? document.activeElement.dataset.do : null;
-    const does = state.waits_for ? `waits for ${state.waits_for}` : state.does;
     const busy = typeof state.busy === "number" ? `${(state.busy * 100).toFixed(0)} % of an iteration computing` : "";
-    said.textContent = hint || [state.said || does, busy].filter(Boolean).join(" · ");
+    said.textContent = hint || [state.said, busy].filter(Boolean).join(" · ");
     list.setAttribute("aria-label", `What to do to ${device.name}`);
     list.replaceChildren(...actions.map((action) => h("button", {
       type: "button", role: "menuitem", tabindex: "-1", "data-do": action.do, disabled: !action.possible,

@@ -7,7 +7,6 @@ const RIGHT = 14;
 const WIDEST_LABELS = 168;
 const LABELS_SHARE = 0.28; // of a narrow page that labels take at most
 export const BADGE = 10; // radius of a stage's number
-const HEADING = 17;
 const LEAST = { member: 15, stacked: 22, single: 7 };
 const MOST = { member: 30, stacked: 88, single: 48 }; // in a pane; few units do not become walls
 const MEMBER_WEIGHT = 0.55;
@@ -24,10 +23,10 @@ export function arrange({ units, nRows, labels, devices, open }) {
   const shown = [];
   const slotOf = new Map();
   const place = (unit, fields) => {
-    const { label, device = "", stage = -1, replica = -1, heading = "", tip = "", until = Infinity } = unit;
+    const { label, device = "", stage = -1, replica = -1, tip = "", until = Infinity } = unit;
     const rows = unit.rows.filter((row) => row < nRows);
     for (const row of rows) slotOf.set(row, shown.length);
-    shown.push({ label, device, stage, replica, heading, tip, until, rows, ...fields });
+    shown.push({ label, device, stage, replica, tip, until, rows, ...fields });
   };
   given.forEach((unit, id) => {
     const { members = [] } = unit;
@@ -72,12 +71,10 @@ export function layout({ width, height, labelWidth, span, ghost, lanes, arranged
   const top = AXIS;
   const bottom = height - EDGE;
   const rowsBottom = Math.max(top + 10, bottom);
-  const nHeadings = shown.filter(({ heading }) => heading).length;
-  const each = heights(shown, rowsBottom - top - nHeadings * HEADING, fill);
+  const each = heights(shown, rowsBottom - top, fill);
   const tops = new Float64Array(shown.length);
   let y = top - scroll;
-  shown.forEach(({ heading }, slot) => {
-    if (heading) y += HEADING;
+  shown.forEach((_, slot) => {
     tops[slot] = y;
     y += each[slot];
   });
@@ -114,7 +111,6 @@ export function layout({ width, height, labelWidth, span, ghost, lanes, arranged
   };
   return {
     left, right, top, bottom, rowsBottom, from, to, scale, shown, contentHeight, rowsIn, lane, bandIn, hasBadges,
-    headingHeight: HEADING,
     heightOf: (slot) => each[slot],
     slotTop: (slot) => tops[slot],
     x: (time) => left + (time - from) * scale,

@@ -26,7 +26,6 @@ export function paintRows(context, place, { lit, nStages }, theme) {
       context.fillRect(0, Math.round(y) - 0.5, place.right, 1);
     }
     const middle = y + height / 2;
-    if (unit.heading) paintHeading(context, place, unit.heading, y, theme);
     if (!isLit && middle - LABEL / 2 < free) return;
     free = middle + LABEL / 2;
     paintLabel(context, place, unit, middle, height, isLit, nStages, theme);
@@ -63,15 +62,6 @@ function paintLabel(context, place, unit, middle, height, isLit, nStages, theme)
   if (unit.isOpen) { context.moveTo(cx - 4, cy - 2); context.lineTo(cx, cy + 2); context.lineTo(cx + 4, cy - 2); }
   else { context.moveTo(cx - 2, cy - 4); context.lineTo(cx + 2, cy); context.lineTo(cx - 2, cy + 4); }
   context.stroke();
-}
-
-function paintHeading(context, place, heading, y, theme) {
-  context.fillStyle = theme.border;
-  context.fillRect(0, Math.round(y - place.headingHeight) - 0.5, place.right, 1);
-  context.font = `600 ${theme.font}`;
-  context.textAlign = "left";
-  context.fillStyle = theme.softText;
-  context.fillText(heading, 8, y - place.headingHeight / 2);
 }
 
 /** The whole chart decides the unit and how fine a moment is told, so that zooming does not change them. */

@@ -13,28 +13,25 @@ const MESSAGES = {
 };
 const PATH = { row: Uint16Array, start: Float32Array, end: Float32Array, bar: Int32Array };
 const GHOST = { start: Float32Array, end: Float32Array, row: Uint16Array };
-const named = (types, prefix) => Object.keys(types).map((name) => prefix + name);
 /** Traits by what has to be read anew when they change. */
-export const BAR_TRAITS = [
-  ...Object.keys(COLUMNS), "after", ...named(MESSAGES, "message_"), ...named(PATH, "path_"), ...named(GHOST, "ghost_"), "ends",
-];
+export const BAR_TRAITS = [...Object.keys(COLUMNS), "after", "messages", "path", "ghost", "ends"];
 export const TEXT_TRAITS = [
   "title", "caption", "height", "rows", "names", "kinds", "time_unit", "devices_per_pipeline", "show_path", "show_messages",
   "units", "n_stages", "devices", "selected", "selected_stage", "busy", "stale", "empty_words", "shares", "bare",
   "overview", "interval",
 ];
 
-const read = (model, types, prefix = "") => Object.fromEntries(
-  Object.entries(types).map(([name, type]) => [name, typed(model.get(prefix + name), type)]));
+const read = (column, types) => Object.fromEntries(
+  Object.entries(types).map(([name, type]) => [name, typed(column(name), type)]));
 
 /** The upper bars, their messages and their critical path. */
 export function readUpper(model) {
-  const columns = read(model, COLUMNS);
+  const columns = read((name) => model.get(name), COLUMNS);
   const upper = columns.start.length ? new Bars(columns) : NO_BARS;
-  const [messages, path] = [read(model, MESSAGES, "message_"), read(model, PATH, "path_")];
+  const [messages, path, old] = [["messages", MESSAGES], ["path", PATH], ["ghost", GHOST]]
+    .map(([trait, types]) => read((name) => model.get(trait)[name], types));
   messages.reach = latestSoFar(messages.arrives);
   path.reach = latestSoFar(path.end);
-  const old = read(model, GHOST, "ghost_");
   const ghost = old.start.length ? new Bars({ ...old, kind: new Uint8Array(old.row.length) }) : NO_BARS;
   return { upper, ghost, columns: { ...columns, after: typed(model.get("after"), Int32Array) }, messages, path };
 }
