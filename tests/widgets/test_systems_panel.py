@@ -14,15 +14,15 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.systems import Budget, Outcome, Outcomes, Strategy, outcome_of, work_of
+from dtfm_lab.systems import Budget, Outcomes, Strategy, outcome_of, work_of
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import JobControls
-from dtfm_lab.widgets.systems.answers import rows_of
+from dtfm_lab.widgets.systems.outcome_words import rows_of
+from dtfm_lab.widgets.systems.question import tasks_of
 from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
-from dtfm_lab.widgets.systems.taking import tasks_of
 from dtfm_lab.widgets.views.systems import SystemsView
 
 NAMES = ("dtfm-lab", "megatron")
@@ -91,34 +91,24 @@ async def test_what_was_found_before_stop_is_kept():
 
 
 @on_a_loop
-async def test_the_chosen_plan_is_on_the_network_while_the_pane_is_shown():
+async def test_a_plan_is_on_the_network_while_its_pane_is_shown_taken_with_its_job_and_put_back():
     panel = a_panel()
     state = panel._lab_state
+    before = state.plan, state.job
     outcomes = await asked(panel)
     panel.bars.chosen = "megatron"
     plan = outcomes["megatron"].plan
     assert state.shown_tasks == {
         name: [stage, replica] for stage, names in enumerate(plan.stages) for replica, name in enumerate(names)
     }
+    assert tasks_of(plan, lab.load_topology("campus")) == {}, "it is of another network"
     assert "Megatron-LM" in state.systems_note
     state.shown_panes = ("schedule",)
-    assert state.shown_tasks == {}
+    assert (state.shown_tasks, state.systems_note) == ({}, "")
     state.shown_panes = ("systems",)
     assert state.shown_tasks
-    panel.bars.chosen = ""
-    assert state.shown_tasks == {}
-    assert state.systems_note == ""
-
-
-@on_a_loop
-async def test_a_plan_is_taken_with_its_job_and_put_back():
-    panel = a_panel()
-    state = panel._lab_state
-    before = state.plan, state.job
-    outcomes = await asked(panel)
-    panel.bars.chosen = "megatron"
     panel.take.click()
-    assert state.plan is outcomes["megatron"].plan
+    assert state.plan is plan
     assert state.job == state.plan.job
     assert not state.plan_is_stale
     assert not panel.staleness(state), "it is still what was asked about"
@@ -247,13 +237,6 @@ def test_a_system_without_a_plan_says_why_and_one_that_changes_the_training_says
     assert "has no plan: it needs a 1,000 GPUs" in view.alt_text()
 
 
-def test_a_plan_of_another_network_is_not_shown_on_this_one():
-    plan = lab.plan("lecture-hall", "tiny", steps=1)
-    assert tasks_of(plan, lab.load_topology("campus")) == {}
-
-
 def test_a_job_of_given_sizes_cannot_be_asked_about():
     state = LabState(topology=lab.load_topology("lecture-hall"), job=Job.from_bytes(4, 2, 1e9, 1e8))
-    panel = SystemsPanel(state, lambda _: None, NAMES)
-    assert panel.start.disabled
-    assert isinstance(panel.chosen, Outcome | None)
+    assert SystemsPanel(state, lambda _: None, NAMES).start.disabled

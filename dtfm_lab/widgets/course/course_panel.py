@@ -1,10 +1,12 @@
-"""The pane Course: lessons and missions, hints in steps, and a check of what is on the screen."""
+"""The pane Course: lessons and missions, hints in steps, and a check of what is on the screen, or of what is typed."""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import FunctionType
+from typing import Any, TypeVar
 
 import ipywidgets as w
 
@@ -15,16 +17,12 @@ from dtfm_lab.course.progress import Progress, current_reader
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.figures.theme import count
+from dtfm_lab.systems import Outcome, Outcomes
 from dtfm_lab.widgets.controls import Panel, classed
-from dtfm_lab.widgets.course.on_screen import (
-    Systems,
-    candidates,
-    is_function,
-    is_shown,
-    is_typed,
-    typed,
-    words_for,
-)
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.markup import inline_markdown, markdown
 from dtfm_lab.widgets.tasks import begin, shared_interpreter
@@ -33,6 +31,21 @@ from dtfm_lab.widgets.views.course import CourseView
 STEP = "course"
 """Name of this pane."""
 NOTHING_SHOWN = "There is none on the screen yet."
+TYPED = (float, str, list, tuple)
+"""Types of answers that can be typed in the pane."""
+MADE_BY = {
+    Topology: "the network that is drawn",
+    Job: "the job that is chosen",
+    Plan: "the plan",
+    Schedule: "the schedule that is chosen",
+    Trace: "the measured trace, else the predicted one",
+    Outcomes: "the systems that were asked",
+    Outcome: "the system that is chosen",
+}
+"""What is handed in of the screen, by the type that a mission takes."""
+
+Systems = Callable[[], tuple[Outcomes | None, Outcome | None]]
+Noun = TypeVar("Noun")
 
 
 class CoursePanel(Panel):
@@ -98,9 +111,6 @@ class CoursePanel(Panel):
         progress = self._progress()
         passed = set(progress.passed())
         names = lab.missions.names()
-        of_lesson = {
-            lesson: [_row(missions[name], progress) for name in lab.missions.names(lesson)] for lesson in LESSONS
-        }
         with self.board.hold_sync():
             self.board.lessons = [
                 {
@@ -108,7 +118,7 @@ class CoursePanel(Panel):
                     "title": lesson.title,
                     "question": lesson.question,
                     "minutes": lesson.minutes,
-                    "missions": of_lesson[lesson.name],
+                    "missions": [_row(missions[name], progress) for name in lab.missions.names(lesson.name)],
                 }
                 for lesson in LESSONS.values()
             ]
@@ -142,16 +152,9 @@ class CoursePanel(Panel):
             "typed": is_typed(mission),
             "is_number": mission.takes is float,
             "cell": f"lab.missions.check({name!r}, {'your_function' if is_function(mission) else 'answer'})",
-            "network": getattr(self._given_network(mission), "name", ""),
+            "network": getattr(_given(mission, Topology), "name", ""),
             "busy": self.checking == name,
         }
-
-    def _given_network(self, mission: Mission) -> Topology | None:
-        """The network that a mission gives this reader, to be opened in the lab; None where it gives none."""
-        if mission.give is None:
-            return None
-        given = vars(mission.given(current_reader())).values()
-        return next((each for each in given if isinstance(each, Topology)), None)
 
     def _received(self, _: Any, content: dict[str, Any], __: Any) -> None:
         name = self.board.chosen
@@ -168,16 +171,13 @@ class CoursePanel(Panel):
                 case "typed":
                     return self.check([typed(missions[name], str(content.get("text", ""))[:100_000])])
                 case "open":
-                    return self._open(missions[name])
+                    network = _given(missions[name], Topology)
+                    if network is not None:
+                        self._open_network(network, _given(missions[name], Job))
+                    return None
         except LabError as error:
             self.board.problem = str(error)
         self.redo()
-
-    def _open(self, mission: Mission) -> None:
-        network = self._given_network(mission)
-        if network is not None:
-            given = vars(mission.given(current_reader())).values()
-            self._open_network(network, next((each for each in given if isinstance(each, Job)), None))
 
     def check(self, answers: Sequence[Any]) -> None:
         """Check answers to the chosen mission on a thread; one that wins is enough, and all together are one try."""
@@ -210,6 +210,70 @@ def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
     if attempts is None:
         return row | {"passed": False, "note": ""}
     notes = [f"{attempts.tries} {'try' if attempts.tries == 1 else 'tries'}"] if attempts.tries else []
-    notes += [f"{attempts.hints} {'hint' if attempts.hints == 1 else 'hints'}"] if attempts.hints else []
+    notes += [count(attempts.hints, "hint")] if attempts.hints else []
     notes += ["answer looked at"] if attempts.answer_shown else []
     return row | {"passed": bool(attempts.passed_at), "note": ", ".join(notes)}
+
+
+def _given(mission: Mission, kind: type[Noun]) -> Noun | None:
+    """The network or the job that a mission gives this reader, to be opened in the lab; None where it gives none."""
+    given = () if mission.give is None else vars(mission.given(current_reader())).values()
+    return next((each for each in given if isinstance(each, kind)), None)
+
+
+def kinds_of(mission: Mission) -> tuple[type, ...]:
+    """The types that a mission takes."""
+    return mission.takes if isinstance(mission.takes, tuple) else (mission.takes,)
+
+
+def is_typed(mission: Mission) -> bool:
+    """Whether the answer is a number, a text or a list, which can be typed."""
+    return any(kind in TYPED for kind in kinds_of(mission))
+
+
+def is_shown(mission: Mission) -> bool:
+    """Whether the answer may be on the screen."""
+    return any(kind in MADE_BY for kind in kinds_of(mission))
+
+
+def is_function(mission: Mission) -> bool:
+    """Whether the answer is a function of the reader's own, which only a cell has."""
+    return FunctionType in kinds_of(mission)
+
+
+def words_for(mission: Mission) -> str:
+    """What of the screen is checked: "the plan"; empty where a mission takes nothing that the lab shows."""
+    return ", or ".join(MADE_BY[kind] for kind in kinds_of(mission) if kind in MADE_BY)
+
+
+def candidates(mission: Mission, state: LabState, systems: Systems) -> list[Any]:
+    """What is on the screen of the types that a mission takes: a measurement before a prediction, chosen before all."""
+    outcomes, outcome = systems()
+    plan = state.plan
+    jobs = [state.job, None if plan is None else plan.job]
+    found: list[Any] = [state.measured, state.predicted, plan, state.topology, *jobs, outcome, outcomes]
+    if Schedule in kinds_of(mission):
+        found.append(_schedule(state))
+    return [each for each in found if each is not None and isinstance(each, kinds_of(mission))]
+
+
+def _schedule(state: LabState) -> Schedule | None:
+    """The chosen schedule for the plan's pipelines; None where it cannot be built from their numbers alone."""
+    job = None if state.plan is None else state.plan.job
+    if job is None or job.n_stages is None:
+        return None
+    try:
+        return lab.schedules[state.schedule](job.n_stages, job.n_microbatches)
+    except LabError:
+        return None
+
+
+def typed(mission: Mission, text: str) -> Any:
+    """The answer that a text stands for; the text itself where it is no number or list, so that the check says so."""
+    text = text.strip()
+    if str in kinds_of(mission) and not text.startswith(("'", '"')):
+        return text
+    try:
+        return ast.literal_eval(text) if text else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text

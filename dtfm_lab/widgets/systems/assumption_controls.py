@@ -13,8 +13,6 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, classed, control_for, value_of
 from dtfm_lab.widgets.lab_state import Guard
 
-LINKS = ("https://", "http://")
-
 
 class AssumptionControls:
     """``view`` shows one system's assumptions; ``changed`` is called with the system as a control makes it."""
@@ -44,7 +42,7 @@ class AssumptionControls:
                 if isinstance(control := self.by_field[one.field], w.Text):
                     value = "" if value is None else str(value)
                 control.value = value
-        self.reset.disabled = strategy == type(strategy)()
+        self.reset.disabled = not strategy.changed
 
     def _build(self, strategy: Strategy) -> None:
         self.by_field = {}
@@ -74,7 +72,7 @@ class AssumptionControls:
             return
         if made != strategy:
             self.strategy = made
-            self.reset.disabled = made == type(made)()
+            self.reset.disabled = not made.changed
             self._changed(made)
 
     def _reset(self) -> None:
@@ -85,32 +83,33 @@ class AssumptionControls:
 
 
 class ChangedAssumptions:
-    """The assumptions that were changed of every system; plain, as a workspace file keeps them."""
+    """The systems of which an assumption was changed, by name; as plain changes in a workspace file."""
 
     def __init__(self) -> None:
-        self._changes: dict[str, dict[str, Any]] = {}
-        """Values that differ from the model's own: by system, then by field."""
+        self._changed: dict[str, Strategy] = {}
 
     def keep(self, strategy: Strategy) -> None:
-        """Keep what differs from the system's defaults."""
-        usual = type(strategy)()
-        names = [one.field for one in strategy.assumptions]
-        self._changes.pop(strategy.name, None)
-        if changes := {name: value for name in names if (value := getattr(strategy, name)) != getattr(usual, name)}:
-            self._changes[strategy.name] = changes
+        """Keep a system where it differs from its model."""
+        self._changed.pop(strategy.name, None)
+        if strategy.changed:
+            self._changed[strategy.name] = strategy
 
     def strategy(self, name: str) -> Strategy:
         """Return a system with its changes."""
-        return _changed(name, self._changes.get(name, {}))
+        kept = self._changed.get(name)
+        return strategies[name]() if kept is None else kept
 
     def settings(self) -> dict[str, dict[str, Any]]:
-        return {name: dict(made) for name, made in self._changes.items()}
+        return {
+            name: {one.field: value for one in made.assumptions if (value := getattr(made, one.field)) != one.default}
+            for name, made in self._changed.items()
+        }
 
     def restore(self, saved: object) -> None:
         """Take saved changes, those that are possible."""
         if not isinstance(saved, Mapping):
             return
-        self._changes = {}
+        self._changed = {}
         for name, changes in saved.items():
             if name in strategies and isinstance(changes, Mapping):
                 self.keep(_changed(name, changes))
@@ -137,7 +136,7 @@ def _system(strategy: Strategy) -> str:
     """Return the system's sentence, what it changes of the training, and who wrote it."""
     first = (type(strategy).__doc__ or "").strip().splitlines()[0]
     cite = escape(strategy.cite)
-    if strategy.url.startswith(LINKS):
+    if strategy.url.startswith(markup.LINKS):
         cite = f'<a href="{escape(strategy.url)}" target="_blank" rel="noopener noreferrer">{cite}</a>'
     differs = f"<br><b>Another training:</b> {escape(strategy.mathematics)}" if strategy.mathematics else ""
     return f'<div class="dtfm-line">{escape(first)} <span class="dtfm-source">{cite}</span>{differs}</div>'

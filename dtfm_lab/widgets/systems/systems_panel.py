@@ -33,10 +33,9 @@ from dtfm_lab.widgets.controls import (
     values_of,
 )
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.systems.answers import OURS, SystemsQuestion, answers, outcome_html, rows_of, single_gpus
 from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, ChangedAssumptions
-from dtfm_lab.widgets.systems.taking import Taking, tasks_of
-from dtfm_lab.widgets.systems.why import WhyText
+from dtfm_lab.widgets.systems.outcome_words import OURS, WhyText, outcome_html, rows_of
+from dtfm_lab.widgets.systems.question import SystemsQuestion, Taking, answers, single_gpus, tasks_of
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 from dtfm_lab.widgets.views.systems import SystemsView
 

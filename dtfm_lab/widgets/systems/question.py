@@ -1,7 +1,9 @@
-"""Makes a system's plan the lab's, with its job and its network of groups, and the one before it again."""
+"""What systems are asked and their outcomes as they come; the plan of one made the lab's, and the one before again."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dtfm_lab.domain.errors import LabError, PlanError
@@ -9,20 +11,57 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.network.grouping import groups_of
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.systems import Outcome
+from dtfm_lab.systems import Budget, Outcome, Outcomes, Strategy, stream_outcomes, work_of
 from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 
+CHANGED = ("topology", "job", "plan", "schedule", "queueing", "choices")
+"""Traits of the lab's state that a plan changes when it is taken."""
 
-@dataclass(frozen=True, eq=False)
-class LabBefore:
-    """What the lab had when a plan was taken."""
 
-    topology: Topology | None
-    job: Job | None
-    plan: Plan | None
-    schedule: str
-    queueing: str
-    choices: dict[str, Any]
+def answers(
+    question: SystemsQuestion, systems: Sequence[Strategy], options: Mapping[str, Any], before: Outcomes | None = None
+) -> Iterator[Outcomes]:
+    """All outcomes so far, after each system, with those of ``before`` whose system has not been asked again.
+
+    Each has its causes computed, so that to show them takes no time; for a thread.
+    """
+    for newest in stream_outcomes(question.topology, question.job, systems, Budget(**options)):
+        for one in newest:
+            one.causes  # noqa: B018  computed here, and kept
+        came = {one.strategy.name for one in newest}
+        kept = [one for one in before or () if one.strategy.name not in came]
+        wanted = newest.wanted if before is None else before.wanted
+        yield replace(newest, outcomes=(*newest.outcomes, *kept), wanted=wanted)
+
+
+class SystemsQuestion:
+    """The network and the work that were asked about, under every name that they may come back by.
+
+    To take a system's plan changes what is drawn to its groups of GPUs, and the job to how the system trains; the
+    question stays the same.
+    """
+
+    def __init__(self, topology: Topology, job: Job) -> None:
+        self.topology, self.job = topology, job
+        self._known = {(topology.fingerprint, work_of(job))}
+
+    def add(self, outcomes: Outcomes) -> None:
+        """Recognise the plans of these outcomes, too."""
+        self._known |= {(one.found.topology.fingerprint, work_of(one.found.job)) for one in outcomes if one.found}
+
+    def covers(self, topology: Topology | None, job: Job | None) -> bool:
+        """Whether a network and a job are what was asked about."""
+        if topology is None or job is None or job.model is None:
+            return False
+        return (topology.fingerprint, work_of(job)) in self._known
+
+
+def single_gpus(topology: Topology, alone: Topology | None) -> Topology:
+    """Return ``alone``, single GPUs, where ``topology`` is a network of their groups; else the network itself."""
+    n = topology.devices[0].gpus
+    if alone is None or n <= 1 or n not in alone.group_sizes:
+        return topology
+    return alone if alone.grouped(n).fingerprint == topology.fingerprint else topology
 
 
 class Taking:
@@ -31,16 +70,14 @@ class Taking:
     def __init__(self, lab_state: LabState, set_job: Callable[[Job], None]) -> None:
         """``set_job`` makes a job the one that the lab's controls show."""
         self._lab_state, self._set_job = lab_state, set_job
-        self.before: LabBefore | None = None
-        """What ``put_back`` returns to; None where nothing was taken."""
+        self.before: dict[str, Any] | None = None
+        """The traits of the lab's state that ``put_back`` returns to, by name; None where nothing was taken."""
 
     def take(self, outcome: Outcome) -> None:
         """Make the plan the lab's. Raises PlanError where the system has none."""
         plan, state = outcome.plan, self._lab_state
         if self.before is None:
-            self.before = LabBefore(
-                state.topology, state.job, state.plan, state.schedule, state.queueing, dict(state.choices)
-            )
+            self.before = {name: getattr(state, name) for name in CHANGED} | {"choices": dict(state.choices)}
         self._set(plan.topology, plan.job, plan)
         state.queueing = outcome.budget.queueing
         drawn, asked = state.topology, state.job
@@ -54,13 +91,12 @@ class Taking:
 
     def put_back(self) -> None:
         """Return to the network, job and plan from before; nothing where no plan was taken."""
-        before, state = self.before, self._lab_state
+        before, self.before = self.before, None
         if before is None:
             return
-        self.before = None
-        self._set(before.topology, before.job, before.plan)
-        state.schedule, state.queueing = before.schedule, before.queueing
-        state.choices = dict(before.choices)
+        self._set(before["topology"], before["job"], before["plan"])
+        for name in ("schedule", "queueing", "choices"):
+            self._lab_state.set_trait(name, before[name])
 
     def _set(self, topology: Topology | None, job: Job | None, plan: Plan | None) -> None:
         """Set all three: the network first, as it decides which shapes the job may have."""
