@@ -15,6 +15,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.maps.thumbnail import thumbnail_svg
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
@@ -36,19 +37,17 @@ from dtfm_lab.widgets.lab_state import (
 from dtfm_lab.widgets.network.network_panel import NetworkPanel
 from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
+from dtfm_lab.widgets.planner.plan_words import result_words
 from dtfm_lab.widgets.planner.replanning import BackgroundBound, LiveReplanning
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
-from dtfm_lab.widgets.shell import steps
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.shell.bar import StatusBar
-from dtfm_lab.widgets.shell.panes import NetworkPane, Panes
-from dtfm_lab.widgets.shell.steps import LabStep
+from dtfm_lab.widgets.shell.panes import LabStep, NetworkPane, Panes
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
 from dtfm_lab.widgets.views.door import Door
-from dtfm_lab.widgets.views.glossary import Glossary
-from dtfm_lab.widgets.views.legend import Legend
+from dtfm_lab.widgets.views.frame import Glossary, Legend
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
@@ -143,19 +142,34 @@ class Lab(w.VBox):
     def _steps(self) -> list[LabStep]:
         """Return the panes in order. The lab needs no more than an entry here to show, save and restore a new one."""
         return [
-            LabStep("plan", self.plan_panel, "Search", steps.plan_result, plan_staleness, "Plan again"),
-            LabStep("groups", self.groups_panel, "Groups", steps.groups_result, plan_staleness),
+            LabStep("plan", self.plan_panel, "Search", of("plan", result_words), plan_staleness, "Plan again"),
+            LabStep("groups", self.groups_panel, "Groups", of("plan", _groups_words), plan_staleness),
             LabStep(
                 "schedule",
                 self.schedule_panel,
                 "Schedule",
-                steps.schedule_result,
+                of(
+                    "predicted", lambda trace: f"predicted {format_s(trace.iteration_s)} under {trace.context.schedule}"
+                ),
                 prediction_staleness,
                 "Predict again",
             ),
             LabStep("what-if", self.what_if_panel, "What if", staleness=plan_staleness),
-            LabStep("run", self.run_panel, "Run", steps.run_result, run_staleness, "Run again"),
-            LabStep("compare", self.compare_panel, "Compare", steps.compare_result, comparison_staleness),
+            LabStep(
+                "run",
+                self.run_panel,
+                "Run",
+                of("measured", lambda trace: f"measured {format_s(trace.iteration_s)}"),
+                run_staleness,
+                "Run again",
+            ),
+            LabStep(
+                "compare",
+                self.compare_panel,
+                "Compare",
+                of("comparison", lambda comparison: f"error {comparison.error_text}"),
+                comparison_staleness,
+            ),
             LabStep("systems", self.systems_panel, "Systems", self.systems_panel.result, self.systems_panel.staleness),
             LabStep("course", self.course_panel, "Course", self.course_panel.result),
         ]
@@ -287,3 +301,17 @@ class Lab(w.VBox):
             if network:
                 bundle["image/svg+xml"] = thumbnail_svg(network)
         return bundle
+
+
+def of(trait: str, describe: Callable[[Any], str]) -> Callable[[LabState], str]:
+    """Return a step's ``result``: a description of one of the state's nouns, empty while there is none."""
+
+    def result(lab_state: LabState) -> str:
+        noun = getattr(lab_state, trait)
+        return "" if noun is None else describe(noun)
+
+    return result
+
+
+def _groups_words(plan: Plan) -> str:
+    return f"{count(plan.job.n_stages, 'group')} of {plan.job.n_replicas}"

@@ -16,7 +16,8 @@ from dtfm_lab.widgets.network.links import with_link
 from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.shell.bar import bar_numbers, format_count, gap_words, next_action
 from dtfm_lab.widgets.shell.headline import headline, reason_of
-from dtfm_lab.widgets.shell.inspection import inspect, layers_of
+from dtfm_lab.widgets.shell.inspection import inspect
+from dtfm_lab.widgets.views.groups.drawing import layers_of
 
 
 def a_state(network: str = "lecture-hall", **options) -> LabState:

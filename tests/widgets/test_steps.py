@@ -11,7 +11,7 @@ import dtfm_lab as lab
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.shell.steps import StepState
+from dtfm_lab.widgets.shell.panes import StepState
 
 
 @pytest.fixture
@@ -38,26 +38,24 @@ def test_nothing_is_stale_as_long_as_nothing_changed(lab_state) -> None:
     assert kinds["run"] == kinds["compare"] == "open"
 
 
-def test_an_edited_network_makes_the_plan_and_all_that_rests_on_it_stale(lab_state) -> None:
-    lab_state.topology = lab_state.topology.with_link(0, 1, latency_s=0.5)
+@pytest.mark.parametrize(
+    ("trait", "edit", "said"),
+    [
+        ("topology", lambda topology: topology.with_link(0, 1, latency_s=0.5), "network has changed"),
+        ("topology", lambda _: None, "no longer drawn"),
+        ("job", lambda job: job.with_fields(global_batch=job.global_batch * 2), "job has changed"),
+    ],
+)
+def test_an_edit_makes_the_plan_and_all_that_rests_on_it_stale(lab_state, trait, edit, said) -> None:
+    setattr(lab_state, trait, edit(getattr(lab_state, trait)))
     assert stale(lab_state).keys() == {"plan", "groups", "schedule", "what-if"}
-    assert "network has changed" in stale(lab_state)["plan"]
+    assert said in stale(lab_state)["plan"]
 
 
 def test_moving_a_device_on_the_canvas_makes_nothing_stale(lab_state) -> None:
     first, *others = lab_state.topology.devices
     lab_state.topology = replace(lab_state.topology, devices=(replace(first, position=(1.0, 2.0)), *others))
     assert stale(lab_state) == {}
-
-
-def test_another_job_makes_the_plan_stale(lab_state) -> None:
-    lab_state.job = lab_state.job.with_fields(global_batch=lab_state.job.global_batch * 2)
-    assert "job has changed" in stale(lab_state)["plan"]
-
-
-def test_a_cleared_canvas_makes_the_plan_stale(lab_state) -> None:
-    lab_state.topology = None
-    assert "no longer drawn" in stale(lab_state)["plan"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dtfm_lab.widgets.planner.job_controls import shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.shell.headline import PANE_NOTES, headline, reason_of
 from dtfm_lab.widgets.tasks import begin, has_event_loop
-from dtfm_lab.widgets.views.top_bar import TopBar
+from dtfm_lab.widgets.views.frame import TopBar
 
 REST_S = 0.3
 """Seconds that a plan stands before it is analysed, so that a drag is not slowed."""

@@ -7,7 +7,9 @@ import numpy as np
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_bytes, format_gbps, format_s, to_gbps, to_ms
+from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.views.groups.drawing import layers_of
 
 MOST_LISTED = 4
 """Names up to which all are listed."""
@@ -40,16 +42,20 @@ def _of_pipeline(plan: Plan) -> Facts:
     layers, cost = layers_of(plan), plan.cost
     devices = plan.placement.devices
     stages = [
-        {"stage": s, "name": _place(plan, devices[s].tolist()), "layers": layers[s], "group_s": float(cost.group_s[s])}
+        {
+            "stage": s,
+            "name": _place(plan, devices[s].tolist()),
+            "layers": layers[s] or f"stage {s}",
+            "group_s": float(cost.group_s[s]),
+        }
         for s in range(plan.job.n_stages)
     ]
     unit, in_unit = ("ms", 1e3) if cost.hop_s.max(initial=0.0) < 1 else ("s", 1.0)
     hops = [{"seconds": float(s), "text": f"{float(s) * in_unit:.3g}"} for s in cost.hop_s]
-    n = len(hops)
     total = [
         [format_s(cost.total_s), "of communication ="],
         [format_s(cost.data_parallel_s), "the slowest averaging +"],
-        [format_s(cost.pipeline_s), f"{n} hop{'' if n == 1 else 's'}"],
+        [format_s(cost.pipeline_s), count(len(hops), "hop")],
     ]
     return {
         "kind": "pipeline",
@@ -91,7 +97,7 @@ def _of_device(topology: Topology, plan: Plan | None, name: str) -> Facts:
     return facts | {
         "stage": s,
         "n_stages": plan.job.n_stages,
-        "hint": f"stage {s}, pipeline {r}, {layers_of(plan)[s]} · {facts['hint']}",
+        "hint": f"{', '.join(filter(None, [f'stage {s}, pipeline {r}', layers_of(plan)[s]]))} · {facts['hint']}",
         "rows": rows,
     }
 
@@ -166,7 +172,7 @@ def _use(plan: Plan, a: int, b: int) -> str:
     if hops:
         stages = sorted({s for s, _ in hops})
         between = ", ".join(f"{s} and {s + 1}" for s in stages[:MOST_LISTED])
-        words.append(f"carries {len(hops)} hop{'' if len(hops) == 1 else 's'} between stages {between}")
+        words.append(f"carries {count(len(hops), 'hop')} between stages {between}")
     if groups:
         words.append(f"averages stage{'' if len(groups) == 1 else 's'} {', '.join(map(str, groups[:MOST_LISTED]))}")
     return "; ".join(words) if words else "sends nothing over it"
@@ -192,15 +198,3 @@ def _place(plan: Plan, devices: list[int]) -> str:
     if len(found) == 1 or regions == [""]:
         return found[0].name
     return regions[0] if len(regions) == 1 else f"{regions[0] or found[0].name} +{len(regions) - 1}"
-
-
-def layers_of(plan: Plan) -> list[str]:
-    """Return ``layers 5 to 7`` of each stage, counting blocks from 1; the number of stages' worth where no model is."""
-    blocks = plan.blocks_per_stage
-    if blocks is None:
-        return [f"stage {s}" for s in range(plan.job.n_stages)]
-    ends = np.cumsum(blocks)
-    return [
-        f"layer {end}" if n == 1 else f"layers {end - n + 1} to {end}" if n else "no block"
-        for n, end in zip(blocks, ends.tolist(), strict=True)
-    ]

@@ -5,27 +5,69 @@ Results are under tabs, and nothing in their half changes its height.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import ipywidgets as w
 
 from dtfm_lab.domain.network import find_place
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, classed, mark, more_menu, show, spacer, toggle
+from dtfm_lab.widgets.controls import Panel, button, classed, mark, more_menu, show, spacer, toggle
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.links import with_link
 from dtfm_lab.widgets.network.network_panel import VIEWS, NetworkPanel
 from dtfm_lab.widgets.shell.inspection import inspect
-from dtfm_lab.widgets.shell.steps import LabStep
 from dtfm_lab.widgets.tasks import SLOW_S, has_event_loop
-from dtfm_lab.widgets.views.inspector import Inspector
-from dtfm_lab.widgets.views.tabs import TabsView
+from dtfm_lab.widgets.views.frame import Inspector, TabsView
 
 ASKED_FOR = frozenset({"run", "compare", "systems"})
 """Panes that show what a person asked for, such as a measurement, and what no plan makes anew."""
 LEAST_PLACES = 2
 """Regions that are known places from which a network opens on the map."""
+
+
+class StepState(NamedTuple):
+    """How far a step has come."""
+
+    done: str = ""
+    """The result in a few words; empty while there is none."""
+    stale: str = ""
+    """Why the result is out of date; empty where it is not."""
+
+    @property
+    def kind(self) -> str:
+        """``stale``, ``done`` or ``open``."""
+        return "stale" if self.stale else "done" if self.done else "open"
+
+
+def _never(_: LabState) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class LabStep:
+    """One step of the lab, with all that the lab needs to number, save, restore and mark it."""
+
+    name: str
+    """Short name, as in ``LabState.step``, ``LabState.busy`` and ``LabState.pane``."""
+    panel: Panel
+    title: str
+    """What its tab says."""
+    result: Callable[[LabState], str] = _never
+    """Returns the result in a few words; empty while there is none."""
+    staleness: Callable[[LabState], str] = _never
+    """Returns why the result is out of date; empty where it is not."""
+    redo: str = ""
+    """Text of the button that calls ``panel.redo`` where the step is out of date; empty for no button."""
+
+    @property
+    def saved_name(self) -> str:
+        """The name under which a workspace keeps the panel's settings."""
+        return self.name.replace("-", "_")
+
+    def state(self, lab_state: LabState) -> StepState:
+        return StepState(self.result(lab_state), self.staleness(lab_state))
 
 
 class Panes:

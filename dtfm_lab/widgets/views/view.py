@@ -12,19 +12,22 @@ STATIC = Path(__file__).parents[1] / "static"
 
 
 class View(anywidget.AnyWidget):
-    """A widget of the lab. Its page is ``static/<folder>.js`` and ``.css``, built from the folder of its class."""
+    """A widget of the lab. Its page is ``static/<folder>.js`` and ``.css``, built from the folder of its class.
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        folder = cls.__module__.removeprefix(f"{__package__}.").partition(".")[0]
-        page = STATIC / f"{folder}.js"
-        if "_esm" not in vars(cls) and page.exists():
-            cls._esm = page
-            if (styles := page.with_suffix(".css")).exists():
-                cls._css = styles
-        super().__init_subclass__(**options)
+    ``page`` names the folder of a class that is elsewhere.
+    """
 
     own_id = Unicode().tag(sync=True)
     """By which its page finds its model, should that have been late: ``js/shared/view.js``."""
+
+    def __init_subclass__(cls, page: str = "", **options: Any) -> None:
+        folder = page or cls.__module__.removeprefix(f"{__package__}.").partition(".")[0]
+        script = STATIC / f"{folder}.js"
+        if "_esm" not in vars(cls) and script.exists():
+            cls._esm = script
+            if (styles := script.with_suffix(".css")).exists():
+                cls._css = styles
+        super().__init_subclass__(**options)
 
     def __init__(self, **traits: Any) -> None:
         own_id = uuid4().hex

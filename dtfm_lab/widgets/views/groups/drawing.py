@@ -57,7 +57,7 @@ def groups_of(plan: Plan) -> list[dict[str, Any]]:
     names, grid, letters = plan.topology.names, plan.placement.devices, lettered(plan)
     group_s = pair_costs(plan.topology, plan.job).group_s
     own_s = group_s[grid[:, :, None], grid[:, None, :]].sum(axis=2)
-    layers, devices = _layers(plan), plan.topology.devices
+    layers, devices = layers_of(plan), plan.topology.devices
     return [
         {
             "stage": s,
@@ -208,7 +208,7 @@ def _between(topology: Topology, pairs: list[Pair], ends: list[IntArray] | None 
     ]
 
 
-def _layers(plan: Plan) -> list[str]:
+def layers_of(plan: Plan) -> list[str]:
     """Return ``layers 4 to 6`` of each stage, counting blocks from 1; empty texts where the job has no model."""
     counts = plan.blocks_per_stage
     if counts is None:

@@ -1,0 +1,117 @@
+"""The views of the frame around the lab's panes: the bar, tabs, the inspector, the legend and the glossary."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import traitlets
+
+from dtfm_lab.widgets.views.view import View
+from dtfm_lab.widgets.words import ALSO, WORDS
+
+
+class TopBar(View, page="top_bar"):
+    """Shows what its traits say; what is pressed goes to ``on_press`` by name.
+
+    The page opens the menus ``network``, ``job`` and ``more`` by itself: boxes of widgets with the class
+    ``dtfm-menu-<name>`` anywhere in the lab. It also closes the menus of panes, tells ``dark``, knows the keys that
+    hold for the whole lab, and shows the lab in the whole window.
+    """
+
+    network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
+    """Name of the network, and what it consists of."""
+    job = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
+    """Name of the job, and its shape."""
+    numbers = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{label, value, was, note, short, bad, word} of each number; ``word`` is its entry in the glossary."""
+    headline = traitlets.Dict().tag(sync=True)
+    """{lead, rest, kind}, see ``shell.headline``."""
+    action = traitlets.Dict().tag(sync=True)
+    """{name, label, why_not} of the next action."""
+    live = traitlets.Bool(True).tag(sync=True)
+    """Whether every edit is followed by a new plan."""
+    live_note = traitlets.Unicode("").tag(sync=True)
+    """How long the last plan took to find."""
+    can_undo = traitlets.Bool(False).tag(sync=True)
+    dark = traitlets.Bool(False).tag(sync=True)
+    """Whether the page has a dark theme; the page sets it."""
+
+    def __init__(self, on_press: Callable[[str], None], **traits: Any) -> None:
+        self._on_press = on_press
+        super().__init__(**traits)
+
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+        if content.get("kind") == "press":
+            self._on_press(str(content.get("name", "")))
+
+    def alt_text(self) -> str:
+        said = [f"{n['label']} {n['value']}" for n in self.numbers]
+        return " · ".join([*filter(None, self.network[:1]), *said, str(self.headline.get("lead", ""))])
+
+
+class TabsView(View, page="tabs"):
+    """A row of tabs; a click, an arrow key or the page's digits set ``value``."""
+
+    label = traitlets.Unicode("").tag(sync=True)
+    """What the tabs choose, for screen readers."""
+    tabs = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{name, title, kind, words} of each; ``kind`` is one of open, done, stale, busy, and ``words`` its tooltip."""
+    value = traitlets.Unicode("").tag(sync=True)
+    """Name of the tab that is chosen."""
+    numbered = traitlets.Bool(False).tag(sync=True)
+    """Whether digits of the keyboard choose."""
+
+    def alt_text(self) -> str:
+        return f"{self.label}: {self.value}"
+
+
+class Inspector(View, page="inspector"):
+    """Shows ``facts``, see ``shell.inspection``; it has a fixed place and height, so that nothing jumps.
+
+    ``on_link(ends, gbps, ms, phase)`` is called at every move of a link's slider, with ``phase`` one of begin, move and
+    end; ``on_select(what)`` with {stage}, {devices} or {} to let go of the selection.
+    """
+
+    facts = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        on_link: Callable[[Sequence[str], float, float, str], None],
+        on_select: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self._on_link, self._on_select = on_link, on_select
+        super().__init__()
+
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+        if content.get("kind") == "link":
+            self._on_link(content["ends"], float(content["gbps"]), float(content["ms"]), str(content["phase"]))
+        elif content.get("kind") == "select":
+            self._on_select(content)
+
+    def alt_text(self) -> str:
+        return f"{self.facts.get('title', '')}: {self.facts.get('hint', '')}"
+
+
+class Legend(View, page="legend"):
+    """One line that says what colours, hatches and lines mean in every view of the lab."""
+
+    n_stages = traitlets.Int(0).tag(sync=True)
+    """Stages of the plan; 0 while there is none."""
+    shortcuts = traitlets.Unicode("1–8 results · Space plays · F whole window · ? words").tag(sync=True)
+
+    def alt_text(self) -> str:
+        return "forward, backward, averaging; hatched: waits; link width is bandwidth, dashes are latency"
+
+
+class Glossary(View, page="glossary"):
+    """Explains every element of the page with ``data-word`` on hover and focus; ``is_open`` lists all.
+
+    Views mark words with ``word`` of js/shared/words.js, panels with ``dtfm_lab.widgets.words.word``. One glossary
+    serves the whole lab.
+    """
+
+    words = traitlets.Dict(WORDS).tag(sync=True)
+    also = traitlets.Dict(ALSO).tag(sync=True)
+    is_open = traitlets.Bool(False).tag(sync=True)
+
+    def alt_text(self) -> str:
+        return f"{len(self.words)} words explained"
