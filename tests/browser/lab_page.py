@@ -31,7 +31,6 @@ OUTSIDE = """() => {
 BADGE = """(name) => document.querySelector(".dtfm-editor .dtfm-stage")._cyreg.cy.getElementById(`device:${name}`)
     .renderedPosition()"""
 AT_REST = "print(the_lab.replanning._task is None and the_lab.predicted is not None)"
-CARD = """(name) => document.querySelector(".dtfm-map").whereIs(name)"""
 
 
 class LabPage:
@@ -106,9 +105,6 @@ class LabPage:
         self.at_rest()
         return self.number(label)
 
-    def said(self):
-        return self.headline.inner_text()
-
     def press_next(self, label):
         """The one filled button, when it says this."""
         self.page.wait_for_function(
@@ -181,12 +177,6 @@ class LabPage:
         """The middle of a device on the canvas, on the page."""
         place = self.page.evaluate(BADGE, device)
         return self.at(place["x"], place["y"])
-
-    def on_map(self, name):
-        """Where a device or a city is on the map, on the page."""
-        box = self.root.locator(".dtfm-map .dtfm-box").bounding_box()
-        x, y = self.page.evaluate(CARD, name)
-        return box["x"] + x, box["y"] + y
 
     def click(self, place, modifiers=()):
         for key in modifiers:

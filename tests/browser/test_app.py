@@ -65,43 +65,47 @@ def test_a_visitor_finds_a_plan_in_the_whole_window_as_light_as_the_system(app, 
         until(lambda: not kernels(process))
 
 
-def test_visitors_leave_in_three_ways_and_no_kernel_stays(app, browser):
+def test_visitors_leave_in_two_more_ways_and_no_kernel_stays(app, browser):
+    """By closing the page, and like a lid that is shut; the one above went elsewhere."""
     address, process = app
-    visitors = [browser.new_context(reduced_motion="reduce") for _ in range(3)]
+    visitors = [browser.new_context(reduced_motion="reduce") for _ in range(2)]
     pages = [visitor.new_page() for visitor in visitors]
+    pages[0].goto(address.split("?")[0])
+    assert "/login" in pages[0].url, "nobody without the token gets a kernel"
+    assert kernels(process) == []
     for page in pages:
         page.set_default_timeout(PATIENCE_S * 1000)
         visit(page, address)
     found = kernels(process)
-    assert len(found) == 3
+    assert len(found) == 2
     assert all(kernel.children() == [] for kernel in found), "torch is not loaded before something runs"
-    shut, gone, lid = pages
-    shut.close(run_before_unload=True)
-    gone.goto("about:blank")
-    lid.context.close()
+    pages[0].close(run_before_unload=True)
+    visitors[1].close()
     until(lambda: not kernels(process))
-    for visitor in visitors:
-        visitor.close()
+    visitors[0].close()
 
 
-def test_nobody_without_the_token_gets_a_kernel(app, browser):
+def gone(served):
+    until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in served))
+
+
+def test_kernels_end_with_their_server_interrupted(app, browser):
+    """The last test of this server."""
     address, process = app
     with fresh_page(browser) as page:
-        page.goto(address.split("?")[0])
-        assert "/login" in page.url
-        assert kernels(process) == []
+        visit(page, address)
+        served = psutil.Process(process.pid).children(recursive=True)
+        assert served
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
+        gone(served)
 
 
-@pytest.mark.parametrize("end", ["interrupt", "kill"])
-def test_kernels_end_with_their_server(browser, tmp_path, end):
+def test_kernels_end_with_their_server_killed(browser, tmp_path):
     with app_server(tmp_path) as (address, process), fresh_page(browser) as page:
         visit(page, address)
         assert page.locator(".dtfm-lab").is_visible(), "a blank canvas, where no network is named"
         served = psutil.Process(process.pid).children(recursive=True)
         assert served
-        if end == "interrupt":
-            process.send_signal(signal.SIGINT)
-            assert process.wait(15) == 0
-        else:
-            process.kill()
-        until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in served))
+        process.kill()
+        gone(served)

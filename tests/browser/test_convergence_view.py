@@ -24,18 +24,14 @@ def test_the_curve_keeps_what_improved_and_the_newest(page, open_notebook, ask_k
     assert page.get_by_role("button", name="x: log").is_visible()
 
 
-def test_a_view_that_opens_late_is_sent_every_point(page, open_notebook):
-    more = "curve.extend([[1, .1, 9, 2, 9], [3, .3, 8, 2, 9]])"
+def test_a_late_view_is_sent_every_point_and_a_long_search_is_read_on_a_logarithmic_axis(page, open_notebook):
+    more = "curve.extend([[1, .1, 9, 2, 9], [30_000, .3, 8, 2, 8.5]])"
     open_notebook(page, [CONVERGENCE, more, "curve"])
     page.wait_for_function("() => document.querySelectorAll(\".dtfm-convergence[data-points='2']\").length === 2")
-
-
-def test_a_long_search_is_read_on_a_logarithmic_axis(page, open_notebook):
-    open_notebook(page, [CONVERGENCE, "curve.extend([[1, .1, 9, 2, 9], [30_000, .3, 8, 2, 8.5]])"])
-    page.get_by_role("button", name="x: log").wait_for()
-    assert page.get_by_title("of the population").is_visible()
-    page.get_by_role("button", name="seconds").click()
-    page.get_by_role("button", name="x: linear").wait_for()
+    assert page.get_by_title("of the population").first.is_visible()
+    page.get_by_role("button", name="x: log").first.wait_for()
+    page.get_by_role("button", name="seconds").first.click()
+    page.get_by_role("button", name="x: linear").first.wait_for()
 
 
 PANEL = """
@@ -45,7 +41,7 @@ from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 import dtfm_lab as lab
 the_lab = LabState(topology=lab.load_topology("volunteers"))
 panel = PlanPanel(the_lab, lab.load_job("dtfm-gpt3-xl", n_stages=4, n_replicas=6))
-panel.real.seconds.value, panel.race.seconds.value = 60, 0.3
+panel.real.seconds.value = 60
 panel.mode.value = "Real"
 import ipywidgets as w
 from dtfm_lab.widgets import markup
@@ -85,12 +81,3 @@ def test_a_search_that_runs_is_drawn_and_ends_with_a_plan(page, open_notebook, a
     assert sum(received) < seconds * 40e3
     page.get_by_role("button", name="Stop").click()
     eventually(page, "the_lab.plan is not None", True)
-
-
-def test_a_race_is_run_and_a_plan_taken_over(page, open_notebook, eventually):
-    open_notebook(page, [PANEL])
-    page.get_by_role("button", name="Race").first.click()
-    page.locator("button.mod-primary", has_text="Race").click()
-    page.get_by_text("over after").first.wait_for()
-    page.get_by_role("button", name="Take the leader's plan").click()
-    eventually(page, "the_lab.plan.planner == panel.race.standings.leader.planner", True)

@@ -113,7 +113,7 @@ def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_ke
     assert re.match(r"[\d.]+ m?s", lab.number("Plan"))
     lab.look("planned-by-itself")
 
-    race(lab, eventually)
+    race(lab, ask_kernel, eventually)
     groups(lab, ask_kernel, eventually)
 
     schedule = lab.pane("Schedule")
@@ -143,11 +143,12 @@ def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_ke
     assert ask_kernel(page, "print(the_lab.lab_state.message)") == ""
 
 
-def race(lab, eventually) -> None:
+def race(lab, ask_kernel, eventually) -> None:
     """Several planners side by side; the plan of one is taken."""
     page, search = lab.page, lab.pane("Search")
     lab.look("search")
     search.get_by_role("button", name="Race", exact=True).click()
+    ask_kernel(page, "the_lab.plan_panel.race.seconds.value = 0.5")
     page.wait_for_timeout(300)
     search.locator("button", has_text=re.compile(r"^\s*Race\s*$")).last.click()
     raced = "the_lab.plan_panel.race"
