@@ -30,7 +30,13 @@ from dtfm_lab.runtime.multihost.hosts import RunFolder, load_run_folder
 from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, RunOver, join_run
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.channels import ConnectionLost, Refused
-from dtfm_lab.runtime.protocol.processes import InputClosed, ended_children, exit_after, exit_with_parent
+from dtfm_lab.runtime.protocol.processes import (
+    CommandReader,
+    InputClosed,
+    ended_children,
+    exit_after,
+    exit_with_parent,
+)
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 COORDINATOR = -1
@@ -173,10 +179,11 @@ def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
     raise AssertionError("a worker exits its process")
 
 
-class Interrupts:
+class Interrupts(CommandReader):
     """The commands of a run that nobody but Ctrl-C commands: it ends the run on all hosts."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.fd, write = os.pipe()
         signal.signal(signal.SIGINT, lambda *_: os.write(write, b"!"))
 
@@ -185,11 +192,8 @@ class Interrupts:
         if select.select([self.fd], [], [], 0)[0]:
             raise InputClosed
 
-    def read(self) -> list[dict[str, Any]]:
+    def read_more(self) -> None:
         raise InputClosed
-
-    def complete(self) -> list[dict[str, Any]]:
-        return []
 
 
 class RecordedOutput:

@@ -30,7 +30,7 @@ from dtfm_lab.runtime.coordinator.calibration import (
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, Recovery, find_recovery, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
-from dtfm_lab.runtime.protocol.processes import CommandSource, InputClosed, emit
+from dtfm_lab.runtime.protocol.processes import CommandReader, InputClosed, emit
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 HEAD_START_S = 0.02
@@ -44,7 +44,7 @@ FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
 
 
 def lead(
-    commands: CommandSource,
+    commands: CommandReader,
     read_spec: Callable[[], RunSpec],
     starter: Callable[[RunSpec], StartWorker],
     on_end: Callable[[int, str], None] = lambda status, why: None,
@@ -79,7 +79,7 @@ def lead(
 class Coordinator:
     """One run: ``run`` carries it out, and ``end`` leaves no process behind."""
 
-    def __init__(self, spec: RunSpec, commands: CommandSource, start_worker: StartWorker) -> None:
+    def __init__(self, spec: RunSpec, commands: CommandReader, start_worker: StartWorker) -> None:
         self._spec = spec
         self._checkpoints = CheckpointPolicy(spec)
         self._done = spec.first_iteration
@@ -290,10 +290,8 @@ class Coordinator:
         pool = self._pool
         pool.epoch += 1
         pool.wait_until_listening()
-        found = None
-        if self._train_orders is not None:
-            found = self._refuse_unrecoverable(self._without_state)
-            assert found is not None
+        found = self._refuse_unrecoverable(self._without_state)
+        if found is not None:
             self._done = found.version
             del self._losses[self._done - self._spec.first_iteration :]
         self._span_rows = []

@@ -9,7 +9,7 @@ from typing import Any
 
 from dtfm_lab.runtime.coordinator.recovery import describe_stages, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle, WorkLimits
-from dtfm_lab.runtime.protocol.processes import CommandSource, emit
+from dtfm_lab.runtime.protocol.processes import CommandReader, emit
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 CHECK_EVERY_S = 0.2
@@ -46,7 +46,7 @@ class WorkerPool:
     def __init__(
         self,
         spec: RunSpec,
-        commands: CommandSource,
+        commands: CommandReader,
         start_worker: StartWorker,
         *,
         replaceable: Callable[[Collection[int]], bool],

@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 CHECK_EVERY_S = 0.2
 """Seconds between checks whether the parent process is still there."""
@@ -70,22 +70,8 @@ class InputClosed(Exception):
     """Standard input ended: the client is gone, or has stopped the run."""
 
 
-class CommandSource(Protocol):
-    """Where a run's commands come from."""
-
-    @property
-    def fd(self) -> int:
-        """Becomes readable when there is something to ``read``."""
-
-    def read(self) -> list[dict[str, Any]]:
-        """Wait for commands and return them. Raises InputClosed where there will be none, and the run is to end."""
-
-    def complete(self) -> list[dict[str, Any]]:
-        """Return commands that are there already."""
-
-
 class CommandReader:
-    """Reads lines of standard input as they come, without a thread: ``fd`` can be waited for."""
+    """Reads a run's commands, lines of standard input, as they come, without a thread: ``fd`` can be waited for."""
 
     fd = 0
 
