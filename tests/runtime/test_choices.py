@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_helpers import even_plan, small_plan
+from run_helpers import assert_as_predicted, even_plan, small_plan
 from test_recovery import after_iteration, assert_as_undisturbed, run_with
 from training_alone import train_alone
 
@@ -101,11 +101,7 @@ def test_a_run_trains_what_one_process_trains_in_the_seconds_that_were_predicted
     plan = chosen(CARRIED_OUT[choice])
     measured = start(plan, "1f1b", iterations=6).wait()
     assert measured.context.losses == pytest.approx(train_alone(plan.job, 6)[0], abs=1e-9)
-    comparison = lab.compare(lab.simulate(plan, like=measured), measured)
-    print(f"{choice}: error {comparison.iteration_error:+.2%}")
-    assert len(comparison.rows) == len(measured)
-    messages = comparison.rows[comparison.rows["lane"] != "compute"]
-    assert messages["duration_s_error"].abs().max() < 1e-9
+    assert_as_predicted(plan, measured)
 
 
 @pytest.mark.slow

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_helpers import left_behind, small_plan
+from run_helpers import assert_close, left_behind, small_plan, spec_of
 from training_alone import train_alone
 from workers_as_threads import Trained, over_groups, train
 
@@ -25,7 +25,6 @@ from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
 from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import CpuProcessor
 from dtfm_lab.runtime.worker.transport import Transport
-from dtfm_lab.simulation import build
 
 STEPS = 3
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b", "zb-h1", "interleaved-1f1b")
@@ -45,8 +44,7 @@ def assert_equal(trained: Trained, losses: list[float], parameters: dict[str, np
     assert trained.losses == pytest.approx(losses, abs=1e-9)
     found = trained.parameters()
     assert found.keys() == parameters.keys()
-    for name, wanted in parameters.items():
-        np.testing.assert_allclose(found[name], wanted, atol=1e-9, rtol=0, err_msg=name)
+    assert_close(found, parameters)
 
 
 @pytest.mark.parametrize("synchronisation", sorted(SHARD_RULES))
@@ -154,11 +152,7 @@ def test_a_worker_that_is_killed_is_replaced_and_no_loss_or_parameter_differs_fr
 
 
 def test_sockets_are_used_but_between_gpus_where_nothing_is_asked_for() -> None:
-    built = build(PLAN, "1f1b")
-
-    def spec(**options: object) -> RunSpec:
-        return RunSpec(plan=PLAN, schedule="1f1b", orders=built.orders, iterations=1, **options)
-
+    spec = partial(spec_of, PLAN)
     assert not spec_for(PLAN).uses_groups
     assert not spec().uses_groups
     assert spec(carrier="groups").uses_groups

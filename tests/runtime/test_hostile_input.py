@@ -188,6 +188,7 @@ def test_a_connection_is_accepted_only_with_the_secret_and_only_for_the_epoch() 
     assert listener.wait_for(3, 0) is None
     with pytest.raises(Refused, match="epoch 3 is over"):
         connect_to_peer(listener.address, SECRET, 3, 0)
+    connect_to_peer(listener.address, SECRET, 4, 0).close()
 
 
 def test_a_second_connection_for_a_rank_and_epoch_is_refused_and_the_first_stays():

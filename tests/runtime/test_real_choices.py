@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_helpers import kept_parameters, small_plan
+from run_helpers import assert_as_predicted, assert_close, kept_parameters, small_plan
 from training_alone import train_alone
 from workers_as_threads import train
 
@@ -35,12 +35,8 @@ def test_processes_train_what_threads_train_and_the_prediction_has_their_rows(sc
     for position in range(2):
         assert len({run.parameter_digests[position, replica] for replica in range(3)}) == 1, "replicas differ"
 
-    comparison = lab.compare(lab.simulate(plan, like=measured), measured)
-    print(f"{schedule}, {CHOICES[schedule]}: error {comparison.iteration_error:+.2%}")
-    assert len(comparison.rows) == len(measured)
+    comparison = assert_as_predicted(plan, measured)
     assert comparison.rows.notna().all().all()
-    messages = comparison.rows[comparison.rows["lane"] != "compute"]
-    assert messages["duration_s_error"].abs().max() < 1e-9
     assert len(comparison.iterations) == STEPS
 
 
@@ -50,5 +46,4 @@ def test_an_unequal_cut_trains_what_one_process_trains(tmp_path: Path) -> None:
     measured = lab.run(plan, "1f1b", iterations=STEPS, checkpoint_folder=tmp_path)
     assert measured.context.losses == pytest.approx(losses, abs=1e-9)
     trained = kept_parameters(tmp_path)
-    for name, wanted in parameters.items():
-        np.testing.assert_allclose(trained[name], wanted, atol=1e-9, rtol=0, err_msg=name)
+    assert_close(trained, parameters)

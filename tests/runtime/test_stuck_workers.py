@@ -16,10 +16,9 @@ from typing import Any
 
 import psutil
 import pytest
-from run_helpers import left_behind, small_plan
+from run_helpers import left_behind, small_plan, spec_of
 
 from dtfm_lab.runtime.protocol.run_options import RunSpec
-from dtfm_lab.simulation import build
 
 PATIENCE_S = 120.0
 STUCK = """
@@ -92,11 +91,8 @@ class Led:
         assert left_behind(self.process.pid) == []
 
 
-def spec_of(n_replicas: int = 2, **options: Any) -> RunSpec:
-    plan = small_plan(n_replicas=n_replicas)
-    built = build(plan, "gpipe")
-    settings: dict[str, Any] = {"iterations": 60, "clock": "virtual"} | options
-    return RunSpec(plan=plan, schedule=built.name, orders=built.orders, **settings)
+def run_of(n_replicas: int = 2) -> RunSpec:
+    return spec_of(small_plan(n_replicas=n_replicas), "gpipe", iterations=60)
 
 
 def stuck_in(tmp_path: Path, spec: RunSpec, library: str, stage: int, replica: int) -> list[dict[str, Any]]:
@@ -120,7 +116,7 @@ def losses(events: list[dict[str, Any]]) -> dict[int, float]:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
     """The losses of the same run without a fault."""
     never = tmp_path_factory.mktemp("undisturbed") / "never"
-    return losses(list(Led(spec_of(), STUCK, "CDLL", str(never), "1", "0").events()))
+    return losses(list(Led(run_of(), STUCK, "CDLL", str(never), "1", "0").events()))
 
 
 @pytest.mark.parametrize("library", ["CDLL", "PyDLL"], ids=["heartbeats go on", "no heartbeat"])
@@ -128,7 +124,7 @@ def test_a_worker_stuck_in_a_call_in_c_is_replaced_and_no_loss_differs(
     tmp_path: Path, library: str, undisturbed: dict[int, float]
 ) -> None:
     """Before, heartbeats counted as progress, and the run stood for ever; without them for TIMEOUT_S, to no avail."""
-    spec = spec_of()
+    spec = run_of()
     events = stuck_in(tmp_path, spec, library, 1, 0)
     assert events[-1]["event"] == "done", events[-1]
     (lost,) = [event for event in events if event["event"] == "lost"]
@@ -140,7 +136,7 @@ def test_a_worker_stuck_in_a_call_in_c_is_replaced_and_no_loss_differs(
 
 
 def test_one_that_nobody_can_replace_ends_the_run_in_one_line(tmp_path: Path) -> None:
-    (last,) = stuck_in(tmp_path, spec_of(n_replicas=1), "CDLL", 1, 0)[-1:]
+    (last,) = stuck_in(tmp_path, run_of(n_replicas=1), "CDLL", 1, 0)[-1:]
     assert last["event"] == "failed"
     assert "worker device-1 (stage 1, replica 0) was at" in last["message"]
     assert "for more than 3 s in iteration" in last["message"]
@@ -150,7 +146,7 @@ def test_one_that_nobody_can_replace_ends_the_run_in_one_line(tmp_path: Path) ->
 
 def test_a_worker_stopped_on_a_shared_gpu_gives_its_turn_up(tmp_path: Path, undisturbed: dict[int, float]) -> None:
     """Before, it was only set aside, with the lock: all others waited for it until it was resumed, or 300 s."""
-    spec = replace(spec_of(), runs_on="cuda")
+    spec = replace(run_of(), runs_on="cuda")
     led = Led(spec, SHARED, f"stopped-{tmp_path.name}")
     stopped: list[psutil.Process] = []
     events = []

@@ -10,7 +10,6 @@ import torch
 import workers_as_threads
 from cuda_order import Operations, OrderedCuda, ordered
 from run_helpers import small_plan
-from test_cuda_order import FAULTS, changed
 from workers_as_threads import InMemory, train
 
 from dtfm_lab.runtime.gpu import cuda_processor
@@ -91,14 +90,3 @@ def test_training_asks_for_everything_in_order(what):
     losses, cuda = trained(cuda_processor, schedule, **fields)
     assert cuda.faults[:5] == []
     assert losses == train(small_plan(**fields), schedule, 3).losses
-
-
-IN_TRAINING = ("sent before it is written", "no copy is kept for sending", "used before it has come",
-               "freed while the computation reads it", "received on the default stream")  # fmt: skip
-
-
-@pytest.mark.parametrize("what", IN_TRAINING)
-def test_a_fault_is_found_in_training(what):
-    _, cuda = trained(changed(cuda_processor, *FAULTS[what]), "1f1b")
-    print(what, "->", len(cuda.faults), cuda.faults[:1])
-    assert cuda.faults
