@@ -127,6 +127,26 @@ def test_only_what_a_computation_takes_beyond_the_median_is_a_stragglers():
     assert trace.critical_path()["what"].tolist() == ["compute"]
 
 
+def test_a_message_in_the_way_on_a_busy_link_is_a_queue():
+    trace = told(
+        (("a",), ("b",)),
+        [
+            ("0F0", 0, 0, 1, -1),
+            ("0F1", 0, 1, 2, 0),
+            ("0SEND_F0", 0, 1, 4, 0),
+            ("0SEND_F1", 0, 4, 7, 2),
+            ("1RECV_F0", 0, 2, 5, 2),
+            ("1RECV_F1", 0, 5, 8, 3),
+            ("1F0", 0, 5, 6, 4),
+            ("1F1", 0, 8, 9, 5),
+        ],
+    )
+    path = trace.critical_path()
+    assert path["action"].tolist() == ["0F0", "0SEND_F0", "0SEND_F1", "1RECV_F1", "1F1"]
+    assert path["what"].tolist() == ["compute", "queue", "bandwidth", "latency", "compute"]
+    assert idle_of(trace, "a") == {"busy": 2, "queue": 2, "bandwidth": 3, "latency": 1, "dependency": 1}
+
+
 def test_a_message_in_the_way_at_the_receiving_card_is_a_queue_from_end_to_end():
     """Two pipelines whose messages come in at one card: b's latency is over when a's is in."""
     trace = told(
