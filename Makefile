@@ -37,7 +37,7 @@ check: $(VENV)/.dev
 # Of every room what is quick, needs no browser and no worker.
 LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix compare/, test_compare.py test_refit.py) \
-	$(addprefix planning/, test_cost.py test_path.py test_evaluate.py) \
+	$(addprefix planning/, test_cost.py test_evaluate.py) \
 	$(addprefix simulation/, test_schedules.py test_textbook_times.py test_simulate.py test_sharding.py) \
 	published/test_rows.py \
 	$(addprefix systems/, test_launch_flags.py test_outcomes.py) \

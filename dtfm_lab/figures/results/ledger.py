@@ -73,7 +73,7 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
         )
     )
     for inside in (True, False):
-        some = [row for row in shown if row.inside is inside]
+        some = [row for row in shown if row.inside == inside]
         look = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
         figure.add_trace(
             go.Scatter(
