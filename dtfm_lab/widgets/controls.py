@@ -77,6 +77,7 @@ NOT_TRIED = frozenset(
         "gradient_compression",
         "codec_bytes_per_s",
         "stages_per_device",
+        "microbatch",
         "bucket_bytes",
         "fragments",
         "fragment_delay",
