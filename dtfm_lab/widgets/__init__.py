@@ -1,5 +1,6 @@
 """The interactive lab: views, each of which works alone in a notebook cell, and ``Lab``, which joins them."""
 
+from dtfm_lab.widgets.views.candidates import CandidatesView
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 from dtfm_lab.widgets.views.devices import DevicesView
 from dtfm_lab.widgets.views.editor import TopologyEditor
@@ -15,6 +16,7 @@ from dtfm_lab.widgets.views.systems import SystemsView
 from dtfm_lab.widgets.workbench import Lab
 
 __all__ = [
+    "CandidatesView",
     "ConvergenceView",
     "DevicesView",
     "FrontierView",

@@ -90,10 +90,9 @@ NOT_TRIED = frozenset(
         "fragmentation",
         "gradient_dtype",
         "flush_every",
-        "microbatch",
     }
 )
-"""Job options that may vary on a plan, but are left to the job's file; the micro-batch is tried with the batch."""
+"""Job options that may vary on a plan, but are left to the job's file."""
 QUEUEING_OPTION = Option(
     name="queueing", help="Who waits: messages of a pair of devices, or of a card", choices=QUEUEING, default="pairs"
 )

@@ -19,6 +19,7 @@ from dtfm_lab.domain.schedule import SENDS, Kind, Lane, synchronisations
 from dtfm_lab.files.traces import chrome_events
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.widgets.schedule.prediction_chart import GanttExports
+from dtfm_lab.widgets.views.candidates import CandidatesView
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import (
     DRAWN,
@@ -163,6 +164,15 @@ def drawn(plan: Plan, schedule: str = "1f1b") -> GanttView:
         *chart.bars, rows=rows.labels, kinds=rows.legend, devices=rows.devices, after=chart.after, path=chart.path
     )
     return view
+
+
+def test_the_table_of_schedules_has_words():
+    rows = [
+        {"name": "gpipe", "iteration_s": 2.0, "bubble": 0.5, "memory": "1 GiB of 2 GiB on <ada>", "fits": True},
+        {"name": "1f1b", "problem": "cannot be"},
+        {"name": "zb-h1"},
+    ]
+    assert CandidatesView(rows=rows, title="Schedules").alt_text() == "Schedules: gpipe 2 s"
 
 
 def test_the_trace_that_is_offered_is_the_one_that_is_saved(plan):

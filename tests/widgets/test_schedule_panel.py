@@ -41,13 +41,22 @@ async def test_a_click_on_a_bar_selects_its_device_everywhere() -> None:
 
 
 @on_a_loop
-async def test_fields_that_others_try_out_are_predicted() -> None:
-    lab_state, _ = await shown()
+async def test_fields_that_others_try_out_are_kept_followed_and_predicted() -> None:
+    lab_state, panel = await shown()
     lab_state.choices = lab_state.choices | {"microbatch": 1, "compression": "fp16"}
     expected = simulate(
         replace(lab_state.plan, job=replace(lab_state.plan.job, microbatch=1, compression="fp16")), "gpipe"
     )
     await until(lambda: lab_state.predicted.iteration_s == expected.iteration_s)
+    assert panel.choices.by_option["compression"].value == "fp16"
+    panel.choices.by_option["synchronise_every"].value = 2
+    assert lab_state.choices["microbatch"] == 1
+    assert "microbatch 1" in panel.choices.others.value
+    lab_state.queueing = "cards"
+    assert panel.choices.queueing.value == "cards"
+    panel.choices.as_planned.click()
+    assert "microbatch" not in lab_state.choices
+    assert lab_state.choices["synchronise_every"] == 2
 
 
 @on_a_loop
@@ -109,7 +118,7 @@ async def test_an_edit_leaves_the_prediction_before_as_a_line_and_a_search_that_
     lab_state, panel = await shown()
     assert panel.chart.ghost["start"] == b""
     first, panel._edited_at_s = lab_state.predicted, 0.0
-    lab_state.choices = lab_state.choices | {"compression": "int8"}
+    panel.choices.by_option["compression"].value = "int8"
     await until(lambda: lab_state.predicted is not first)
     assert panel.chart.ends[0]["at"] == pytest.approx(first.iteration_s)
     assert panel.chart.ends[0]["text"].startswith("was ")

@@ -82,14 +82,17 @@ async def planned(network: str, **job) -> lab.Lab:
 @on_a_loop
 async def test_every_choice_predicts_anew_for_the_job_with_that_choice() -> None:
     the_lab = await planned("lecture-hall", n_stages=4, n_replicas=2)
-    state = the_lab.lab_state
-    choices = {"synchronisation": "ring", "synchronise_every": 3, "compression": "int8", "recompute": True}
-    for name, value in ({"schedule": "zb-h1", "queueing": "cards"} | choices).items():
+    panel = the_lab.schedule_panel
+    for control, choice in (
+        (panel.schedule, "zb-h1"),
+        (panel.choices.queueing, "cards"),
+        (panel.choices.by_option["synchronisation"], "ring"),
+        (panel.choices.by_option["synchronise_every"], 3),
+        (panel.choices.by_option["compression"], "int8"),
+        (panel.choices.by_option["recompute"], True),
+    ):
         before = the_lab.predicted
-        if name in choices:
-            state.choices = state.choices | {name: value}
-        else:
-            setattr(state, name, value)
+        control.value = choice
         await until(lambda before=before: the_lab.predicted is not None and the_lab.predicted is not before)
     context = the_lab.predicted.context
     said = (context.schedule, context.queueing, context.synchronisation, context.synchronise_every)
@@ -99,7 +102,7 @@ async def test_every_choice_predicts_anew_for_the_job_with_that_choice() -> None
     assert the_lab.plan.job.compression == "none", "the plan is as it was"
     assert not the_lab.lab_state.plan_is_stale
     for part in ("predicted", "mean of 3 iterations", "tokens/s", "MFU", "bubble", "chiefly"):
-        assert part in the_lab.schedule_panel.chart.caption
+        assert part in panel.chart.caption
 
 
 @on_a_loop
@@ -108,7 +111,7 @@ async def test_of_many_choices_in_a_row_the_last_is_shown_and_few_are_computed()
     shown = []
     the_lab.lab_state.observe(lambda change: shown.append(change["new"].context), "predicted")
     for every in range(2, 40):
-        the_lab.lab_state.choices = the_lab.lab_state.choices | {"synchronise_every": every}
+        the_lab.schedule_panel.choices.by_option["synchronise_every"].value = every
     await until(lambda: bool(shown) and shown[-1].synchronise_every == 39)
     assert len(shown) <= 2
 
@@ -116,12 +119,12 @@ async def test_of_many_choices_in_a_row_the_last_is_shown_and_few_are_computed()
 @on_a_loop
 async def test_the_choices_begin_with_the_jobs_own_and_follow_it() -> None:
     the_lab = lab.Lab("lecture-hall", lab.load_job("tiny", synchronisation="ring", compression="fp16"))
-    state = the_lab.lab_state
-    assert (state.choices["synchronisation"], state.choices["compression"]) == ("ring", "fp16")
+    choices = the_lab.schedule_panel.choices
+    assert (choices.by_option["synchronisation"].value, choices.by_option["compression"].value) == ("ring", "fp16")
     the_lab.plan_panel.job_controls.batch.value = 32
-    state.choices = state.choices | {"synchronisation": "central"}
+    choices.by_option["synchronisation"].value = "central"
     the_lab.plan_panel.job_controls.batch.value = 16
-    assert state.choices["synchronisation"] == "central", "another batch leaves what is tried out"
+    assert choices.by_option["synchronisation"].value == "central", "another batch leaves what is tried out"
 
 
 @on_a_loop
@@ -138,10 +141,46 @@ async def test_a_schedule_that_cannot_be_is_said_and_nothing_else_is_shown_for_i
 
 
 @on_a_loop
+async def test_all_schedules_are_compared_and_one_is_chosen_from_the_table() -> None:
+    the_lab = await planned("lecture-hall", n_stages=8, n_replicas=1)
+    comparing = the_lab.schedule_panel.comparing
+    comparing.button.click()
+    await until(lambda: comparing.running)
+    await until(lambda: not comparing.running)
+    rows = {row["name"]: row for row in comparing.table.rows}
+    assert set(rows) == set(simulation.schedules)
+    assert rows["adaptive-1f1b"]["iteration_s"] == the_lab.predicted.iteration_s == the_lab.plan.iteration_s
+    assert "problem" in rows["interleaved-1f1b"]
+    assert rows["1f1b"]["fits"]
+    assert " of 16 GiB on " in rows["1f1b"]["memory"]
+    assert 0 < rows["1f1b"]["bubble"] < 1
+    comparing.table.chosen = "1f1b"
+    assert the_lab.schedule_panel.schedule.value == "1f1b"
+    await until(lambda: the_lab.predicted.context.schedule == "1f1b")
+    assert not comparing.table.stale
+    the_lab.schedule_panel.choices.by_option["compression"].value = "int8"
+    assert comparing.table.stale
+
+
+@on_a_loop
+async def test_a_comparison_is_stopped_and_keeps_what_is_computed() -> None:
+    the_lab = await planned("lecture-hall")
+    comparing = the_lab.schedule_panel.comparing
+    comparing.button.click()
+    await until(lambda: any("iteration_s" in row for row in comparing.table.rows))
+    comparing.button.click()
+    await until(lambda: not comparing.running)
+    assert comparing.table.caption.startswith("stopped after ")
+    assert 0 < len(comparing.table.rows) < len(list(simulation.schedules))
+    assert comparing.button.description == "Compare schedules"
+
+
+@on_a_loop
 async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_it_is_taken_back() -> None:
     the_lab = await planned("lecture-hall")
+    choices = the_lab.schedule_panel.choices
     before = the_lab.predicted
-    the_lab.lab_state.queueing = "cards"
+    choices.queueing.value = "cards"
     await until(lambda: the_lab.predicted is not before)
     the_lab.run_panel.clock.value = "paced"
     the_lab.run_panel.start.click()
@@ -151,7 +190,7 @@ async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_
     )
     assert the_lab.run_panel.run is None
     before = the_lab.predicted
-    the_lab.lab_state.queueing = "pairs"
+    choices.queueing.value = "pairs"
     await until(lambda: the_lab.predicted is not before)
     assert the_lab.lab_state.message == ""
 

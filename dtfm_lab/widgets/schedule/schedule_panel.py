@@ -13,14 +13,15 @@ import traitlets
 from traitlets import TraitError
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar, tried_options
-from dtfm_lab.widgets.lab_state import Guard, LabState, is_plan_of
+from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
+from dtfm_lab.widgets.lab_state import Guard, LabState
+from dtfm_lab.widgets.schedule.choice_controls import ChoiceControls
 from dtfm_lab.widgets.schedule.prediction_chart import GanttExports, ScheduleChart
 from dtfm_lab.widgets.schedule.predictions import FLOP, ChartedPrediction, changed_source, is_comparable, predicted
+from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
 from dtfm_lab.widgets.tasks import SLOW_S, Newest, begin, has_event_loop
 
 NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"
@@ -29,35 +30,6 @@ REFUSED = "Nothing to show: the line above says why"
 BEFORE = "before the last edit"
 SETTLED_S = 1.0
 """Seconds without an edit after which the next one is compared with what is shown; a drag makes many in a row."""
-
-
-class JobChoices:
-    """Fills ``lab_state.choices`` with the options of the job that are tried on a plan; What if sets others."""
-
-    def __init__(self, lab_state: LabState) -> None:
-        self._lab_state = lab_state
-        self._job: Job | None = None
-        self._follow()
-        lab_state.observe(lambda _: self._follow(), ["job", "plan"])
-
-    def _follow(self) -> None:
-        """Take over the job's options where they differ from the previous job's; a new shape or batch changes none."""
-        state, before = self._lab_state, self._job
-        plan, job = state.plan, state.job
-        if plan is not None and (job is None or is_plan_of(plan.job, job)):
-            job = plan.job  # with what the planner chose, such as to recompute
-        if job is None:
-            return
-        self._job = job
-        options = {option.name: getattr(job, option.name) for option in tried_options()}
-        tried = {
-            name: value
-            for name, value in state.choices.items()
-            if name not in options and (before is None or getattr(before, name) == getattr(job, name))
-        }
-        if before is not None and all(getattr(before, name) == value for name, value in options.items()):
-            options |= {name: value for name, value in state.choices.items() if name in options}
-        state.choices = options | tried
 
 
 class SchedulePanel(Panel):
@@ -91,7 +63,8 @@ class SchedulePanel(Panel):
         )
         self.critical = toggle("Critical path", "What the iteration's length is made of")
         self.simulate = button("Predict again", "bar-chart", "Predict one iteration", "130px")
-        self._choices = JobChoices(lab_state)
+        self.choices = ChoiceControls(lab_state)
+        self.comparing = SchedulesTable(lab_state)
         self.title, self.memory = w.HTML(), w.HTML()
         self.drawn = ScheduleChart(lab_state, NOTHING_YET)
         self.chart = self.drawn.view
@@ -116,9 +89,13 @@ class SchedulePanel(Panel):
         overview = toggle("Overview strip")
         traitlets.link((messages, "value"), (self.chart, "show_messages"))
         traitlets.link((overview, "value"), (self.chart, "overview"))
-        rarer = [messages, overview], [self.simulate, self.exports.view]
+        rarer = [
+            [self.choices.view],
+            [messages, overview],
+            [self.simulate, self.comparing.button, self.exports.view],
+        ]
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
-        more = more_menu(rows, tooltip="Strips and files")
+        more = more_menu([*rows, self.comparing.table], tooltip="Choices, comparisons, strips and files")
         row = toolbar(said, self.schedule, self.critical, more)
         style = Path(__file__).with_name("schedule.css")
         return pane(style, [row, self.chart], "dtfm-schedule")
