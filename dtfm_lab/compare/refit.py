@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.compare.errors import Estimate, iteration_error, signed_share
-from dtfm_lab.compare.fit import ComputeFit, LinkFit, fit_computations, fit_links
+from dtfm_lab.compare.errors import iteration_error, signed_share
+from dtfm_lab.compare.fit import COMPUTE, Fit, fit_computations, fit_links
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
@@ -17,7 +17,6 @@ from dtfm_lab.domain.units import format_s, plain_rows, to_gbps
 SAME = 0.005
 """Difference of two errors, as shares of the prediction, below which neither is worse."""
 COLUMNS = ["of", "name", "stage", "replica", "kind", "what", "drawn", "fitted", "low", "high", "count", "note"]
-COMPUTE = "compute_s"
 ROUNDING = 1e-6
 """Relative difference of two numbers below which they count as equal."""
 
@@ -108,11 +107,11 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
     """
     plan = cut_subplan(plan, measured.context.rehearsed)
     check_same_plan(plan, measured.context, "n_microbatches", "microbatch_counts")
-    links, computations = fit_links(plan, measured), fit_computations(measured)
-    topology, profile = _network(plan.topology, links), _profile(measured, computations)
+    fits = [*fit_links(plan, measured), *fit_computations(measured)]
+    topology, profile = _network(plan.topology, fits), _profile(measured, fits)
     predicted = _predicted(plan, measured, topology, profile, simulate)
     return Refit(
-        table=_table(plan, measured, links, computations),
+        table=_table(plan, measured, fits),
         topology=topology,
         profile=profile,
         measured=measured.context,
@@ -133,22 +132,25 @@ def in_units(what: str, value: float) -> str:
     return f"{gbps:.4g} Gbit/s" if gbps >= 1 else f"{gbps * 1e3:.4g} Mbit/s"
 
 
-def _network(drawn: Topology, links: list[LinkFit]) -> Topology:
+def _network(drawn: Topology, fits: list[Fit]) -> Topology:
     """The network with fitted links where they carried messages; their measured times by size are dropped."""
-    latency_s, bandwidth = drawn.latency_s.copy(), drawn.bandwidth_bytes_per_s.copy()
+    values: dict[str, Any] = {
+        "latency_s": drawn.latency_s.copy(),
+        "bandwidth_bytes_per_s": drawn.bandwidth_bytes_per_s.copy(),
+    }
     message_s = None if drawn.message_s is None else drawn.message_s.copy()
-    for link in links:
-        i, j = drawn.index(link.source), drawn.index(link.target)
-        latency_s[i, j], bandwidth[i, j] = link.latency_s.value, link.bandwidth_bytes_per_s.value
-        if message_s is not None:
-            message_s[i, j] = np.nan
-    return replace(drawn, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth, message_s=message_s)
+    for fit in fits:
+        if fit.what != COMPUTE:
+            values[fit.what][fit.at] = fit.value.value
+            if message_s is not None:
+                message_s[fit.at] = np.nan
+    return replace(drawn, **values, message_s=message_s)
 
 
-def _profile(measured: Trace, computations: list[ComputeFit]) -> tuple[ComputeTime, ...]:
+def _profile(measured: Trace, fits: list[Fit]) -> tuple[ComputeTime, ...]:
     """Fitted compute times; those known before for computations that were not measured."""
     known = {row[:3]: row for row in measured.context.profile}
-    fitted = {c[:3]: ComputeTime(c.stage, c.replica, c.kind, c.seconds.value) for c in computations}
+    fitted = {fit.at: ComputeTime._make((*fit.at, fit.value.value)) for fit in fits if fit.what == COMPUTE}
     return tuple((known | fitted).values())
 
 
@@ -176,21 +178,17 @@ def _only(trace: Trace, numbers: np.ndarray) -> Trace:
     return replace(trace, **columns, after=None)
 
 
-def _table(plan: Plan, measured: Trace, links: list[LinkFit], computations: list[ComputeFit]) -> pd.DataFrame:
-    drawn = plan.topology
-    rows: list[dict[str, Any]] = []
-    for link in links:
-        i, j = drawn.index(link.source), drawn.index(link.target)
-        for what in ("latency_s", "bandwidth_bytes_per_s"):
-            row = {"of": "link", "name": f"{link.source} -> {link.target}", "what": what, "note": link.note}
-            rows.append(row | _values(float(getattr(drawn, what)[i, j]), getattr(link, what), link.messages))
+def _table(plan: Plan, measured: Trace, fits: list[Fit]) -> pd.DataFrame:
     before = {row[:3]: row.seconds for row in measured.context.profile}
-    for one in computations:
-        row = {"of": "stage", "name": one.device, "what": COMPUTE, "note": "", "kind": one.kind.value}
-        place = {"stage": one.stage, "replica": one.replica}
-        rows.append(row | place | _values(before.get(one[:3], np.nan), one.seconds, one.n))
+    rows: list[dict[str, Any]] = []
+    for fit in fits:
+        row = {"what": fit.what, "name": fit.name, "count": fit.n, "note": fit.note, "fitted": fit.value.value}
+        row |= {"low": fit.value.low, "high": fit.value.high}
+        if fit.what == COMPUTE:
+            stage, replica, kind = fit.at
+            row |= {"of": "stage", "stage": stage, "replica": replica, "kind": kind.value}
+            row["drawn"] = before.get(fit.at, np.nan)
+        else:
+            row |= {"of": "link", "drawn": float(getattr(plan.topology, fit.what)[fit.at])}
+        rows.append(row)
     return pd.DataFrame(rows, columns=COLUMNS).astype({"stage": "Int64", "replica": "Int64"})
-
-
-def _values(drawn: float, found: Estimate, n: int) -> dict[str, Any]:
-    return {"drawn": drawn, "fitted": found.value, "low": found.low, "high": found.high, "count": n}
