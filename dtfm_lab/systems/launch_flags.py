@@ -19,8 +19,8 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.options import MOST_COUNT
+from dtfm_lab.systems.modelled.data_parallel import FSDP
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
-from dtfm_lab.systems.modelled.fsdp import FSDP
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, BY_PRECISION, Megatron
 from dtfm_lab.systems.strategy import Strategy
 

@@ -15,9 +15,8 @@ from dtfm_lab.published.systems.zero_bubble import plan_of as zero_bubble
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.efficiency import EFFICIENCY
 from dtfm_lab.systems import Budget, outcome_of
-from dtfm_lab.systems.modelled.data_parallel import DDP, CompressedDDP
+from dtfm_lab.systems.modelled.data_parallel import DDP, FSDP, CompressedDDP
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
-from dtfm_lab.systems.modelled.fsdp import FSDP
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
 
 BUDGET = Budget()

@@ -18,7 +18,7 @@ from dtfm_lab.published.sources import Omission, published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import ALLOCATED, RESERVED, simulated_row
 from dtfm_lab.systems import Budget
-from dtfm_lab.systems.modelled.fsdp import FSDP
+from dtfm_lab.systems.modelled.data_parallel import FSDP
 
 LOCAL_BATCH = 2
 NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 450e9, 8 * 50e9

@@ -10,7 +10,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.systems import assumption as common
 from dtfm_lab.systems.assumption import TRIED, Assumption, checkpointings
 from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.grids import MICROBATCHES_ALONE, grids
+from dtfm_lab.systems.grids import grids
+from dtfm_lab.systems.modelled.data_parallel import DataParallel
 from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
 
 
@@ -97,12 +98,11 @@ class DeepSpeedPipeline(GridStrategy):
 
 @strategies.register("deepspeed-zero-3")
 @dataclass(frozen=True, kw_only=True)
-class DeepSpeedZero3(GridStrategy):
+class DeepSpeedZero3(DataParallel):
     """DeepSpeed's ZeRO-3: every replica holds a shard of all states and gathers each layer when it is used.
 
-    One group of devices. Layers are gathered in every
-    micro-batch, in the forward and again in the backward, which scatters their gradients: three times the traffic of
-    half an all-reduce.
+    One group of devices. Layers are gathered in every micro-batch, in the forward and again in the backward, which
+    scatters their gradients: three times the traffic of half an all-reduce.
     """
 
     name: ClassVar[str] = "deepspeed-zero-3"
@@ -149,17 +149,16 @@ class DeepSpeedZero3(GridStrategy):
 
     devices: Annotated[str, common.devices(source="deepspeed's launcher: --include and --exclude of its hosts")] = TRIED
 
-    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """One stage in replicas, with each checkpointing and micro-batch that is tried."""
-        how = job.with_fields(
-            schedule="1f1b",
-            synchronisation="ring",
-            sharding=f"zero-{self.stage}",
-            gradient_dtype=self.gradient_dtype,
-            attention=self.attention,
-            memory_traffic=self.memory_traffic,
-        )
-        yield from grids(self, topology, how, self._ways, budget, stages=(1,), sizes=MICROBATCHES_ALONE)
+    def fields(self) -> dict[str, Any]:
+        """As they are split and exchanged."""
+        return {
+            "synchronisation": "ring",
+            "sharding": f"zero-{self.stage}",
+            "gradient_dtype": self.gradient_dtype,
+            "attention": self.attention,
+            "memory_traffic": self.memory_traffic,
+        }
 
-    def _ways(self, job: Job) -> list[dict[str, str]]:
+    def ways(self, job: Job) -> list[dict[str, str]]:
+        """Each checkpointing that is tried."""
         return [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]
