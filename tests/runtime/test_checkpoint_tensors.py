@@ -10,7 +10,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
-from torch import nn
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError
@@ -27,7 +26,7 @@ from dtfm_lab.runtime.protocol.checkpoint_folders import (
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.checkpoint_tensors import read, read_parameters, write
 from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
-from dtfm_lab.runtime.worker.training_state import WARM_UP, learning_rate_at
+from dtfm_lab.runtime.worker.training_state import WARM_UP, TrainingState, learning_rate_at
 
 MODEL = gpt(name="test", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=False)
 TIED = gpt(name="tied", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=True)
@@ -43,34 +42,17 @@ def job_of(model: object = MODEL, dtype: str = "fp64") -> Job:
     return lab.load_job("tiny", model=model, n_stages=1, n_replicas=1, global_batch=4, microbatch=2, dtype=dtype)
 
 
-class Trained:
-    """Stages and an optimiser over flat vectors, as a worker has them; all stages in one process here."""
+class Trained(TrainingState):
+    """Stages and their training state, as a worker has them; all stages in one process here."""
 
     def __init__(
         self, job: Job, n_stages: int = 1, seed: int = 0, *, locally: bool = False, text: str | None = None
     ) -> None:
         self.modules = build_stages(job, n_stages, range(n_stages), seed)
-        self.list = list(dict.fromkeys(p for m in self.modules.values() for p in m.parameters()))
-        self.parameters = torch.cat([p.detach().view(-1) for p in self.list])
-        self.first_moments = torch.zeros_like(self.parameters)
-        self.second_moments = torch.zeros_like(self.parameters)
-        self.synchronised = self.parameters.clone() if locally else None
-        self.steps, self.splits_states = 0, False
-        ends = np.cumsum([p.numel() for p in self.list]).tolist()
-        self._slices = {p: slice(end - p.numel(), end) for p, end in zip(self.list, ends, strict=True)}
+        super().__init__(self.modules.values(), local_updates=locally)
         self._batches = TextBatches(text, job.modelled().seq_len, job.global_batch, seed)
-        for p in self.list:
-            p.data = self.parameters[self._slices[p]].view_as(p)
-
-    def slice_of(self, parameter: nn.Parameter) -> slice:
-        return self._slices[parameter]
 
     def train(self, iterations: int) -> list[float]:
-        optimizer = torch.optim.AdamW(self.list)
-        for p in self.list:
-            moments = (self.first_moments, self.second_moments)
-            first, second = (vector[self._slices[p]].view_as(p) for vector in moments)
-            optimizer.state[p] = {"step": torch.tensor(float(self.steps)), "exp_avg": first, "exp_avg_sq": second}
         losses = []
         for _ in range(iterations):
             x, targets = self._batches.batch(self.steps)
@@ -78,10 +60,7 @@ class Trained:
                 x = module(x)
             loss = next_token_loss(x, targets)
             loss.backward()
-            optimizer.param_groups[0]["lr"] = learning_rate_at(RATE, self.steps)
-            optimizer.step()
-            optimizer.zero_grad()
-            self.steps += 1
+            self.step(learning_rate_at(RATE, self.steps))
             losses.append(loss.item())
         return losses
 
@@ -91,15 +70,9 @@ class Trained:
     def load(self, folder: Path, replica: int = 0) -> None:
         read(folder, self.modules, self, replica)
 
-    @property
-    def everything(self) -> list[torch.Tensor]:
-        kept = [self.parameters, self.first_moments, self.second_moments]
-        return kept if self.synchronised is None else [*kept, self.synchronised]
-
 
 def equal(one: Trained, other: Trained) -> bool:
-    pairs = zip(one.everything, other.everything, strict=True)
-    return one.steps == other.steps and all(torch.equal(a, b) for a, b in pairs)
+    return torch.equal(one.to_bytes(), other.to_bytes())
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp64"])
