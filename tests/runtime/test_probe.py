@@ -96,8 +96,12 @@ def test_delay_and_rate_of_a_known_network_are_found_in_both_directions(listener
     assert any("pair 1 of 1: ada - barbara" in line for line in lines)
 
 
-def test_who_guesses_the_token_is_turned_away_and_does_not_keep_hosts_from_coming(listener):
+def test_strangers_are_turned_away_and_do_not_keep_hosts_from_coming(listener):
     lines: list[str] = []
+    callers = [stranger(listener, b"GET / HTTP/1.1\r\n\r\n"), stranger(listener, json.dumps([1]).encode() + b"\n")]
+    callers.append(stranger(listener, json.dumps({"protocol": PROTOCOL, "proof": "none"}).encode() + b"\n"))
+    callers.append(stranger(listener))
+    callers[-1].close()
     with listener:
         thief = Host(listener, "eve", token="guessed")
         assert "its token is another; wanted the one that the listener printed" in collected(listener, lines, thief.end)
@@ -105,7 +109,9 @@ def test_who_guesses_the_token_is_turned_away_and_does_not_keep_hosts_from_comin
         network = listener.probe(2, seconds=0.2, report=lines.append)
     assert network.names == ("ada", "barbara")
     assert [host.end() for host in hosts] == ["done", "done"]
-    assert sum("turned 127.0.0.1 away" in line for line in lines) == 1
+    assert sum("turned 127.0.0.1 away" in line for line in lines) == 5
+    for caller in callers:
+        caller.close()
 
 
 def collected(listener: ProbeListener, lines: list[str], then: Callable[[], str | None]) -> str:
