@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import ssl
 import threading
@@ -116,3 +117,58 @@ def received(connection: socket.socket, n_bytes: int) -> bytes:
     while len(content) < n_bytes:
         content += connection.recv(1 << 16)
     return bytes(content)
+
+
+class Relay:
+    """A man in the middle: passes bytes on, and from ``tamper`` on changes what the first end says."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target, self.tampers = target, False
+        self.seen = bytearray()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = self._server.getsockname()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        near, _ = self._server.accept()
+        far = socket.create_connection(self._target)
+        for a, b in ((near, far), (far, near)):
+            threading.Thread(target=self._carry, args=(a, b), daemon=True).start()
+
+    def _carry(self, a: socket.socket, b: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := a.recv(1 << 16):
+                self.seen += chunk
+                if self.tampers:
+                    chunk = chunk.replace(b"iterate", b"execute") if b"iterate" in chunk else chunk[:-1] + b"\0"
+                b.sendall(chunk)
+        with contextlib.suppress(OSError):
+            b.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_relay_that_passes_the_handshake_on_and_swaps_an_order_is_found_out_where_there_is_tls(own, encrypted):
+    certificates = own if encrypted else None
+    heard: list[dict[str, object]] = []
+    taken, over = threading.Event(), threading.Event()
+
+    def listen(channel: Channel) -> None:
+        channel.receive(10)
+        channel.acknowledge()
+        taken.set()
+        try:
+            heard.append(channel.receive(30))
+        finally:
+            over.set()
+
+    listener = Listener("127.0.0.1", 0, SECRET, listen, certificates=certificates)
+    relay = Relay(listener.address)
+    channel = authenticated(*relay.address, SECRET, certificates=certificates, hello={"rank": 0})
+    assert taken.wait(10)
+    relay.tampers = True
+    channel.send(do="iterate", text="a" * 100)
+    assert over.wait(60)
+    assert heard == ([] if encrypted else [{"do": "execute", "text": "a" * 100}])
+    assert (json.dumps("iterate").encode() in relay.seen) is not encrypted
+    assert SECRET.encode() not in relay.seen
+    listener.close()

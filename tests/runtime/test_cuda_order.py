@@ -1,4 +1,4 @@
-"""The order of streams, events, buffers and communicators: proved for the product, and open in planted faults.
+"""The order of streams, events, buffers and communicators: proved for the product, and open in every planted fault.
 
 A fault is the product's own source with one place changed. Host threads interleave as hypothesis draws.
 """
@@ -103,10 +103,33 @@ def test_whatever_the_host_threads_do_the_order_on_the_gpu_is_proved(order):
 FAULTS = {
     "sent before it is written": ("            self._send.wait_event(self.written)\n", ""),
     "read before it is copied": ("        copied.synchronize()\n", ""),
+    "end of the copy noted before it": (
+        "            packet.copy_(self.content, non_blocking=True)\n            copied = new_event()\n"
+        "            copied.record(self._send)\n",
+        "            copied = new_event()\n            copied.record(self._send)\n"
+        "            packet.copy_(self.content, non_blocking=True)\n",
+    ),
+    "end of the copy noted on another stream": ("copied.record(self._send)", "copied.record(torch.cuda.Stream())"),
     "no copy is kept for sending": ("CudaSendBuffer(content.clone(), ", "CudaSendBuffer(content, "),
+    "whole on the wrong stream": ("self._compute.record_event(), self._send", "self._send.record_event(), self._send"),
+    "computed on a stream that nobody waits for": ("        torch.cuda.set_stream(self._compute)\n", ""),
+    "received on the default stream": ("with torch.cuda.stream(self._receive):", "if True:"),
+    "arrival noted before the copy": (
+        "            content.copy_(host, non_blocking=True)\n"
+        "            return CudaReceiveBuffer(content, self._receive.record_event())",
+        "            written = self._receive.record_event()\n            content.copy_(host, non_blocking=True)\n"
+        "            return CudaReceiveBuffer(content, written)",
+    ),
     "used before it has come": ("        compute.wait_event(self._written)\n", ""),
+    "another stream waits for it": ("compute.wait_event(self", "torch.cuda.Stream().wait_event(self"),
     "freed while the computation reads it": ("        self._content.record_stream(compute)\n", ""),
+    "kept for the wrong stream": ("record_stream(compute)", "record_stream(torch.cuda.Stream())"),
     "timed before it has ended": ("            self._ended.synchronize()", "            pass"),
+    "one pinned buffer for all messages": (
+        "        return torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True)",
+        "        if not hasattr(self, '_one'):\n"
+        "            self._one = torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True)\n        return self._one",
+    ),
 }
 
 
@@ -163,8 +186,11 @@ BETWEEN_GPUS = {
     "announced before it is written": ("groups", "buffer.written.synchronize()  # before it is announced", ""),
     "freed while NCCL reads it": ("groups", ".wait(timedelta(seconds=within_s))", ".wait()"),
     "both ends send": ("groups", 'self._group.send if what == "send" else self._group.recv', "self._group.send"),
+    "both ends receive": ("groups", 'self._group.send if what == "send" else self._group.recv', "self._group.recv"),
+    "more is received than was sent": ("groups", "content = self._backend.empty(n_bytes)",
+                                       "content = self._backend.empty(n_bytes + 1)"),
     "freed while the computation reads it": ("processor", "        self._content.record_stream(compute)\n", ""),
-}
+}  # fmt: skip
 MODULES = {"groups": group_pairs, "processor": cuda_processor}
 
 

@@ -23,7 +23,7 @@ from run_helpers import until
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.worker import group_pairs
-from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier, GroupWire
+from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier, GroupWire, PairStore
 from dtfm_lab.runtime.worker.peer_listener import PeerListener, connect_to_peer
 from dtfm_lab.runtime.worker.processors import CpuProcessor, HostBuffer
 from dtfm_lab.runtime.worker.transport import Aborted, Transport
@@ -117,6 +117,27 @@ def test_a_rendezvous_with_somebody_who_says_nothing_or_something_else_ends_in_o
             with pytest.raises(ConnectionError, match=f"^worker 0 made no process group with worker 1, {why}$"):
                 carrier(connect_s=1.0).open(one, SECRET, (0, 1), sends=True)
             other.close()
+
+
+def test_the_store_leaves_what_follows_its_keys_to_others() -> None:
+    one, other = sockets()
+    with one, other:
+        ours, theirs = PairStore(one, 5.0), PairStore(other, 5.0)
+        ours.set("a", b"\0\1")
+        ours.close()
+        one.sendall(b"binary")
+        assert not theirs.check(["a"])
+        assert theirs.get("a") == b"\0\1"
+        assert theirs.check(["a"])
+        theirs.close()
+        assert other.recv(6, socket.MSG_WAITALL) == b"binary"
+        theirs.set("b", b"late")  # NCCL's threads may; nobody hears it
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.recv(1)
+        one.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            one.recv(1)
 
 
 def test_a_transfer_that_takes_too_long_names_both_ends_bytes_and_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from dtfm_lab.runtime.multihost import rendezvous as rendezvous_module
 from dtfm_lab.runtime.multihost.export import export, spec_for
 from dtfm_lab.runtime.multihost.hosts import Host, load_run_folder
 from dtfm_lab.runtime.multihost.rendezvous import CoordinatorClock, Joined, Rendezvous, RunOver, join_run, list_names
-from dtfm_lab.runtime.protocol.channels import Channel, MessageStream
+from dtfm_lab.runtime.protocol.channels import Channel, MessageStream, Refused
 from dtfm_lab.runtime.protocol.connections import Listener
 from dtfm_lab.runtime.worker import worker
 
@@ -147,6 +147,18 @@ def test_the_answer_that_comes_back_soonest_tells_the_time():
     assert clock.round_trip_s < 0.01
 
 
+def test_who_does_not_know_the_secret_gets_no_order():
+    rendezvous = rendezvous_at(port := free_port(), 1)
+    with pytest.raises(Refused):
+        join_run(folder_at(port, secret="guessed"), 0, "")
+    silent = socket.create_connection(("127.0.0.1", port))
+    workers = Workers(port, [0])
+    rendezvous.start(0).order("exit")
+    assert workers.orders() == [{"do": "exit"}]
+    silent.close()
+    rendezvous.finish(0, "")
+
+
 def test_workers_that_do_not_come_are_named():
     looks: list[int] = []
     rendezvous = rendezvous_at(port := free_port(), 3, await_s=1.0, poll=lambda: looks.append(1))
@@ -158,6 +170,17 @@ def test_workers_that_do_not_come_are_named():
     assert workers.orders() == [{"do": "exit", "status": 1, "why": "so it is over"}]
     assert list_names([0, 2], ["ada", "barbara", "edsger"].__getitem__) == "ada, edsger"
     assert list_names(range(6), str) == "0, 1, 2, 3 and 2 more"
+
+
+def test_a_stopped_run_does_not_wait_for_workers():
+    class Stopped(Exception): ...
+
+    def look() -> None:
+        raise Stopped
+
+    rendezvous = rendezvous_at(free_port(), 1, poll=look)
+    with pytest.raises(Stopped):
+        rendezvous.start(0)
 
 
 def knock(port: int, rank: int = 0) -> Joined:
@@ -296,16 +319,23 @@ def test_processes_that_end_before_they_have_joined_are_started_again_five_times
         agent._start_again(0)
     agent._note(joined=0)
     agent._take_notes()
-    assert agent._end is None
     for _ in range(MOST_IN_VAIN + 1):
         assert agent._end is None
         agent._start_again(0)
     assert started == [0] * (3 + MOST_IN_VAIN)
     assert agent._end == (1, f"a process ended {MOST_IN_VAIN} times before it had joined the run")
     assert "worker 0 has ended and is started again" in capsys.readouterr().err
+
+
+def test_the_first_note_of_the_end_counts(tmp_path):
+    agent = agent_of(tmp_path)
+    agent._take_notes()
+    assert agent._end is None
+    agent._note(joined=1)
+    agent._note(end=[1, "why"])
     agent._note(end=[0, ""])
     agent._take_notes()
-    assert agent._end[0] == 1, "the first end counts"
+    assert agent._end == (1, "why")
 
 
 def test_a_host_that_is_not_in_the_folder_is_refused(tmp_path):

@@ -255,11 +255,9 @@ def test_a_refusal_is_one_short_line():
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
-@pytest.mark.parametrize(
-    ("listens", "connects", "encrypted"),
-    [("::1", "::1", True), ("::", "127.0.0.1", True), ("localhost", "localhost", False)],
-)
-def test_ipv6_and_names_are_listened_on_and_connected_to(tmp_path, listens, connects, encrypted):
+@pytest.mark.parametrize("encrypted", [True, False])
+@pytest.mark.parametrize(("listens", "connects"), [("::1", "::1"), ("::", "127.0.0.1"), ("localhost", "localhost")])
+def test_ipv6_and_names_are_listened_on_and_connected_to(tmp_path, encrypted, listens, connects):
     if encrypted:
         pytest.importorskip("cryptography")
     try:

@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from run_helpers import assert_close, small_plan, spec_of
+from run_helpers import assert_as_predicted, assert_close, small_plan, spec_of
 from safetensors import safe_open
-from test_recovery import after_iteration, run_with
+from test_recovery import after_iteration, assert_as_undisturbed, run_with
 from training_alone import train_alone
 from workers_as_threads import Trained, train
 
-from dtfm_lab.domain.errors import FileError, RunError
+from dtfm_lab.domain.errors import FileError, JobError, RunError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS
+from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.coordinator.recovery import Recovery, find_recovery
 from dtfm_lab.runtime.worker.checkpoint_tensors import CheckpointTensors
 
@@ -40,10 +41,17 @@ def parameters_are_equal(one: Trained, other: Trained) -> bool:
     return all(np.array_equal(array, wanted[name]) for name, array in one.parameters().items())
 
 
-@pytest.mark.parametrize(("synchronisation", "schedule"), [("sharded", "zb-h1"), ("sharded-at-once", "1f1b")])
-def test_unequal_tied_pipelines_train_what_one_process_trains(synchronisation, schedule):
-    plan = plan_of(synchronisation=synchronisation, schedule=schedule, tied=True)
-    losses, parameters = alone(True)
+@pytest.mark.parametrize(
+    ("synchronisation", "schedule", "tied"),
+    [
+        *((*pair, False) for pair in zip(BY_SHARDS, ("1f1b", "gpipe", "zb-h1"), strict=True)),
+        ("sharded", "zb-h1", True),
+        ("sharded-at-once", "1f1b", True),
+    ],
+)
+def test_unequal_pipelines_train_what_one_process_trains(synchronisation, schedule, tied):
+    plan = plan_of(synchronisation=synchronisation, schedule=schedule, tied=tied)
+    losses, parameters = alone(tied)
     trained = train(plan, schedule, STEPS)
     assert trained.losses == pytest.approx(losses, abs=1e-9)
     assert trained.replicas_are_equal()
@@ -94,6 +102,28 @@ def test_a_replica_alone_steps_everything():
     assert not any(math.state.splits_states for math in trained.maths.values())
 
 
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"synchronisation": "ring"}, "ring synchronisation with sharding zero-1 would round the two copies"),
+        ({"gradient_compression": "int8"}, "int8 messages with sharding zero-1 would round the two copies"),
+    ],
+)
+def test_what_would_drive_the_ends_of_a_tied_embedding_apart_is_refused(fields: dict[str, str], says: str) -> None:
+    with pytest.raises(JobError, match=says):
+        start(plan_of(tied=True, **fields))
+
+
+def test_a_killed_worker_takes_its_shard_with_it_and_all_go_back_to_the_checkpoint(tmp_path: Path) -> None:
+    plan = plan_of()
+    kill = after_iteration(6, lambda run: run.kill("device-1"))
+    run = run_with(plan, kill, iterations=12, checkpoint_folder=tmp_path, checkpoint_every=4)
+    assert_as_undisturbed(run)
+    (fault,) = run.faults
+    assert fault.iteration >= 4
+    assert fault.state_from == f"checkpoint of iteration {fault.iteration}"
+
+
 def test_without_a_checkpoint_a_loss_ends_the_run_in_one_line() -> None:
     says = r"with zero-1 no other replica holds its shard of the optimiser's states; wanted a checkpoint"
     with pytest.raises(RunError, match=says) as failed:
@@ -130,3 +160,14 @@ def test_a_checkpoint_holds_each_moment_once_and_says_which_elements_are_missing
     split = "1.query_key_value.weight.first_moment"  # begins in one replica's shard and ends in the next one's
     with CheckpointTensors(folder, 0) as found, pytest.raises(FileError, match=r"up to \d+ only; wanted all 3072"):
         found.get(split, torch.Size([96, 32]))
+
+
+def test_processes_send_for_as_long_as_was_predicted() -> None:
+    plan = plan_of(synchronisation="ring", microbatches_per_replica=None, global_batch=12)
+    run = start(plan, "1f1b", iterations=5)
+    measured = run.wait()
+    assert measured.context.losses == pytest.approx(train_alone(plan.job, 5)[0], abs=1e-9)
+    assert measured.context.sharding == "zero-1"
+    for position in range(2):
+        assert len({run.parameter_digests[position, replica] for replica in range(3)}) == 1, "replicas differ"
+    assert_as_predicted(plan, measured)
