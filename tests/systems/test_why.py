@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -194,10 +195,7 @@ def test_a_mistake_is_one_line(outcomes, against, says) -> None:
     assert "\n" not in str(refused.value)
 
 
-BANDWIDTH_GBPS = 1.0
-
-
-def alike(n: int, bandwidth_gbps: float = BANDWIDTH_GBPS) -> lab.Topology:
+def alike(bandwidth_gbps: float, n: int = 4) -> lab.Topology:
     return lab.Topology.from_matrices(
         latency_ms=[[0.0 if i == j else 1.0 / bandwidth_gbps for j in range(n)] for i in range(n)],
         bandwidth_gbps=[[0.0 if i == j else bandwidth_gbps for j in range(n)] for i in range(n)],
@@ -205,24 +203,24 @@ def alike(n: int, bandwidth_gbps: float = BANDWIDTH_GBPS) -> lab.Topology:
     )
 
 
-def causes(bandwidth_gbps: float, **fields: object) -> dict[str, float]:
-    topology = alike(4, bandwidth_gbps)
-    job = lab.load_job("gpt3-xl", n_stages=1, n_replicas=4, global_batch=64, microbatch=1, **fields)
-    plan = lab.evaluate(topology, job, stages=[[0, 1, 2, 3]])
+def causes(topology: lab.Topology, n_stages: int = 1, n_replicas: int = 4, **fields: object) -> dict[str, float]:
+    """What an iteration on four devices consists of: parts that add up to it."""
+    shape = {"n_stages": n_stages, "n_replicas": n_replicas}
+    job = lab.load_job("gpt3-xl", global_batch=64, microbatch=1, **shape, **fields)
+    plan = lab.evaluate(topology, job, stages=np.arange(4).reshape(n_stages, n_replicas).tolist())
     trace = lab.simulate(plan)
-    return causes_of(plan, trace, trace.iteration_s, None)
+    found = causes_of(plan, trace, trace.iteration_s, None)
+    assert sum(found.values()) == pytest.approx(trace.iteration_s)
+    return found
 
 
 def test_what_zero_3_gathers_on_slow_links_is_not_computing():
-    found = causes(1.0, sharding="zero-3")
+    found = causes(alike(1.0), sharding="zero-3")
     assert next(iter(found)) == GATHERING
-    assert causes(1e6, sharding="zero-3")[GATHERING] < 0.2 * found["compute"]
-    assert found["compute"] == pytest.approx(causes(1.0)["compute"])
+    assert causes(alike(1e6), sharding="zero-3")[GATHERING] < 0.2 * found["compute"]
+    assert found["compute"] == pytest.approx(causes(alike(1.0))["compute"])
 
 
 def test_sums_of_gpus_that_share_a_layer_are_not_computing():
-    topology = lab.load_topology("shared-cards").grouped(8)
-    job = lab.load_job("gpt3-xl", n_stages=4, n_replicas=1, global_batch=64, microbatch=1, tensor_parallel=8)
-    plan = lab.evaluate(topology, job, stages=[[0], [1], [2], [3]])
-    trace = lab.simulate(plan)
-    assert causes_of(plan, trace, trace.iteration_s, None)[GATHERING] > 0
+    hosts = lab.load_topology("shared-cards").grouped(8)
+    assert causes(hosts, n_stages=4, n_replicas=1, tensor_parallel=8)[GATHERING] > 0
