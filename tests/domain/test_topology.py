@@ -144,6 +144,13 @@ REFUSALS = {
     "nobody": (lambda: pair().subset([]), "no devices; wanted at least one"),
     "a device without speed": (lambda: Device(name="a", peak_flop_per_s=0), "peak_flop_per_s is 0; wanted a number"),
     "a device that pays": (lambda: Device(name="a", price_per_hour=-1), "price_per_hour is -1; wanted 0 or more"),
+    "no GPU": (lambda: Device(name="a", gpus=0), "gpus is 0; wanted a whole number, 1 or more"),
+    "half a GPU": (lambda: Device(name="a", gpus=1.5), "gpus is 1.5; wanted a whole number, 1 or more"),
+    "a message before it": (lambda: Device(name="a", inner_latency_s=-1), "inner_latency_s is -1; wanted 0 or more"),
+    "no link inside": (
+        lambda: Device(name="a", inner_bandwidth_bytes_per_s=0.0),
+        "inner_bandwidth_bytes_per_s is 0.0; wanted a number above 0",
+    ),
     "a link to itself": (lambda: pair().with_link(1, 1, latency_s=1), "device-1 -> device-1: a device has no link"),
     "a link cut": (lambda: pair().with_link(0, 1, bandwidth_bytes_per_s=0), "device-0 -> device-1: bandwidth is 0"),
     "a graph with a gap": (lambda: Topology.from_networkx(nx.empty_graph(2)), r"no edge 0 -> 1 \(2 such links\)"),

@@ -26,6 +26,8 @@ def written(folder, **data):
 @pytest.mark.parametrize("name", job_names())
 def test_a_preset_survives_saving_exactly(tmp_path, name):
     assert load_job(save_job(JOBS[name], tmp_path / "saved.yaml")) == load_job(name) == JOBS[name]
+    left_open = JOBS[name].with_fields(tensor_parallel=None, sharding=None)
+    assert load_job(save_job(left_open, tmp_path / "open.yaml")) == left_open
 
 
 MODELS_OF_ONES_OWN = [

@@ -17,6 +17,7 @@ from dtfm_lab.files.topology_npz import LARGEST_BYTES
 WHOLE = ["yaml", "yml", "json", "npz"]
 
 ONES = np.ones((2, 2))
+GROUP = {"gpus": 4, "inner_latency_s": 1e-5, "inner_bandwidth_bytes_per_s": 300e9}
 milliseconds = st.integers(0, 300_000).map(lambda x: x / 1000)
 gigabits = st.integers(1, 100_000).map(lambda x: x / 1000)
 names = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), min_size=1, max_size=8)
@@ -42,6 +43,7 @@ def topologies(draw):
             memory_bytes=draw(st.integers(1, 10**3)) * 2**30,
             price_per_hour=draw(st.sampled_from([0.0, 1.25])),
             position=draw(st.none() | st.tuples(st.floats(-9, 9), st.floats(-9, 9))),
+            **draw(st.sampled_from([{}, GROUP])),
         )
         for device_name in draw(st.lists(plain_names, min_size=n, max_size=n, unique=True))
     )
