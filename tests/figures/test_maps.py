@@ -95,6 +95,7 @@ def test_boxes_part_until_none_overlaps(centres, data):
     for i, j in itertools.combinations(range(len(centres)), 2):
         overlap = halves[i] + halves[j] - np.abs(moved[i] - moved[j])
         assert (overlap < 1.0).any()
+    np.testing.assert_allclose(apart(moved, halves / 4), moved, atol=0.01)  # what stands apart stays
 
 
 @pytest.mark.parametrize(
