@@ -44,16 +44,16 @@ def test_who_is_still_there_keeps_the_stage_and_only_holes_are_filled(seed):
     assert set().union(*after.stages) - set().union(*before.stages) <= idle
 
 
-def test_a_hole_goes_to_the_device_that_is_nearest_to_its_group():
-    near, far = 1.0, 100.0
-    latency_ms = np.full((6, 6), far)
-    latency_ms[:3, :3] = near  # a, b and the spare c
-    latency_ms[3:, 3:] = near  # d, e and the spare f
-    topology = Topology.from_matrices(latency_ms, np.full((6, 6), 1.0), name="two sites")
-    a, b, c, d, e, f = topology.names
-    before = evaluate(topology, job_of(2, 2), stages=[[a, b], [d, e]])
-    after = adapt_plan(before, topology.subset([a, c, d, e, f]), job_of(2, 2))
-    assert [set(group) for group in after.stages] == [{a, c}, {d, e}]
+@pytest.mark.parametrize("lost", [0, 1, 2, 4, 5, 6])
+def test_a_hole_goes_to_the_device_that_is_nearest_to_its_group(lost):
+    site = np.arange(8) // 4  # a stage in each, and its fourth device is spare
+    latency_ms = np.where(site[:, None] == site, 1.0, 100.0)
+    topology = Topology.from_matrices(latency_ms, np.full((8, 8), 1.0), name="two sites")
+    names = topology.names
+    before = evaluate(topology, job_of(2, 3), stages=[list(names[:3]), list(names[4:7])])
+    after = adapt_plan(before, topology.subset([i for i in range(8) if i != lost]), job_of(2, 3))
+    away = {names[lost], names[3 if lost > 3 else 7]}
+    assert [set(group) for group in after.stages] == [set(names[:4]) - away, set(names[4:]) - away]
 
 
 @pytest.mark.parametrize(("n_stages", "n_replicas"), [(4, 3), (6, 2), (2, 6), (2, 4), (1, 12), (12, 1)])

@@ -125,6 +125,7 @@ def asked(*systems):
 
 def test_a_variant_has_a_name_of_its_own() -> None:
     assert OnePipeline(every=2, overlap=True, share=0.5).label == "one-pipeline (every 2, overlap, share 0.5)"
+    assert variant("megatron", overlap=False).label == "megatron (no overlap)"
     assert OnePipeline(every=2).heading == "One <pipeline> (every 2)"
     changed = {each["name"]: each["source"] for each in OnePipeline(every=2).assumed}
     assert changed == {"every": "changed from 1: made up", "overlap": "made up", "share": "made up"}
