@@ -114,20 +114,19 @@ def test_a_region_is_dragged_as_a_whole_and_a_box_selects(page, world, eventuall
     assert page.locator(".jp-CodeCell").count() == 1, "typing on the map is not typing in the notebook"
 
 
-def test_devices_come_to_cities_by_a_click_by_keyboard_and_by_name_in_any_spelling(page, world, ask_kernel, eventually):
+def test_a_click_near_a_city_adds_a_device_of_the_chosen_gpu(page, world, eventually):
     page.get_by_role("button", name="Add device", exact=True).click()
-    page.get_by_role("combobox", name="GPU of new devices").select_option("RTX 3090")
     x, y = world.place("Denver")
     page.mouse.click(x + 2, y + 1)
-    eventually(page, "[device('device-1')[key] for key in ('region', 'gpu')]", ["Denver", "RTX 3090"])
+    eventually(page, "[device('device-1')[key] for key in ('region', 'gpu')]", ["Denver", "T4"])
     eventually(page, "world.selected", ["device-1"])
+    page.get_by_role("combobox", name="GPU of new devices").select_option("RTX 3090")
     page.wait_for_timeout(GLIDE_MS)
-    for typed, number, region in (("reykjavik", 2, "Reykjavík"), ("boardman", 3, "Oregon")):
-        page.locator(".dtfm-map .dtfm-map-find input").fill(typed)
-        page.get_by_role("button", name="Add here", exact=True).click()
-        eventually(page, f"device('device-{number}')['region']", region)
-    page.get_by_role("button", name="Select", exact=True).click()
-    page.wait_for_timeout(GLIDE_MS)
+    page.mouse.click(*world.place("Denver"))
+    eventually(page, "(device('device-2')['region'], device('device-2')['gpu'])", ("Denver", "RTX 3090"))
+
+
+def test_a_city_is_found_by_name_and_gets_a_device_without_a_mouse(page, world, eventually):
     world.click("amy")
     page.keyboard.press("/")
     page.keyboard.type("Nairobi")
@@ -138,7 +137,14 @@ def test_devices_come_to_cities_by_a_click_by_keyboard_and_by_name_in_any_spelli
     assert abs(y - box["y"] - box["height"] / 2) < 30
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    eventually(page, "device('device-4')['region']", "Nairobi")
+    eventually(page, "device('device-1')['region']", "Nairobi")
+
+
+def test_a_city_is_found_in_any_spelling_and_is_the_region_that_stands_there(page, world, eventually):
+    for typed, number, region in (("reykjavik", 1, "Reykjavík"), ("boardman", 2, "Oregon")):
+        page.locator(".dtfm-map .dtfm-map-find input").fill(typed)
+        page.get_by_role("button", name="Add here", exact=True).click()
+        eventually(page, f"device('device-{number}')['region']", region)
 
 
 def test_arrow_keys_walk_the_cards_and_enter_opens_one(page, world, eventually):
@@ -153,6 +159,15 @@ def test_arrow_keys_walk_the_cards_and_enter_opens_one(page, world, eventually):
     page.keyboard.press("ArrowRight")
     page.keyboard.press(" ")
     eventually(page, "len(world.selected)", 2)
+
+
+def test_what_is_selected_but_no_longer_drawn_is_left_alone(page, world, ask_kernel, eventually):
+    ask_kernel(page, "world.drawing.selected = ['amy', 'somebody', 'constructor']")
+    page.wait_for_timeout(300)
+    world.drag(world.place("amy"), world.place("Virginia"))
+    assert ask_kernel(page, "print(len(messages))") == "0", "it is there already"
+    page.keyboard.press("Delete")
+    eventually(page, "(len(world.document['devices']), len(messages))", (23, 1))
 
 
 def test_the_wheel_scrolls_the_page_until_the_map_has_the_focus(page, world):
@@ -192,11 +207,16 @@ def test_a_label_is_a_slider_of_its_pair_and_the_drag_is_one_entry_of_the_histor
     eventually(page, "line('Virginia', 'London')['latency_ms'] > 96", True)
 
 
-def test_of_a_plan_a_drop_changes_places_and_badges_keep_their_task(page, world, ask_kernel, eventually):
+def test_a_device_dropped_on_another_changes_places_in_the_plan_only(page, world, ask_kernel, eventually):
     ask_kernel(page, STAGES)
     page.wait_for_timeout(GLIDE_MS)
     world.drag(world.place("amy"), world.place("gus"))
     eventually(page, "(swaps, len(messages))", ([("amy", "gus")], 0))
+
+
+def test_badges_keep_their_task_and_land_on_their_new_device(page, world, ask_kernel, set_theme):
+    ask_kernel(page, STAGES)
+    page.wait_for_timeout(GLIDE_MS)
     before = world.things()
     ask_kernel(page, STAGES.replace("at % 4", "(at + 1) % 4") + "; world.problem = 'device amy: unknown GPU'")
     page.wait_for_timeout(GLIDE_MS)
@@ -209,32 +229,31 @@ def test_of_a_plan_a_drop_changes_places_and_badges_keep_their_task(page, world,
     assert spots[0] == spots[1], "devices stay where they are"
     assert before["cards"] == after["cards"]
     expect(page.locator(".dtfm-map .dtfm-map-said")).to_contain_text("unknown GPU")
-    ask_kernel(page, "world.drawing.selected = ['amy', 'somebody', 'constructor']")
-    page.wait_for_timeout(300)
-    page.locator(".dtfm-map").first.focus()
-    page.keyboard.press("Delete")
-    eventually(page, "(len(world.document['devices']), len(messages))", (23, 1))
+    set_theme(page, "dark")
 
 
-def test_cards_and_labels_overlap_nothing(page, world, ask_kernel):
-    for name in ("worldwide", "ten-cities", "islands", "campus"):
-        ask_kernel(page, f"world.drawing.begin(document_of(load_topology('{name}')))\n{STAGES}")
-        for width, height in ((472, 340), (620, 480), (800, 700)):
-            ask_kernel(page, f"world.height = {height}; world.layout.width = '{width}px'")
-            page.wait_for_timeout(GLIDE_MS)
-            cards, labels = boxes_of(world.things())
-            assert not any(overlap(a, b) for a, b in itertools.combinations(cards, 2))
-            assert not any(overlap(a, b) for a, b in itertools.combinations(labels, 2))
-            assert not any(overlap(a, b) for a, b in itertools.product(cards, labels))
-            inside = world.box.bounding_box()
-            assert all(
-                a >= 0 and b >= 0 and c <= inside["width"] and d <= inside["height"] for a, b, c, d in [*cards, *labels]
-            )
-
-
-def test_devices_in_no_known_place_have_cards_and_come_to_a_city_by_its_name(page, world, ask_kernel, eventually):
-    ask_kernel(page, "world.drawing.begin(document_of(load_topology('lecture-hall')))")
+@pytest.mark.parametrize("name", ["worldwide", "ten-cities", "islands", "campus"])
+def test_cards_and_labels_overlap_nothing(page, open_notebook, ask_kernel, name):
+    open_notebook(page, [MAP.replace('"volunteers"', f'"{name}"')])
+    world = MapPage(page)
+    ask_kernel(page, STAGES)
     page.wait_for_timeout(GLIDE_MS)
+    for width, height in ((472, 340), (620, 480), (800, 700)):
+        ask_kernel(page, f"world.height = {height}; world.layout.width = '{width}px'")
+        page.wait_for_timeout(500)
+        cards, labels = boxes_of(world.things())
+        assert not any(overlap(a, b) for a, b in itertools.combinations(cards, 2))
+        assert not any(overlap(a, b) for a, b in itertools.combinations(labels, 2))
+        assert not any(overlap(a, b) for a, b in itertools.product(cards, labels))
+        inside = world.box.bounding_box()
+        assert all(
+            a >= 0 and b >= 0 and c <= inside["width"] and d <= inside["height"] for a, b, c, d in [*cards, *labels]
+        )
+
+
+def test_devices_in_no_known_place_have_cards_and_come_to_a_city_by_its_name(page, open_notebook, eventually):
+    open_notebook(page, [MAP.replace('"volunteers"', '"lecture-hall"')])
+    world = MapPage(page)
     assert {card["name"] for card in world.things()["cards"]} == {"front", "back"}
     world.click("ada")
     page.locator(".dtfm-map .dtfm-map-find input").fill("Reykjavík")
