@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class PredictionChart(GanttView):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**({"height": 0, "bare": True, "overview": False} | traits))
+        self._stop: Callable[[], object] | None = None
 
     def show(self, prediction: ChartedPrediction, before: ChartedPrediction | None = None) -> None:
         """Draw a prediction; bars of the same rows glide to their new places.
@@ -64,15 +66,14 @@ class PredictionChart(GanttView):
             self.caption, self.stale = prediction.caption, ""
             self.shares = prediction.shares
 
-    async def wait_for(
-        self, work: Callable[[], Result], words: str, stopped: asyncio.Event, set_slow: Callable[[bool], None]
-    ) -> Result | None:
-        """Return what work on a thread returns, or raise what it raises; None once ``stopped`` is set.
+    async def wait_for(self, work: Callable[[], Result], words: str, set_slow: Callable[[bool], None]) -> Result | None:
+        """Return what work on a thread returns, or raise what it raises; None once ``stop`` is called.
 
         Where it takes long, the chart says so in these words. ``set_slow`` is then called with True, and at the end
         with False.
         """
-        stopped.clear()
+        stopped = asyncio.Event()  # of this wait alone: a kernel's cells and its messages may have loops of their own
+        self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, stopped.set)
 
         def on_slow() -> None:
             self.busy = words
@@ -81,8 +82,14 @@ class PredictionChart(GanttView):
         try:
             return await run_on_thread(work, stopped, on_slow)
         finally:
+            self._stop = None
             self.busy = ""
             set_slow(False)
+
+    def stop(self) -> None:
+        """End what is waited for."""
+        if self._stop is not None:
+            self._stop()
 
 
 class ScheduleChart:

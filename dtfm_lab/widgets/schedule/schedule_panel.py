@@ -44,7 +44,6 @@ class SchedulePanel(Panel):
             can_answer=lambda: lab_state.plan is not None,
             at_rest=lambda: self._update_button(),
         )
-        self._stopped = asyncio.Event()
         self._awaits_plan = False
         self._shown: ChartedPrediction | None = None
         self._before: ChartedPrediction | None = None
@@ -212,7 +211,7 @@ class SchedulePanel(Panel):
 
     def _press(self) -> None:
         if self.simulate.icon == "stop":
-            self._stopped.set()
+            self.chart.stop()
         else:
             self._begin()
 
@@ -253,7 +252,7 @@ class SchedulePanel(Panel):
             schedule = self._lab_state.schedule
             work = partial(predicted, plan, schedule, self._lab_state.queueing, may_differ=self._is_automatic)
             words = f"playing {schedule} …"
-            prediction = await self.chart.wait_for(work, words, self._stopped, self._set_slow)
+            prediction = await self.chart.wait_for(work, words, self._set_slow)
         except LabError as error:
             if request == self._predictions.n_requested:
                 self._clear(REFUSED)

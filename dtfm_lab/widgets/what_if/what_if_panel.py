@@ -67,7 +67,6 @@ class WhatIfPanel(Panel):
             can_answer=lambda: self.setting is not None and lab_state.shows(PANE),
             at_rest=self._compute_rest,
         )
-        self._stopped = asyncio.Event()
         self._number = self._n_follow_ups = 0
         """Number of the answers shown, and of the calls of ``_compute_rest``."""
         self._plan: Plan | None = None
@@ -201,7 +200,7 @@ class WhatIfPanel(Panel):
                 return
         try:
             work, words = partial(answers.with_base, setting, base), f"playing some {n_actions:,} actions …"
-            found = await self.chart.wait_for(work, words, self._stopped, self._set_slow)
+            found = await self.chart.wait_for(work, words, self._set_slow)
         except LabError as error:
             if answers is self.answers and setting == self.setting:
                 self._refuse(str(error))
@@ -324,7 +323,7 @@ class WhatIfPanel(Panel):
             self._load(self.base)
 
     def _stop(self) -> None:
-        self._stopped.set()
+        self.chart.stop()
         self._asked.drop()
         self.problem.value = markup.line("Stopped; what is shown is of the setting before.")
 
