@@ -17,26 +17,22 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.network.conversions import LINKS, SPEEDS
 from dtfm_lab.files.reading import located, read_text, title_of, write_text
 
 suffixes = (".csv",)
-MATRICES = ("latency_ms", "bandwidth_gbps")
-MATRICES_READ = (*MATRICES, "latency_s", "bandwidth_bytes_per_s")
+MATRICES = SPEEDS[: len(LINKS)]
 
 
 def read(path: Path) -> Topology:
     """The topology of a list of links, or of a matrix and its companion; raises FileError or TopologyError."""
     if named := _matrix_of(path):
-        files = {what: _beside(path, named, what) for what in MATRICES_READ}
+        files = {what: _beside(path, named, what) for what in SPEEDS}
         with located(path.name):
             matrices: dict[str, Any] = {what: _matrix(file) for what, file in files.items() if file.exists()}
             return Topology.from_matrices(name=title_of(path).removesuffix(f".{named}"), **matrices)
     rows = _rows(path)
-    header = [cell.lower() for cell in next(rows, [])]
-    if not header:
-        raise FileError(f"{path.name}: holds nothing; wanted rows of cells")
-    if len(header) == 1 and (stray := next((c for c in ";\t|" if c in header[0]), None)):
-        raise FileError(f"{path.name}: cells stand apart by {stray!r}; wanted commas, and points in numbers")
+    header = [cell.lower() for cell in next(rows)]
     if "source" not in header:  # told before a large file of something else is read to its end
         found = shortened(", ".join(header))
         raise FileError(f"{path.name}: no column 'source' among {found}; wanted one row a link, from source to target")
@@ -62,7 +58,7 @@ def write(topology: Topology, path: Path) -> Path:
 
 def _matrix_of(path: Path) -> str | None:
     """Which matrix a path names, if any."""
-    return next((what for what in MATRICES_READ if path.stem.lower().endswith(f".{what}")), None)
+    return next((what for what in SPEEDS if path.stem.lower().endswith(f".{what}")), None)
 
 
 def _beside(path: Path, named: str, what: str) -> Path:
@@ -73,7 +69,7 @@ def _matrix(path: Path) -> pd.DataFrame:
     """The numbers of a matrix, zero on its diagonal, labelled where its first row names the devices."""
     rows = list(_rows(path))
     labels = None
-    if rows and not _is_number(rows[0][0]):
+    if not _is_number(rows[0][0]):
         labels, rows = rows[0][1:], rows[1:]
         if [row.pop(0) for row in rows] != labels:
             raise FileError(f"{path.name}: rows and columns are labelled otherwise; wanted the same names in one order")
@@ -94,15 +90,20 @@ def _is_number(cell: str) -> bool:
 
 
 def _rows(path: Path) -> Iterator[list[str]]:
-    """Cells of each row that is not empty. Raises FileError unless all rows have equally many cells."""
+    """Cells of each row that is not empty. Raises FileError unless there are rows, and all have equally many cells."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     wanted = 0
     try:
         for cells in reader:
-            if any(cell.strip() for cell in cells):
-                wanted = wanted or len(cells)
-                if len(cells) != wanted:
-                    raise FileError(f"{path.name}: line {reader.line_num} has {len(cells)} cells; wanted {wanted}")
-                yield [cell.strip() for cell in cells]
+            if not any(cell.strip() for cell in cells):
+                continue
+            if not wanted and len(cells) == 1 and (stray := next((c for c in ";\t|" if c in cells[0]), None)):
+                raise FileError(f"{path.name}: cells stand apart by {stray!r}; wanted commas, and points in numbers")
+            wanted = wanted or len(cells)
+            if len(cells) != wanted:
+                raise FileError(f"{path.name}: line {reader.line_num} has {len(cells)} cells; wanted {wanted}")
+            yield [cell.strip() for cell in cells]
     except csv.Error as error:
         raise FileError(f"{path.name}: line {reader.line_num}: broken CSV: {error}") from None
+    if not wanted:
+        raise FileError(f"{path.name}: holds nothing; wanted rows of cells")

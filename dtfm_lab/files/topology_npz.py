@@ -19,12 +19,11 @@ import numpy as np
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, Topology
-from dtfm_lab.domain.network.conversions import either
+from dtfm_lab.domain.network.conversions import SPEEDS, either
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes
 
-MATRICES = ("latency_ms", "bandwidth_gbps", "latency_s", "bandwidth_bytes_per_s")
 COLUMNS = {"names": "names", "region": "regions", "host": "hosts", "gpu": "gpu"}
 """Texts, one for each device -> the keywords of ``Topology.from_matrices``."""
 NUMBERS = ("peak_flop_per_s", "peak_tflops", "memory_bytes", "memory_gib", "price_per_hour")
@@ -32,7 +31,7 @@ GROUPS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
 SINGLE = ("name", "description", "link_spread")
 MEASURED = ("message_bytes", "message_ms", "message_s")
 LARGEST_BYTES = {
-    **dict.fromkeys(MATRICES, 16 * MOST_DEVICES**2 + 4096),
+    **dict.fromkeys(SPEEDS, 16 * MOST_DEVICES**2 + 4096),
     **dict.fromkeys((*COLUMNS, *NUMBERS, *GROUPS, "position"), 2**25),
     **dict.fromkeys(SINGLE, 2**20),
     **dict.fromkeys(MEASURED, 8 * MOST_TIMES + 4096),
@@ -73,7 +72,7 @@ def _unpack(data: bytes) -> dict[str, Any]:
 def _topology(arrays: dict[str, Any], title: str) -> Topology:
     single, measured, position, given = (
         {what: arrays[what] for what in arrays if what in some}
-        for some in (SINGLE, MEASURED, ("position",), (*MATRICES, *COLUMNS, *NUMBERS, *GROUPS))
+        for some in (SINGLE, MEASURED, ("position",), (*SPEEDS, *COLUMNS, *NUMBERS, *GROUPS))
     )
     for what, array in arrays.items():
         wanted = "()" if what in SINGLE else "(N,)" if what in (*COLUMNS, *NUMBERS, *GROUPS) else ""

@@ -205,6 +205,8 @@ def test_matrices_in_csv_are_rows_sending_to_columns_and_may_leave_the_diagonal_
         ("0,fast\n2,0\n", "1,1\n1,1\n", "m.latency_ms.csv: row 1 has 'fast'; wanted a number"),
         (",x,y\nx,0,1\nz,1,0\n", "1,1\n1,1\n", "rows and columns are labelled otherwise"),
         (",x,y\nx,0,1\ny,1,0\n", ",y,x\ny,0,1\nx,1,0\n", "bandwidth_gbps is labelled otherwise"),
+        ("0,1\n1,0\n", "", "m.bandwidth_gbps.csv: holds nothing"),
+        ("0;1\n1;0\n", "1,1\n1,1\n", "m.latency_ms.csv: cells stand apart by ';'; wanted commas"),
     ],
 )
 def test_matrices_in_csv_that_do_not_fit_are_refused(tmp_path, latency, bandwidth, says):

@@ -32,6 +32,8 @@ OTHER_UNIT: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 """Names in SI -> the name in the unit that people write, and the function from that unit to SI."""
 LINKS = ("latency_s", "bandwidth_bytes_per_s")
+SPEEDS = (*(OTHER_UNIT[what][0] for what in LINKS), *LINKS)
+"""The same in the units that people write, and in SI."""
 MOST_SIZES = 64
 """Most sizes of measured messages; each is a matrix."""
 MOST_TIMES = 2**26
