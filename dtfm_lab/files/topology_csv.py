@@ -28,16 +28,17 @@ def read(path: Path) -> Topology:
     """The topology of a list of links, or of a matrix and its companion; raises FileError or TopologyError."""
     if named := _matrix_of(path):
         files = {what: _beside(path, named, what) for what in SPEEDS}
+        matrices: dict[str, Any] = {what: _matrix(file) for what, file in files.items() if file.exists()}
         with located(path.name):
-            matrices: dict[str, Any] = {what: _matrix(file) for what, file in files.items() if file.exists()}
             return Topology.from_matrices(name=title_of(path).removesuffix(f".{named}"), **matrices)
     rows = _rows(path)
     header = [cell.lower() for cell in next(rows)]
     if "source" not in header:  # told before a large file of something else is read to its end
         found = shortened(", ".join(header))
         raise FileError(f"{path.name}: no column 'source' among {found}; wanted one row a link, from source to target")
+    links = pd.DataFrame(list(rows), columns=header, dtype=object)
     with located(path.name):
-        return Topology.from_frame(pd.DataFrame(list(rows), columns=header, dtype=object), name=title_of(path))
+        return Topology.from_frame(links, name=title_of(path))
 
 
 def write(topology: Topology, path: Path) -> Path:

@@ -210,8 +210,9 @@ def test_matrices_in_csv_are_rows_sending_to_columns_and_may_leave_the_diagonal_
     ],
 )
 def test_matrices_in_csv_that_do_not_fit_are_refused(tmp_path, latency, bandwidth, says):
-    with pytest.raises(LabError, match=says):
+    with pytest.raises(LabError, match=says) as refused:
         load_topology(matrices(tmp_path, latency, bandwidth))
+    assert str(refused.value).count(".csv") == 1
 
 
 def test_a_matrix_without_its_companion_is_refused(tmp_path):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dtfm_lab import lab
 from dtfm_lab.runtime.client.launch import FACTOR, draw, prepare, start_mystery
-from dtfm_lab.runtime.protocol.run_options import RunOptions
+from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSpec
 
 PLAN = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6]])
 
@@ -20,6 +22,13 @@ def test_secrets_are_devices_that_compute_and_links_that_carry_messages() -> Non
     assert {secret.name for secret in drawn if secret.of == "device"} == set(frame["device"].unique())
     real = prepare(PLAN, "gpipe", RunOptions(iterations=1, clock="real"))
     assert {draw(real, np.random.default_rng(seed)).of for seed in range(50)} == {"device"}, "links are real there"
+
+
+def test_a_slow_worker_reaches_the_coordinator_in_a_specification_that_it_can_remember() -> None:
+    spec = replace(prepare(PLAN, "gpipe", RunOptions(iterations=1)), slow_worker=(1, FACTOR))
+    arrived = RunSpec.from_line(spec.to_line())
+    assert arrived.slow_worker == (1, FACTOR)
+    assert {arrived: "remembered"}[arrived] == "remembered"
 
 
 @pytest.mark.parametrize("of", ["link", "device"])

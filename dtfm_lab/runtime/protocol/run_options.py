@@ -174,6 +174,8 @@ class RunSpec(RunSettings):
         """Return the spec that ``to_line`` wrote."""
         values: dict[str, Any] = json.loads(line)
         values |= {"plan": plan_from_mapping(values["plan"]), "orders": tuple(values["orders"])}
+        if values.get("slow_worker") is not None:
+            values["slow_worker"] = tuple(values["slow_worker"])  # a spec is a key of what the coordinator remembers
         if values["emulated"] is not None:
             values["emulated"] = network_from_mapping(values["emulated"])
         if values["stand_in"] is not None:
