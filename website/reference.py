@@ -88,7 +88,7 @@ def _class(path: str, kind: type) -> Iterator[str]:
 
 
 def _fields(kind: Any) -> Iterator[tuple[str, str, str]]:
-    texts = dict(field_docstrings(kind)) | {option.field: option.help for option in options_of(kind)}
+    texts = field_docstrings(kind) | {option.field: option.help for option in options_of(kind)}
     for field in fields(kind):
         if not field.name.startswith("_"):
             default = "" if field.default is MISSING else f"`{_shown(field.default)}`"

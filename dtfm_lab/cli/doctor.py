@@ -21,6 +21,7 @@ import psutil
 
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.runtime.client.gpu_inventory import PATIENCE_S, NoGpu, driver_gpus
+from dtfm_lab.simulation.task_runner import usable_cores
 
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 PROBE_S = 90.0
@@ -48,7 +49,7 @@ def doctor_facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.system(),
         "architecture": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": usable_cores(),
         "memory_bytes": memory.total,
         "free_memory_bytes": memory.available,
         "packages": {name: _version(name) for name in LAB},

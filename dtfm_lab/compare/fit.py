@@ -50,7 +50,7 @@ def fit_links(plan: Plan, measured: Trace) -> list[Fit]:
     best = np.min if measured.context.has_cards else np.median
     fits = []
     for name, messages in _messages(plan, measured).groupby("link"):
-        i, j = at = tuple(plan.topology.index(end) for end in str(name).split(LINK))
+        i, j = at = tuple(plan.topology.index(messages[end].iloc[0]) for end in ("source", "target"))
         n_bytes, iteration, lag_s, moving_s = (
             messages[column].to_numpy() for column in ("n_bytes", "iteration", "lag_s", "moving_s")
         )
@@ -83,13 +83,15 @@ def fit_computations(measured: Trace) -> list[Fit]:
 
 
 def _messages(plan: Plan, measured: Trace) -> pd.DataFrame:
-    """A row for each message of which both ends are in the trace: its link, iteration, n_bytes, lag_s from the send's
-    start to the first byte received, and moving_s from there to the last byte."""
+    """A row for each message of which both ends are in the trace: its link with source and target, iteration, n_bytes,
+    lag_s from the send's start to the first byte received, and moving_s from there to the last byte."""
     sent, received = measured.message_rows()
-    first_s = measured.start_s[received]
+    first_s, frame = measured.start_s[received], measured.to_frame()
     messages = pd.DataFrame(
         {
-            "link": measured.to_frame()["link"].to_numpy()[sent],
+            "link": frame["link"].to_numpy()[sent],
+            "source": frame["device"].to_numpy()[sent],
+            "target": frame["device"].to_numpy()[received],
             "iteration": measured.iteration[sent],
             "n_bytes": _sizes(plan, measured)[measured.replica[sent], measured.action[sent]],
             "lag_s": first_s - measured.start_s[sent],

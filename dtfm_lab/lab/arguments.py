@@ -5,7 +5,7 @@ type checker the keywords are the dataclass's own (PEP 612); the signature lists
 """
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, cast
@@ -17,6 +17,7 @@ from dtfm_lab.domain.network import QUEUEING, Topology, shortened
 from dtfm_lab.domain.options import Option, takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.streams import received
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
 from dtfm_lab.planning import objectives, planners
@@ -205,20 +206,5 @@ def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
 
 
 def newest_of(results: Iterator[T], progress: Progress | None) -> T:
-    """The last of results that grow; ``progress`` is called with each as it arrives. Ctrl-C gives the newest so far.
-
-    The stream is closed at the end, before the executor that it comes from.
-    """
-    newest: T | None = None
-    try:
-        for newest in results:
-            if progress is not None:
-                progress(newest)
-    except KeyboardInterrupt:
-        if newest is None:
-            raise
-    finally:
-        if isinstance(results, Generator):
-            results.close()
-    assert newest is not None, "a stream has one result at least"
-    return newest
+    """The last of results that grow, of which a stream has one at least; see ``received``."""
+    return received(results, progress, newest=1)[-1]

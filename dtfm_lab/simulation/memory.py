@@ -261,11 +261,10 @@ class Remedy(NamedTuple):
 
 def _advice(plan: Plan, schedule: str | Schedule | None, report: MemoryReport) -> str:
     """What ``MemoryReport.advice`` says of a plan whose devices lack memory."""
-    if memory(
-        plan, schedule
-    ).fits:  # by the order of passes; messages that wait in a trace may lack memory all the same
+    by_order = memory(plan, schedule) if report.timed else report
+    if by_order.fits:  # messages that wait in a trace may lack memory all the same
         return report.sentence
-    tried = remedies(plan, schedule)
+    tried = _remedies(plan, schedule)
     if not tried:
         return f"{report.sentence}; no other schedule of this job needs less"
     if tried[0].after.fits:
@@ -280,8 +279,10 @@ def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy
     Changes are recomputation, smaller micro-batches and 1F1B, alone and then together, each in its mildest form that
     fits. Empty where all devices have enough already.
     """
-    if memory(plan, schedule).fits:
-        return ()
+    return () if memory(plan, schedule).fits else _remedies(plan, schedule)
+
+
+def _remedies(plan: Plan, schedule: str | Schedule | None) -> tuple[Remedy, ...]:
     own = plan.job.schedule_name if schedule is None else schedule
     kinds = _changes(plan.job, own)
     tried = []

@@ -120,7 +120,12 @@ def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: Gi
     built = build(plan, plan.job.schedule_name, None, links, efficiency=efficiency)
     times, _ = _simulated(plan, built, None, links, efficiency)
     every, seconds = plan.job.averages_every, [one.makespan_s for one in times]
-    return seconds[0] if every == 1 else ((every - 1) * seconds[0] + seconds[1]) / every
+    return _mean_s(seconds, every)
+
+
+def _mean_s(seconds: Sequence[float], every: int) -> float:
+    """Of an iteration, where all are alike, or of one that does not synchronise and one that does, of ``every``."""
+    return seconds[0] if len(seconds) == 1 else ((every - 1) * seconds[0] + seconds[1]) / every
 
 
 def _simulated(
@@ -279,7 +284,7 @@ def swings_of(
             graph = one.tasks.graph
             factors = 1.0 if of_links else np.exp(deviations * spread)[graph.position, graph.replica]
             ends_s.append(one.changed_s(factors, math.exp(deviations * link_spread) if of_links else 1.0))
-        return ends_s[0] if len(ends_s) == 1 else ((every - 1) * ends_s[0] + ends_s[1]) / every
+        return _mean_s(ends_s, every)
 
     spread = np.array(compute_spread)
     return tuple((seconds(-SWING, of_links=one), seconds(SWING, of_links=one)) for one in (False, True))

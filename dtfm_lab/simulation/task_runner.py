@@ -71,7 +71,7 @@ def results(
 
     left = [tasks[number] for number in missing]
     if executor is None or isinstance(executor, Here):
-        computed: Iterator[T | Lost] = _computed(function, left, 1 if executor is not None else _cores(), done)
+        computed: Iterator[T | Lost] = _computed(function, left, 1 if executor is not None else usable_cores(), done)
     else:
         computed = results_of(executor, function, left, named=lambda position: named(missing[position]), done=done)
     for number in range(len(tasks)):
@@ -128,7 +128,8 @@ def _exit_with(parent: int) -> None:
     os._exit(1)
 
 
-def _cores() -> int:
+def usable_cores() -> int:
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -41,6 +41,12 @@ def checkpointings(job: Job, checkpointing: str, offered: tuple[str, ...] = ("no
     return [one for one in offered if known or one != "selective"]
 
 
+def shardings(job: Job, sharding: str) -> tuple[str, ...]:
+    """What replicas split that a user tries: nothing, or the optimiser's states; the first for a single replica."""
+    tried = ("none", "zero-1") if sharding == TRIED else (sharding,)
+    return tried[:1] if job.n_replicas == 1 else tried
+
+
 OfSource = Callable[..., Assumption]
 """Called with ``source=``, where the system's own assumption is from."""
 

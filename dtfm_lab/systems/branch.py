@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
-
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning import evaluate
+from dtfm_lab.planning.iteration.candidate import unpriced_plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +38,7 @@ class Branch:
         for fields in self.ways:
             try:
                 job = self.job.with_fields(**fields)
-                yield _unpriced(self.topology, job, self.grid)
+                yield unpriced_plan(self.topology, job, self.grid)
             except LabError:  # what the schedule or the sharding does not allow
                 continue
 
@@ -48,12 +47,6 @@ def priced(plan: Plan) -> Plan:
     """The plan with its communication cost."""
     rank_map = plan.placement.rank_map(len(plan.topology))
     return evaluate(plan.topology, plan.job, rank_map=rank_map).changed(queueing=plan.queueing)
-
-
-def _unpriced(topology: Topology, job: Job, grid: IntArray) -> Plan:
-    n = len(grid)
-    nothing = CostBreakdown(group_s=np.zeros(n), hop_s=np.zeros(n - 1), weights_s=np.zeros((n, n)))
-    return Plan(topology=topology, job=job, placement=Placement(grid), cost=nothing, lower_bound_s=0.0, planner="given")
 
 
 B = TypeVar("B", bound=Branch)

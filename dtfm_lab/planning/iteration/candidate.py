@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.problem import Generation
 
 
@@ -43,13 +44,8 @@ def chosen_job(
     )
 
 
-def unbounded_plan(topology: Topology, job: Job, grid: IntArray) -> Plan:
-    """A plan of a search, to be simulated."""
-    return Plan(
-        topology=topology,
-        job=job,
-        placement=Placement(grid),
-        cost=price_placement(topology, job, grid),
-        lower_bound_s=0.0,
-        planner="evolutionary",
-    )
+def unpriced_plan(topology: Topology, job: Job, grid: IntArray) -> Plan:
+    """A plan to be simulated: its communication cost is not counted."""
+    n = len(grid)
+    nothing = CostBreakdown(group_s=np.zeros(n), hop_s=np.zeros(n - 1), weights_s=np.zeros((n, n)))
+    return Plan(topology=topology, job=job, placement=Placement(grid), cost=nothing, lower_bound_s=0.0, planner="given")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job.system import MEMORY_ONLY, chosen
 from dtfm_lab.planning.iteration.arms import Arm, KernelPlan
-from dtfm_lab.planning.iteration.candidate import unbounded_plan
+from dtfm_lab.planning.iteration.candidate import unpriced_plan
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim
 from dtfm_lab.simulation.memory import memory
@@ -35,7 +35,7 @@ class Judge:
             return replace(exact, judged=True)
         problem, grid = self._problem, arm.grid(found)
         try:
-            plan = unbounded_plan(problem.topology, arm.job(found, problem.job), grid)
+            plan = unpriced_plan(problem.topology, arm.job(found, problem.job), grid)
             report = memory(plan)
             seconds = iteration_seconds(plan, queueing=problem.queueing, efficiency=problem.efficiency)
         except LabError:  # a schedule that these counts cannot have

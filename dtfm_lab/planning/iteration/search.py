@@ -31,7 +31,7 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan, even_shares
 from dtfm_lab.planning.iteration.beginnings import Beginnings
-from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job, unbounded_plan
+from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job, unpriced_plan
 from dtfm_lab.planning.iteration.fitting import Fitting, fitting_plan, require_shapes
 from dtfm_lab.planning.iteration.judging import REPLAYED_SCHEDULES, Judge
 from dtfm_lab.planning.iteration.problem import IterationProblem
@@ -320,7 +320,7 @@ def _first(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Candidate:
     shares = np.array(job.microbatches_per_replica or even_shares(job.global_batch // fitting.microbatch, n_replicas))
     ahead, checkpointing = np.array(job.warmups or [0] * n_stages), fitting.problem.job.checkpoints
     chosen = chosen_job(job, fitting.blocks, shares, ahead, fitting.microbatch, checkpointing)
-    plan = unbounded_plan(problem.topology, chosen, fitting.grid)
+    plan = unpriced_plan(problem.topology, chosen, fitting.grid)
     seconds = iteration_seconds(plan, queueing=problem.queueing, efficiency=problem.efficiency)
     dollars = seconds * float(problem.price_per_hour[fitting.grid].sum()) / 3600
     return Candidate(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.options import refuse_unknown
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.published.paper.settings import BATCHES, CASES, DATACENTER, LAYERS, WORLDWIDE, Setting, settings
 from dtfm_lab.published.paper.systems import SYSTEMS, outcome, published_name, rival
@@ -158,11 +158,16 @@ class Entry:
         """Seconds that the authors measured; None where they published none."""
         return self.setting.published_s(published_name(self.system, self.setting.case))
 
+    @property
+    def ratio(self) -> float | None:
+        """Predicted over measured seconds; None where one of them is not there."""
+        measured_s = self.published_s
+        return None if self.iteration_s is None or measured_s is None else self.iteration_s / measured_s
+
     def to_dict(self) -> dict[str, Any]:
         """The entry as plain values."""
         found, published_s = self.outcome.found, self.published_s
         job = None if found is None else found.job
-        both = self.iteration_s is not None and published_s is not None
         return {
             "case": self.setting.case,
             "layers": self.setting.layers,
@@ -172,7 +177,7 @@ class Entry:
             "pflops": self.pflops,
             "published_s": published_s,
             "published_pflops": None if published_s is None else self.setting.flop / published_s / PETA,
-            "ratio": self.iteration_s / published_s if both else None,  # type: ignore[operator]  # both are numbers
+            "ratio": self.ratio,
             **{name: getattr(job, name, None) for name in ("n_stages", "n_replicas", "tensor_parallel")},
             "reason": self.outcome.reason,
         }
@@ -226,7 +231,7 @@ class PapersTable:
         return {
             system: median(ratios)
             for system in SYSTEMS
-            if (ratios := [row["ratio"] for one in self if one.system == system and (row := one.to_dict())["ratio"]])
+            if (ratios := [one.ratio for one in self if one.system == system and one.ratio])
         }
 
     @property
@@ -297,9 +302,7 @@ def papers_table(
         (batches, "batch of the paper", BATCHES),
         (systems, "system of the table", SYSTEMS),
     ):
-        for one in given:
-            if one not in known:
-                raise unknown(what, one, map(str, known))
+        refuse_unknown(map(str, given), [*map(str, known)], what)
     wanted = [(setting, system) for setting in settings(cases, layers, batches) for system in systems]
     entries: list[Entry] = []
     try:

@@ -292,6 +292,7 @@ def _rate(line: dict[str, str], how: str = "") -> dict[str, Any]:
     }
 
 
+@cache
 def _profile() -> dict[tuple[str, str], dict[str, str]]:
     """The profiled line of each model and number of micro-batches."""
     return {(line["model"], line["microbatches"]): line for line in numbers("zero_bubble_profile.csv")}

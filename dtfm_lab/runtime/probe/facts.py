@@ -1,6 +1,5 @@
 """The hardware of a host: cores, memory, the rate that its processor reaches in matrix products, and its GPUs."""
 
-import os
 import re
 import statistics
 import time
@@ -13,6 +12,7 @@ from dtfm_lab.domain.network import HARDWARE, LONGEST_NAME, Device
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.runtime.client.gpu_inventory import NoGpu, driver_gpus
 from dtfm_lab.simulation.efficiency import EFFICIENCY
+from dtfm_lab.simulation.task_runner import usable_cores
 
 WIDTH = 1024
 """Rows and columns of the matrices that are multiplied."""
@@ -29,9 +29,8 @@ ALIKE = 0.1
 def facts_of_this_host(seconds: float = 1.0) -> dict[str, Any]:
     """``cores``, ``memory_bytes``, ``flop_per_s`` (float32: the rates of some stretches of time), ``gpus`` (name and
     bytes of each, as the driver reports them)."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
-        "cores": cores,
+        "cores": usable_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "flop_per_s": measured_flop_per_s(seconds),
         "gpus": _gpus(),

@@ -8,7 +8,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.systems import assumption as common
-from dtfm_lab.systems.assumption import TRIED, Assumption, checkpointings
+from dtfm_lab.systems.assumption import TRIED, Assumption, checkpointings, shardings
 from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grids import grids
 from dtfm_lab.systems.modelled.data_parallel import DataParallel
@@ -88,11 +88,10 @@ class DeepSpeedPipeline(GridStrategy):
         )
 
     def _ways(self, job: Job) -> list[dict[str, Any]]:
-        tried = ("none", "zero-1") if job.n_replicas > 1 else ("none",)
         return [
             {"checkpointing": kept, "sharding": sharding}
             for kept in checkpointings(job, self.checkpointing)
-            for sharding in (tried if self.sharding == TRIED else (self.sharding,))
+            for sharding in shardings(job, self.sharding)
         ]
 
 

@@ -9,7 +9,7 @@ from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import assumption as common
-from dtfm_lab.systems.assumption import ORDERS, TRIED, Assumption, checkpointings
+from dtfm_lab.systems.assumption import ORDERS, TRIED, Assumption, checkpointings, shardings
 from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grids import grids
 from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
@@ -182,14 +182,13 @@ class Megatron(GridStrategy):
             if job.n_microbatches % job.n_stages:  # as Megatron's interleaving asks
                 return []
             interleaved = {"schedule": "interleaved-1f1b", "stages_per_device": self.stages_per_device}
-        shardings = ("none", "zero-1") if self.sharding == TRIED else (self.sharding,)
         overlaps = (False, True) if self.overlap is None else (self.overlap,)
         if job.n_replicas == 1:  # which average nothing
-            shardings, overlaps = shardings[:1], overlaps[:1]
+            overlaps = overlaps[:1]
         return [
             {"checkpointing": kept, "sharding": sharding, "overlap": overlap, **interleaved}
             for kept in checkpointings(job, self.checkpointing)
-            for sharding in shardings
+            for sharding in shardings(job, self.sharding)
             for overlap in overlaps
         ]
 

@@ -1,7 +1,6 @@
 """The step Run: train for real, with measured bars, losses and what happens drawn as it comes in."""
 
 import asyncio
-import os
 import warnings
 from dataclasses import replace
 from html import escape
@@ -23,6 +22,7 @@ from dtfm_lab.runtime.client.launch import Secret, start_mystery, what_runs
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.task_runner import usable_cores
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
     Panel,
@@ -326,7 +326,7 @@ class RunPanel(Panel):
         self._say(f"measured {format_s(measured.iteration_s)} an iteration")
 
     def _explain_clock(self) -> None:
-        self.explain.value = explain_clock(self.clock.value, _n_workers(self._lab_state.plan), _n_cores())
+        self.explain.value = explain_clock(self.clock.value, _n_workers(self._lab_state.plan), usable_cores())
 
     def _report_error(self, message: str) -> None:
         self._lab_state.report_error("run", message)
@@ -368,7 +368,3 @@ def _n_workers(plan: Plan | None) -> int | None:
         return what_runs(plan, None)[0].job.n_tasklets
     except LabError:
         return None
-
-
-def _n_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

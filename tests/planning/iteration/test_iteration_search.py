@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import HARDWARE, Device, Topology
 from dtfm_lab.planning.iteration import Candidate, IterationProblem, search_iteration
-from dtfm_lab.planning.iteration.candidate import unbounded_plan
+from dtfm_lab.planning.iteration.candidate import unpriced_plan
 
 GPT2 = JOBS["gpt2-small"].with_fields(n_stages=None, n_replicas=None, global_batch=64, microbatch=1, dtype="fp16")
 
@@ -70,6 +70,6 @@ def test_a_search_is_never_worse_than_its_start():
     topology = network(["A100", "V100", "RTX 4090", "T4", "T4"])
     problem = IterationProblem.of(topology, GPT2)
     best = found(topology, GPT2, steps=8)
-    stream = search_iteration(problem, np.random.default_rng(1), start=unbounded_plan(topology, best.job, best.best))
+    stream = search_iteration(problem, np.random.default_rng(1), start=unpriced_plan(topology, best.job, best.best))
     first = next(candidate for candidate in stream if candidate.complete)
     assert first.best_s <= best.best_s * (1 + 1e-9)
