@@ -3,7 +3,6 @@
 Type, bounds, choices and help of an option are stated once, where it is declared; ``control_for`` reads them there.
 """
 
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -260,12 +259,6 @@ def choice_words(option: str, name: str) -> str:
 def choices_of(option: Option) -> list[tuple[str, str]]:
     """Return (how it reads, name) of each choice of an option."""
     return [(choice_words(option.name, name), name) for name in option.choices or ()]
-
-
-def divisors(n: int) -> list[int]:
-    """Return the numbers that divide ``n``, in ascending order: the sizes that a batch can be cut into."""
-    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return sorted({*small, *(n // d for d in small)})
 
 
 def control_for(option: Option, *, width: str = "", label_width: str = "", placeholder: str = "") -> w.ValueWidget:

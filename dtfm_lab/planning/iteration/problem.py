@@ -327,6 +327,12 @@ def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
     return extra
 
 
+def divisors(n: int) -> list[int]:
+    """The numbers that divide ``n``, in ascending order: the sizes that a batch can be cut into."""
+    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return sorted({*small, *(n // d for d in small)})
+
+
 def open_microbatches(job: Job) -> tuple[int, ...]:
     """Sequences that a micro-batch may have: the job's, or all that divide the batch and leave every replica one.
 
@@ -335,8 +341,7 @@ def open_microbatches(job: Job) -> tuple[int, ...]:
     if job.microbatch is not None:
         return (job.microbatch,)
     batch, replicas = job.global_batch, job.n_replicas or 1
-    small = [m for m in range(1, math.isqrt(batch) + 1) if batch % m == 0]
-    found = sorted(m for m in {*small, *(batch // m for m in small)} if m <= batch // replicas)
+    found = [m for m in divisors(batch) if m <= batch // replicas]
     if job.microbatches_per_replica is not None:
         found = [m for m in found if batch // m == sum(job.microbatches_per_replica)]
     return tuple(m for m in found if not (job.gathers_passes and batch // m % replicas)) or (1,)

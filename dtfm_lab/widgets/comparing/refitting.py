@@ -167,8 +167,7 @@ def _fitted(found: Refit) -> str:
     rows = [_row(row) for row in off.head(MOST_FITTED).itertuples(index=False)]
     more = f", furthest {MOST_FITTED} of {len(off)}" if len(off) > MOST_FITTED else ""
     table = pd.DataFrame(rows, columns=HEAD).set_index("").rename_axis(None)
-    with pd.option_context("display.max_colwidth", None):  # else pandas cuts long notes
-        html = table.to_html(classes="dtfm-fitted", border=0, justify="unset")
+    html = table.to_html(classes="dtfm-fitted", border=0, justify="unset")
     return f'{line}<div class="dtfm-scroll"><p>Drawn out of their intervals{more}</p>{html}</div>'
 
 

@@ -10,8 +10,9 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files import job_names, override
+from dtfm_lab.planning.iteration.problem import divisors
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.controls import SavedControls, control_for, divisors, menu
+from dtfm_lab.widgets.controls import SavedControls, control_for, menu
 from dtfm_lab.widgets.lab_state import Guard, LabState
 
 OPEN_SHAPE: tuple[int, ...] = ()

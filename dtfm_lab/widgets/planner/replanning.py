@@ -267,5 +267,8 @@ class BackgroundBound:
             if time.monotonic() > min(began_s + LONGEST_S, rose_s + STALLED_S):
                 rising.stop()
 
-        await rising.watch(show, tick, every_s=BOUND_FRAME_S)
-        self._done, self._task = plan, None
+        try:
+            await rising.watch(show, tick, every_s=BOUND_FRAME_S)
+        finally:
+            if self._task is asyncio.current_task():  # else it was ended, or another has begun
+                self._done, self._task = plan, None

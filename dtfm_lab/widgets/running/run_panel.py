@@ -31,10 +31,8 @@ from dtfm_lab.widgets.controls import (
     labelled,
     more_menu,
     pane,
-    restore_values,
     show,
     toolbar,
-    values_of,
 )
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
@@ -109,10 +107,10 @@ class RunPanel(Panel):
             self._begin()
 
     def settings(self) -> dict[str, Any]:
-        return values_of(self._controls) | {"options": self.options.settings()}
+        return super().settings() | {"options": self.options.settings()}
 
     def restore(self, settings: dict[str, Any]) -> None:
-        restore_values(self._controls, settings)
+        super().restore(settings)
         self.options.restore(settings.get("options"))
 
     @property

@@ -42,7 +42,7 @@ class SchedulePanel(Panel):
             self._predict,
             self._report_error,
             can_answer=lambda: lab_state.plan is not None,
-            at_rest=lambda: self._update_button(),
+            at_rest=self._update_button,
         )
         self._awaits_plan = False
         self._shown: ChartedPrediction | None = None

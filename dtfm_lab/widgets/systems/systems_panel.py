@@ -25,12 +25,10 @@ from dtfm_lab.widgets.controls import (
     mark,
     more_menu,
     pane,
-    restore_values,
     segments,
     show,
     spacer,
     toolbar,
-    values_of,
 )
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, ChangedAssumptions
@@ -126,11 +124,11 @@ class SystemsPanel(Panel):
         return detail, pane(style, [row, self.bars, detail], "dtfm-systems-pane")
 
     def settings(self) -> dict[str, Any]:
-        return values_of(self._controls) | {"assumptions": self._changed.settings()}
+        return super().settings() | {"assumptions": self._changed.settings()}
 
     def restore(self, settings: dict[str, Any]) -> None:
         """Set the controls to saved values, and assumptions for the next question; nothing is asked."""
-        restore_values(self._controls, settings)
+        super().restore(settings)
         self._changed.restore(settings.get("assumptions"))
 
     def observe_edits(self, call: Callable[[], None]) -> None:

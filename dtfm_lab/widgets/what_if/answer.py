@@ -8,7 +8,7 @@ from functools import lru_cache
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.trace import CAUSES
+from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.planning import Cancellation, price_placement
 from dtfm_lab.widgets.planner.short_searches import replanned
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
@@ -46,10 +46,9 @@ class Answer:
     price_per_million_tokens: float | None
 
     @classmethod
-    def of(cls, plan: Plan, setting: WhatIfSetting) -> Answer:
-        """Simulate the plan under the setting. Raises a LabError where that is not possible."""
+    def of(cls, plan: Plan, setting: WhatIfSetting, trace: Trace) -> Answer:
+        """What the trace of the plan under the setting says."""
         tried = setting.on(plan)
-        trace = lab.simulate(tried, **setting.simulated_with)
         prediction = ChartedPrediction.of(tried, trace)
         known, bubble, held = trace.metrics, trace.bubble, prediction.memory
         waits = {cause.value: float(bubble[f"{cause}_s"].mean()) for cause in CAUSES}
@@ -78,8 +77,15 @@ class Answers:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.answer = lru_cache(MOST_KEPT)(lambda setting: Answer.of(plan, setting))
+        self.trace = lru_cache(MOST_KEPT)(lambda setting: lab.simulate(setting.on(plan), **setting.simulated_with))
+        """Return the iteration under a setting. Raises a LabError where that is not possible."""
+        self.answer = lru_cache(MOST_KEPT)(lambda setting: Answer.of(plan, setting, self.trace(setting)))
         """Return the answer to a setting. Raises a LabError where that is not possible."""
+
+    def forget(self) -> None:
+        """Compute all answers anew when they are asked for."""
+        self.trace.cache_clear()
+        self.answer.cache_clear()
 
     def with_base(self, setting: WhatIfSetting, base: WhatIfSetting) -> tuple[Answer, Answer | None]:
         """Return the answer and the base's, None where the base is not possible.
@@ -102,7 +108,7 @@ class Answers:
     def quick(self, setting: WhatIfSetting) -> float | None:
         """Return the seconds of an iteration alone; None where the setting is not possible."""
         try:
-            return lab.simulate(setting.on(self.plan), **setting.simulated_with).iteration_s
+            return self.trace(setting).iteration_s
         except LabError:  # as where a schedule lacks memory
             return None
 

@@ -11,9 +11,10 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning.iteration.problem import divisors
 from dtfm_lab.simulation import schedules
 from dtfm_lab.simulation.variations import Variation
-from dtfm_lab.widgets.controls import QUEUEING_OPTION, choice_words, divisors, tried_options
+from dtfm_lab.widgets.controls import QUEUEING_OPTION, choice_words, tried_options
 
 BATCH_OPTIONS = ("microbatch", "global_batch")
 FACTORS = ("bandwidth", "latency")

@@ -126,7 +126,7 @@ class WhatIfPanel(Panel):
 
     def redo(self) -> None:
         if self.answers is not None:
-            self.answers.answer.cache_clear()
+            self.answers.forget()
             self.pins.clear_answers()
         self._ask()
 
@@ -205,7 +205,11 @@ class WhatIfPanel(Panel):
             if answers is self.answers and setting == self.setting:
                 self._refuse(str(error))
             return
-        if found is None or answers is not self.answers or base != self.base:
+        if answers is not self.answers or base != self.base:
+            return
+        if found is None:
+            if self.last is not None:
+                self._write_numbers(self.last)  # the large number may have been written ahead
             return
         now, before = self.last, self.last_base = found
         self._number += 1
@@ -271,7 +275,7 @@ class WhatIfPanel(Panel):
     async def _plan_anew(self, answers: Answers, request: tuple[int, int]) -> None:
         """Search from the plan that was held, shortly; what that comes to stands beside the large number."""
         setting, base, now = self.setting, self.base, self.last
-        if request != self._request or setting is None or now is None or base is None:
+        if request != self._request or setting is None or now is None or base is None or now.setting != setting:
             return
         if not set(setting.changes_from(base)) & REPLANNED or (self.anew is not None and self.anew[0] == setting):
             return
