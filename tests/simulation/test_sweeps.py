@@ -166,7 +166,7 @@ def test_processes_change_nothing_and_end_with_the_iteration(monkeypatch: pytest
     settings = {"schedule": ["1f1b", "gpipe", "zb-h1"], "bandwidth": [0.5, 1, 2], "microbatch": [1, 2, 3]}
     alone = lab.sweep(PLAN, executor="here", **settings)
     monkeypatch.setattr(task_runner, "WORTHWHILE_S", -1.0)
-    monkeypatch.setattr(task_runner, "_cores", lambda: 2)
+    monkeypatch.setattr(task_runner, "usable_cores", lambda: 2)
     points = sweep_points(PLAN, **settings)
     shared = list(itertools.islice(points, len(alone) - 1))
     busy = workers_of(psutil.Process())
@@ -188,7 +188,7 @@ SWEEPING = """
 import sys
 sys.path[:0] = {path!r}
 from test_sweeps import PLAN, task_runner, psutil, sweep_points, workers_of
-task_runner.WORTHWHILE_S, task_runner._cores = -1.0, lambda: 2
+task_runner.WORTHWHILE_S, task_runner.usable_cores = -1.0, lambda: 2
 points = sweep_points(PLAN, bandwidth=[1.0 + i for i in range(1000)])
 for _ in range(3):
     next(points)

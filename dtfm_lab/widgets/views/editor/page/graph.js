@@ -276,14 +276,19 @@ export function topologyGraph(container, on, look, cleanUp) {
     const region = event.target === cy ? "" : event.target.hasClass?.("region") ? event.target.data("name") : null;
     if (region !== null) afterwards(() => on.added(region, rounded(event.position)));
   });
-  // Cytoscape takes any two quick taps for a double one, wherever they were.
-  let taps = [null, null];
-  cy.on("tap", (event) => { taps = [taps[1], event.target]; });
-  cy.on("dbltap", ({ target, position, originalEvent }) => {
-    if (tool !== "select" || taps[0] !== taps[1] || originalEvent?.shiftKey) return;
-    if (target === cy) afterwards(() => on.added("", rounded(position)));
-    else afterwards(() => on.opened(target.data()));
-  });
+  // A double click is what the browser takes for one, at the person's own pace; cytoscape allows a quarter of a second,
+  // wherever the two taps were. Only it tells of touches.
+  let taps = [];
+  cy.on("tap", ({ target, position }) => { taps = [taps.at(-1), { target, position }]; });
+  const twice = ({ shiftKey }) => {
+    const [first, last] = taps;
+    if (tool !== "select" || shiftKey || !last || first?.target !== last.target) return;
+    if (last.target === cy) afterwards(() => on.added("", rounded(last.position)));
+    else afterwards(() => on.opened(last.target.data()));
+  };
+  cy.on("dbltap", ({ originalEvent }) => { if (originalEvent.type.startsWith("touch")) twice(originalEvent); });
+  container.addEventListener("dblclick", twice);
+  cleanUp.add(() => container.removeEventListener("dblclick", twice));
 
   cy.on("ehcomplete", (_event, source, target, edges) => {
     edges.remove(); // the document draws the link itself
