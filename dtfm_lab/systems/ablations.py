@@ -15,8 +15,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.network.topology import LARGEST
+from dtfm_lab.domain.network import LARGEST, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import search

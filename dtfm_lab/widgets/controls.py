@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import ipywidgets as w
 import traitlets
 
-from dtfm_lab.domain.job.job import JobOptions
+from dtfm_lab.domain.job import JobOptions
 from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
 

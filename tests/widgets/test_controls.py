@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("ipywidgets", reason="needs the lab extra")
 
-from dtfm_lab.domain.job.job import JobOptions
+from dtfm_lab.domain.job import JobOptions
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 from dtfm_lab.widgets.controls import CHOICES, LABELS, button, choices_of, control_for, disable

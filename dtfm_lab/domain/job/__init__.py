@@ -10,7 +10,7 @@ from dtfm_lab.domain.job.activations import (
     repeated_flop,
     whole_copies,
 )
-from dtfm_lab.domain.job.job import COMPRESSIONS, INT8_BLOCK, LEFT_TO_PLANNERS, Job, JobChanges, compressed_bytes
+from dtfm_lab.domain.job.job import INT8_BLOCK, Job, compressed_bytes
 from dtfm_lab.domain.job.messages import (
     buckets_of,
     device_average_bytes,
@@ -28,4 +28,5 @@ from dtfm_lab.domain.job.model import (
     gpt,
     llama,
 )
+from dtfm_lab.domain.job.options import COMPRESSIONS, LEFT_TO_PLANNERS, JobChanges, JobOptions
 from dtfm_lab.domain.job.presets import GPT3_XL, JOBS, MODELS, SMALL, TINY

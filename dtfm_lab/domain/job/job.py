@@ -3,125 +3,24 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pandas as pd
 
 from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.job.checks import PAPERS_SCHEDULE, PASSED_ON, check_batch, checked_counts, contradictions_of
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
 from dtfm_lab.domain.job.model.families import completed
-from dtfm_lab.domain.job.system import BLOCKWISE, MEMORY_ONLY, SystemOptions, contradictions, missing_numbers
+from dtfm_lab.domain.job.options import BATCH, GRADIENT, HOP, LEFT_TO_PLANNERS, JobOptions
+from dtfm_lab.domain.job.system import MEMORY_ONLY, missing_numbers
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.domain.options import Option, check_options, plain, whole
-from dtfm_lab.domain.schedule import synchronisations
+from dtfm_lab.domain.options import check_options, plain
 
-if TYPE_CHECKING:
-    Count = int | Any  # None where a planner chooses; code that has checked ``shaped`` uses it as a number
-else:
-    Count = int | None
-
-COMPRESSIONS = ("none", "fp16", "int8")
-PAPERS_SCHEDULE = "gpipe"
-"""What DT-FM runs."""
 INT8_BLOCK = 256
 """Numbers that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PipelineOptions:
-    """How a job is cut, scheduled, averaged and compressed: every field has a default."""
-
-    name: Annotated[str, Option(help="Name of the job.", varies=False)] = "job"
-    dtype: Annotated[str, Option(help="Precision of numbers: fp16, bf16, fp32 or fp64.", choices=BYTES_PER_ELEMENT)] = (
-        "fp16"
-    )
-    schedule: Annotated[
-        str | None,
-        Option(help="Pipeline schedule, looked up when used; chosen by the planner where not given.", varies=False),
-    ] = None
-    """Where neither the job nor a planner names one, ``schedule_name`` is that of the paper."""
-    warmups: Annotated[
-        tuple[int, ...] | None,
-        Option(
-            help="Forwards that each stage runs ahead with adaptive-1f1b; chosen for the network where not given.",
-            varies=False,
-        ),
-    ] = None
-    synchronisation: Annotated[str, Option(help="How replicas average their gradients.", choices=synchronisations)] = (
-        "sharded"
-    )
-    synchronise_every: Annotated[
-        int, Option(help="Iterations; between two, replicas step alone.", unit="iterations", least=1)
-    ] = 1
-    """With 1, replicas average their gradients before each step. With more, each takes its steps alone (local
-    updates). With H, in every H-th iteration, after the step, they average the changes of their parameters since
-    these were last equal, and add the average to the parameters of that time, which makes them equal again, to the bit.
-    Compression rounds the changes. The optimiser's state stays with each replica; the two ends of a tied embedding
-    exchange its gradient in every iteration."""
-    compression: Annotated[
-        str, Option(help="What messages are rounded to on their way, where that is smaller.", choices=COMPRESSIONS)
-    ] = "none"
-    gradient_compression: Annotated[
-        str | None, Option(help="Compression of synchronisation alone, if not that of all.", choices=COMPRESSIONS)
-    ] = None
-    codec_bytes_per_s: Annotated[
-        float, Option(help="Bytes that a device rounds, or restores, in a second.", unit="bytes/s", above=0)
-    ] = 100e9
-    """Counted uncompressed. The default is a guess: a fused kernel reads and writes memory once, and shares its
-    bandwidth with everything else."""
-    recompute: Annotated[
-        bool, Option(help="Keep a stage's input only, and repeat its forward before its backward.")
-    ] = False
-    stages_per_device: Annotated[int, Option(help="Stages of a device where the schedule interleaves.", least=1)] = 2
-    blocks_per_stage: Annotated[
-        tuple[int, ...] | None,
-        Option(help="Blocks of each stage, first stage first; even where not given.", varies=False),
-    ] = None
-    """Schedules that interleave cut the model into more stages, always evenly, and are refused where this is given and
-    is not the even cut."""
-    microbatches_per_replica: Annotated[
-        tuple[int, ...] | None,
-        Option(help="Micro-batches of each pipeline; as even as they divide where not given.", varies=False),
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobOptions(SystemOptions, PipelineOptions):
-    """What a job, a job's file and the keywords of ``load_job`` have in common.
-
-    A field that is added to either base is one of the file, of the command line and of the signatures, too.
-    """
-
-    n_stages: Annotated[
-        Count,
-        Option(
-            help="Pipeline stages: the pipeline-parallel degree, the paper's D_PP; chosen by the planner where not "
-            "given.",
-            least=1,
-            flag="stages",
-            varies=False,
-        ),
-    ] = None
-    n_replicas: Annotated[
-        Count,
-        Option(
-            help="Data-parallel replicas: the paper's D_DP; chosen by the planner where not given.",
-            least=1,
-            flag="replicas",
-            varies=False,
-        ),
-    ] = None
-    microbatch: Annotated[
-        Count,
-        Option(help="Sequences per pipeline step; chosen by the planner where not given.", unit="sequences", least=1),
-    ] = None
-
-
 _COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")
 """Fields with a count for each stage or replica."""
 _SIZES = ("given_gradient_bytes", "given_hop_bytes")
@@ -133,43 +32,6 @@ _AHEAD_BY = {
     *MEMORY_ONLY,
 }
 """Fields for which a planner chose how many forwards each stage runs ahead: the schedule, and what memory holds."""
-LEFT_TO_PLANNERS = (
-    *("n_stages", "n_replicas", "microbatch", "schedule", "warmups", "blocks_per_stage", "microbatches_per_replica"),
-    *("checkpointing", "tensor_parallel", "sharding"),
-)
-"""Fields that a planner chooses where they are None."""
-_BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
-_GRADIENT = Option(
-    help="One stage's gradient, as the communication cost counts it.",
-    unit="bytes",
-    least=0,
-    name="gradient_bytes",
-    varies=False,
-)
-_HOP = Option(
-    help="A replica's whole mini-batch over one boundary, as the communication cost counts it.",
-    unit="bytes",
-    least=0,
-    name="activation_bytes",
-    varies=False,
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobChanges(JobOptions):
-    """The keywords of ``load_job`` and ``with_job``, and the keys of a job's file: each may be left out.
-
-    The class checks nothing: values that are given become fields of a Job, which checks them.
-    """
-
-    model: Annotated[
-        ModelSpec | str | os.PathLike[str] | None,
-        Option(help="A preset's name, or a Hugging Face config.json or its folder."),
-    ] = None
-    seq_len: Annotated[int | None, Option(help="Tokens per sequence, where not the model's.", unit="tokens")] = None
-    global_batch: Annotated[int | None, _BATCH] = None
-    gradient_bytes: Annotated[float | None, _GRADIENT] = None
-    activation_bytes: Annotated[float | None, _HOP] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,10 +52,10 @@ class Job(JobOptions):
 
     model: ModelSpec | None
     """None for a job that is only priced."""
-    global_batch: Annotated[int, _BATCH]
-    given_gradient_bytes: Annotated[float | None, _GRADIENT] = None
+    global_batch: Annotated[int, BATCH]
+    given_gradient_bytes: Annotated[float | None, GRADIENT] = None
     """Size of one stage's gradient for the communication cost, instead of the model's."""
-    given_hop_bytes: Annotated[float | None, _HOP] = None
+    given_hop_bytes: Annotated[float | None, HOP] = None
     """Size of a replica's whole mini-batch over one boundary for the communication cost, instead of the model's."""
 
     def __post_init__(self) -> None:
@@ -203,13 +65,13 @@ class Job(JobOptions):
         check_options(self, thing=f"job {self.name}", error=JobError)
         for what in _COUNTS:
             if (counts := getattr(self, what)) is not None:
-                object.__setattr__(self, what, self._checked_counts(what, counts))
+                object.__setattr__(self, what, checked_counts(self, self.model, what, counts))
         if self.model is not None and not isinstance(self.model, ModelSpec):
             raise JobError(
                 f"job {self.name}: model is {shortened(self.model)}; wanted a ModelSpec (lab.load_job takes names and "
                 f"paths)"
             )
-        for contradiction in self._contradictions():
+        for contradiction in contradictions_of(self, self.model):
             raise JobError(f"job {self.name}: {contradiction}")
         sized = self.given_gradient_bytes is not None and self.given_hop_bytes is not None
         if self.model is None:
@@ -223,25 +85,6 @@ class Job(JobOptions):
             raise JobError(f"job {self.name}: {missing}")
         if not sized:
             self.modelled()
-
-    def _contradictions(self) -> Iterator[str]:
-        yield from contradictions(self, self.synchronisation, self.synchronise_every)
-        if self.recompute and self.checkpointing in BLOCKWISE:
-            yield (
-                f"checkpointing is {self.checkpointing} and recompute true; wanted one of them, as recompute is "
-                f"checkpointing stage"
-            )
-        heads = 0 if self.model is None else self.model.n_heads
-        if self.tensor_parallel is not None and heads % self.tensor_parallel:
-            yield (
-                f"tensor_parallel is {self.tensor_parallel}; wanted a divisor of the {heads} heads of model "
-                f"{self.model.name if self.model else ''}"
-            )
-        if self.flush_every is not None and self.schedule not in (None, PAPERS_SCHEDULE):
-            yield (
-                f"flush_every is {self.flush_every} with schedule {shortened(self.schedule)}; wanted "
-                f"{PAPERS_SCHEDULE}, which flushes, or no flush_every"
-            )
 
     @classmethod
     def from_bytes(
@@ -295,7 +138,7 @@ class Job(JobOptions):
     @property
     def gathers_passes(self) -> bool:
         """Whether replicas exchange gradients, and perhaps parameters, in the passes of every micro-batch."""
-        return self.sharding in ("zero-2", "zero-3")
+        return self.sharding in PASSED_ON
 
     @property
     def n_tasklets(self) -> int:
@@ -459,8 +302,7 @@ class Job(JobOptions):
         """One row a stage: layers, parameters, flop, gradient_bytes and activation_bytes.
 
         ``flop`` is forward and backward of the whole mini-batch of one replica, of the one with most micro-batches
-        where they differ; ``activation_bytes`` one
-        micro-batch over the boundary after the stage, 0 after the last.
+        where they differ; ``activation_bytes`` one micro-batch over the boundary after the stage, 0 after the last.
         """
         flop_per_forward = (1 + BACKWARD_PER_FORWARD) * self.n_microbatches * self.microbatch
         columns = {
@@ -482,38 +324,8 @@ class Job(JobOptions):
         if self.n_stages is not None:
             self.model.cut(self.n_stages, self.blocks_per_stage)
         if self.microbatch is not None:
-            self._check_batch()
+            check_batch(self, self.global_batch)
         return self.model
-
-    def _check_batch(self) -> None:
-        """Raises JobError where the batch is no whole number of micro-batches, or has fewer than replicas."""
-        n_microbatches, over = divmod(self.global_batch, self.microbatch)
-        replicas = 1 if self.n_replicas is None else self.n_replicas
-        if over:
-            wanted = " or ".join(
-                str(n) for n in (self.global_batch - over, self.global_batch - over + self.microbatch) if n
-            )
-            raise JobError(
-                f"job {self.name}: global batch of {self.global_batch} sequences is not a whole number of "
-                f"micro-batches: those of {self.microbatch} sequences leave {over} over; wanted a multiple of "
-                f"{self.microbatch}, such as {wanted}"
-            )
-        if n_microbatches < replicas:
-            raise JobError(
-                f"job {self.name}: global batch of {self.global_batch} sequences has {n_microbatches} micro-batches of "
-                f"{self.microbatch}, too few for {replicas} replicas; wanted {replicas * self.microbatch} or more"
-            )
-        counts = self.microbatches_per_replica
-        if self.gathers_passes and (n_microbatches % replicas or (counts is not None and len(set(counts)) > 1)):
-            raise JobError(
-                f"job {self.name}: sharding {self.sharding} with {n_microbatches} micro-batches over {replicas} "
-                f"replicas, which pass them together; wanted as many for each"
-            )
-        if counts is not None and (len(counts), sum(counts)) != (replicas, n_microbatches):
-            raise JobError(
-                f"job {self.name}: microbatches_per_replica is {shortened(list(counts))}, {sum(counts)} in all; wanted "
-                f"a count for each of {replicas} replicas, {n_microbatches} in all"
-            )
 
     def with_fields(self, **fields: Any) -> Job:
         """The job with these fields instead.
@@ -546,27 +358,6 @@ class Job(JobOptions):
             return None
         sequences = [count * self.microbatch for count in counts]
         return None if any(n % microbatch for n in sequences) else tuple(n // microbatch for n in sequences)
-
-    def _checked_counts(self, what: str, given: object) -> tuple[int, ...]:
-        """The counts of a field with one for each stage or replica; raises JobError where they are none of this job."""
-        per, n, least = (
-            ("replica", self.n_replicas, 1)
-            if what == "microbatches_per_replica"
-            else ("stage", self.n_stages, int(what == "blocks_per_stage"))
-        )
-        if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
-            raise JobError(f"job {self.name}: {what} is {shortened(given)}; wanted a count for each {per}")
-        counts = tuple(whole(f"job {self.name}", what, count, least=least) for count in given)
-        if n is None:
-            raise JobError(f"job {self.name}: {what} is given without n_{per}s; wanted both, or neither")
-        if len(counts) != n:
-            raise JobError(
-                f"job {self.name}: {what} is {shortened(list(counts))}, for {len(counts)} {per}s; wanted a count for "
-                f"each of {n}"
-            )
-        if what == "blocks_per_stage" and self.model is not None:
-            self.model.cut(n, counts)
-        return counts
 
     def shapes(self, n_devices: int) -> list[tuple[int, int]]:
         """(stages, replicas) that use all of ``n_devices`` and that this job's model and batch allow, with equal shares

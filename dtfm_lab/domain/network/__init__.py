@@ -3,7 +3,7 @@
 A Topology holds devices and, for every ordered pair, latency and bandwidth; links say when a message arrives.
 """
 
-from dtfm_lab.domain.network.conversions import MOST_TIMES, check_sizes, segment_of
+from dtfm_lab.domain.network.conversions import LARGEST, MOST_TIMES, check_sizes, segment_of
 from dtfm_lab.domain.network.device import (
     HARDWARE,
     LONGEST_NAME,
@@ -27,4 +27,4 @@ from dtfm_lab.domain.network.places import (
     link_between,
     place_names,
 )
-from dtfm_lab.domain.network.topology import LARGEST, LINK_SPREAD, MOST_SPREAD, Topology
+from dtfm_lab.domain.network.topology import LINK_SPREAD, MOST_SPREAD, Topology

@@ -18,7 +18,8 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, shortened
-from dtfm_lab.domain.units import TERA, FloatArray, GiB, IntArray, from_gbps, from_ms
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import TERA, FloatArray, GiB, IntArray, from_gbps, from_ms, to_gbps, to_ms
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -39,9 +40,13 @@ MOST_SIZES = 64
 MOST_TIMES = 2**26
 """Most times, over pairs and sizes: half a gigabyte."""
 LARGEST = 1e30
-"""Most bytes and seconds of a measured message."""
+"""Most seconds, bytes and bytes/s; 1 / LARGEST is the least bytes/s. Beyond, transfer times overflow floats."""
 MISSPELT = 0.85
 """Share of letters in common from which an attribute's name is taken for a misspelt one."""
+FIELD_OF_LIST = {"names": "name", "regions": "region", "hosts": "host"}
+"""Arguments of ``from_matrices`` with one entry for each device, and the fields that they give."""
+GROUP_FIELDS = {"gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s"}
+"""Fields that only devices of several GPUs have."""
 DEVICE_ATTRIBUTES = dict.fromkeys(field for field in Device.__dataclass_fields__ if field != "name")
 
 
@@ -127,6 +132,23 @@ def labels_of_matrices(matrices: Iterable[GivenValue]) -> list[str] | None:
     return names
 
 
+def devices_of_columns(n: int, columns: dict[str, Any], fields: dict[str, Any]) -> tuple[Device, ...]:
+    """``n`` devices from columns with an entry for each, and from fields with one value for all, or one for each."""
+    if stray := set(fields) - {*Device.__dataclass_fields__, "peak_tflops", "memory_gib"}:
+        raise unknown("device field", min(stray), set(Device.__dataclass_fields__) - {"name", "region"})
+    fields = fields_in_si(fields, Device.__dataclass_fields__)
+    columns = columns | {what: value for what, value in fields.items() if what != "position" and is_column(value)}
+    for what, column in columns.items():
+        if isinstance(column, str) or not isinstance(column, Iterable):
+            raise TopologyError(f"{what} are {shortened(column)}; wanted a list, one for each of {n} devices")
+    own = {what: list(column) for what, column in columns.items()}
+    for what, values in own.items():
+        if len(values) != n:
+            raise TopologyError(f"{len(values)} {what} for {n} devices; wanted one each")
+    own = {FIELD_OF_LIST.get(what, what): values for what, values in own.items()}
+    return tuple(Device(**fields | {what: values[i] for what, values in own.items()}) for i in range(n))
+
+
 def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArray]:
     """Names in the order of their first row, latency_s and bandwidth_bytes_per_s, NaN for pairs without a row."""
     if not isinstance(links, pd.DataFrame):
@@ -164,6 +186,14 @@ def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArr
     return names, latency_s, bandwidth
 
 
+def frame_of_links(names: Sequence[str], latency_s: FloatArray, bandwidth_bytes_per_s: FloatArray) -> pd.DataFrame:
+    """One row a directed link, as ``links_of_frame`` reads it, in the units that people write."""
+    i, j = np.nonzero(~np.eye(len(names), dtype=bool))
+    ends = np.array(names, dtype=object)
+    speeds = {"latency_ms": to_ms(latency_s[i, j]), "bandwidth_gbps": to_gbps(bandwidth_bytes_per_s[i, j])}
+    return pd.DataFrame({"source": ends[i], "target": ends[j], **speeds})
+
+
 def links_of_graph(graph: nx.Graph[Any]) -> tuple[tuple[Device, ...], FloatArray, FloatArray]:
     """Devices, latency_s and bandwidth_bytes_per_s of a graph that has exactly one edge each way for every pair."""
     import networkx as nx  # takes a while to load
@@ -197,6 +227,23 @@ def links_of_graph(graph: nx.Graph[Any]) -> tuple[tuple[Device, ...], FloatArray
             f"every pair of devices needs one each way, even a slow one"
         )
     return devices, latency_s, bandwidth
+
+
+def graph_of_links(
+    devices: Sequence[Device], links: Mapping[str, FloatArray], attributes: Mapping[str, Any]
+) -> nx.DiGraph[str]:
+    """The graph whose nodes carry the devices' fields, and whose edges carry their entries of these (N, N) matrices."""
+    import networkx as nx  # takes a while to load
+
+    graph: nx.DiGraph[str] = nx.DiGraph(**attributes)
+    for d in devices:
+        left_out = set() if d.gpus > 1 else GROUP_FIELDS
+        graph.add_node(d.name, **{field: getattr(d, field) for field in DEVICE_ATTRIBUTES if field not in left_out})
+    for i, source in enumerate(devices):
+        for j, target in enumerate(devices):
+            if i != j:
+                graph.add_edge(source.name, target.name, **{what: float(each[i, j]) for what, each in links.items()})
+    return graph
 
 
 def _refuse_misspelt(node: str, data: dict[str, Any]) -> None:

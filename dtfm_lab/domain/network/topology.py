@@ -15,12 +15,14 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.conversions import (
+    LARGEST,
     LINKS,
     changes_in_si,
     checked_times,
+    devices_of_columns,
     either,
-    fields_in_si,
-    is_column,
+    frame_of_links,
+    graph_of_links,
     labels_of_matrices,
     links_of_frame,
     links_of_graph,
@@ -43,13 +45,6 @@ from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
 
 if TYPE_CHECKING:
     import networkx as nx
-
-FIELD_OF_LIST = {"names": "name", "regions": "region", "hosts": "host"}
-"""Arguments of ``from_matrices`` with one entry for each device, and the fields that they give."""
-GROUP_FIELDS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
-"""Fields that only devices of several GPUs have."""
-LARGEST = 1e30
-"""Most seconds of latency and bytes/s; 1 / LARGEST is the least bytes/s. Beyond, transfer times overflow floats."""
 
 LINK_SPREAD = 0.1
 """Spread of the links of a network that states none: a guess, of what a bandwidth that was stated or measured once
@@ -109,8 +104,7 @@ class Topology:
         check_text("topology", self.name)
         if not is_plain(" ".join(self.description.split())):
             raise TopologyError(f"topology {self.name}: its description holds a character that cannot be printed")
-        names = self.names
-        if not names:
+        if not (names := self.names):
             raise TopologyError(f"topology {self.name} has no devices; wanted at least one")
         name, count = Counter(names).most_common(1)[0]
         if count > 1:
@@ -170,9 +164,8 @@ class Topology:
         """Topology from (N, N) latencies and bandwidths, from row to column; the diagonals are not read.
 
         Latencies are given in milliseconds or, by name, in seconds, bandwidths in Gbit/s or bytes/s. DataFrames as
-        ``to_matrices`` makes them name the devices by their index. Devices of one of ``hosts`` share its card, empty
-        for none. ``device`` sets further fields of every Device,
-        such as ``gpu="A100"``, or with a list one for each: ``gpu=["A100", "T4"]``.
+        ``to_matrices`` makes them name the devices by their index. Devices of one of ``hosts`` share its card, "" for
+        none. ``device`` sets further fields of every Device: ``gpu="A100"``, or with a list one for each.
         """
         given = {
             "latency_ms": latency_ms,
@@ -187,20 +180,8 @@ class Topology:
         check_count(n)
         names = [f"device-{i}" for i in range(n)] if names is None else names
         regions = [""] * n if regions is None else regions
-        if stray := set(device) - {*Device.__dataclass_fields__, "peak_tflops", "memory_gib"}:
-            raise unknown("device field", min(stray), set(Device.__dataclass_fields__) - {"name", "region"})
-        device = fields_in_si(device, Device.__dataclass_fields__)
-        lists = {what: value for what, value in device.items() if what != "position" and is_column(value)}
-        columns = {"names": names, "regions": regions} | ({} if hosts is None else {"hosts": hosts}) | lists
-        for what, column in columns.items():
-            if isinstance(column, str) or not isinstance(column, Iterable):
-                raise TopologyError(f"{what} are {shortened(column)}; wanted a list, one for each of {n} devices")
-        own = {what: list(column) for what, column in columns.items()}
-        for what, values in own.items():
-            if len(values) != n:
-                raise TopologyError(f"{len(values)} {what} for {n} devices; wanted one each")
-        own = {FIELD_OF_LIST.get(what, what): values for what, values in own.items()}
-        devices = tuple(Device(**device | {what: values[i] for what, values in own.items()}) for i in range(n))
+        columns = {"names": names, "regions": regions} | ({} if hosts is None else {"hosts": hosts})
+        devices = devices_of_columns(n, columns, device)
         with np.errstate(over="ignore"):  # an overflow is refused as an infinite bandwidth
             in_si = speeds[0].in_si(latency), speeds[1].in_si(bandwidth)
         return cls(devices, *in_si, name=name, link_spread=link_spread)
@@ -385,16 +366,7 @@ class Topology:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a directed link: source, target, latency_ms, bandwidth_gbps. Times by message size are left out."""
-        i, j = np.nonzero(~np.eye(len(self), dtype=bool))
-        names = np.array(self.names, dtype=object)
-        return pd.DataFrame(
-            {
-                "source": names[i],
-                "target": names[j],
-                "latency_ms": to_ms(self.latency_s[i, j]),
-                "bandwidth_gbps": to_gbps(self.bandwidth_bytes_per_s[i, j]),
-            }
-        )
+        return frame_of_links(self.names, self.latency_s, self.bandwidth_bytes_per_s)
 
     @classmethod
     def from_frame(cls, links: pd.DataFrame, name: str = "frame", **device: Any) -> Topology:
@@ -408,24 +380,10 @@ class Topology:
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Graph whose nodes carry the Device's fields, edges latency_s and bandwidth_bytes_per_s; no measured times."""
-        import networkx as nx  # takes a while to load
-
-        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name, description=self.description)
-        if self.link_spread != LINK_SPREAD:
-            graph.graph["link_spread"] = self.link_spread
-        for d in self.devices:
-            left_out = {"name"} if d.gpus > 1 else {"name", *GROUP_FIELDS}
-            graph.add_node(d.name, **{k: getattr(d, k) for k in Device.__dataclass_fields__ if k not in left_out})
-        for i, source in enumerate(self.names):
-            for j, target in enumerate(self.names):
-                if i != j:
-                    graph.add_edge(
-                        source,
-                        target,
-                        latency_s=float(self.latency_s[i, j]),
-                        bandwidth_bytes_per_s=float(self.bandwidth_bytes_per_s[i, j]),
-                    )
-        return graph
+        links = {"latency_s": self.latency_s, "bandwidth_bytes_per_s": self.bandwidth_bytes_per_s}
+        attributes: dict[str, Any] = {"name": self.name, "description": self.description}
+        attributes |= {} if self.link_spread == LINK_SPREAD else {"link_spread": self.link_spread}
+        return graph_of_links(self.devices, links, attributes)
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any], name: str | None = None) -> Topology:

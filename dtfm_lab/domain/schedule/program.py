@@ -11,16 +11,7 @@ from typing import NamedTuple
 
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.domain.schedule.schedule import (
-    ACROSS_STAGES,
-    COMPUTE,
-    PASSES,
-    RECEIVES,
-    SENDS,
-    Action,
-    Kind,
-    Schedule,
-)
+from dtfm_lab.domain.schedule.schedule import ACROSS_STAGES, COMPUTE, PASSES, RECEIVES, SENDS, Action, Kind, Schedule
 from dtfm_lab.domain.schedule.synchronisation import LAST, Bucket, SynchronisationPart, parts_of, synchronisations
 
 MOST_STEPS = 10**7
@@ -83,13 +74,13 @@ class Programs:
     @cached_property
     def replicas(self) -> tuple[tuple[int, ...], ...]:
         """Of each of ``pipelines``, the replicas that run it."""
-        distinct = _distinct(self.microbatch_counts)
-        return tuple(tuple(r for r, n in enumerate(self.microbatch_counts) if n == count) for count in distinct)
+        numbers = range(len(self.pipelines))
+        return tuple(tuple(r for r, number in enumerate(self.number) if number == one) for one in numbers)
 
     @cached_property
     def number(self) -> tuple[int, ...]:
         """(replicas,) index into ``pipelines`` of the one that each replica runs."""
-        distinct = _distinct(self.microbatch_counts)
+        distinct = sorted(set(self.microbatch_counts), reverse=True)
         return tuple(distinct.index(count) for count in self.microbatch_counts)
 
     def pipeline(self, position: int, replica: int) -> tuple[Step, ...]:
@@ -99,10 +90,6 @@ class Programs:
     def of(self, position: int, replica: int) -> tuple[Step, ...]:
         """All steps of one device, in order."""
         return self.pipeline(position, replica) + self.tails[position][replica]
-
-
-def _distinct(counts: tuple[int, ...]) -> list[int]:
-    return sorted(set(counts), reverse=True)
 
 
 @lru_cache(maxsize=8)
@@ -175,7 +162,7 @@ def lower(
     whole = tuple(_with_messages(schedule, program) for program in schedule.programs)
     pipelines = {
         count: tuple(_in_parts(_restricted(steps, count, schedule), of) for steps, of in zip(whole, cut, strict=True))
-        for count in _distinct(counts)
+        for count in sorted(set(counts), reverse=True)
     }
     if blocking:
         pipelines = {count: tuple(map(_blocking, devices)) for count, devices in pipelines.items()}

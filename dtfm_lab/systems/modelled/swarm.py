@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, Job, device_gradient_bytes, repeated_flop
-from dtfm_lab.domain.job.job import COMPRESSIONS
+from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, COMPRESSIONS, Job, device_gradient_bytes, repeated_flop
 from dtfm_lab.domain.job.system import CHECKPOINTINGS
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan

@@ -1,0 +1,89 @@
+"""What a job refuses, in words that name the field, the value found and the value wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.job.model import ModelSpec
+from dtfm_lab.domain.job.options import JobOptions
+from dtfm_lab.domain.job.system import BLOCKWISE, contradictions
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.options import whole
+
+PAPERS_SCHEDULE = "gpipe"
+"""What DT-FM runs."""
+PASSED_ON = ("zero-2", "zero-3")
+"""Shardings with which replicas exchange gradients, and perhaps parameters, in the passes of every micro-batch."""
+
+
+def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
+    """What contradicts what among a job's fields, in words."""
+    yield from contradictions(job, job.synchronisation, job.synchronise_every)
+    if job.recompute and job.checkpointing in BLOCKWISE:
+        yield (
+            f"checkpointing is {job.checkpointing} and recompute true; wanted one of them, as recompute is "
+            f"checkpointing stage"
+        )
+    heads = 0 if model is None else model.n_heads
+    if job.tensor_parallel is not None and heads % job.tensor_parallel:
+        yield (
+            f"tensor_parallel is {job.tensor_parallel}; wanted a divisor of the {heads} heads of model "
+            f"{model.name if model else ''}"
+        )
+    if job.flush_every is not None and job.schedule not in (None, PAPERS_SCHEDULE):
+        yield (
+            f"flush_every is {job.flush_every} with schedule {shortened(job.schedule)}; wanted "
+            f"{PAPERS_SCHEDULE}, which flushes, or no flush_every"
+        )
+
+
+def check_batch(job: JobOptions, global_batch: int) -> None:
+    """Raises JobError where the batch is no whole number of micro-batches, or has fewer than replicas."""
+    n_microbatches, over = divmod(global_batch, job.microbatch)
+    replicas = 1 if job.n_replicas is None else job.n_replicas
+    if over:
+        wanted = " or ".join(str(n) for n in (global_batch - over, global_batch - over + job.microbatch) if n)
+        raise JobError(
+            f"job {job.name}: global batch of {global_batch} sequences is not a whole number of "
+            f"micro-batches: those of {job.microbatch} sequences leave {over} over; wanted a multiple of "
+            f"{job.microbatch}, such as {wanted}"
+        )
+    if n_microbatches < replicas:
+        raise JobError(
+            f"job {job.name}: global batch of {global_batch} sequences has {n_microbatches} micro-batches of "
+            f"{job.microbatch}, too few for {replicas} replicas; wanted {replicas * job.microbatch} or more"
+        )
+    counts = job.microbatches_per_replica
+    if job.sharding in PASSED_ON and (n_microbatches % replicas or (counts is not None and len(set(counts)) > 1)):
+        raise JobError(
+            f"job {job.name}: sharding {job.sharding} with {n_microbatches} micro-batches over {replicas} "
+            f"replicas, which pass them together; wanted as many for each"
+        )
+    if counts is not None and (len(counts), sum(counts)) != (replicas, n_microbatches):
+        raise JobError(
+            f"job {job.name}: microbatches_per_replica is {shortened(list(counts))}, {sum(counts)} in all; wanted "
+            f"a count for each of {replicas} replicas, {n_microbatches} in all"
+        )
+
+
+def checked_counts(job: JobOptions, model: ModelSpec | None, what: str, given: object) -> tuple[int, ...]:
+    """The counts of a field with one for each stage or replica; raises JobError where they are none of this job."""
+    per, n, least = (
+        ("replica", job.n_replicas, 1)
+        if what == "microbatches_per_replica"
+        else ("stage", job.n_stages, int(what == "blocks_per_stage"))
+    )
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+        raise JobError(f"job {job.name}: {what} is {shortened(given)}; wanted a count for each {per}")
+    counts = tuple(whole(f"job {job.name}", what, count, least=least) for count in given)
+    if n is None:
+        raise JobError(f"job {job.name}: {what} is given without n_{per}s; wanted both, or neither")
+    if len(counts) != n:
+        raise JobError(
+            f"job {job.name}: {what} is {shortened(list(counts))}, for {len(counts)} {per}s; wanted a count for "
+            f"each of {n}"
+        )
+    if what == "blocks_per_stage" and model is not None:
+        model.cut(n, counts)
+    return counts
