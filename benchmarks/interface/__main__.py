@@ -9,6 +9,7 @@ search unwatched in a fresh process.
 ``gantt``: from the call in Python until the chart is painted, and frames a second under a turning wheel and a dragging
 mouse. ``replan``: from an edit until the new plan is there. ``whatif``: from a slider's move until the answer is there.
 ``processes``: what is left when a kernel is shut down or restarted in the middle of a search or of a real run.
+``tasks``: five things that a newcomer wants, by hand.
 ``weights``: of the JavaScript, and of the notebooks saved after a run. ``memory``: of kernel and page before and after
 searching and editing.
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
@@ -37,9 +38,10 @@ from lasting import memory, processes
 from machine import machine_line
 from searches import live
 from sizes import many
+from tasks import tasks
 from weights import weights
 
-PARTS: dict[str, Callable[[LabInBrowser], list[Figure]]] = {
+PARTS: dict[str, Callable[[LabInBrowser], Iterable[Figure]]] = {
     "opening": opening,
     "drag": drag,
     "play": play,
@@ -53,6 +55,7 @@ PARTS: dict[str, Callable[[LabInBrowser], list[Figure]]] = {
     "whatif": whatif,
     "processes": processes,
     "weights": weights,
+    "tasks": tasks,
 }
 
 
