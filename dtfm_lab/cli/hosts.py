@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from dtfm_lab import files
+from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
     cli,
     command_line_options,
@@ -21,6 +22,7 @@ from dtfm_lab.cli.options import (
 from dtfm_lab.cli.plans import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.files.reading import read_text
 from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
@@ -31,13 +33,16 @@ from dtfm_lab.runtime.probe import ProbeListener, address_for_others, host_and_p
 from dtfm_lab.runtime.protocol.certificates import require_private
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 
+PAGE = ".html"
 EXPORTED = command_line_options(RunSettings)
 """Options of a run that an exported run folder holds."""
 
 
 @cli.command()
 @plan_argument
-@click.option("-o", "--output", "folder", required=True, type=click.Path(), help="The run folder to write.")
+@click.option(
+    "-o", "--output", "folder", required=True, type=click.Path(), help="The run folder to write, or a page.html."
+)
 @schedule_option
 @gathered(EXPORTED, into="options", iterations=5, clock="real")
 @click.option("--hosts", "hosts_path", type=click.Path(), help="YAML: which host runs which devices, at which address.")
@@ -49,7 +54,10 @@ EXPORTED = command_line_options(RunSettings)
 )
 @click.option("--force", is_flag=True, help="Overwrite an earlier run folder.")
 @json_option
+@click.pass_context
 def export(
+    context: click.Context,
+    /,
     plan_file: str,
     folder: str,
     schedule: str | None,
@@ -60,7 +68,13 @@ def export(
     options: dict[str, Any],
     **waiting: Any,
 ) -> None:
-    """Write all that hosts of your own need to run PLAN. That is a folder with a line that starts each host."""
+    """Write all that hosts of your own need to run PLAN, or a page to look at it.
+
+    For hosts that is a folder with a line that starts each of them. Where the output ends in .html it is one file for
+    any browser, with map, Gantt chart and player, which needs neither Python nor a network.
+    """
+    if folder.lower().endswith(PAGE):
+        return _export_page(context, plan_file, folder, schedule, as_json)
     if hosts_path is not None and per_host is not None:
         raise click.UsageError("--hosts says which host runs what; wanted it without --per-host")
     spec = spec_for(files.load_plan(plan_file), as_schedule(schedule), **options)
@@ -76,6 +90,20 @@ def export(
     out.print(f"{written}: {len(spec.workers)} workers on {len(hosts)} hosts; what to do is in {written / 'README.md'}")
     for name, line in lines.items():
         out.print(f"{name}: {line}")
+
+
+def _export_page(context: click.Context, plan_file: str, path: str, schedule: str | None, as_json: bool) -> None:
+    """Write PLAN as a page, under its own schedule or another. Raises UsageError for options of a run folder."""
+    given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if others := sorted(given - {"plan_file", "folder", "schedule", "as_json"}):
+        option = next(each for each in context.command.params if each.name == others[0])
+        raise click.UsageError(f"{option.opts[0]} is of a run folder; wanted {path} without it")
+    plan = files.load_plan(plan_file)
+    written = files.save(plan if schedule is None else lab.with_job(plan, schedule=schedule), path)
+    n_bytes = written.stat().st_size
+    if as_json:
+        return print_json({"page": str(written), "bytes": n_bytes})
+    out.print(f"{written}: {format_bytes(n_bytes)}, one file for any browser")
 
 
 @cli.command("doctor --probe")

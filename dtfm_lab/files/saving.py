@@ -32,8 +32,9 @@ WRITERS: dict[type, dict[str, Writer]] = {
 def save(thing: Topology | Job | Plan | Schedule | Trace, path: str | os.PathLike[str]) -> Path:
     """Write a network, a job, a plan, a schedule or a trace to a file, all or nothing; returns the path.
 
-    The ending decides the format: a network as .yaml, .json, .npz or .csv, a job as .yaml, a plan as .json, a schedule
-    as .txt or torch's .csv. A trace as .json, as .chrome.json for ui.perfetto.dev, or its losses as .csv. Raises
+    The ending decides the format: a network as .yaml, .json, .npz or .csv, a job as .yaml, a schedule as .txt or
+    torch's .csv. A plan as .json, or to be looked at as .html: one page with map, Gantt chart and player, which needs
+    neither Python nor a network. A trace as .json, as .chrome.json for ui.perfetto.dev, or its losses as .csv. Raises
     FileError for any other ending or thing.
     """
     path = Path(path)

@@ -65,18 +65,26 @@ export function gesture(model, set) {
   };
 }
 
-/** The two lines of a label, "0.52 Gbit/s" and "96 ms"; the same nodes are kept, so that focus and drag stay. */
-export function linkLabel(name) {
+/**
+ * The two lines of a label, "0.52 Gbit/s" and "96 ms"; the same nodes are kept, so that focus and drag stay. A `still`
+ * one is not dragged.
+ */
+export function linkLabel(name, still = false) {
   const [first, second] = [h("b"), h("span")];
+  const write = ({ bandwidth_gbps, latency_ms }, about = "") => {
+    const [gbps, ms] = linkText(bandwidth_gbps, latency_ms);
+    [first.textContent, second.textContent] = [about + gbps, about + ms];
+    return [gbps, ms];
+  };
+  if (still) return { element: h("div", { class: "dtfm-link dtfm-link-still", title: name }, first, second), write };
   const element = h("div", { class: "dtfm-link", role: "slider", tabindex: "0", "aria-valuemin": String(LEAST_GBPS), "aria-valuemax": String(MOST_GBPS) }, first, second);
   element.setAttribute("aria-label", `Link ${name}: left and right change its bandwidth, up and down its latency`);
   element.title = `${name}\nDrag sideways: bandwidth. Shift, or up and down: latency.`;
   return {
     element,
-    write({ bandwidth_gbps, latency_ms }, about = "") {
-      const [gbps, ms] = linkText(bandwidth_gbps, latency_ms);
-      [first.textContent, second.textContent] = [about + gbps, about + ms];
-      element.setAttribute("aria-valuenow", String(bandwidth_gbps));
+    write(conditions, about) {
+      const [gbps, ms] = write(conditions, about);
+      element.setAttribute("aria-valuenow", String(conditions.bandwidth_gbps));
       element.setAttribute("aria-valuetext", `${gbps}, ${ms}`);
     },
   };

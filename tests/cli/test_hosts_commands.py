@@ -143,6 +143,16 @@ def test_mistakes_of_an_export_are_one_line(shell, plan_file, arguments, complai
     assert not Path("run").exists()
 
 
+def test_a_plan_is_exported_as_a_page_by_its_ending(shell, plan_file):
+    status, out, err = shell("export", plan_file, "-o", "plan.html", "--schedule", "1f1b", "--json")
+    assert status == 0, err
+    said = json.loads(out)
+    assert said == {"page": "plan.html", "bytes": Path("plan.html").stat().st_size}
+    status, _, err = shell("export", plan_file, "-o", "other.html", "--per-host", "2")
+    assert (status, Path("other.html").exists()) == (2, False)
+    assert "--per-host is of a run folder; wanted other.html without it" in err
+
+
 def test_a_folder_of_something_else_is_left_alone(shell, plan_file):
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("mine")

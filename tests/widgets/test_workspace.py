@@ -89,6 +89,20 @@ async def test_the_file_row_saves_restores_and_says_what_came_of_it(tmp_path: Pa
 
 
 @on_a_loop
+async def test_the_plan_is_written_as_a_page_beside_the_file(tmp_path: Path) -> None:
+    row = Workspace(LabState(), {})
+    row.path.value = str(tmp_path / "mine.json")
+    row.page.click()
+    await until(lambda: "there is no plan yet" in row.status.value)
+    row = Workspace(filled_state(), {})
+    row.path.value = str(tmp_path / "mine.json")
+    row.page.click()
+    await until(lambda: "saved as" in row.status.value and not row.page.disabled)
+    assert "download" in row.status.value
+    assert (tmp_path / "mine.html").read_text().startswith("<!doctype html>")
+
+
+@on_a_loop
 async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(tmp_path: Path) -> None:
     lab_state = filled_state()
     row = Workspace(lab_state, {})

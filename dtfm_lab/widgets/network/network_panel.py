@@ -10,6 +10,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
@@ -230,15 +231,13 @@ class NetworkPanel(Panel):
         looked_at = self.lab_state.shown_tasks
         if not stages and looked_at and set(looked_at) <= drawn:
             return {"stages": {name: stage for name, (stage, _) in looked_at.items()}, "tasks": dict(looked_at)}
-        if not stages and plan is not None:
-            stages = {name: s for s, names in enumerate(plan.stages) for name in names}
-        if not stages or not set(stages) <= drawn:
+        if stages:
+            return {"stages": stages} if set(stages) <= drawn else {}
+        if plan is None:
             return {}
-        if self.lab_state.shown_stages or plan is None:
-            return {"stages": stages}
+        marks = highlight_of(plan)
         stage = {} if self.lab_state.selected_stage < 0 else {"stage": self.lab_state.selected_stage}
-        tasks = {name: [s, r] for s, names in enumerate(plan.stages) for r, name in enumerate(names)}
-        return {"stages": stages, "tasks": tasks, **stage}
+        return marks | stage if set(marks["stages"]) <= drawn else {}
 
     def _show_summary(self, line: str) -> None:
         self.canvas.summary = line or self._summary
@@ -282,6 +281,12 @@ class NetworkPanel(Panel):
             self.drawing.selected = [name for name in self.lab_state.selected if name in drawn]
             link = self.lab_state.selected_link
             self.drawing.selected_link = list(link) if drawn.issuperset(link) else []
+
+
+def highlight_of(plan: Plan) -> dict[str, Any]:
+    """Return the marks of a plan's devices, as ``DocumentView.highlight`` takes them."""
+    tasks = {name: [s, r] for s, names in enumerate(plan.stages) for r, name in enumerate(names)}
+    return {"stages": {name: s for name, (s, _) in tasks.items()}, "tasks": tasks}
 
 
 def _unplaced(document: Document) -> dict[str, Any]:

@@ -89,8 +89,8 @@ class StatusBar:
         state, view, before = self._lab_state, self.view, self.history.before
         topology, job, plan = state.topology, state.job, state.plan
         with view.hold_sync():
-            view.network = ["", ""] if topology is None else [topology.name, _consists_of(state)]
-            view.job = ["", ""] if job is None else [job.name, _shape(state)]
+            view.network = ["", ""] if topology is None else [topology.name, consists_of(state)]
+            view.job = ["", ""] if job is None else [job.name, shape_of(state)]
             view.numbers = bar_numbers(state, before)
             if not self._is_replanning:  # what was said stays until there is something new to say
                 view.headline = headline(state, before, self._replanning.last, self._reason_of(plan))._asdict()
@@ -117,7 +117,8 @@ class StatusBar:
         self.refresh()
 
 
-def _consists_of(state: LabState) -> str:
+def consists_of(state: LabState) -> str:
+    """Return what the network consists of: ``8 devices in 2 regions``."""
     topology = state.topology
     assert topology is not None
     regions = {device.region for device in topology.devices} - {""}
@@ -125,7 +126,8 @@ def _consists_of(state: LabState) -> str:
     return f"{count(len(topology), 'device')}{where}"
 
 
-def _shape(state: LabState) -> str:
+def shape_of(state: LabState) -> str:
+    """Return the shape that the job is planned in, with its batch."""
     plan, job = state.plan, state.job
     assert job is not None
     planned = job if plan is None or state.plan_is_stale else plan.job

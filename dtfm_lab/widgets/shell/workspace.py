@@ -1,4 +1,4 @@
-"""The whole lab as a file: the lab's state and the settings of every panel, saved and restored."""
+"""The whole lab as a file, the lab's state and the settings of every panel, saved and restored; its plan as a page."""
 
 import asyncio
 import contextlib
@@ -17,11 +17,12 @@ from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_bytes
-from dtfm_lab.files.reading import reason_of, write_bytes
+from dtfm_lab.files.reading import reason_of, write_bytes, write_text
 from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, button, labelled
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, prediction_staleness
+from dtfm_lab.widgets.shell.still_page import still_page
 from dtfm_lab.widgets.tasks import begin
 
 MOST_DOWNLOADED = 4_000_000
@@ -110,7 +111,7 @@ def _restore_panel(name: str, state: WorkspaceState, panels: Mapping[str, Panel]
 
 
 class Workspace:
-    """The row with a file's name, Save, Restore and an upload, and a line that reports the result."""
+    """The row with a file's name, Save, Restore, an upload and Page, and a line that reports the result."""
 
     def __init__(self, lab_state: LabState, panels: Mapping[str, Panel]) -> None:
         self._lab_state, self._panels = lab_state, panels
@@ -131,10 +132,12 @@ class Workspace:
             tooltip="Put back what a file on your computer holds",
             layout=w.Layout(width="auto"),
         )
+        self.page = button("Page", "file-o", "The plan as one HTML file to mail: map, chart and player, without Python")
         self.status = w.HTML()
-        self.view = w.HBox([self.path, self.save, self.restore, self.upload, self.status])
+        self.view = w.HBox([self.path, self.save, self.restore, self.upload, self.page, self.status])
         self.save.on_click(lambda _: self._begin(self._save()))
         self.restore.on_click(lambda _: self._begin(self._load()))
+        self.page.on_click(lambda _: self._begin(self._save_page()))
         self.upload.observe(lambda change: self._uploaded(change["new"]), "value")
 
     def _uploaded(self, files: Sequence[Mapping[str, Any]]) -> None:
@@ -152,16 +155,28 @@ class Workspace:
             self._enable(True)
 
     def _enable(self, enabled: bool) -> None:
-        self.save.disabled = self.restore.disabled = self.upload.disabled = not enabled
+        for each in (self.save, self.restore, self.upload, self.page):
+            each.disabled = not enabled
 
     async def _save(self) -> None:
         self._report("saving…")
         path = self._path()
         state = state_of(self._lab_state, self._panels)
         await asyncio.to_thread(save_workspace, state, path)
-        link, size = await asyncio.to_thread(_link, path)
+        link, size = await asyncio.to_thread(_link, path, "application/json")
         left = "".join(f"; {line}" for line in state.left_out)
         self._report(f"saved as {path}, {size}{left}", link)
+
+    async def _save_page(self) -> None:
+        """Write the plan as a page beside the file, with the prediction that is shown."""
+        state, path = self._lab_state, self._path().with_suffix(".html")
+        if (plan := state.chosen_plan) is None:
+            raise FileError("there is no plan yet to make a page of; wanted one")
+        self._report("drawing the page…")
+        predicted = None if prediction_staleness(state) else state.predicted
+        await asyncio.to_thread(lambda: write_text(path, still_page(plan, predicted)))
+        link, size = await asyncio.to_thread(_link, path, "text/html")
+        self._report(f"saved as {path}, {size}: it needs nothing but a browser", link)
 
     async def _load(self, path: Path | None = None) -> None:
         """Restore from a file; None takes the one that is named in the row."""
@@ -204,10 +219,10 @@ def _contents(state: WorkspaceState) -> str:
     return ", ".join(parts)
 
 
-def _link(path: Path) -> tuple[str, str]:
+def _link(path: Path, content_type: str) -> tuple[str, str]:
     """Return a download link of the file, empty where it is too large, and the file's size in words."""
     data = path.read_bytes()
     size = format_bytes(len(data))
     if len(data) > MOST_DOWNLOADED:
         return "", size
-    return markup.download("download", path.name, data, "application/json"), size
+    return markup.download("download", path.name, data, content_type), size

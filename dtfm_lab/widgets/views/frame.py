@@ -34,6 +34,8 @@ class TopBar(View, page="top_bar"):
     can_undo = traitlets.Bool(False).tag(sync=True)
     dark = traitlets.Bool(False).tag(sync=True)
     """Whether the page has a dark theme; the page sets it."""
+    still = traitlets.Bool(False).tag(sync=True)
+    """Whether it is only looked at: without menus, *live* and the next action. Set when made."""
 
     def __init__(self, on_press: Callable[[str], None], **traits: Any) -> None:
         self._on_press = on_press

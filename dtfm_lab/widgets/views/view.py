@@ -1,6 +1,8 @@
 """The base class of the lab's views: a built page, and one line of text for readers without widgets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -9,6 +11,17 @@ import anywidget
 from traitlets import Unicode
 
 STATIC = Path(__file__).parents[1] / "static"
+_kept_here = ContextVar("_kept_here", default=False)
+
+
+@contextmanager
+def kept_here() -> Iterator[None]:
+    """Views that are made inside stay in Python: no notebook is told of them. A still page is made of such ones."""
+    token = _kept_here.set(True)
+    try:
+        yield
+    finally:
+        _kept_here.reset(token)
 
 
 class View(anywidget.AnyWidget):
@@ -33,6 +46,14 @@ class View(anywidget.AnyWidget):
         own_id = uuid4().hex
         super().__init__(model_id=own_id, own_id=own_id, **traits)
         self.on_msg(lambda _, content, buffers: self.received(content, buffers))
+
+    def open(self) -> None:
+        if not _kept_here.get():
+            super().open()
+
+    def own_traits(self) -> dict[str, Any]:
+        """Return what a page is sent of this view, besides what it is sent of every widget."""
+        return dict(self.get_state([name for name in self.keys if name not in View.class_trait_names()]))
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         """Do what a message of the page says; its ``kind`` says which one."""

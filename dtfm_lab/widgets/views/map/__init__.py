@@ -29,6 +29,8 @@ class MapView(DocumentView):
     """The GPU model of a new device; the first of ``gpus`` where it is not among them."""
     tool = traitlets.Enum(["select", "add"], "select").tag(sync=True)
     """What a click does: select, or add a device to the nearest city."""
+    still = traitlets.Bool(False).tag(sync=True)
+    """Whether it is only looked at: nothing is edited, and no message is sent. Set when made."""
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         known = [(name, find_place(name)) for name in place_names()]

@@ -62,7 +62,8 @@ function render({ model, el }) {
     cards: () => scene.layout.cards.filter(({ devices }) => devices.length),
     badges: () => scene.badges.filter(({ seen }) => seen > 0.5),
   });
-  const tags = labels(model, box, {
+  const still = model.get("still");
+  const tags = labels(model, box, still, {
     read: (key) => scene.conditions(key),
     set: (key, conditions, before) => { present = changePair(present, scene.pairs.get(key), conditions, before); model.set("document", present); scene.renumber(present); drawAll(); },
     press: (key) => choosePair(key),
@@ -149,7 +150,7 @@ function render({ model, el }) {
     emptied: (region) => { choose([]); bare = region; say(`${region}: a region without devices`); refresh(); },
   };
   const hand = gestures(root, box, {
-    scene: () => scene.hits(), cities: () => freeCities(), camera, selected: chosen, tool, hasPlan: () => scene.hasPlan,
+    scene: () => scene.hits(), cities: () => freeCities(), camera, selected: chosen, tool, hasPlan: () => scene.hasPlan, still,
   }, tell, () => { trackPointer(); drawAll(); }, cleanUp);
 
   /** Cities without a region, as far as the disc goes. */
@@ -175,7 +176,8 @@ function render({ model, el }) {
     },
     add: (found) => add(found.name),
     move: (found) => tell.devicesMoved([...chosen()], found.name),
-    movable: () => chosen().size > 0,
+    addable: () => !still,
+    movable: () => !still && chosen().size > 0,
     leave: () => root.focus({ preventScroll: true }),
   });
   const gpus = h("select", { "aria-label": "GPU of new devices", title: "GPU of new devices", hidden: true, onchange: () => { model.set("gpu", gpus.value); model.save_changes(); } });
@@ -226,7 +228,7 @@ function render({ model, el }) {
       else choose([]);
       refresh();
     },
-  }, tool, (what) => (what === "remove" ? chosen().size > 0 || bare !== null : model.get(`can_${what}`)), search, gpus);
+  }, tool, (what) => (what === "remove" ? chosen().size > 0 || bare !== null : model.get(`can_${what}`)), search, gpus, still);
 
   /** The document or the places changed: regions, cards and pipes are worked out anew. */
   function understand() {

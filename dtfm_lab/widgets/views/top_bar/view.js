@@ -21,9 +21,13 @@ function render({ model, el }) {
   el.append(root);
 
   const press = (name) => model.send({ kind: "press", name });
-  const picker = (name, label) => h("button", {
-    type: "button", class: "dtfm-pick", "data-menu": name, "aria-haspopup": "dialog", "aria-expanded": "false",
-    onclick: (event) => toggleMenu(el, name, event.currentTarget),
+  const still = model.get("still");
+  const picker = (name, label) => h(still ? "div" : "button", {
+    class: "dtfm-pick",
+    ...(still ? {} : {
+      type: "button", "data-menu": name, "aria-haspopup": "dialog", "aria-expanded": "false",
+      onclick: (event) => toggleMenu(el, name, event.currentTarget),
+    }),
   }, h("strong", {}, label), h("span", {}));
   const network = picker("network", ""), job = picker("job", "");
   const numbers = h("div", { class: "dtfm-numbers", role: "group", "aria-label": "Live numbers" });
@@ -35,7 +39,7 @@ function render({ model, el }) {
     type: "button", class: "dtfm-plain dtfm-whole", "aria-label": "Whole window", title: "Show the lab in the whole window (F)", onclick: () => toggleWindow(el),
   });
   const action = h("button", { type: "button", class: "dtfm-go", onclick: () => { if (action.getAttribute("aria-disabled") !== "true") press(model.get("action").name); } });
-  bar.append(logo(), network, job, numbers, more, whole, action);
+  bar.append(logo(), network, job, numbers, ...(still ? [] : [more, whole, action]));
 
   const dot = h("i", { class: "dtfm-dot", "aria-hidden": "true" });
   const lead = h("b", {}), rest = h("span", {}), sentence = h("span", { class: "dtfm-sentence" }, lead, " ", rest);
@@ -45,7 +49,7 @@ function render({ model, el }) {
     onclick: () => { model.set("live", !model.get("live")); model.save_changes(); },
   });
   const words = h("button", { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "What the words mean (?)", onclick: () => press("words") }, "?");
-  headline.append(dot, sentence, undo, live, words);
+  headline.append(dot, sentence, ...(still ? [] : [undo, live]), words);
 
   let room = 0; // pixels wide, for the numbers
   const fitting = new Map(); // room and lengths of the texts -> how much is left out, as measuring lays the page out

@@ -3,7 +3,7 @@ import { target, under } from "./hits.js";
 
 const STILL = 4; // pixels: a press that moves less is a click
 
-/** `map` is {scene(), cities(), camera, selected(), tool(), hasPlan()}; `tell` says what was done. */
+/** `map` is {scene(), cities(), camera, selected(), tool(), hasPlan(), still}; `tell` says what was done. */
 export function gestures(root, box, map, tell, changed, cleanUp) {
   let press = null;
   let pointer = null;
@@ -14,7 +14,7 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
   };
 
   function begin(hit, event) {
-    if (event.button === 1 || map.tool() === "add" || !hit || hit.kind === "pair" || hit.kind === "more")
+    if (event.button === 1 || map.still || map.tool() === "add" || !hit || hit.kind === "pair" || hit.kind === "more")
       return { kind: event.shiftKey && event.button === 0 && map.tool() !== "add" ? "box" : "pan", hit };
     if (hit.kind === "region") return { kind: "region", hit, names: hit.card.devices.map(({ name }) => name) };
     const selected = map.selected();

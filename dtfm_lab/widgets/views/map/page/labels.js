@@ -1,9 +1,9 @@
-// The labels of pipes: each a slider of its pair's bandwidth and latency.
+// The labels of pipes: each a slider of its pair's bandwidth and latency, or on a still map only these numbers.
 import { linkDrag, linkLabel } from "shared/link_drag.js";
 import { cleanUps, h } from "shared/dom.js";
 
 /** `act` is {read(key), set(key, conditions, before), press(key), point(key | null)}; `show` puts labels where they belong. */
-export function labels(model, box, act, cleanUp) {
+export function labels(model, box, still, act, cleanUp) {
   const layer = h("div", { class: "dtfm-map-tags" });
   box.append(layer);
   const shown = new Map();
@@ -12,10 +12,11 @@ export function labels(model, box, act, cleanUp) {
 
   function make(pair) {
     const { key } = pair;
-    const label = linkLabel(`${pair.a} – ${pair.b}`);
+    const label = linkLabel(`${pair.a} – ${pair.b}`, still);
     const gone = cleanUps();
     let before = null; // the numbers at the beginning of a drag: what differs from them is what it changes
-    const drag = linkDrag(label.element, model, {
+    if (still) label.element.addEventListener("click", () => act.press(key));
+    const drag = still ? { dragging: () => false } : linkDrag(label.element, model, {
       read: () => { before = act.read(key); return before; },
       set: (conditions) => act.set(key, conditions, before),
       show: (conditions) => label.write(conditions, about(key)),

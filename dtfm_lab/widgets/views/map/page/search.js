@@ -2,7 +2,7 @@
 import { h } from "shared/dom.js";
 import { mayBecome } from "./find.js";
 
-/** `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), movable(), leave()}. */
+/** `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), addable(), movable(), leave()}. */
 export function searchField(cities, find, act) {
   const id = `dtfm-cities-${Math.random().toString(36).slice(2)}`;
   const list = h("datalist", { id }, ...cities.map(({ name }) => name).sort().map((name) => h("option", { value: name })));
@@ -24,7 +24,7 @@ export function searchField(cities, find, act) {
     const found = find(input.value);
     const text = input.value.trim();
     none.hidden = !text || found !== null || mayBecome(text, cities);
-    add.hidden = !found?.place;
+    add.hidden = !found?.place || !act.addable();
     move.hidden = !found?.place || !act.movable();
   }
 

@@ -15,8 +15,13 @@ const ICONS = {
 const icon = (name) => svg("svg", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" },
   svg("path", { d: ICONS[name], fill: "none", stroke: "currentColor", "stroke-width": 1.6, "stroke-linecap": "round", "stroke-linejoin": "round" }));
 
-/** `act` has a function for each thing that can be done; `tool()` is the one in hand, `can(what)` whether it makes sense now. */
-export function toolbar(root, act, tool, can, search, gpus) {
+const EDITS = new Set(["add", "remove", "undo", "redo"]);
+
+/**
+ * `act` has a function for each thing that can be done; `tool()` is the one in hand, `can(what)` whether it makes sense
+ * now. On a `still` map nothing is edited.
+ */
+export function toolbar(root, act, tool, can, search, gpus, still) {
   const buttons = [
     ["add", "Add device", "D", "then click near a city: a device comes into its region"],
     ["remove", "Delete", "Del", "the selected devices", "select what should go first"],
@@ -25,7 +30,7 @@ export function toolbar(root, act, tool, can, search, gpus) {
     ["wider", "Zoom out", "−", ""],
     ["closer", "Zoom in", "+", ""],
     ["fit", "Fit", "F", "show everything"],
-  ].map(([name, label, key, does, why]) => ({
+  ].filter(([name]) => !still || !EDITS.has(name)).map(([name, label, key, does, why]) => ({
     name, why, title: [`${label} (${key})`, does].filter(Boolean).join(": "),
     element: h("button", { type: "button", "aria-label": label, onclick() { if (!this.hasAttribute("aria-disabled")) act[name](); update(); } }, icon(name)),
   }));
@@ -44,7 +49,7 @@ export function toolbar(root, act, tool, can, search, gpus) {
 
   const remove = () => { if (can("remove")) act.remove(); };
   const KEYS = {
-    v: act.drop, d: act.add, f: act.fit, 0: act.fit, "+": act.closer, "=": act.closer, "-": act.wider, delete: remove, backspace: remove,
+    ...(still ? {} : { v: act.drop, d: act.add, delete: remove, backspace: remove }), f: act.fit, 0: act.fit, "+": act.closer, "=": act.closer, "-": act.wider,
     escape: act.back, enter: act.enter, " ": act.toggle, "/": () => { search.input.focus(); search.input.select(); },
   };
   const ARROWS = { arrowleft: [-1, 0], arrowright: [1, 0], arrowup: [0, -1], arrowdown: [0, 1] };
@@ -54,7 +59,7 @@ export function toolbar(root, act, tool, can, search, gpus) {
     const arrow = ARROWS[key];
     let action = KEYS[key];
     if (arrow) action = () => (event.shiftKey ? act.pan(-arrow[0] * PAN, -arrow[1] * PAN) : act.step(...arrow));
-    if (event.ctrlKey || event.metaKey) action = { z: event.shiftKey ? act.redo : act.undo, y: act.redo, a: act.all }[key];
+    if (event.ctrlKey || event.metaKey) action = { ...(still ? {} : { z: event.shiftKey ? act.redo : act.undo, y: act.redo }), a: act.all }[key];
     if (!action) return;
     event.preventDefault();
     event.stopPropagation();

@@ -1,0 +1,127 @@
+"""A still page of a plan: one HTML file with the lab's map, Gantt chart and player, and neither Python nor network.
+
+The views are the lab's own: their built scripts, with the traits that a notebook would be sent. ``page.js`` stands in
+for the kernel. Whatever a network, a job or a device is called is packed, and never becomes markup.
+"""
+
+import base64
+import json
+import os
+import zlib
+from datetime import date
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from dtfm_lab import lab
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.files.reading import write_text
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.network.document_conversion import document_of
+from dtfm_lab.widgets.network.links import filled
+from dtfm_lab.widgets.network.network_panel import highlight_of
+from dtfm_lab.widgets.running.playback import device_names, rows_of_trace
+from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
+from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
+from dtfm_lab.widgets.shell.bar import bar_numbers, consists_of, shape_of
+from dtfm_lab.widgets.shell.headline import headline, reason_of
+from dtfm_lab.widgets.views.frame import Glossary, Legend, TopBar
+from dtfm_lab.widgets.views.map import MapView
+from dtfm_lab.widgets.views.player import PlayerView
+from dtfm_lab.widgets.views.view import STATIC, View, kept_here
+
+HERE = Path(__file__).parent
+VIEWS = ("top_bar", "map", "player", "gantt", "legend", "glossary")
+"""What stands on the page, by the names of the built scripts."""
+POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:"
+"""What the browser lets the page do: its own scripts, and no request to anywhere."""
+SOURCE = " from FLOP and peak, links as drawn"
+
+
+def save_page(plan: Plan, path: str | os.PathLike[str]) -> Path:
+    """Write the still page of a plan, all or nothing; returns the path."""
+    return write_text(path, still_page(plan))
+
+
+def still_page(plan: Plan, predicted: Trace | None = None) -> str:
+    """Return the page's HTML; ``predicted`` is a trace of the plan, simulated here where None.
+
+    The plan of a job without a model has no iteration: its page has neither bars nor Play.
+    """
+    if predicted is None and plan.job.model is not None:
+        predicted = lab.simulate(plan)
+    title = f"{plan.job.name} on {plan.topology.name}"
+    title += f", {format_s(predicted.iteration_s)} an iteration" if predicted is not None else ""
+    packed = _packed({
+        "styles": [markup.CSS, *(_built(name, ".css") for name in VIEWS)],
+        "scripts": {name: _built(name, ".js") for name in VIEWS},
+        "models": {name: view.own_traits() for name, view in views_of(plan, predicted).items()},
+    })  # fmt: skip
+    look, script = ((HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">\n'
+        f"<style>{look}</style></head>\n<body>\n"
+        f"<noscript>{escape(title)}: the picture needs JavaScript, which this browser has switched off.</noscript>\n"
+        f'<main class="dtfm-lab dtfm-still"></main>\n<footer>{escape(_made_of(plan, predicted))}</footer>\n'
+        f'<script id="dtfm-packed" type="text/plain">{packed}</script>\n'
+        f'<script type="module">{script}</script>\n</body></html>\n'
+    )
+
+
+@kept_here()
+def views_of(plan: Plan, predicted: Trace | None) -> dict[str, View]:
+    """Return the views by name, as they show a plan and its predicted iteration."""
+    state = LabState(topology=plan.topology, job=plan.job, plan=plan, predicted=predicted, queueing=plan.queueing)
+    document = document_of(plan.topology)
+    network = MapView(document=document, height=0, still=True, filled=filled(document), highlight=highlight_of(plan))
+    player, chart = PlayerView(), PredictionChart(bare=False, overview=True)
+    if predicted is not None:
+        state.schedule = predicted.context.schedule
+        rows = rows_of_trace(predicted)
+        network.playback, network.playback_devices = rows.tobytes(), device_names(predicted.context)
+        player.source = "predicted"
+        player.length_s = player.known_s = float(rows[:, 1].max(initial=0.0))
+        chart.show(ChartedPrediction.of(plan, predicted, SOURCE))
+    bar = TopBar(
+        lambda _: None,
+        still=True,
+        network=[plan.topology.name, consists_of(state)],
+        job=[plan.job.name, shape_of(state)],
+        numbers=[number for number in bar_numbers(state, None) if number["value"] != "–"],
+        headline=headline(state, None, None, reason_of(plan))._asdict(),
+    )
+    legend = Legend(n_stages=plan.job.n_stages or 0, shortcuts="Space plays · ? words")
+    return dict(zip(VIEWS, (bar, network, player, chart, legend, Glossary()), strict=True))
+
+
+def _made_of(plan: Plan, predicted: Trace | None) -> str:
+    """Return who found the plan, and what of it is predicted."""
+    seed = "" if plan.seed is None else f", seed {plan.seed}"
+    what = "" if predicted is None else ", its iteration predicted and not measured"
+    return f"A plan by {plan.planner}{seed}{what}. dtfm_lab {version('dtfm_lab')}, {date.today().isoformat()}"
+
+
+def _built(name: str, ending: str) -> str:
+    return (STATIC / f"{name}{ending}").read_text(encoding="utf-8")
+
+
+def _packed(page: dict[str, Any]) -> str:
+    """Return a page as base64 of zlib of: the length of its JSON in 4 bytes, its JSON, all its binary values.
+
+    In the JSON a binary value is {"buffer": [offset, length]}.
+    """
+    buffers = bytearray()
+
+    def place_of(value: Any) -> dict[str, list[int]]:
+        data = bytes(value)
+        buffers.extend(data)
+        return {"buffer": [len(buffers) - len(data), len(data)]}
+
+    text = json.dumps(page, default=place_of).encode()
+    return base64.b64encode(zlib.compress(len(text).to_bytes(4, "little") + text + buffers, 9)).decode()

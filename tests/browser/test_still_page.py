@@ -1,0 +1,63 @@
+"""The still page of a plan, opened as a file in a browser without a network: it plays, points and explains."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from serving import PATIENCE_MS, PATIENCE_S, Watch
+
+import dtfm_lab as lab
+
+expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def still(browser, tmp_path):
+    """A page of this test's own that has opened the plan's page."""
+    network = lab.load_topology("lecture-hall")
+    devices = tuple(replace(device, region=f"{device.region}{HOSTILE}") for device in network.devices)
+    plan = lab.plan(replace(network, devices=devices, name=HOSTILE), lab.load_job("tiny"), steps=3)
+    path = lab.save(plan, tmp_path / "plan.html")
+    context = browser.new_context(offline=True, viewport={"width": 1100, "height": 800})
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    watch = Watch(page)
+    page.on("dialog", lambda dialog: pytest.fail(f"a name became markup: {dialog.message}"))
+    page.goto(path.as_uri())
+    page.wait_for_selector(".dtfm-still[data-shown]")
+    yield page
+    watch.check()
+    context.close()
+
+
+def test_it_plays_points_and_explains_without_a_kernel(still):
+    page = still
+    until(page, "document.querySelector('.dtfm-map').whatIs?.().badges.length === 8")
+    expect(page.locator(".dtfm-gantt")).not_to_have_attribute("data-predicted", "0")
+    assert page.locator(".dtfm-go, .dtfm-live, [data-menu], [aria-label='Undo'], [role=slider]").count() == 0
+
+    page.evaluate("document.addEventListener('dtfm-time', ({ detail }) => { (window.told ??= []).push(detail.time); })")
+    page.get_by_role("button", name="Play").click()
+    until(page, "window.told?.some((time) => time.t_s > 0)")
+    page.get_by_role("button", name="Pause").click()
+
+    page.mouse.move(*where_is(page, "ada"))
+    expect(page.locator(".dtfm-map .dtfm-tooltip")).to_contain_text("ada")
+    page.get_by_role("button", name="Words").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def until(page, expression):
+    """Wait until it is true; playwright's own way evaluates text in the page, which its policy forbids."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not page.evaluate(f"Boolean({expression})"):
+        assert time.monotonic() < deadline, f"waited in vain for {expression}"
+        page.wait_for_timeout(50)
+
+
+def where_is(page, name):
+    box = page.locator(".dtfm-map .dtfm-box").bounding_box()
+    x, y = page.evaluate("(name) => document.querySelector('.dtfm-map').whereIs(name)", name)
+    return box["x"] + x, box["y"] + y
