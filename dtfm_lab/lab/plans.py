@@ -25,6 +25,8 @@ from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
 SMALL_NETWORK = 16
 """Devices up to which a network without a job gets one that can be run for real."""
+PAPERS = "dtfm-gpt3-xl"
+"""The job of the paper's evaluation."""
 
 
 def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
@@ -43,8 +45,18 @@ def default_job(topology: Topology) -> Job:
     size; else ``gpt3-xl``, whose stages and replicas the planner chooses."""
     if len(topology) <= SMALL_NETWORK:
         return fitted(load_job("small"), len(topology))
-    papers = load_job("dtfm-gpt3-xl")
+    papers = load_job(PAPERS)
     return papers if papers.n_tasklets == len(topology) else load_job("gpt3-xl")
+
+
+def opening_job(topology: Topology) -> Job:
+    """What the lab opens a network with: its default job, the paper's with one sequence for each device.
+
+    With so few, averaging weighs more than the hops between stages, so the best plan keeps each stage in a city, where
+    there are cities; with the paper's batch it keeps each pipeline in one. The job itself keeps the paper's batch.
+    """
+    job = default_job(topology)
+    return job.with_fields(global_batch=len(topology)) if job.name == PAPERS else job
 
 
 def fitted(job: Job, n_devices: int) -> Job:

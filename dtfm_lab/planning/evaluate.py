@@ -209,11 +209,12 @@ STAGE, REPLICA = 2.0, 1.0
 """What keeping a device's stage is worth, and its pipeline."""
 
 
-def nearest(plan: Plan, before: Plan) -> Plan:
+def nearest(plan: Plan, before: Plan | None) -> Plan:
     """``plan``, its interchangeable devices exchanged so that most of them keep the stage they have in ``before``.
 
-    Devices are found by name. The plan itself where nothing is nearer, and where the exchange turns out to change its
-    value after all.
+    Of those that keep none, the earlier device has the earlier stage, so that order is seen as order; all do where
+    there is no plan before. Devices are found by name. The plan itself where nothing is nearer, and where the exchange
+    turns out to change its value after all.
     """
     grid = _exchanged(plan, before)
     if np.array_equal(grid, plan.placement.devices):
@@ -229,17 +230,19 @@ def nearest(plan: Plan, before: Plan) -> Plan:
     return nearer if isclose(value(nearer), value(plan), rel_tol=1e-9) else plan
 
 
-def _exchanged(plan: Plan, before: Plan) -> IntArray:
+def _exchanged(plan: Plan, before: Plan | None) -> IntArray:
     """(S, D) grid of the plan in which each class of interchangeable devices is laid over its old places."""
     grid = plan.placement.devices.copy()
     topology = plan.topology
-    old = _places(before.topology, before.placement.devices)
+    old = {} if before is None else _places(before.topology, before.placement.devices)
     new = _places(topology, grid)
     of_device = _classes(topology)
     for which in np.flatnonzero(np.bincount(of_device) > 1):
         names = [topology.names[device] for device in np.flatnonzero(of_device == which)]
-        slots = [new.get(name) for name in names]
-        kept = [[_kept(old.get(name), slot) for slot in slots] for name in names]
+        slots = sorted((new.get(name) for name in names), key=lambda slot: (slot is None, slot))
+        kept = np.array([[_kept(old.get(name), slot) for slot in slots] for name in names])
+        steps = np.arange(len(names))
+        kept -= REPLICA / 2 / len(names) ** 3 * (steps[:, None] - steps) ** 2  # in all less than any place kept
         for row, column in zip(*scipy.optimize.linear_sum_assignment(kept, maximize=True), strict=True):
             if (slot := slots[column]) is not None:
                 grid[slot] = topology.index(names[row])

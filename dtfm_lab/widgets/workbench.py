@@ -19,7 +19,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.maps.thumbnail import thumbnail_svg
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
-from dtfm_lab.lab.plans import default_job
+from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.planning.objectives import network_of
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
@@ -81,7 +81,7 @@ class Lab(w.VBox):
         if isinstance(job, str):
             job = lab.load_job(job)
         elif job is None and network is not None:
-            job = default_job(network)
+            job = opening_job(network)
         gpus = network
         if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
             network, job = network_of(network, job)
@@ -199,7 +199,7 @@ class Lab(w.VBox):
     def draw_network(self, topology: Topology | None, job: Job | None = None) -> None:
         """Draw a network, or a blank canvas for None, with a job; without one, with the job that fits it."""
         if topology is not None:
-            self.plan_panel.job_controls.take(job or default_job(topology))
+            self.plan_panel.job_controls.take(job or opening_job(topology))
         self.network_panel.show(topology)
         self.bar.history.forget()
         self.network_pane.open_best_view()

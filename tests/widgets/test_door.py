@@ -9,6 +9,10 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab import lab
 from dtfm_lab.files import topology_names
+from dtfm_lab.lab.plans import opening_job
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.planner.job_controls import JobControls
+from dtfm_lab.widgets.shell.headline import headline, opening_words
 from dtfm_lab.widgets.views import door as gallery
 from dtfm_lab.widgets.views.door import Door
 
@@ -37,6 +41,22 @@ def test_a_kept_plan_is_about_as_good_as_what_a_search_finds(name):
     kept = gallery.plan_of(name)
     found = lab.plan(kept.topology, kept.job, seed=0, seconds=2)
     assert kept.cost.total_s <= 1.05 * found.cost.total_s
+
+
+def test_eight_cities_open_with_a_stage_in_each():
+    topology, kept = lab.load_topology("worldwide"), gallery.plan_of("worldwide")
+    regions = dict(zip(topology.names, [device.region for device in topology.devices], strict=True))
+    assert [len({regions[name] for name in group}) for group in kept.stages] == [1] * 8
+    state = LabState(topology=topology, plan=kept)
+    controls = JobControls(state, opening_job(topology))
+    assert state.job.global_batch == len(topology) < lab.load_job(state.job.name).global_batch
+    said = headline(state, None, None, "Links bind.")
+    assert said.rest == "Batch 64 to begin with, the paper's is 512."
+    controls.batch.value = 512
+    assert opening_words(state) == ""
+    controls.take(lab.load_job("small"))
+    controls.take(opening_job(topology))
+    assert state.job.global_batch == len(topology), "a job is taken with its batch"
 
 
 def test_every_bundled_network_has_a_line():

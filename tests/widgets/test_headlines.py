@@ -236,6 +236,12 @@ def test_of_interchangeable_devices_those_stay_that_can() -> None:
     again = nearest(other, before)
     assert again.stages == before.stages
     assert again.iteration_s == pytest.approx(before.iteration_s)
+    first = nearest(other, None)
+    assert first.iteration_s == pytest.approx(before.iteration_s)
+    stage_of = {name: stage for stage, group in enumerate(first.stages) for name in group}
+    for region in set(regions.values()):
+        of_region = [stage_of.get(name, 99) for name in topology.names if regions[name] == region]
+        assert of_region == sorted(of_region), "a first plan has them in the order of its stages"
 
 
 def test_a_job_with_an_open_shape_is_planned_anew_where_its_devices_have_left() -> None:

@@ -63,16 +63,15 @@ class JobControls(SavedControls):
         lab_state.observe(lambda _: self._offer_shapes(self.shape.value), "topology")
 
     def take(self, job: Job) -> None:
-        """Choose another job, one of the menu's or a new one."""
-        if job.name not in self.job.options:
-            self._offer(job)
-        self.job.value = job.name
-
-    def take_exactly(self, job: Job) -> None:
-        """Choose a job with all that it names, in the place of the menu's of that name."""
-        self._offer(job)
+        """Choose another job, in the place of the menu's of that name; the shape is one that is offered."""
+        self._base = job
+        self.job.options = list(dict.fromkeys([job.name, *self.job.options]))
         self.job.value = job.name
         self._take_job()
+
+    def take_exactly(self, job: Job) -> None:
+        """Choose a job with all that it names, its shape too."""
+        self.take(job)
         topology, shape = self._lab_state.topology, (job.n_stages, job.n_replicas)
         if topology is None or None in shape:
             return
@@ -80,10 +79,6 @@ class JobControls(SavedControls):
             self.shape.options = [*self.shape.options, (shape_words(*shape, len(topology)), shape)]
         self.shape.value = shape
         self._set_job()
-
-    def _offer(self, job: Job) -> None:
-        self._base = job
-        self.job.options = list(dict.fromkeys([job.name, *self.job.options]))
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"shape": list(self.shape.value or ())}

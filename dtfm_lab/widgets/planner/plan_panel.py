@@ -17,6 +17,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab.memory_warnings import held_memory
 from dtfm_lab.planning import PlanStep, planners, simulated
+from dtfm_lab.planning.evaluate import nearest
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
     Panel,
@@ -124,7 +125,7 @@ class SearchPanel(SearchMode):
         await self.search.watch_all(show)
         if last is not None:
             found = last
-            self._lab_state.plan = await asyncio.to_thread(lambda: simulated(found.plan))
+            self._lab_state.plan = await asyncio.to_thread(lambda: nearest(simulated(found.plan), None))
 
 
 class PlanPanel(Panel):

@@ -59,7 +59,7 @@ def first_plan(topology: Topology, job: Job, cancelled: Cancellation, options: d
     asked = {"objective": default_objective(job)} | options
     fitted = job if asked["objective"] != COMMUNICATION else job.fitted(len(topology))
     best = _searched(topology, fitted, cancelled, BUDGETS_S[0], seed=0, improve_bound=False, **asked)
-    return None if best is None else Replanned(simulated(best.plan))
+    return None if best is None else Replanned(nearest(simulated(best.plan), None))
 
 
 def improved(found: Replanned, job: Job, cancelled: Cancellation, seconds: float) -> Replanned | None:
@@ -79,7 +79,7 @@ def improved(found: Replanned, job: Job, cancelled: Cancellation, seconds: float
     if value(after) >= value(plan) * (1 - (BETTER if change is None else SAME)):
         return found._replace(plan=_with_bounds_of(plan, after))
     if change is None:
-        return Replanned(after)
+        return Replanned(nearest(after, None))
     return _told(nearest(after, change.before.plan), change.before, job)
 
 

@@ -13,6 +13,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.lab.plans import PAPERS, default_job
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState, shown_s
 from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect
@@ -78,7 +79,8 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     edit = "" if before is None else describe_edit(before.topology, plan.topology, before.job, state.job)
     if before is not None and edit:
         return Headline(*_of_edit(state, plan, before, edit, found))
-    return _split(reason) if reason else Headline("Planned.", f"{plan.job.name} on {plan.topology.name}")
+    reason = reason or f"Planned. {plan.job.name} on {plan.topology.name}."
+    return _split(reason if before is not None else f"{reason}{opening_words(state)}")
 
 
 def _measured(state: LabState) -> str:
@@ -121,6 +123,15 @@ def _change_since(before: BeforeEdit, plan: Plan, found: Replanned | None) -> Pl
     if found is None or found.plan is not plan or found.change is None or found.change.before is not before:
         return None
     return found.change
+
+
+def opening_words(state: LabState) -> str:
+    """Return that a network was opened with a smaller batch than its job has; empty where it is another."""
+    topology, job = state.topology, state.job
+    if topology is None or job is None or (job.name, job.global_batch) != (PAPERS, len(topology)):
+        return ""
+    own = default_job(topology).global_batch
+    return "" if own == job.global_batch else f" Batch {job.global_batch} to begin with, the paper's is {own}."
 
 
 def reason_of(plan: Plan, schedule: str | None = None) -> str:

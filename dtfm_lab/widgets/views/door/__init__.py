@@ -16,7 +16,7 @@ from dtfm_lab import lab, planning
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, thumbnail_svg
 from dtfm_lab.files import topology_names, topology_suffixes
-from dtfm_lab.lab.plans import default_job
+from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.widgets.network.network_row import NamedBytes
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.view import View
@@ -26,7 +26,7 @@ PLANS = Path(__file__).parent / "plans.json"
 with, kept because a search would take seconds. The test of this folder searches again."""
 TITLES = {
     "lecture-hall": ("8 laptops in a lecture hall", "Trains for real on this machine, in a minute."),
-    "worldwide": ("64 GPUs in 8 cities", "The paper's worldwide case, 1.3 billion parameters."),
+    "worldwide": ("64 GPUs in 8 cities", "The paper's worldwide case, with a batch of 64."),
     "volunteers": ("Volunteers at home", "Slow uplinks, and an hour of each has a price."),
 }
 BLANK = (
@@ -118,7 +118,7 @@ def plan_of(name: str) -> Plan:
     """Return the plan that is kept of a network, priced but not simulated."""
     topology = lab.load_topology(name)
     stages = json.loads(PLANS.read_text("utf-8"))[name]
-    job = default_job(topology).with_fields(n_stages=len(stages), n_replicas=len(stages[0]))
+    job = opening_job(topology).with_fields(n_stages=len(stages), n_replicas=len(stages[0]))
     return planning.evaluate(topology, job, stages=stages)
 
 
