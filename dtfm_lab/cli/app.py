@@ -52,7 +52,7 @@ def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Call
     with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
         os.environ.setdefault(FOLDER_VARIABLE, os.path.join(folder, "runs"))
         notebook = Path(folder) / f"{NAME}.ipynb"
-        notebook.write_text(json.dumps(notebook_of(network)))
+        notebook.write_text(json.dumps(notebook_of(network, Path(folder, "kept"))))
         page = LabPage(listening)
         page.initialize([
             str(notebook),
@@ -87,14 +87,15 @@ def _away_s() -> int:
     return int(said)
 
 
-def notebook_of(network: str | None) -> dict[str, object]:
+def notebook_of(network: str | None, kept: Path) -> dict[str, object]:
     """The notebook that is served, with one cell, as JSON.
 
     A kernel begins in the notebook's temporary folder, so the cell changes to the folder of the server.
 
-    Autosave is off: all visitors share one folder, so that one would be offered the drawing of another.
+    What each visitor does is kept in a file of its own in the folder ``kept``, for as long as the server runs.
     """
-    source = f"import os\nos.chdir({os.getcwd()!r})\nimport dtfm_lab as lab\nlab.Lab({network!r}, autosave=False)"
+    lines = ["import os", "from pathlib import Path", f"os.chdir({os.getcwd()!r})", "import dtfm_lab as lab"]
+    source = "\n".join([*lines, f"lab.Lab({network!r}, autosave=Path({str(kept)!r}))"])
     code: dict[str, object] = {"cell_type": "code", "id": "lab", "metadata": {}, "execution_count": None, "outputs": []}
     python = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return {

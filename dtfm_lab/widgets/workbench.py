@@ -50,6 +50,9 @@ from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.frame import Glossary, Legend
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
+AGAIN = "import dtfm_lab as lab\nlab.Lab(restores=True)"
+"""What the page runs in a new kernel for the lab of one that has ended."""
+
 
 class Lab(w.VBox):
     """Draw or load a network, plan it, see the pipeline, train for real, compare.
@@ -61,7 +64,10 @@ class Lab(w.VBox):
     job
         A name, a file or a Job; None takes one that fits the network.
     autosave
-        Keep what is on the screen in the user's own state folder as it changes, and offer it after a restart.
+        Keep what is on the screen in the user's own state folder as it changes, and offer it after a restart. A folder
+        is for a page that many people open: it keeps a file for each of them, which is back after a reload.
+    restores
+        Put back at once what was kept, rather than offer it.
     live
         Plan at once, and again after every edit; the bar switches it.
 
@@ -74,7 +80,8 @@ class Lab(w.VBox):
         topology: Topology | str | None = None,
         job: Job | str | None = None,
         *,
-        autosave: bool = True,
+        autosave: bool | Path = True,
+        restores: bool = False,
         live: bool = True,
     ) -> None:
         network = lab.load_topology(topology) if isinstance(topology, str) else topology
@@ -100,12 +107,16 @@ class Lab(w.VBox):
         self.door = Door(self.open_network, self.network_panel.files.take)
         self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks"])
         self.network_panel.drawing.observe(lambda _: self._show_undo(), "can_undo")
-        self.autosave = Autosave(autosave_path(), self._write, self._read) if autosave else None
-        if self.autosave is not None:
+        self.autosave: Autosave | None = None
+        if autosave:
+            path = autosave_path() if autosave is True else None
+            self.autosave = Autosave(path, self._write, self._read, restores=restores)
             self.autosave.view.add_class("dtfm-toast")
             self.lab_state.observe(lambda _: self._changed(), RESULT_TRAITS)
             for panel in self.panels.values():
                 panel.observe_edits(self._changed)
+        if isinstance(autosave, Path):
+            self.bar.view.observe(lambda change: self._keep_for(autosave, change["new"]), "visitor")
         halves = classed(w.HBox([self.network_pane.view, self.panes.view]), "dtfm-panes")
         self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
         parts = [w.HTML(f"<style>{markup.CSS}</style>", layout=w.Layout(display="none"))]
@@ -113,9 +124,11 @@ class Lab(w.VBox):
         parts += [] if self.autosave is None else [self.autosave.view]
         super().__init__(parts)
         self.add_class("dtfm-lab")
+        self.bar.view.shown_as = self.model_id or ""
+        self.bar.view.again = AGAIN if autosave is True else ""
         self._count_stages()
         self.replanning.begin()
-        if network is None:
+        if network is None and not restores:
             self.door.offer()
         self.lab_state.observe(self._play_first, "predicted")
 
@@ -261,6 +274,10 @@ class Lab(w.VBox):
 
     async def _read(self, path: Path) -> None:
         restore_state(await asyncio.to_thread(load_workspace, path), self.lab_state, self.panels)
+
+    def _keep_for(self, folder: Path, visitor: str) -> None:
+        assert self.autosave is not None
+        self.autosave.keep_in(autosave_path(folder, visitor), restores=True)
 
     def _changed(self) -> None:
         if self.autosave is not None:

@@ -85,6 +85,28 @@ def test_visitors_leave_in_two_more_ways_and_no_kernel_stays(app, browser):
     visitors[0].close()
 
 
+def test_a_reload_and_a_killed_kernel_lose_nothing_and_nobody_else_sees_it(app, browser):
+    address, process = app
+    headline = ".dtfm-lab .dtfm-headline"
+    with fresh_page(browser) as page:
+        visit(page, address)
+        page.wait_for_selector(PLANNED)
+        page.get_by_role("button", name="lecture-hall").click()
+        page.locator(".dtfm-menu-network select").first.select_option("volunteers")
+        page.wait_for_selector(f"{PLANNED} >> nth=0")
+        page.locator(".dtfm-pick", has_text="volunteers").wait_for()
+        page.reload()
+        page.locator(".dtfm-pick", has_text="volunteers").wait_for()
+        (kernel,) = kernels(process)
+        kernel.kill()
+        page.locator(headline, has_text="Python has ended").wait_for()
+        page.get_by_role("button", name="Restart and restore").click()
+        page.locator(".dtfm-lab:not(.dtfm-gone) .dtfm-pick", has_text="volunteers").wait_for()
+    with fresh_page(browser) as page:
+        visit(page, address)
+        assert page.locator(".dtfm-pick", has_text="lecture-hall").is_visible()
+
+
 def gone(served):
     until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in served))
 

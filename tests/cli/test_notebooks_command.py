@@ -93,12 +93,12 @@ def test_an_address_of_another_machine_is_refused(shell, ip):
     assert "wanted an address of this machine" in line
 
 
-def test_what_a_visitor_draws_is_kept_for_nobody_else():
+def test_what_visitors_draw_is_kept_in_a_folder_of_the_page(tmp_path):
     pytest.importorskip("voila", reason="the page needs voila")
     from dtfm_lab.cli.app import notebook_of
 
-    (cell,) = notebook_of("worldwide")["cells"]
-    assert cell["source"].endswith("lab.Lab('worldwide', autosave=False)")
+    (cell,) = notebook_of("worldwide", tmp_path)["cells"]
+    assert cell["source"].endswith(f"lab.Lab('worldwide', autosave=Path('{tmp_path}'))")
 
 
 def test_how_long_a_kernel_waits_is_a_number_of_seconds(shell, monkeypatch):

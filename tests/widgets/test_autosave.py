@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -25,8 +27,8 @@ async def nothing(_path: Path) -> None:
     """What reads nothing."""
 
 
-def saver(path: Path, text: str = "one", read=nothing) -> Autosave:
-    return Autosave(path, lambda where: lambda: where.write_text(text), read)
+def saver(path: Path, text: str = "one", read=nothing, *, restores: bool = False) -> Autosave:
+    return Autosave(path, lambda where: lambda: where.write_text(text), read, restores=restores)
 
 
 async def written(path: Path) -> str:
@@ -138,3 +140,43 @@ def test_every_notebook_has_a_file_of_its_own(monkeypatch) -> None:
     one = autosave_path()
     monkeypatch.setenv("JPY_SESSION_NAME", "/home/ada/two.ipynb")
     assert autosave_path() != one
+
+
+def test_every_visitor_of_a_page_has_a_file_of_their_own(tmp_path) -> None:
+    ada, alan = (autosave_path(tmp_path, visitor) for visitor in ("ada", "../alan"))
+    assert ada != alan
+    assert ada == autosave_path(tmp_path, "ada"), "after a reload"
+    assert {ada.parent, alan.parent} == {tmp_path}
+
+
+@on_a_loop
+async def test_what_a_visitor_left_is_put_back_at_once(tmp_path) -> None:
+    seen = []
+
+    async def read(where: Path) -> None:
+        seen.append(where.read_text())
+
+    first = Autosave(None, lambda where: lambda: where.write_text("one"), read)
+    first.changed()
+    assert list(tmp_path.iterdir()) == [], "nobody knows yet whose it is"
+    first.keep_in(tmp_path / "lab.json", restores=True)
+    first.changed()
+    await written(tmp_path / "lab.json")
+    second = saver(tmp_path / "lab.json", read=read, restores=True)
+    await until(lambda: seen == ["one"])
+    assert second.view.layout.display == "none", "there is nothing to ask"
+
+
+def test_what_was_not_written_yet_is_written_when_the_kernel_ends(tmp_path) -> None:
+    script = f"""
+import asyncio, pathlib
+from dtfm_lab.widgets.shell.autosave import Autosave
+async def work():
+    kept = Autosave(pathlib.Path({str(tmp_path / "lab.json")!r}), lambda path: lambda: path.write_text("one"), None)
+    kept.changed()
+    await asyncio.sleep(0)
+loop = asyncio.new_event_loop()
+loop.run_until_complete(work())
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    assert (tmp_path / "lab.json").read_text() == "one"

@@ -1,6 +1,8 @@
 """The lab is saved as it changes, and the saved file is offered after a restart."""
 
 import asyncio
+import atexit
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Coroutine
@@ -12,6 +14,7 @@ from typing import Any
 import ipywidgets as w
 from platformdirs import user_state_path
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.tasks import begin, has_event_loop
@@ -20,16 +23,21 @@ DELAY_S = 2.0
 """Seconds from a change until it is written, so that a search or a drag is written once."""
 
 
-def autosave_path() -> Path:
-    """Return the file of this notebook, in the user's own state folder; of this folder where no notebook is named."""
-    where = os.environ.get("JPY_SESSION_NAME") or str(Path.cwd())
-    return user_state_path("dtfm_lab") / "autosave" / f"{hashlib.sha256(where.encode()).hexdigest()[:16]}.json"
+def autosave_path(folder: Path | None = None, visitor: str = "") -> Path:
+    """Return the file of this notebook, in the user's own state folder; of this folder where no notebook is named.
+
+    Of a page that many people open, it is a visitor's own file in ``folder``.
+    """
+    where = visitor or os.environ.get("JPY_SESSION_NAME") or str(Path.cwd())
+    folder = folder or user_state_path("dtfm_lab") / "autosave"
+    return folder / f"{hashlib.sha256(where.encode()).hexdigest()[: 32 if visitor else 16]}.json"
 
 
 class Autosave:
-    """Saves ``DELAY_S`` after ``changed()``.
+    """Saves ``DELAY_S`` after ``changed()``, or when the kernel ends before that.
 
-    The file of an earlier lab is kept beside the new one until it is forgotten or the next lab replaces it.
+    The file of an earlier lab is kept beside the new one until it is forgotten or the next lab replaces it. Without a
+    path nothing is saved until ``keep_in`` names one.
 
     ``write`` and ``read`` take a path; ``write`` is called on the event loop and returns a function for a thread,
     ``read`` is a coroutine and may raise a LabError. Nothing is written before the first change, so that opening a
@@ -38,12 +46,15 @@ class Autosave:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         write: Callable[[Path], Callable[[], Any]],
         read: Callable[[Path], Coroutine[Any, Any, None]],
+        *,
+        restores: bool = False,
     ) -> None:
-        self._path, self._write, self._read = path, write, read
-        self._before = path.with_name(f"{path.stem}-before{path.suffix}")
+        """``restores``: put back what an earlier lab has left in ``path`` at once, rather than offer it."""
+        self._write, self._read = write, read
+        self._path: Path | None = None
         self._is_due = self._writing = False
         self._line = w.HTML()
         self.restore = button("Restore", "history", "Put back what was on the screen then")
@@ -51,41 +62,62 @@ class Autosave:
         self.restore.on_click(lambda _: begin(self._restore(), self._report_error))
         self.forget.on_click(lambda _: self._forget())
         self.view = w.HBox([self._line], layout=w.Layout(display="none"))
-        self._offer()
+        if path is not None:
+            self.keep_in(path, restores=restores)
+
+    def keep_in(self, path: Path, *, restores: bool) -> None:
+        """Save into this file from now on, and offer or restore what an earlier lab has left there."""
+        self._path, self._before = path, path.with_name(f"{path.stem}-before{path.suffix}")
+        self._offer(restores)
 
     def changed(self) -> None:
         """Save soon. Without an event loop, as in a plain script, nothing is saved."""
+        if self._path is None or not has_event_loop():
+            return
         self._is_due = True
         if self._writing:
-            return
-        if not has_event_loop():
             return
         self._writing = True
         begin(self._save_until_done(), self._report_error)
 
     async def _save_until_done(self) -> None:
         """Save, and save again as long as something has changed meanwhile."""
+        atexit.register(self._save_at_exit)
         try:
             while self._is_due:
                 await asyncio.sleep(DELAY_S)
-                self._is_due = False
                 await self._save()
         finally:
             self._writing = False
+            atexit.unregister(self._save_at_exit)
 
     async def _save(self) -> None:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            await asyncio.to_thread(self._write(self._path))
+            await asyncio.to_thread(self._begin_save())
         except OSError as error:
             self._report_error(f"autosave: {error.strerror or error}: {self._path}")
 
-    def _offer(self) -> None:
+    def _begin_save(self) -> Callable[[], Any]:
+        assert self._path is not None
+        self._is_due = False
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return self._write(self._path)
+
+    def _save_at_exit(self) -> None:
+        with contextlib.suppress(OSError, LabError):  # there is nobody left to tell
+            if self._is_due:
+                self._begin_save()()
+
+    def _offer(self, restores: bool) -> None:
+        assert self._path is not None
         try:
             if self._path.exists():
                 os.replace(self._path, self._before)
             kept = self._before.stat()
         except OSError:  # no file was kept, or the folder cannot be written to
+            return
+        if restores:
+            begin(self._restore(), self._report_error)
             return
         when = datetime.fromtimestamp(kept.st_mtime).strftime("%d %B, %H:%M")
         self._line.value = markup.line(f"The lab of {when} was kept.")

@@ -15,6 +15,9 @@ class TopBar(View, page="top_bar"):
     The page opens the menus ``network``, ``job`` and ``more`` by itself: boxes of widgets with the class
     ``dtfm-menu-<name>`` anywhere in the lab. It also closes the menus of panes, tells ``dark``, knows the keys that
     hold for the whole lab, and shows the lab in the whole window.
+
+    When the kernel has ended, the page dims the lab and says so. Its button runs ``again`` in a new kernel and puts
+    what that returns into the output of the lab; a page without a notebook is loaded again.
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
@@ -36,6 +39,12 @@ class TopBar(View, page="top_bar"):
     """Whether the page has a dark theme; the page sets it."""
     still = traitlets.Bool(False).tag(sync=True)
     """Whether it is only looked at: without menus, *live* and the next action. Set when made."""
+    visitor = traitlets.Unicode("").tag(sync=True)
+    """Who looks at the page: random, the same after a reload; the page sets it."""
+    shown_as = traitlets.Unicode("").tag(sync=True)
+    """The model id of the lab, by which its output is found in a notebook."""
+    again = traitlets.Unicode("").tag(sync=True)
+    """Code that returns the lab as it was kept; empty where a notebook's lab is not kept."""
 
     def __init__(self, on_press: Callable[[str], None], **traits: Any) -> None:
         self._on_press = on_press

@@ -6,10 +6,13 @@ import { closeMenus, onMenus, toggleMenu } from "./page/menus.js";
 import { labKeys } from "./page/keys.js";
 import { leaveWindow, onWindow, toggleWindow } from "./page/window.js";
 import { isDark } from "./page/dark.js";
+import { bringBack, canBringBack, onGone } from "./page/gone.js";
 import { nameControls } from "./page/names.js";
 
 const MOST_LEFT_OUT = 4;
+const LAST_PICTURE = { lead: "Python has ended.", rest: "This is the last picture of the lab.", kind: "error" };
 const LOGO = [[6, 20, 0], [13, 9, 3], [22, 17, 5], [26, 6, 7]]; // a pipeline of four stages
+const VISITOR = "dtfm-visitor";
 const COLORS = ["#442F9A", "#804CB4", "#BA6EC1", "#FCB1D0"];
 
 function render({ model, el }) {
@@ -38,7 +41,7 @@ function render({ model, el }) {
   const whole = h("button", {
     type: "button", class: "dtfm-plain dtfm-whole", "aria-label": "Whole window", title: "Show the lab in the whole window (F)", onclick: () => toggleWindow(el),
   });
-  const action = h("button", { type: "button", class: "dtfm-go", onclick: () => { if (action.getAttribute("aria-disabled") !== "true") press(model.get("action").name); } });
+  const action = h("button", { type: "button", class: "dtfm-go", onclick: act });
   bar.append(logo(), network, job, numbers, ...(still ? [] : [more, whole, action]));
 
   const dot = h("i", { class: "dtfm-dot", "aria-hidden": "true" });
@@ -51,6 +54,8 @@ function render({ model, el }) {
   const words = h("button", { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "What the words mean (?)", onclick: () => press("words") }, "?");
   headline.append(dot, sentence, ...(still ? [] : [undo, live]), words);
 
+  let gone = false; // the kernel, and with it all that Python would say
+  let comesBack = false;
   let room = 0; // pixels wide, for the numbers
   const fitting = new Map(); // room and lengths of the texts -> how much is left out, as measuring lays the page out
 
@@ -88,22 +93,46 @@ function render({ model, el }) {
   }
 
   function showHeadline() {
-    const { lead: first = "", rest: then = "", kind = "" } = model.get("headline");
+    const { lead: first = "", rest: then = "", kind = "" } = gone ? LAST_PICTURE : model.get("headline");
     lead.textContent = first;
     rest.textContent = then;
     headline.dataset.kind = kind;
     sentence.title = `${first} ${then}`;
-    undo.hidden = !model.get("can_undo");
+    undo.hidden = gone || !model.get("can_undo");
+    live.hidden = gone;
     const isLive = model.get("live");
     live.setAttribute("aria-checked", String(isLive));
     live.textContent = isLive ? ["live", model.get("live_note")].filter(Boolean).join(" · ") : "not live";
   }
 
+  function act() {
+    if (action.getAttribute("aria-disabled") === "true") return;
+    if (!gone) return press(model.get("action").name);
+    comesBack = true;
+    showAction();
+    bringBack(model).finally(() => { comesBack = false; showAction(); });
+  }
+
   function showAction() {
-    const { label = "", why_not: why = "" } = model.get("action");
+    const { label = "", why_not: why = "" } = gone ? restoring() : model.get("action");
     action.textContent = label;
     action.title = why;
     action.setAttribute("aria-disabled", String(Boolean(why))); // it stays reachable, and says why
+  }
+
+  function restoring() {
+    if (comesBack) return { label: "Restoring…", why_not: "The lab is being made anew" };
+    return { label: "Restart and restore", why_not: canBringBack(model) ? "" : "This lab was not kept: run its cell again" };
+  }
+
+  function showGone(isGone) {
+    gone = isGone;
+    const lab = el.closest(".dtfm-lab");
+    lab?.classList.toggle("dtfm-gone", gone);
+    for (const part of lab?.children ?? []) if (!part.contains(root)) part.inert = gone;
+    for (const button of [network, job, more]) button.disabled = gone;
+    showHeadline();
+    showAction();
   }
 
   function showWindow(isWhole) {
@@ -131,7 +160,20 @@ function render({ model, el }) {
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => closeMenus(el) || leaveWindow(el) }, cleanUp);
   onResize(numbers, () => { if (room !== numbers.clientWidth) { room = numbers.clientWidth; fit(); } }, cleanUp);
   showPickers(); showNumbers(); showHeadline(); showAction(); showWindow(false); sendTheme();
+  if (!model.get("visitor")) { model.set("visitor", visitor(model.get("own_id"))); model.save_changes(); }
+  onGone(model, showGone, cleanUp).catch(() => {}); // hosts of anywidget beside Jupyter have other kernels
   return cleanUp.run;
+}
+
+/** The same after a reload, another in another tab. */
+function visitor(fresh) {
+  try {
+    const known = sessionStorage.getItem(VISITOR) ?? fresh;
+    sessionStorage.setItem(VISITOR, known);
+    return known;
+  } catch { // a browser that keeps nothing
+    return fresh;
+  }
 }
 
 function logo() {
