@@ -103,10 +103,23 @@ def killed(lab: LabPage) -> str:
     return lost.inner_text()
 
 
+def mailed(lab: LabPage) -> str:
+    """More, Page: a file that is the plan, for anybody's browser."""
+    _look(lab)
+    more = lab.menu("more")
+    _look(lab)
+    more.get_by_role("button", name="Page").click()
+    said = more.get_by_text(re.compile(r"\.html"))
+    said.last.wait_for(timeout=PATIENCE_MS)
+    _look(lab)
+    return said.last.inner_text()
+
+
 TASKS = (
     ("slow the network until the plan changes", "lecture-hall", "schedule", slowed),
     ("find what binds", "lecture-hall", "plan", bound_by),
     ("make it cheaper", "volunteers", "schedule", cheaper),
     ("kill a worker, tell what it cost", "lecture-hall", "schedule", killed),
+    ("mail the plan to somebody", "worldwide", "schedule", mailed),
 )
 """What is done, the network, the pane that is open, and how."""
