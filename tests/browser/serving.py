@@ -34,6 +34,7 @@ CHROMIUM_FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--auto-accept-this-tab-capture",  # a reader is asked
 ]
 VIEWPORT = {"width": 1440, "height": 1000}
 PATIENCE_S = 120 * float(os.environ.get("DTFM_PATIENCE", "1"))

@@ -111,7 +111,7 @@ def _restore_panel(name: str, state: WorkspaceState, panels: Mapping[str, Panel]
 
 
 class Workspace:
-    """The row with a file's name, Save, Restore, an upload and Page, and a line that reports the result."""
+    """The row with a file's name, Save, Restore, an upload, Page and Record, and a line that reports the result."""
 
     def __init__(self, lab_state: LabState, panels: Mapping[str, Panel]) -> None:
         self._lab_state, self._panels = lab_state, panels
@@ -133,8 +133,10 @@ class Workspace:
             layout=w.Layout(width="auto"),
         )
         self.page = button("Page", "file-o", "The plan as one HTML file to mail: map, chart and player, without Python")
+        self.record = button("Record", "video-camera", "Ten seconds of the result that is shown, as a video file")
+        self.record.add_class("dtfm-record")  # the page does it: top_bar/page/record.js
         self.status = w.HTML()
-        self.view = w.HBox([self.path, self.save, self.restore, self.upload, self.page, self.status])
+        self.view = w.HBox([self.path, self.save, self.restore, self.upload, self.page, self.record, self.status])
         self.save.on_click(lambda _: self._begin(self._save()))
         self.restore.on_click(lambda _: self._begin(self._load()))
         self.page.on_click(lambda _: self._begin(self._save_page()))

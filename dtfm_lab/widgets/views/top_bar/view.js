@@ -8,6 +8,7 @@ import { leaveWindow, onWindow, toggleWindow } from "./page/window.js";
 import { isDark } from "./page/dark.js";
 import { bringBack, canBringBack, onGone } from "./page/gone.js";
 import { nameControls } from "./page/names.js";
+import { onRecord, record } from "./page/record.js";
 
 const MOST_LEFT_OUT = 4;
 const LAST_PICTURE = { lead: "Python has ended.", rest: "This is the last picture of the lab.", kind: "error" };
@@ -56,6 +57,8 @@ function render({ model, el }) {
 
   let gone = false; // the kernel, and with it all that Python would say
   let comesBack = false;
+  let recording = null; // { left, stop } while a video is made
+  let told = null; // what the page itself has to say, until there is news
   let room = 0; // pixels wide, for the numbers
   const fitting = new Map(); // room and lengths of the texts -> how much is left out, as measuring lays the page out
 
@@ -93,7 +96,7 @@ function render({ model, el }) {
   }
 
   function showHeadline() {
-    const { lead: first = "", rest: then = "", kind = "" } = gone ? LAST_PICTURE : model.get("headline");
+    const { lead: first = "", rest: then = "", kind = "" } = gone ? LAST_PICTURE : told ?? model.get("headline");
     lead.textContent = first;
     rest.textContent = then;
     headline.dataset.kind = kind;
@@ -107,6 +110,7 @@ function render({ model, el }) {
 
   function act() {
     if (action.getAttribute("aria-disabled") === "true") return;
+    if (recording && !gone) return recording.stop();
     if (!gone) return press(model.get("action").name);
     comesBack = true;
     showAction();
@@ -114,7 +118,7 @@ function render({ model, el }) {
   }
 
   function showAction() {
-    const { label = "", why_not: why = "" } = gone ? restoring() : model.get("action");
+    const { label = "", why_not: why = "" } = gone ? restoring() : recording ? { label: `Stop recording (${recording.left} s)` } : model.get("action");
     action.textContent = label;
     action.title = why;
     action.setAttribute("aria-disabled", String(Boolean(why))); // it stays reachable, and says why
@@ -123,6 +127,23 @@ function render({ model, el }) {
   function restoring() {
     if (comesBack) return { label: "Restoring…", why_not: "The lab is being made anew" };
     return { label: "Restart and restore", why_not: canBringBack(model) ? "" : "This lab was not kept: run its cell again" };
+  }
+
+  async function recordPane(pane) {
+    if (recording) return;
+    recording = { left: "…", stop() {} };
+    closeMenus(el);
+    more.focus(); // the keys of the lab go on
+    try {
+      const name = await record(pane, (left, stop) => { recording = { left, stop }; showAction(); });
+      told = { lead: "Recorded.", rest: `${name} is among your downloads.` };
+    } catch (error) {
+      const refused = error.name === "NotAllowedError";
+      told = { lead: "Nothing was recorded:", rest: refused ? "the browser was not allowed to capture this tab." : `${error.message}.`, kind: "error" };
+    }
+    recording = null;
+    showAction();
+    showHeadline();
   }
 
   function showGone(isGone) {
@@ -148,6 +169,7 @@ function render({ model, el }) {
 
   onTraits(model, ["network", "job"], showPickers, cleanUp);
   onTraits(model, ["numbers"], showNumbers, cleanUp);
+  onTraits(model, ["headline"], () => { told = null; }, cleanUp);
   onTraits(model, ["headline", "can_undo", "live", "live_note"], showHeadline, cleanUp);
   onTraits(model, ["action"], showAction, cleanUp);
   const onMessage = (message) => { if (message?.kind === "menu") toggleMenu(el, message.name, root.querySelector(`[data-menu="${message.name}"]`)); };
@@ -157,6 +179,7 @@ function render({ model, el }) {
   onMenus(el, cleanUp);
   nameControls(el, cleanUp);
   onWindow(el, showWindow, cleanUp);
+  if (!still) onRecord(el, recordPane, cleanUp);
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => closeMenus(el) || leaveWindow(el) }, cleanUp);
   onResize(numbers, () => { if (room !== numbers.clientWidth) { room = numbers.clientWidth; fit(); } }, cleanUp);
   showPickers(); showNumbers(); showHeadline(); showAction(); showWindow(false); sendTheme();
