@@ -97,6 +97,8 @@ class LabState(traitlets.HasTraits):
     """{device: stage} of the best placement of a search that still runs; empty while no search runs."""
     shown_tasks = traitlets.Dict()
     """{device: [stage, replica]} of a plan that is looked at and is not the lab's; empty for none."""
+    tried = traitlets.Instance(Trace, allow_none=True)
+    """The iteration of a what-if that is looked at; None for none."""
     busy = traitlets.Tuple()
     """Names of the steps at which something is being computed."""
     pane = traitlets.Unicode("schedule")

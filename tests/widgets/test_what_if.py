@@ -191,9 +191,29 @@ async def test_a_setting_at_rest_is_planned_anew(worldwide: Plan) -> None:
     assert panel.anew is None
     panel.controls.by_name["latency"].value = 10.0
     await until(lambda: panel.anew is not None and panel.anew[0] == panel.setting)
-    _, anew_s = panel.anew
-    assert anew_s is None or anew_s < panel.last.iteration_s
+    _, anew = panel.anew
+    assert anew is None or anew.trace.iteration_s < panel.last.iteration_s
     assert "anew" in panel.numbers.value
+
+
+@on_a_loop
+async def test_the_network_plays_what_is_asked_with_the_plan_that_suits_it(worldwide: Plan) -> None:
+    state = a_lab_state(worldwide)
+    panel = WhatIfPanel(state)
+    await until(shows(panel))
+    assert (state.tried, state.shown_tasks) == (None, {})
+    panel.controls.by_name["bandwidth"].value = 10.0
+    await until(lambda: panel.anew is not None and panel.anew[0] == panel.setting)
+    _, anew = panel.anew
+    assert state.tried is (panel.last.prediction.trace if anew is None else anew.trace)
+    assert state.shown_tasks == ({} if anew is None else anew.tasks)
+    state.shown_panes = ("schedule",)
+    assert (state.tried, state.shown_tasks) == (None, {}), "another pane is of the plan at hand"
+    state.shown_panes = ("what-if",)
+    assert state.tried is not None
+    panel.back.click()
+    await until(shows(panel))
+    await until(lambda: state.tried is None)
 
 
 @on_a_loop

@@ -65,7 +65,8 @@ def rows_of_trace(trace: Trace) -> Rows:
 
 
 class Playback:
-    """What is played: the predicted iteration, that of the run that goes on, or the typical one of the last run.
+    """What is played: the predicted iteration, that of a what-if that is looked at, of the run that goes on, or the
+    typical one of the last run.
 
     ``view`` is the row with Play; ``drawing`` is the network on whose views it is played, its traits are set here. Rows
     that are many are only sent once somebody plays them.
@@ -85,7 +86,7 @@ class Playback:
         """Iteration and number of spans of the run's rows, and when they were made."""
         self._is_waiting = self._is_run = False
         self.view.observe(lambda _: self._release(), "playing")
-        lab_state.observe(lambda _: self._follow(), ["predicted", "measured"])
+        lab_state.observe(lambda _: self._follow(), ["predicted", "measured", "tried"])
 
     def begin_run(self) -> None:
         """Play a run from now on."""
@@ -143,8 +144,8 @@ class Playback:
     async def _settle(self) -> None:
         """Show the newest trace once no other has come for a moment; of two at once, the measured one."""
         try:
-            before = None
-            while before != (before := (self._lab_state.predicted, self._lab_state.measured)):
+            before: object = None
+            while before != (before := self._traces):
                 await asyncio.sleep(SETTLED_S)
             trace = self._newest()
             rows = None if trace is None else await asyncio.to_thread(rows_of_trace, trace)
@@ -160,8 +161,14 @@ class Playback:
         self._show(trace, None if trace is None else rows_of_trace(trace))
 
     def _newest(self) -> Trace | None:
-        predicted, measured = self._lab_state.predicted, self._lab_state.measured
+        predicted, measured, tried = self._traces
+        if tried is not None:
+            return tried
         return measured if measured is not None and measured is not self._seen[1] else predicted
+
+    @property
+    def _traces(self) -> tuple[Trace | None, Trace | None, Trace | None]:
+        return self._lab_state.predicted, self._lab_state.measured, self._lab_state.tried
 
     def _show(self, trace: Trace | None, rows: Rows | None) -> None:
         self._seen = self._lab_state.predicted, self._lab_state.measured
@@ -169,6 +176,7 @@ class Playback:
             return
         length_s = 0.0 if rows is None else float(rows[:, 1].max(initial=0.0))
         source = "" if trace is None else {"simulated": "predicted"}.get(trace.context.source, "measured")
+        source = "what if" if trace is not None and trace is self._lab_state.tried else source
         with self.view.hold_sync():
             self.view.source = source
             self.view.iteration = -1 if trace is None else trace.typical_iteration

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
@@ -72,6 +73,19 @@ class Answer:
         )
 
 
+class PlannedAnew(NamedTuple):
+    """A plan that suits a setting, and its iteration."""
+
+    plan: Plan
+    trace: Trace
+
+    @property
+    def tasks(self) -> dict[str, list[int]]:
+        """[stage, replica] of each device that serves, by its name."""
+        stages = enumerate(self.plan.stages)
+        return {name: [stage, replica] for stage, names in stages for replica, name in enumerate(names)}
+
+
 class Answers:
     """Answers about one plan; the newest are kept. Any thread may call it."""
 
@@ -112,11 +126,13 @@ class Answers:
         except LabError:  # as where a schedule lacks memory
             return None
 
-    def planned_anew(self, setting: WhatIfSetting, cancelled: Cancellation) -> float | None:
-        """Return the seconds of an iteration after a short search from the plan; None where that fails."""
+    def planned_anew(self, setting: WhatIfSetting, cancelled: Cancellation) -> PlannedAnew | None:
+        """Return what a short search from the plan finds under a setting; None where that fails."""
         try:
             held = setting.on(self.plan)
             found = replanned(self.plan, held.topology, held.job, cancelled)
-            return None if found is None else lab.simulate(found.plan, **setting.simulated_with).iteration_s
+            return (
+                None if found is None else PlannedAnew(found.plan, lab.simulate(found.plan, **setting.simulated_with))
+            )
         except LabError:
             return None

@@ -31,7 +31,7 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
 from dtfm_lab.widgets.tasks import Newest, begin
 from dtfm_lab.widgets.what_if import answer_text
-from dtfm_lab.widgets.what_if.answer import Answer, Answers
+from dtfm_lab.widgets.what_if.answer import Answer, Answers, PlannedAnew
 from dtfm_lab.widgets.what_if.pins import Pins
 from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetting, with_valid
 from dtfm_lab.widgets.what_if.setting_controls import SettingControls
@@ -77,8 +77,9 @@ class WhatIfPanel(Panel):
         self._scaled_to = ""
         """Fingerprint of the network that Scale has set; empty once a plan of it has come."""
         self._anew_cancelled = Cancellation()
-        self.anew: tuple[WhatIfSetting, float | None] | None = None
-        """Seconds of an iteration once the setting is planned anew; None where that finds nothing better."""
+        self.anew: tuple[WhatIfSetting, PlannedAnew | None] | None = None
+        """The plan that suits the setting, once it is planned anew; None where nothing better is found."""
+        self._is_previewing = False
         self.controls = SettingControls(self._ask)
         self.pins = Pins(self._load, self._compute_rest)
         self.pin = button("Pin this", "thumb-tack", "", "auto")
@@ -100,7 +101,7 @@ class WhatIfPanel(Panel):
         self.back.on_click(lambda _: self._back())
         self.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices"])
-        lab_state.observe(lambda _: self._asked.go_on(), "shown_panes")
+        lab_state.observe(lambda _: self._show_pane(), "shown_panes")
         self._follow()
 
     @property
@@ -180,6 +181,25 @@ class WhatIfPanel(Panel):
         self.answer.value = answer_text.empty(words)
         self.problem.value = markup.line(escape(problem), "warning")
         self._lab_state.what_if_note = ""
+        self._preview()
+
+    def _show_pane(self) -> None:
+        self._preview()
+        self._asked.go_on()
+
+    def _preview(self) -> None:
+        """Let the network play the setting's iteration, with the plan that suits it, while this pane is shown."""
+        state, now = self._lab_state, self.last
+        is_asked = now is not None and now.setting != self.base and state.shows(PANE)
+        anew = self._better(now.setting) if now is not None and is_asked else None
+        state.tried = (now.prediction.trace if anew is None else anew.trace) if now is not None and is_asked else None
+        if anew is not None or self._is_previewing:  # another pane may show a plan of its own
+            state.shown_tasks = {} if anew is None else anew.tasks
+        self._is_previewing = anew is not None
+
+    def _better(self, setting: WhatIfSetting) -> PlannedAnew | None:
+        """Return the plan that suits a setting better than the one that is held, as far as known."""
+        return self.anew[1] if self.anew is not None and self.anew[0] == setting else None
 
     def _ask(self) -> None:
         """Compute the answer to the setting; while another is computed, right after it."""
@@ -220,12 +240,17 @@ class WhatIfPanel(Panel):
         self.chart.show(now.prediction, drawn_before)
 
     def _write_numbers(self, now: Answer) -> None:
-        """Write the large numbers, and the headline's sentence."""
-        base, anew, told = self.last_base, self.anew, ""
-        if anew is not None and anew[0] == now.setting:
-            told = "planned anew: no better" if anew[1] is None else f"planned anew: {format_s(anew[1])}"
+        """Write the large numbers and the headline's sentence, and show the setting on the network."""
+        base, better, told = self.last_base, self._better(now.setting), ""
+        note = "" if base is None else answer_text.headline(now, base)
+        if better is not None:
+            told = f"planned anew: {format_s(better.trace.iteration_s)}"
+            note = f"{note} The network shows the plan that suits it: {format_s(better.trace.iteration_s)}."
+        elif self.anew is not None and self.anew[0] == now.setting:
+            told = "planned anew: no better"
         self.numbers.value = answer_text.numbers_of(now, base, told)
-        self._lab_state.what_if_note = "" if base is None else answer_text.headline(now, base)
+        self._lab_state.what_if_note = note
+        self._preview()
 
     def _set_slow(self, is_slow: bool) -> None:
         """Mark the answer on the screen as old while a new one takes long, which can be stopped."""
@@ -242,6 +267,7 @@ class WhatIfPanel(Panel):
         self.last = None
         self._mark_old(True)
         self._lab_state.what_if_note = ""
+        self._preview()
         self.problem.value = markup.line(escape(problem), "warning")
 
     def _compute_rest(self) -> None:
@@ -280,10 +306,10 @@ class WhatIfPanel(Panel):
         if not set(setting.changes_from(base)) & REPLANNED or (self.anew is not None and self.anew[0] == setting):
             return
         self._anew_cancelled = Cancellation()
-        found_s = await asyncio.to_thread(answers.planned_anew, setting, self._anew_cancelled)
+        found = await asyncio.to_thread(answers.planned_anew, setting, self._anew_cancelled)
         if request == self._request and not self._anew_cancelled.is_set():
-            better = found_s is not None and found_s < now.iteration_s * (1 - WORTH_PLANNING)
-            self.anew = setting, found_s if better else None
+            better = found is not None and found.trace.iteration_s < now.iteration_s * (1 - WORTH_PLANNING)
+            self.anew = setting, found if better else None
             self._write_numbers(now)
 
     def _pin(self) -> None:

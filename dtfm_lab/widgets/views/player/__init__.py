@@ -14,7 +14,7 @@ class PlayerView(View):
     known_s = traitlets.Float(0.0).tag(sync=True)
     """Seconds of it that are known so far: an iteration that is being measured is played up to there."""
     source = traitlets.Unicode("").tag(sync=True)
-    """One of predicted and measured; empty for nothing."""
+    """One of predicted, what if and measured; empty for nothing."""
     iteration = traitlets.Int(-1).tag(sync=True)
     """Number of the iteration, where it was measured."""
     loops = traitlets.Bool(False).tag(sync=True)
