@@ -70,6 +70,8 @@ class LabState(traitlets.HasTraits):
     job = traitlets.Instance(Job, allow_none=True).tag(result=True)
     """What is planned; its shape, micro-batch and schedule may be left to the planner."""
     plan = traitlets.Instance(Plan, allow_none=True).tag(result=True)
+    not_planned = traitlets.Unicode("").tag(result=True)
+    """Why no plan follows what was drawn and chosen last, such as a job that fits no memory; empty where one does."""
     bound_s = traitlets.Float(0.0)
     """Seconds that no plan is faster than, as they rose since the plan was found; 0 where only the plan's own are
     known."""

@@ -102,7 +102,7 @@ class Lab(w.VBox):
         self.workspace = Workspace(self.lab_state, self.panels)
         self.bar = StatusBar(self.lab_state, self.replanning, self._press, self._can_refit)
         self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
-        self.panes = Panes(self.lab_state, self.steps, lambda: self.replanning.switch.value)
+        self.panes = Panes(self.lab_state, self.steps, self._plans_by_itself)
         self.legend, self.glossary = Legend(), Glossary()
         self.door = Door(self.open_network, self.network_panel.files.take)
         self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks"])
@@ -258,6 +258,10 @@ class Lab(w.VBox):
 
     def _can_refit(self) -> bool:
         return self.compare_panel.refitting.is_useful
+
+    def _plans_by_itself(self) -> bool:
+        """Whether a plan follows what is drawn and chosen now."""
+        return self.replanning.switch.value and not self.lab_state.not_planned
 
     def _count_stages(self) -> None:
         plan, looked_at = self.lab_state.plan, self.lab_state.shown_tasks

@@ -24,7 +24,7 @@ from dtfm_lab.widgets.planner import replanning as module
 from dtfm_lab.widgets.planner.replanning import BackgroundBound, LiveReplanning
 from dtfm_lab.widgets.planner.short_searches import replanned
 from dtfm_lab.widgets.shell.bar import bar_numbers
-from dtfm_lab.widgets.shell.headline import describe_edit
+from dtfm_lab.widgets.shell.headline import describe_edit, headline
 
 
 def a_lab_state(n: int = 16) -> tuple[LabState, LiveReplanning]:
@@ -142,12 +142,31 @@ async def test_what_does_not_fit_is_one_calm_line_until_it_fits_again():
     await asyncio.sleep(0.2)
     assert lab_state.plan is before
     assert lab_state.message == ""
+    assert headline(lab_state, None, replanning.last, "").kind == "error"
     lab_state.topology = whole
     assert "Not replanned" not in replanning.line.value, "taken back"
+    assert lab_state.not_planned == ""
     lab_state.topology = whole.subset(whole.names[:15])
     lab_state.job = Job.from_bytes(3, 5, 1e9, 5e8)
     await until(lambda: lab_state.plan is not before)
     assert len(lab_state.plan.stages) == 3
+
+
+@on_a_loop
+async def test_a_model_that_is_too_large_is_said_at_once_with_what_would_fit():
+    topology = lab.load_topology("lecture-hall")
+    lab_state = LabState(topology=topology, job=lab.load_job("small"))
+    replanning = LiveReplanning(lab_state)
+    await until(lambda: lab_state.plan is not None)
+    lab_state.job = lab.load_job("llama-3-8b")
+    await until(lambda: bool(lab_state.not_planned))
+    lead, rest, kind = headline(lab_state, replanning.history.before, replanning.last, "of the old plan")
+    assert (lead, kind) == ("Job llama-3-8b fits no plan on lecture-hall:", "error")
+    assert rest.startswith("wanted more memory, or a smaller model; ")
+    assert bar_numbers(lab_state, None) == [], "those of another job's plan are no answer"
+    lab_state.job = lab.load_job("small").with_fields(global_batch=8)
+    await until(lambda: not lab_state.plan_is_stale)
+    assert lab_state.not_planned == ""
 
 
 @on_a_loop

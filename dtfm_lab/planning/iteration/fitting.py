@@ -62,12 +62,12 @@ def fitting_plan(problem: IterationProblem) -> Fitting:
     how = "however it checkpoints" if len(needs) > 1 else f"with checkpointing {job.checkpoints}"
     whole = float(least[problem.n_blocks, 3]) if problem.n_blocks else 0.0
     has = float(problem.memory_bytes.sum())
-    pinned = "" if job.n_stages is None else f" in {job.n_stages} stages"
+    pinned = "" if job.n_stages is None else " in 1 stage" if job.n_stages == 1 else f" in {job.n_stages} stages"
     block = f"its smallest part needs {format_bytes(float(least[1, 1]))}, the largest device has"
     raise PlanError(
-        f"job {job.name} fits no plan on {problem.topology.name}{pinned}: {how} it needs some "
+        f"job {job.name} fits no plan on {problem.topology.name}{pinned}: {_would_fit(problem)}; {how} it needs some "
         f"{format_bytes(whole)}, all devices have {format_bytes(has)}; {block} "
-        f"{format_bytes(float(problem.memory_bytes.max()))}; {_would_fit(problem)}"
+        f"{format_bytes(float(problem.memory_bytes.max()))}"
     )
 
 

@@ -89,17 +89,13 @@ class LiveReplanning(Panel):
             self._request()
         else:
             self._cancel()
+            self._forget_failure()
             self.line.value = ""
 
     @property
     def is_answering(self) -> bool:
         """Whether the newest edit has no plan yet that is searched for."""
         return self._task is not None and not self._looks_further
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether what is drawn now could not be planned."""
-        return self._failed is not None
 
     def begin(self) -> None:
         """Plan what is drawn now, as once the kernel's loop runs."""
@@ -119,7 +115,7 @@ class LiveReplanning(Panel):
         if not self.switch.value:
             return
         if self._failed is not None and self._lab_state.plan is not None and not self._lab_state.plan_is_stale:
-            self._failed = None  # the edit was undone
+            self._forget_failure()  # the edit was undone
             self._write(READY)
         if self._next_request() is None:
             return
@@ -151,7 +147,7 @@ class LiveReplanning(Panel):
                 try:
                     found = await asyncio.to_thread(self._first_or_next, request, self._cancelled)
                 except LabError as error:
-                    self._failed = request
+                    self._failed, self._lab_state.not_planned = request, str(error)
                     self._report_error(str(error))
                     continue
                 now = self._next_request()
@@ -186,7 +182,11 @@ class LiveReplanning(Panel):
             self._take(better)
             found = better
 
+    def _forget_failure(self) -> None:
+        self._failed, self._lab_state.not_planned = None, ""
+
     def _take(self, found: Replanned) -> None:
+        self._forget_failure()
         self.last = found
         self._lab_state.plan = found.plan
         self._write(found.words)

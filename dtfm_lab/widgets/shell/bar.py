@@ -73,7 +73,7 @@ class StatusBar:
     @property
     def _is_replanning(self) -> bool:
         state = self._lab_state
-        waits = state.plan_is_stale and self._replanning.switch.value and not self._replanning.has_failed
+        waits = state.plan_is_stale and self._replanning.switch.value and not state.not_planned
         return waits and state.topology is not None and not state.message
 
     def _soon(self) -> None:
@@ -143,7 +143,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     ``was`` is empty where nothing changed; ``short`` is the note where there is little room.
     """
     plan = state.plan
-    if plan is None:
+    if plan is None or state.not_planned:
         return []
     numbers = [_plan_number(plan, before), _iteration_number(state, plan, before)]
     seconds = shown_s(state)

@@ -55,8 +55,8 @@ class Headline(NamedTuple):
 def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None, reason: str) -> Headline:
     """Return what is most worth saying now.
 
-    An error comes first, then what the shown pane says, then the last edit with its effect, then ``reason``: what
-    binds the plan, see ``reason_of``.
+    An error comes first, also why nothing could be planned, then what the shown pane says, then the last edit with its
+    effect, then ``reason``: what binds the plan, see ``reason_of``.
     """
     if state.message:
         return Headline(f"{state.step.capitalize().replace('-', ' ')}:", state.message, "error")
@@ -64,6 +64,8 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
         return Headline(*EMPTY)
     if "run" in state.busy and state.run_note:
         return Headline("The run:", state.run_note, "busy")
+    if state.not_planned:
+        return _split(state.not_planned[0].upper() + state.not_planned[1:])._replace(kind="error")
     note = getattr(state, PANE_NOTES.get(state.pane, "message"))
     if state.pane == "run" and not note:
         note = state.compare_note or _measured(state)
