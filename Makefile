@@ -104,7 +104,7 @@ notebooks: $(VENV)/.dev
 
 # The teacher's tables of lessons and missions.
 teaching: $(VENV)/.lab
-	$(BIN)/python -m website.course docs/teaching.md
+	$(BIN)/python -m website.course docs/teaching.md docs/exam.md
 
 # Slides of every lesson, in the folder slides.
 slides: $(VENV)/.lab

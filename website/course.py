@@ -1,6 +1,6 @@
 """The pages of the course: its lessons in their order, its missions, and the teacher's tables of both.
 
-``python -m website.course docs/teaching.md`` makes the tables of that page anew.
+``python -m website.course docs/teaching.md docs/exam.md`` makes the tables and questions of these pages anew.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from dtfm_lab.course import LESSONS, Lesson, in_order, missions
+from dtfm_lab.course import LESSONS, Lesson, exam, in_order, missions
 from dtfm_lab.course.teaching import points_of
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
@@ -66,6 +66,7 @@ def goals_of(lesson: str) -> list[str]:
 
 
 BEGIN, END = "<!-- begin: lessons, made by make teaching -->", "<!-- end: lessons -->"
+EXAM_BEGIN, EXAM_END = "<!-- begin: questions, made by make teaching -->", "<!-- end: questions -->"
 
 
 def lesson_plan() -> str:
@@ -86,10 +87,22 @@ def lesson_plan() -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_lesson_plan(page: str) -> str:
-    """The page with the tables between its marks made anew."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{lesson_plan()}{END}{rest.split(END)[1]}"
+def exam_questions() -> str:
+    """The questions of the exam with its printed numbers, each with its answer folded, in Markdown."""
+    lines = []
+    for number, each in enumerate(exam.questions(exam.PRINTED), 1):
+        lines += ["", f"**{number}.** {each.asks}", ""]
+        lines += [f"<details><summary>Answer</summary>{each.answer}</details>"]
+    return "\n".join([*lines, "", ""])
+
+
+def made_anew(page: str) -> str:
+    """A page with what stands between its marks made anew."""
+    for begin, end, made in ((BEGIN, END, lesson_plan), (EXAM_BEGIN, EXAM_END, exam_questions)):
+        if begin in page:
+            before, rest = page.split(begin)
+            page = f"{before}{begin}\n{made()}{end}{rest.split(end)[1]}"
+    return page
 
 
 def _row(lesson: Lesson) -> str:
@@ -105,5 +118,5 @@ def _link(name: str) -> str:
 
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(with_lesson_plan(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in map(Path, sys.argv[1:]):
+        page.write_text(made_anew(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -10,12 +10,14 @@ import click
 from dtfm_lab import lab
 from dtfm_lab.cli.options import cli, json_option
 from dtfm_lab.cli.terminal import err, out, print_json, print_rows
-from dtfm_lab.course import LESSONS
-from dtfm_lab.course.teaching import assignment, with_slides
+from dtfm_lab.course import LESSONS, exam
+from dtfm_lab.course.graded import read_key, read_students, variant_of
+from dtfm_lab.course.teaching import Own, assignment, with_slides
 from dtfm_lab.domain.errors import FileError, MissingExtra
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.files.reading import write_text
+from dtfm_lab.simulation.task_runner import usable_cores
 
 FIRST = "00_tour.ipynb"
 LINKS = {"](../docs/": "](docs/", "](../notebooks/": "](../"}
@@ -76,32 +78,116 @@ def missions_group(context: click.Context, lesson: str | None, as_json: bool) ->
     return out.print(f"{int(board['passed'].sum())} of {len(board)} passed by {lab.missions.reader()}")
 
 
+KEY = click.option(
+    "--key", "key_path", type=click.Path(dir_okay=False, path_type=Path), help="File of the class's secret key."
+)
+STUDENTS = click.option(
+    "--students",
+    "students_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of the students' names, one a line.",
+)
+
+
 @missions_group.command("assignment")
 @click.argument("lesson")
 @click.option("-o", "--output", "folder", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
-def assignment_command(lesson: str, folder: Path) -> None:
-    """Write LESSON's missions as an assignment: a notebook for students, and source/ with answers for nbgrader."""
-    for name, solved in ((f"source/{lesson}/{lesson}.ipynb", True), (f"release/{lesson}/{lesson}.ipynb", False)):
+@click.option("--hints/--no-hints", default=True, help="Whether hints are given; worked answers never are.")
+@KEY
+@STUDENTS
+def assignment_command(
+    lesson: str, folder: Path, hints: bool, key_path: Path | None, students_path: Path | None
+) -> None:
+    """Write LESSON's missions as graded work: a notebook for students, and source/ with answers for nbgrader.
+
+    With --key, which is made where there is none, and --students each student gets a notebook of their own, whose
+    numbers nobody computes from names.
+    """
+    own = _variants(lesson, key_path, students_path)
+    source = {f"source/{lesson}/{lesson}.ipynb": assignment(lesson, solved=True, hints=hints)}
+    release = {f"release/{lesson}/{lesson}.ipynb": assignment(lesson, solved=False, hints=hints)}
+    if own:
+        release = {
+            f"release/{lesson}/{each.reader}.ipynb": assignment(lesson, solved=False, hints=hints, own=each)
+            for each in own
+        }
+    for name, notebook in (source | release).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(assignment(lesson, solved=solved), indent=1) + "\n")
-        err.print(f"wrote {path}")
+        write_text(path, json.dumps(notebook, indent=1) + "\n")
+    for name in [*source, f"release/{lesson}/ ({len(own)} notebooks)"] if own else [*source, *release]:
+        err.print(f"wrote {folder / name}")
+
+
+def _variants(purpose: str, key_path: Path | None, students_path: Path | None) -> list[Own]:
+    """Each student with the variant that the key makes; none where neither is given."""
+    if key_path is None and students_path is None:
+        return []
+    if key_path is None or students_path is None:
+        given, missing = ("--students", "--key") if key_path is None else ("--key", "--students")
+        raise click.UsageError(f"{given} is given without {missing}; wanted both or neither")
+    names = read_students(students_path)
+    key = read_key(key_path, make=True)
+    return [Own(name, variant_of(key, purpose, name)) for name in names]
+
+
+@missions_group.command("exam")
+@click.option("-o", "--output", "folder", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
+@KEY
+@STUDENTS
+def exam_command(folder: Path, key_path: Path | None, students_path: Path | None) -> None:
+    """Write the exam to print, a sheet with numbers of their own for each student, and a page with the answers.
+
+    Numbers follow from --key, which is made where there is none, and the names in --students.
+    """
+    own = _variants("exam", key_path, students_path)
+    if not own:
+        raise click.UsageError("an exam is for somebody; wanted --key and --students")
+    numbers = {each.reader: exam.numbers_of(each.variant) for each in own}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, answers in (("exam.html", False), ("answers.html", True)):
+        write_text(folder / name, exam.printed(numbers, answers=answers))
+        err.print(f"wrote {folder / name}, {len(numbers)} sheets")
+
+
+@missions_group.command("guesses")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "-o", "--output", default="guesses.html", show_default=True, type=click.Path(dir_okay=False, path_type=Path)
+)
+def guesses_command(folder: Path, output: Path) -> None:
+    """Draw the guesses of a class as histograms, a page to show before you explain.
+
+    FOLDER has the file of each reader, which lab.missions.export writes.
+    """
+    from dtfm_lab import figures  # plotly takes a while to load
+
+    figure = figures.guesses(lab.missions.guesses(folder))
+    write_text(output, figure.to_html(include_plotlyjs=True))
+    err.print(f"wrote {output}")
 
 
 @missions_group.command("mark")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File of the marks, CSV.")
 @click.option("--seconds", type=click.FloatRange(1), default=300.0, show_default=True, help="Longest for a notebook.")
+@click.option(
+    "--at-once", type=click.IntRange(1), help="Notebooks that are executed at once; as many as cores if none."
+)
+@KEY
 @json_option
-def mark_command(folder: Path, output: Path | None, seconds: float, as_json: bool) -> None:
+def mark_command(
+    folder: Path, output: Path | None, seconds: float, at_once: int | None, key_path: Path | None, as_json: bool
+) -> None:
     """Execute every notebook in FOLDER, check its answers, and print or write the marks.
 
     FOLDER has NAME.ipynb for each student, or NAME/.../*.ipynb as nbgrader collects them.
     """
-    from dtfm_lab.cli.marking import mark_folder, with_equal_answers  # nbclient takes a while to load
+    from dtfm_lab.cli.marking import mark_folder, with_equal_answers  # IPython takes a while to load
 
+    key = None if key_path is None else read_key(key_path)
     rows = []
-    for of_one in mark_folder(folder, seconds):
+    for of_one in mark_folder(folder, seconds, key=key, at_once=at_once or usable_cores()):
         rows += of_one
         if not as_json:
             points, of = (sum(row[key] for row in of_one) for key in ("points", "of"))
@@ -114,9 +200,10 @@ def mark_command(folder: Path, output: Path | None, seconds: float, as_json: boo
         return print_json({"marks": plain_rows(marks)})
     if output is None:
         marked = (
-            (*row[:2], f"{row.points} of {row.of}", row.reason, row.same_as) for row in marks.itertuples(index=False)
+            (*row[:2], f"{row.points} of {row.of}", row.tries, "yes" if row.answer_shown is True else "", *row[7:9])
+            for row in marks.itertuples(index=False)
         )
-        print_rows(("student", "mission", "points", "reason", "same as"), marked)
+        print_rows(("student", "mission", "points", "tries", "answer shown", "reason", "same as"), marked)
     return None
 
 

@@ -1,247 +1,308 @@
 """Marks notebooks of a class: a row for every student and mission.
 
-Each notebook is executed in a kernel and a folder of its own, and its answers are taken out as data. The checks in it
-are not executed, so it does not matter what a student has made of them: answers are checked in other processes, and one
-that is code in a process for itself, so that it can spoil no other. ``python -m dtfm_lab.cli.marking`` is such a
-process: it reads a line of JSON for each answer and writes one for each verdict.
+Each notebook is executed in a process, a folder and an environment of its own, and its answers are taken out as data.
+The checks in it are not executed, so it does not matter what a student has made of them: each answer is checked in a
+process for itself, so that one that is code can spoil no other. The processes are forked by ``marking_server``.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import queue
+import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from pandas import DataFrame
 
+from dtfm_lab.cli.marking_server import LATE
 from dtfm_lab.course import missions
-from dtfm_lab.course.handing_in import has_code, unpack
-from dtfm_lab.course.progress import digest_of
-from dtfm_lab.course.teaching import answer_id, points_of
+from dtfm_lab.course.graded import EVERY_LESSON, GRADED, variant_of
+from dtfm_lab.course.likeness import Handed, code_digest, same_as
+from dtfm_lab.course.progress import Assignment, Progress, progress_path, read_progress, save_progress
+from dtfm_lab.course.teaching import VARIANT, answer_id, points_of
 from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.lab.missions import RECORD
 
-COLUMNS = ["student", "mission", "points", "of", "reason", "same_as", "notebook"]
-Answer = tuple[str, dict[str, Any]]
-"""A mission and the packed answer to it."""
+COLUMNS = [
+    "student", "mission", "points", "of", "tries", "hints", "answer_shown", "reason", "same_as", "notebook",
+]  # fmt: skip
 KEPT = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "NUMBA_CACHE_DIR")
-"""Variables of the marker's environment that a student's kernel gets."""
-TAKE = """
-import json as _json
-from dtfm_lab.course.handing_in import pack as _pack
-with open({path!r}, "w") as _file:
-    _json.dump(_pack(globals().get("answer")), _file)
-"""
+"""Variables of the marker's environment that a student's code gets."""
 NOT_ANSWERED = ("# YOUR CODE HERE", "raise NotImplementedError")
+Row = dict[str, Any]
 
 
-def mark_folder(folder: Path, seconds: float) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows of one notebook after the other, without ``same_as``. Raises FileError where there is none."""
-    found = list(submissions(folder))
-    if not found:
+@dataclass(frozen=True)
+class HandIn:
+    """One notebook of one student."""
+
+    student: str
+    path: Path
+    folder: Path
+    """What the notebooks are in."""
+
+
+@dataclass(frozen=True)
+class Marker:
+    """How hand-ins are marked. A server is taken for a hand-in, and given back after it."""
+
+    seconds: float
+    """Longest for the cells of a notebook, and for each check."""
+    servers: queue.SimpleQueue[Server]
+    """Those that do nothing at the moment."""
+    key: bytes | None = None
+    """What the variants of the numbers are made with; None where numbers are drawn from names."""
+
+    def mark(self, hand_in: HandIn) -> list[Row]:
+        """The rows of one notebook, without ``same_as``."""
+        server = self.servers.get()
+        try:
+            return list(self._rows(hand_in, server))
+        finally:
+            self.servers.put(server)
+
+    def _rows(self, hand_in: HandIn, server: Server) -> Iterator[Row]:
+        student, path = hand_in.student, hand_in.path
+        about = {"student": student, "notebook": str(path.relative_to(hand_in.folder))}
+        try:
+            names, book = asked(path)
+            if self.key is None and VARIANT in _source_of(book, "reader"):
+                raise FileError(f"{path}: its numbers were drawn with a key; wanted --key with the file of that key")
+            answers, done = self._answers(book, student, names, server)
+        except LabError as error:
+            yield about | {"mission": "", "points": 0, "of": 0} | _refused(error)
+            return
+        for name in names:
+            answer = answers[name]
+            verdict = _refused(answer.get("reason", ""))
+            if "packed" in answer:
+                verdict |= self._verdict(name, student, answer["packed"], server)
+            of = points_of(missions[name])
+            marks = {"mission": name, "points": of if verdict["passed"] else 0, "of": of}
+            code = code_digest(_source_of(book, answer_id(name)))
+            yield about | marks | verdict | done[name] | {"code": code}
+
+    def _drawn(self, name: str, student: str) -> str:
+        return student if self.key is None else variant_of(self.key, missions[name].lesson, student)
+
+    def _answers(
+        self, book: Any, student: str, names: list[str], server: Server
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, Row]]:
+        """By mission ``{"packed": ...}``, or ``{"reason": ...}`` where there is no answer; and what was tried."""
+        wanted = {answer_id(name): name for name in names}
+        found: dict[str, dict[str, Any]] = {name: {"reason": "the notebook has no cell for it"} for name in names}
+        cells = []
+        for cell in book.cells:
+            about = cell.metadata.get("nbgrader", {})
+            name = wanted.get(about.get("grade_id", ""), "")
+            if cell.cell_type != "code" or about.get("grade"):
+                continue
+            if name:
+                found[name] = {"reason": "not answered"}
+            if not all(each in cell.source for each in NOT_ANSWERED):
+                cells.append([cell.source, name])
+                if name:
+                    found[name] = {}
+        with tempfile.TemporaryDirectory(prefix="dtfm-lab-mark-", ignore_cleanup_errors=True) as folder:
+            home = Path(folder)
+            progress = home / "progress" / progress_path(student).name
+            if self.key is not None:
+                variants = {missions[name].lesson: Assignment(variant=self._drawn(name, student)) for name in names}
+                save_progress(Progress(student, {}, [], assignments=variants), progress)
+            job = {"kind": "execute", "folder": folder, "cells": cells, "environment": _environment(home, student)}
+            said, why = server.do(job, self.seconds)
+            for each in said:
+                if each.get("mission") in found:
+                    found[each["mission"]] = {key: each[key] for key in ("packed", "reason") if key in each}
+            late = f"the notebook took longer than {self.seconds:.0f} s"
+            for name in names:
+                if not found[name]:
+                    found[name] = {"reason": f"{late if why == LATE else 'its process died'} before or in this cell"}
+            return found, _done(_record(book, student), progress, names)
+
+    def _verdict(self, name: str, student: str, packed: object, server: Server) -> Row:
+        job = {"kind": "check", "mission": name, "drawn": self._drawn(name, student), "packed": packed}
+        said, why = server.do(job, self.seconds)
+        if not said:
+            late = f"its check took longer than {self.seconds:.0f} s"
+            return _refused(late if why == LATE else "its check ended without a verdict")
+        return _refused("") | said[0] | {"passed": said[0].get("passed") is True}
+
+
+def mark_folder(folder: Path, seconds: float, *, key: bytes | None = None, at_once: int = 1) -> Iterator[list[Row]]:
+    """Yield the rows of each notebook as it is marked, without ``same_as``; ``at_once`` of them are at any time.
+
+    Raises FileError where there is none.
+    """
+    hand_ins = list(submissions(folder))
+    if not hand_ins:
         raise FileError(f"{folder}: no notebook in it; wanted NAME.ipynb or NAME/.../*.ipynb, NAME a student's")
-    for student, path in found:
-        yield list(_rows(student, path, folder, seconds))
+    count = min(at_once, len(hand_ins))
+    pool = ThreadPoolExecutor(count)
+    try:
+        with servers(count) as free:
+            marker = Marker(seconds, free, key)
+            for done in as_completed([pool.submit(marker.mark, each) for each in hand_ins]):
+                yield done.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-def submissions(folder: Path) -> Iterator[tuple[str, Path]]:
+def submissions(folder: Path) -> Iterator[HandIn]:
     """Students and their notebooks: ``ada.ipynb``, or ``ada/01/missions.ipynb`` as nbgrader collects them."""
     for path in sorted(folder.rglob("*.ipynb")):
         parts = path.relative_to(folder).parts
         if any(part.startswith(".") for part in parts):
             continue
-        yield (parts[0] if len(parts) > 1 else path.stem), path
+        yield HandIn(parts[0] if len(parts) > 1 else path.stem, path, folder)
 
 
-def with_equal_answers(rows: list[dict[str, Any]]) -> DataFrame:
-    """The rows as a table; ``same_as`` names who else has the same answer, where many right answers are possible."""
-    who: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in rows:
-        who[row["mission"], row["digest"]].append(row["student"])
-    for row in rows:
-        mission = missions[row["mission"]] if row["digest"] else None
-        telling = mission is not None and (mission.give is not None or mission.takes is not float)
-        others = [each for each in who[row["mission"], row["digest"]] if each != row["student"]] if telling else []
-        row["same_as"] = " ".join(dict.fromkeys(others))
+def with_equal_answers(rows: list[Row]) -> DataFrame:
+    """The rows as a table, by student; ``same_as`` names who else has the same answer, where that tells something."""
+    rows = sorted(rows, key=lambda row: (row["student"], row["notebook"]))
+    worked = {name: code_digest(each.answer) for name, each in missions.items()}
+    handed = [
+        Handed(row["student"], row["mission"], row["passed"], row["digest"], row["ones_own"], row.get("code", ""))
+        for row in rows
+    ]
+    for row, others in zip(rows, same_as(handed, worked), strict=True):
+        row["same_as"] = others
     return DataFrame(rows, columns=COLUMNS)
 
 
-def _rows(student: str, path: Path, folder: Path, seconds: float) -> Iterator[dict[str, Any]]:
-    about = {"student": student, "notebook": str(path.relative_to(folder))}
-    try:
-        names = asked(path)
-    except FileError as error:
-        yield about | {"mission": "", "points": 0, "of": 0} | _refused(error)
-        return
-    try:
-        answers = answers_of(path, student, names, seconds)
-        packed = [(name, each["packed"]) for name, each in answers.items() if "packed" in each]
-        verdicts = verdicts_of(packed, student, seconds)
-    except LabError as error:
-        answers, verdicts = {name: {"reason": str(error)} for name in names}, {}
-    for name in names:
-        verdict = verdicts.get(name) or _refused(answers[name].get("reason", ""))
-        of = points_of(missions[name])
-        yield about | {"mission": name, "points": of if verdict["passed"] else 0, "of": of} | verdict
-
-
-def _refused(reason: object) -> dict[str, Any]:
-    """The verdict on what is no answer."""
-    return {"passed": False, "reason": str(reason), "digest": ""}
-
-
-def asked(path: Path) -> list[str]:
+def asked(path: Path) -> tuple[list[str], Any]:
     """Missions of the lesson of which a notebook has answer cells, so that deleting a cell does not delete the mark.
 
-    Raises FileError where the file is no notebook, or not one of an assignment.
+    Also the notebook. Raises FileError where the file is no notebook, or not one of an assignment.
     """
     try:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        notebook = None
-    cells = notebook.get("cells", []) if isinstance(notebook, dict) else []
-    about = [cell.get("metadata", {}).get("nbgrader", {}) for cell in cells if isinstance(cell, dict)]
-    ids = {str(each.get("grade_id", "")) for each in about if isinstance(each, dict)}
+        book = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+        ids = {str(cell.metadata.get("nbgrader", {}).get("grade_id", "")) for cell in book.cells}
+    except Exception:  # nbformat raises many kinds
+        book, ids = None, set()
     lessons = {each.lesson for each in missions.values() if answer_id(each.name) in ids}
     if not lessons:
         raise FileError(
             f"{path}: no answer cell of a mission; wanted a notebook that dtfm-lab missions assignment wrote"
         )
-    return [each.name for each in missions.values() if each.lesson in lessons]
+    return [each.name for each in missions.values() if each.lesson in lessons], book
 
 
-def answers_of(path: Path, reader: str, missions: list[str], seconds: float) -> dict[str, dict[str, Any]]:
-    """What a notebook answers: by mission ``{"packed": ...}``, or ``{"reason": ...}`` where there is no answer.
-
-    ``seconds`` is the limit of the whole notebook. Raises FileError where the file is no notebook.
-    """
-    try:
-        notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    except Exception as error:  # nbformat raises many kinds
-        raise FileError(f"{path}: no notebook: {str(error).splitlines()[0][:200]}") from None
-    with tempfile.TemporaryDirectory(prefix="dtfm-lab-mark-") as folder:
-        return _execute(notebook, Path(folder), reader, missions, seconds)
+def _source_of(book: Any, grade_id: str) -> str:
+    found = [cell.source for cell in book.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == grade_id]
+    return str(found[0]) if found else ""
 
 
-def _execute(
-    notebook: Any, folder: Path, reader: str, missions: list[str], seconds: float
-) -> dict[str, dict[str, Any]]:
-    wanted = {answer_id(name): name for name in missions}
-    found: dict[str, dict[str, Any]] = {name: {"reason": "the notebook has no cell for it"} for name in missions}
-    client = NotebookClient(
-        notebook,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(folder)}},
-        extra_arguments=["--log-level=ERROR"],
-    )
-    deadline = time.monotonic() + seconds
-    with client.setup_kernel(env=_environment(folder, reader), cwd=str(folder)):
-        for index, cell in enumerate(list(notebook.cells)):
-            about = cell.metadata.get("nbgrader", {})
-            if cell.cell_type != "code" or about.get("grade"):
-                continue
-            name = wanted.get(about.get("grade_id", ""))
-            try:
-                client.timeout = max(1, int(deadline - time.monotonic()))
-                problem = _run(client, cell, index)
-                if name is not None:
-                    found[name] = {"reason": problem} if problem else _taken(client, folder, index)
-            except (CellTimeoutError, DeadKernelError) as error:
-                dead = isinstance(error, DeadKernelError)
-                why = "its kernel died" if dead else f"the notebook took longer than {seconds:.0f} s"
-                for left in [each for each in missions if "packed" not in found[each]]:
-                    found[left] = {"reason": f"{why} before or in this cell"}
-                break
+def _refused(reason: object) -> Row:
+    """The verdict on what is no answer."""
+    return {"passed": False, "reason": str(reason), "digest": "", "ones_own": False}
+
+
+def _record(book: Any, student: str) -> Mapping[str, Any]:
+    """What the last board in the saved notebook says of this student: by mission tries, hints and answer looked at."""
+    found: Mapping[str, Any] = {}
+    for cell in book.cells:
+        for output in cell.get("outputs", ()):
+            record = output.get("data", {}).get(RECORD)
+            if isinstance(record, dict) and record.get("reader") == student:
+                found = record["missions"] if isinstance(record.get("missions"), dict) else {}
     return found
 
 
-def _run(client: NotebookClient, cell: Any, index: int) -> str:
-    """Execute a cell; return why it gives no answer, empty where it may."""
-    if all(each in cell.source for each in NOT_ANSWERED):
-        return "not answered"
-    try:
-        client.execute_cell(cell, index)
-    except CellExecutionError as error:
-        return f"its cell raised {error.ename}: {error.evalue}"[:300]
-    return ""
+def _done(record: Mapping[str, Any], progress: Path, names: list[str]) -> dict[str, Row]:
+    """By mission the tries, hints and answers looked at: those of the record, and those of the hand-in's own cells.
 
-
-def _taken(client: NotebookClient, folder: Path, index: int) -> dict[str, Any]:
-    path = folder / f"answer-{index}.json"
-    taking = nbformat.v4.new_code_cell(TAKE.format(path=str(path)))  # type: ignore[no-untyped-call]
+    Empty where the notebook has no record, as when its last cell was not run.
+    """
     try:
-        client.execute_cell(taking, index)
-        return {"packed": json.loads(path.read_text())}
-    except CellExecutionError as error:
-        return {"reason": f"its answer cannot be taken out: {error.evalue}"[:300]}
-    except (OSError, ValueError):
-        return {"reason": "its answer cannot be taken out"}
+        own = read_progress(progress).missions
+    except LabError:
+        own = {}
+    done: dict[str, Row] = {}
+    for name in names:
+        kept = record.get(name)
+        here = own.get(name)
+        tries, hints = (here.tries, here.hints) if here else (0, 0)
+        shown = bool(here and here.answer_shown)
+        if isinstance(kept, list) and len(kept) == 3 and all(isinstance(each, int) for each in kept):
+            done[name] = {"tries": tries + kept[0], "hints": hints + kept[1], "answer_shown": shown or bool(kept[2])}
+        else:
+            done[name] = {"tries": tries or "", "hints": hints or "", "answer_shown": shown or ""}
+    return done
 
 
 def _environment(folder: Path, reader: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     own = {"HOME": str(folder), "DTFM_LAB_READER": reader, "DTFM_LAB_PROGRESS": str(folder / "progress")}
-    return kept | own | {"DTFM_LAB_WARM_S": "0", "JUPYTER_PLATFORM_DIRS": "1", "IPYTHONDIR": str(folder / "ipython")}
+    own |= {"DTFM_LAB_WARM_S": "0", "JUPYTER_PLATFORM_DIRS": "1", "IPYTHONDIR": str(folder / "ipython")}
+    return kept | own | {GRADED: EVERY_LESSON}
 
 
-def verdicts_of(answers: list[Answer], reader: str, seconds: float) -> dict[str, dict[str, Any]]:
-    """By mission whether the answer wins, the reason, and the answer's digest. ``seconds`` limits each process."""
-    data = [(name, packed) for name, packed in answers if not has_code(packed)]
-    found = _checked(data, reader, seconds) if data else {}
-    for name, packed in answers:
-        if has_code(packed):
-            found |= _checked([(name, packed)], reader, seconds)
-    return found
+class Server:
+    """A process that does one job at a time; one that was killed by a job is replaced before the next."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def do(self, job: Mapping[str, Any], seconds: float) -> tuple[list[dict[str, Any]], str]:
+        """What a job said, and why it ended: empty where it was done."""
+        process = self.started()
+        pid = 0
+        try:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write(json.dumps({**job, "seconds": seconds}) + "\n")
+            process.stdin.flush()
+            pid = json.loads(process.stdout.readline())["pid"]
+            answer = json.loads(process.stdout.readline())
+            return answer["said"], answer["why"]
+        except (OSError, ValueError, KeyError):
+            self.stop()
+            if pid:
+                with suppress(OSError):
+                    os.killpg(pid, signal.SIGKILL)
+            return [], "died"
+
+    def started(self) -> subprocess.Popen[str]:
+        """Its process, which begins to load where there is none."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "dtfm_lab.cli.marking_server"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        return self._process
+
+    def stop(self) -> None:
+        """End the process, and with it the job that it does."""
+        if (process := self._process) is not None:
+            self._process = None
+            process.terminate()
+            process.communicate()
 
 
-def _checked(answers: list[Answer], reader: str, seconds: float) -> dict[str, dict[str, Any]]:
-    lines = "".join(json.dumps([name, reader, packed]) + "\n" for name, packed in answers)
+@contextmanager
+def servers(count: int) -> Iterator[queue.SimpleQueue[Server]]:
+    """Servers that load at once, and are ended with the block."""
+    made = [Server() for _ in range(count)]
+    free: queue.SimpleQueue[Server] = queue.SimpleQueue()
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "dtfm_lab.cli.marking"],
-            input=lines,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
-        said, why = done.stdout, "its check ended without a verdict"
-    except subprocess.TimeoutExpired as late:
-        said = late.stdout.decode() if isinstance(late.stdout, bytes) else (late.stdout or "")
-        why = f"its check took longer than {seconds:.0f} s"
-    found = {name: _refused(why) for name, _ in answers}
-    for line in said.splitlines():
-        try:
-            verdict = json.loads(line)
-            found[verdict["mission"]] = {key: verdict[key] for key in ("passed", "reason", "digest")}
-        except (ValueError, KeyError, TypeError):
-            continue  # what an answer's own code has printed
-    return {name: found[name] for name, _ in answers}
-
-
-def main() -> None:
-    """Check what stands on standard input."""
-    for line in sys.stdin:
-        name, reader, packed = json.loads(line)
-        try:
-            answer = unpack(packed)
-            verdict = missions[name].verdict(answer, reader)
-            said = {"passed": verdict.passed, "reason": verdict.reason, "digest": digest_of(answer)}
-        except LabError as error:
-            said = _refused(error)
-        except Exception as error:  # an answer's own code may raise anything
-            said = _refused(f"its check raised {type(error).__name__}: {error}")
-        print(json.dumps({"mission": name, **said}), flush=True)  # noqa: T201  to the marker
-
-
-if __name__ == "__main__":
-    main()
+        for server in made:
+            server.started()
+            free.put(server)
+        yield free
+    finally:
+        for server in made:
+            server.stop()

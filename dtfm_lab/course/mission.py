@@ -43,15 +43,19 @@ class Verdict:
     mission: str
     passed: bool
     reason: str
+    tries: int = 0
+    """Number of this reader's tries, this one among them; 0 where they are not counted."""
 
     def __bool__(self) -> bool:
         return self.passed
 
     def __repr__(self) -> str:
-        return f"{self.mission}: {'passed' if self.passed else 'not yet'}. {self.reason}"
+        counted = f", try {self.tries}" if self.tries else ""
+        return f"{self.mission}: {'passed' if self.passed else 'not yet'}{counted}. {self.reason}"
 
     def _repr_markdown_(self) -> str:
-        return f"**{'✓ Passed' if self.passed else '✗ Not yet'}** `{self.mission}`: {self.reason}"
+        counted = f", try {self.tries}" if self.tries else ""
+        return f"**{'✓ Passed' if self.passed else '✗ Not yet'}** `{self.mission}`{counted}: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +83,10 @@ class Mission:
     minutes: int = 5
 
     def given(self, reader: str) -> Given:
-        """What this reader is given: the same at every call, other than what others are given."""
+        """What this reader is given: the same at every call, other than what others are given.
+
+        Here and below ``reader`` is a name, or the variant that a teacher's key made of one.
+        """
         seed = hashlib.sha256(f"{self.name}: {reader}".encode()).digest()[:8]
         return Given(**(self.give(np.random.default_rng(int.from_bytes(seed))) if self.give else {}))
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from platformdirs import user_state_path
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
+from dtfm_lab.course.likeness import digest_of
 from dtfm_lab.course.mission import Verdict
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.files.reading import parse, read_mapping, write_text
@@ -36,7 +38,7 @@ class Attempts:
     passed_before_answer: bool = False
     """Whether that was before the worked answer was asked for."""
     answer_digest: str = ""
-    """Of the answer that won: equal digests are equal answers."""
+    """Of the answer that won; empty where an equal one would tell nothing."""
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
@@ -53,6 +55,17 @@ class Guess:
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
+class Assignment:
+    """What a graded assignment leaves its reader of a lesson's missions."""
+
+    answers: bool = False
+    """Whether worked answers are shown."""
+    hints: bool = True
+    variant: str = ""
+    """What the numbers are drawn from; empty for the reader's name."""
+
+
+@dataclass(config=ConfigDict(extra="forbid"))
 class Progress:
     """Everything that a reader's file holds."""
 
@@ -60,6 +73,8 @@ class Progress:
     missions: dict[str, Attempts]
     guesses: list[Guess]
     dtfm_progress: int = VERSION
+    assignments: dict[str, Assignment] = field(default_factory=dict)
+    """By lesson, where it was handed out as graded work."""
 
     def of(self, mission: str) -> Attempts:
         """What was done about a mission, added where it was nothing."""
@@ -80,30 +95,20 @@ class Progress:
         self.guesses.append(guess)
         return True
 
-    def note_verdict(self, verdict: Verdict, answer: object) -> None:
-        """Count a try, and keep the first answer that won."""
+    def note_verdict(self, verdict: Verdict, answer: object) -> int:
+        """Count a try, and keep the first answer that won; returns the number of tries so far."""
         attempts = self.of(verdict.mission)
         attempts.tries += 1
         if verdict and not attempts.passed_at:
             attempts.passed_at = now()
             attempts.passed_before_answer = not attempts.answer_shown
             attempts.answer_digest = digest_of(answer)
+        return attempts.tries
 
 
 def now() -> str:
     """The moment, as files hold it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def digest_of(answer: object) -> str:
-    """Short digest of an answer by what it says, so that equal answers of two readers can be found."""
-    code = getattr(answer, "__code__", None)
-    if code is not None:  # a function says what it does, not where it lies
-        answer = (code.co_code, [each for each in code.co_consts if not hasattr(each, "co_code")], code.co_names)
-    described = getattr(answer, "placement", answer)
-    described = getattr(described, "devices", described)
-    said = described.tolist() if hasattr(described, "tolist") else repr(described)
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
 def current_reader() -> str:

@@ -8,6 +8,7 @@ that nobody sees the answer first. Cells in which a reader writes are left out.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from dtfm_lab.course.lessons import LESSONS
@@ -16,6 +17,8 @@ from dtfm_lab.domain.errors import LabError
 
 Cell = dict[str, Any]
 MINUTES_A_POINT = 5
+VARIANT = "variant="
+"""How the first cell of a notebook begins to say the variant of its numbers."""
 STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
 """What nbgrader puts in the place of a solution."""
 READER = """\
@@ -26,17 +29,23 @@ import dtfm_lab as lab
 
 if os.environ.get("NBGRADER_EXECUTION") == "autograde":  # in a folder that is named after the student
     lab.missions.reader(Path.cwd().parent.name)
-lab.missions.reader()"""
+"""
 BEGINNING = """\
 # {title}
 
 **{question}**
 
 For every task, write code that ends with `answer = ...`, then run the cell below it, which says whether the answer
-wins, and why not. `lab.missions.hint("...")` helps, a step at a time.
+wins, and why not; tries are counted. {helped} Run the last cell before you save and hand in: it is the record of them.
 
-Many numbers are drawn from your name, so that nobody else's answer is yours. The cell below shows under which name you
-hand in. If it is not the one of your course, set it there: `lab.missions.reader("name")`."""
+Many numbers are drawn for you, so that nobody else's answer is yours. The cell below shows under which name you hand
+in. {named}"""
+HELPED = {
+    True: '`lab.missions.hint("...")` helps, a step at a time, and is counted, too.',
+    False: "There are no hints.",
+}
+OWN_NAME = 'If it is not the one of your course, set it there: `lab.missions.reader("name")`.'
+ITS_NAME = "This notebook is yours alone: another's has other numbers."
 
 
 def points_of(mission: Mission) -> int:
@@ -44,21 +53,36 @@ def points_of(mission: Mission) -> int:
     return max(1, round(mission.minutes / MINUTES_A_POINT))
 
 
-def assignment(lesson: str, *, solved: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Own:
+    """Whose notebook it is, where each student gets one of their own."""
+
+    reader: str
+    variant: str
+
+
+def assignment(lesson: str, *, solved: bool, hints: bool = True, own: Own | None = None) -> dict[str, Any]:
     """The notebook of a lesson's missions, as JSON: the instructor's where ``solved``, or else the student's.
 
-    Raises UnknownName for a lesson that there is not, and LabError for one without missions.
+    Its first cell turns the worked answers off, and the hints where ``hints`` is false. Raises UnknownName for a lesson
+    that there is not, and LabError for one without missions.
     """
     chosen = in_order(lesson)
     if not chosen:
         raise LabError(f"lesson {lesson} has no missions; wanted one that has")
     about = LESSONS[lesson]
-    cells = [
-        _markdown("about", BEGINNING.format(title=about.title, question=about.question)),
-        _code("reader", READER, _locked("reader")),
-    ]
+    rules = "" if hints else ", hints=False"
+    if own is None:
+        named, first = OWN_NAME, READER
+    else:
+        named, first = ITS_NAME, f"import dtfm_lab as lab\n\nlab.missions.reader({own.reader!r})\n"
+        rules += f", {VARIANT}{own.variant!r}"
+    text = BEGINNING.format(title=about.title, question=about.question, helped=HELPED[hints], named=named)
+    first += f"lab.missions.assignment({lesson!r}{rules})"
+    cells = [_markdown("about", text), _code("reader", first, _locked("reader"))]
     for mission in chosen:
         cells += _cells_of(mission, solved=solved)
+    cells.append(_code("record", f"lab.missions.board({lesson!r})", _locked("record")))
     python = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return {"cells": cells, "metadata": {"kernelspec": python}, "nbformat": 4, "nbformat_minor": 5}
 

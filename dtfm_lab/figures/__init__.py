@@ -12,6 +12,7 @@ from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.results.blame import blame
 from dtfm_lab.figures.results.comparison import comparison, refit
+from dtfm_lab.figures.results.guesses import guesses
 from dtfm_lab.figures.results.ledger import ledger
 from dtfm_lab.figures.results.losses import losses
 from dtfm_lab.figures.results.sensitivity import sensitivity
@@ -35,6 +36,7 @@ __all__ = [
     "crossings",
     "frontier",
     "gantt",
+    "guesses",
     "ledger",
     "link_matrix",
     "losses",

@@ -8,14 +8,16 @@
     lab.missions.hint("spot-under-32")            # one more at each call
     lab.missions.answer("spot-under-32")          # a worked answer
     lab.missions.board()                          # what is done, and what is next
+    lab.missions.assignment("02_network")         # graded from now on: its worked answers are off
     lab.missions.export("handed-in")              # this reader's file, for a teacher
+    lab.missions.guesses("handed-in")             # the guesses of a class; lab.figures.guesses draws them
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,33 @@ import pandas as pd
 
 from dtfm_lab.course import LESSONS, Given, Verdict, in_order
 from dtfm_lab.course import missions as registry
-from dtfm_lab.course.progress import Attempts, Progress, current_reader, load_progress, progress_path, save_progress
+from dtfm_lab.course.graded import assignment_of, drawn_for, require_shown
+from dtfm_lab.course.progress import (
+    Assignment,
+    Attempts,
+    Progress,
+    current_reader,
+    load_progress,
+    progress_path,
+    read_progress,
+    save_progress,
+)
+from dtfm_lab.domain.errors import FileError
 
-__all__ = ["answer", "board", "check", "export", "given", "hint", "names", "progress", "reader", "show"]
+__all__ = [
+    "answer",
+    "assignment",
+    "board",
+    "check",
+    "export",
+    "given",
+    "guesses",
+    "hint",
+    "names",
+    "progress",
+    "reader",
+    "show",
+]
 
 
 @dataclass(frozen=True)
@@ -54,10 +80,25 @@ def reader(name: str | None = None) -> str:
     return current_reader()
 
 
+def assignment(lesson: str, *, answers: bool = False, hints: bool = True, variant: str = "") -> Card:
+    """Make a lesson graded work for this reader, in all notebooks and in the lab; the first cell of an assignment.
+
+    Its worked answers are off, and its hints too where ``hints`` is false; a ``variant``, which the teacher's key made,
+    takes the place of the reader's name in drawing numbers. Raises UnknownName, and FileError.
+    """
+    in_order(lesson)
+    kept = load_progress(current_reader())
+    kept.assignments[lesson] = Assignment(answers=answers, hints=hints, variant=variant)
+    save_progress(kept)
+    left = f"worked answers are {'on' if answers else 'off'}, hints are {'on, and counted' if hints else 'off'}"
+    return Card(f"**{kept.reader}** hands in {lesson}: {left}. Tries are counted; the last cell shows them.")
+
+
 def show(name: str) -> Card:
     """The task of a mission, with this reader's numbers. Raises UnknownName."""
     mission = registry[name]
-    return Card(f"**{mission.title}** (`{name}`, {mission.minutes} min)\n\n{mission.task_of(current_reader())}")
+    task = mission.task_of(drawn_for(mission, current_reader()))
+    return Card(f"**{mission.title}** (`{name}`, {mission.minutes} min)\n\n{task}")
 
 
 def given(name: str) -> Given:
@@ -65,7 +106,8 @@ def given(name: str) -> Given:
 
     Names that begin with an underscore are left out: they are the check's own.
     """
-    everything = vars(registry[name].given(current_reader()))
+    mission = registry[name]
+    everything = vars(mission.given(drawn_for(mission, current_reader())))
     return Given(**{key: value for key, value in everything.items() if not key.startswith("_")})
 
 
@@ -83,32 +125,38 @@ def check_any(name: str, answers: Sequence[object]) -> Verdict:
     Raises UnknownName, and FileError where progress cannot be written.
     """
     mission, kept = registry[name], load_progress(current_reader())
+    drawn = drawn_for(mission, kept.reader)
     said: list[tuple[Verdict, object]] = []
     for answer in answers or [None]:
-        said.append((mission.verdict(answer, kept.reader), answer))
+        said.append((mission.verdict(answer, drawn), answer))
         if said[-1][0]:
             break
     verdict, answer = said[-1] if said[-1][0] else said[0]
     kept = load_progress(kept.reader)  # another page may have written while it was evaluated
-    kept.note_verdict(verdict, answer)
+    tries = kept.note_verdict(verdict, answer)
     save_progress(kept)
-    return verdict
+    return replace(verdict, tries=tries)
 
 
 def hint(name: str) -> Card:
-    """The next hint of a mission, and those before it. Raises UnknownName."""
+    """The next hint of a mission, and those before it. Raises UnknownName, and LabError where hints are off."""
     mission, kept = registry[name], load_progress(current_reader())
+    require_shown(mission, kept.reader, "hints")
     attempts = kept.of(name)
     attempts.hints = min(attempts.hints + 1, len(mission.hints))
     save_progress(kept)
     lines = [f"{step}. {text}" for step, text in enumerate(mission.hints[: attempts.hints], 1)]
     left = len(mission.hints) - attempts.hints
-    after = f"{left} more" if left else f"that was the last; `lab.missions.answer({name!r})` works it out"
+    worked = f"; `lab.missions.answer({name!r})` works it out" if assignment_of(mission, kept.reader).answers else ""
+    after = f"{left} more" if left else f"that was the last{worked}"
     return Card("\n".join(lines) + f"\n\n({after})")
 
 
 def answer(name: str) -> Card:
-    """The worked answer of a mission, as code; the progress says that it was looked at. Raises UnknownName."""
+    """The worked answer of a mission, as code; the progress says that it was looked at.
+
+    Raises UnknownName, and LabError where worked answers are off.
+    """
     code, kept = answer_code(name), load_progress(current_reader())
     kept.of(name).answer_shown = True
     save_progress(kept)
@@ -116,8 +164,12 @@ def answer(name: str) -> Card:
 
 
 def answer_code(name: str) -> str:
-    """The cell that works a mission out; nothing is kept of who reads it. Raises UnknownName."""
+    """The cell that works a mission out; nothing is kept of who reads it.
+
+    Raises UnknownName, and LabError where worked answers are off.
+    """
     mission = registry[name]
+    require_shown(mission, current_reader(), "answers")
     given_to_reader = f"given = lab.missions.given({name!r})\n" if mission.give else ""
     return f"import dtfm_lab as lab\n\n{given_to_reader}{mission.answer}\nlab.missions.check({name!r}, answer)"
 
@@ -136,6 +188,21 @@ def export(folder: str | os.PathLike[str]) -> Path:
     return save_progress(kept, Path(folder) / progress_path(kept.reader).name)
 
 
+def guesses(folder: str | os.PathLike[str]) -> pd.DataFrame:
+    """The first guesses of a class: a row for each reader and question, from the files that readers exported.
+
+    Raises FileError where the folder has none, or one cannot be read.
+    """
+    files = sorted(Path(folder).rglob("*.json"))
+    if not files:
+        raise FileError(f"{folder}: no file in it; wanted those that lab.missions.export writes, one a reader")
+    handed_in = [read_progress(path) for path in files]
+    return pd.DataFrame(
+        [(kept.reader, *(getattr(each, name) for name in GUESS)) for kept in handed_in for each in kept.guesses],
+        columns=["reader", *GUESS],
+    )
+
+
 def board(lesson: str | None = None) -> Board:
     """A row for each mission of all lessons, or of one; the columns are those of ``BOARD``. Raises UnknownName."""
     kept = load_progress(current_reader())
@@ -144,9 +211,15 @@ def board(lesson: str | None = None) -> Board:
         done = kept.missions.get(each.name) or Attempts()
         about = (each.lesson, each.name, each.title, each.minutes)
         rows.append((*about, bool(done.passed_at), done.tries, done.hints, done.answer_shown))
-    return Board(rows, columns=list(BOARD))
+    board = Board(rows, columns=list(BOARD))
+    board.attrs["reader"] = kept.reader
+    return board
 
 
+GUESS = ("name", "question", "guess", "answer", "unit")
+"""What a table of guesses has of each, beside its reader."""
+RECORD = "application/vnd.dtfm-lab.record+json"
+"""Type of what a board in a saved notebook says to a marker: whose it is, and tries, hints and answers looked at."""
 BOARD = ("lesson", "mission", "title", "minutes", "passed", "tries", "hints", "answer_shown")
 """Columns of the table."""
 LEFT = ' style="text-align:left"'
@@ -165,6 +238,16 @@ class Board(pd.DataFrame):
         words = f"{int(self['passed'].sum())} of {len(self)} {'mission' if len(self) == 1 else 'missions'} won"
         left = self.loc[~self["passed"].astype(bool), "mission"]
         return f"{words}; next: {left.iloc[0]}" if len(left) else words
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        """Beside the table, for whoever marks the notebook: what this reader did so far."""
+        if not set(BOARD) <= set(self.columns):
+            return {}
+        done = self.to_dict("records")
+        record = {
+            each["mission"]: [int(each["tries"]), int(each["hints"]), bool(each["answer_shown"])] for each in done
+        }
+        return {RECORD: {"reader": self.attrs.get("reader", ""), "missions": record}}
 
     def _repr_html_(self) -> str:
         if not set(BOARD) <= set(self.columns) or not len(self):

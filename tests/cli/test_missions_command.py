@@ -5,7 +5,11 @@ import json
 
 import pytest
 
-from dtfm_lab.course.teaching import assignment
+import dtfm_lab as lab
+from dtfm_lab.course.graded import read_key, variant_of
+from dtfm_lab.course.guessing import Question
+from dtfm_lab.course.teaching import Own, assignment
+from dtfm_lab.lab.missions import RECORD
 
 nbformat = pytest.importorskip("nbformat", reason="jupyter is not installed")
 LESSON, MISSION = "02_network", "half-and-half"
@@ -20,17 +24,20 @@ def own_progress(tmp_path, monkeypatch):
 def only(notebook, mission=MISSION):
     """The notebook with the cells of one mission."""
     ours = (f"task-{mission}", f"answer-{mission}", f"check-{mission}")
-    cells = [cell for cell in notebook["cells"] if cell["id"] in ("about", "reader", *ours)]
+    cells = [cell for cell in notebook["cells"] if cell["id"] in ("about", "reader", *ours, "record")]
     return notebook | {"cells": cells}
 
 
-def hand_in(folder, student, **sources):
-    """Write a student's notebook, with other sources of some cells by the beginning of their id."""
+def hand_in(folder, student, *, tries=0, **sources):
+    """Write a student's notebook, with other sources of some cells by the beginning of their id, and a record."""
     notebook = only(assignment(LESSON, solved=False))
     for cell in notebook["cells"]:
         for beginning, source in sources.items():
             if cell["id"].startswith(beginning):
                 cell["source"] = source
+        if cell["id"] == "record" and tries:
+            record = {"reader": student, "missions": {MISSION: [tries, 1, True]}}
+            cell["outputs"] = [{"output_type": "display_data", "metadata": {}, "data": {RECORD: record}}]
     path = folder / student / LESSON / f"{LESSON}.ipynb"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(notebook))
@@ -53,6 +60,44 @@ def test_an_assignment_is_written_for_both(shell, tmp_path):
         nbformat.validate(nbformat.read(tmp_path / folder / LESSON / f"{LESSON}.ipynb", as_version=4))
 
 
+def test_each_student_gets_numbers_of_their_own_and_an_exam(shell, tmp_path):
+    (tmp_path / "class.txt").write_text("ada\nbarbara\n")
+    options = ("--key", str(tmp_path / "class.key"), "--students", str(tmp_path / "class.txt"), "-o", str(tmp_path))
+    assert shell("missions", "assignment", LESSON, "--no-hints", *options)[0] == 0
+    first = {
+        name: nbformat.read(tmp_path / "release" / LESSON / f"{name}.ipynb", as_version=4).cells[1].source
+        for name in ("ada", "barbara")
+    }
+    assert "hints=False, variant=" in first["ada"]
+    assert first["ada"] != first["barbara"].replace("barbara", "ada")
+    status, _, said = shell("missions", "exam", *options)
+    assert (status, said.count("2 sheets")) == (0, 2)
+    before = (tmp_path / "exam.html").read_text()
+    shell("missions", "exam", *options)
+    assert (tmp_path / "exam.html").read_text() == before, "the key is kept"
+    for wrong in (
+        ("exam", "-o", "x"),
+        ("exam", "-o", "x", *options[:2]),
+        ("assignment", LESSON, "-o", "x", *options[2:4]),
+    ):
+        status, _, line = shell("missions", *wrong)
+        assert (status, line.count("\n")) == (2, 1)
+        assert "wanted" in line
+
+
+def test_guesses_of_a_class_are_a_page(shell, tmp_path):
+    Question("how-long", "How long?", 3.0, "s").guess(4)
+    lab.missions.export(tmp_path / "handed-in")
+    assert shell("missions", "guesses", str(tmp_path / "handed-in"), "-o", str(tmp_path / "page.html"))[0] == 0
+    assert "1 of 1 within a factor of 2" in (tmp_path / "page.html").read_text()
+    status, _, line = shell("missions", "guesses", str(tmp_path), "-o", str(tmp_path / "none.html"))
+    assert status == 0
+    (tmp_path / "empty").mkdir()
+    status, _, line = shell("missions", "guesses", str(tmp_path / "empty"))
+    assert (status, line.count("\n")) == (2, 1)
+    assert "lab.missions.export" in line
+
+
 def test_mistakes_are_one_line(shell, tmp_path):
     status, _, line = shell("missions", "assignment", "02_networks", "-o", str(tmp_path))
     assert (status, line.count("\n")) == (2, 1)
@@ -72,6 +117,10 @@ def test_marks_are_of_answers_and_not_of_checks(shell, tmp_path):
     cheat = "import dtfm_lab.course.mission as m\nm.Mission.verdict = lambda self, a, r: m.Verdict(self.name, True, '')"
     hand_in(folder, "dora", answer=f"{cheat}\nanswer = 1.0")
     hand_in(folder, "emmy", answer="answer = 1 / 0")
+    hand_in(folder, "gerda", answer=f"exec(lab.missions.answer('{MISSION}').markdown.strip('`python'))")
+    hand_in(folder, "irene", answer=f"for answer in range(5): lab.missions.check('{MISSION}', answer)", tries=7)
+    hand_in(folder, "jean", answer="import os\nos.kill(os.getppid(), 9)")
+    hand_in(folder, "kate", answer="import os\nos._exit(0)")
     hand_in(folder, "fanny")
     (folder / "hedy.ipynb").write_text("no notebook")
     status, _, said = shell("missions", "mark", str(folder), "-o", str(tmp_path / "marks.csv"), "--seconds", "600")
@@ -80,16 +129,39 @@ def test_marks_are_of_answers_and_not_of_checks(shell, tmp_path):
         marks = {row["student"]: row for row in csv.DictReader(file) if row["mission"] in (MISSION, "")}
     assert {name: row["points"] for name, row in marks.items() if row["points"] != "0"} == {"ada": "1"}
     for name, why in {
-        "barbara": ("above", "below"),
-        "carol": ("below",),
-        "dora": ("below",),
+        "barbara": ("is not it",),
+        "carol": ("1 is not it",),
+        "dora": ("1 is not it",),
+        "gerda": ("its answers are off",),
+        "irene": ("4 is not it",),
+        "jean": ("its process died",),
+        "kate": ("its process died",),
         "emmy": ("ZeroDivisionError",),
         "fanny": ("not answered",),
         "hedy": ("no answer cell of a mission",),
     }.items():
         assert any(word in marks[name]["reason"] for word in why), marks[name]
-    assert marks["barbara"]["same_as"] == "ada"
+    assert {name: row["same_as"] for name, row in marks.items() if row["same_as"]} == {"barbara": "ada"}
+    assert (marks["irene"]["tries"], marks["irene"]["hints"], marks["irene"]["answer_shown"]) == ("12", "1", "True")
+    assert marks["ada"]["tries"] == "", "nothing is known without a record"
     assert not (tmp_path / "progress").exists(), "the marker's own progress is left alone"
+
+
+@pytest.mark.slow
+def test_numbers_of_a_key_are_marked_with_the_key(shell, tmp_path):
+    key = read_key(tmp_path / "class.key", make=True)
+    right = f"given = lab.missions.given('{MISSION}')\nanswer = given.latency_ms * given.bandwidth_gbps * 1e6 / 8"
+    for name, own in (("ada", "ada"), ("barbara", "ada")):
+        variant = variant_of(key, LESSON, own)
+        first = assignment(LESSON, solved=False, own=Own(own, variant))["cells"][1]["source"]
+        hand_in(tmp_path / "submitted", name, answer=right, reader=first)
+    points = []
+    for options in ((), ("--key", str(tmp_path / "class.key"))):
+        assert shell("missions", "mark", str(tmp_path / "submitted"), "-o", "marks.csv", *options)[0] == 0
+        rows = [row for row in csv.DictReader((tmp_path / "marks.csv").open()) if row["mission"] in (MISSION, "")]
+        points.append([(row["student"], row["points"], "--key" in row["reason"], row["same_as"]) for row in rows])
+    assert points[0] == [("ada", "0", True, ""), ("barbara", "0", True, "")]
+    assert points[1] == [("ada", "1", False, ""), ("barbara", "0", False, "ada")]
 
 
 @pytest.mark.slow

@@ -339,7 +339,7 @@ def what_was_measured(given, right):
     transport, efficiency = right
     yield [{"overlapped": "blocking", "blocking": "overlapped"}[transport], efficiency], "but not both"
     yield [transport, efficiency * 100], "per cent"
-    yield [transport, efficiency * 1.05], "above"
+    yield [transport, efficiency * 1.05], "is not it"
     yield [transport, "0.3"], "wanted [transport, efficiency]"
     yield ["quick", efficiency], "wanted one of"
 

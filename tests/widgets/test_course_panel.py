@@ -66,6 +66,21 @@ async def test_hints_come_one_by_one_and_the_answer_last():
 
 
 @on_a_loop
+async def test_what_an_assignment_turns_off_is_not_in_the_page_however_it_is_asked_for():
+    lab.missions.hint("half-and-half")
+    lab.missions.answer("half-and-half")
+    lab.missions.assignment("02_network", hints=False, variant="f00")
+    panel = a_panel("half-and-half")
+    for kind in ("hint", "answer"):
+        detail = await pressed(panel, kind)
+        assert "off" in panel.board.problem
+        assert (detail["hints"], detail["n_hints"], detail["answer"], detail["has_answer"]) == ([], 0, "", False)
+    assert detail["off"] == "Graded: hints and the worked answer are off by the assignment."
+    assert "given.latency_ms" not in repr(panel.board.get_state())
+    assert str(lab.missions.given("half-and-half").latency_ms) in detail["task"]
+
+
+@on_a_loop
 async def test_a_number_is_typed_and_what_wins_stays_won():
     panel = a_panel("half-and-half")
     given = lab.missions.given("half-and-half")

@@ -12,8 +12,9 @@ import ipywidgets as w
 
 from dtfm_lab import lab
 from dtfm_lab.course import LESSONS, Mission, Verdict, missions
+from dtfm_lab.course.graded import assignment_of
 from dtfm_lab.course.guessing import score_of
-from dtfm_lab.course.progress import Progress, current_reader
+from dtfm_lab.course.progress import Assignment, Progress, current_reader
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -106,6 +107,20 @@ class CoursePanel(Panel):
             self.board.problem = str(error)
             return Progress(current_reader(), {}, [])
 
+    def _allowed(self, mission: Mission) -> Assignment:
+        try:
+            return assignment_of(mission, current_reader())
+        except LabError:  # a file that cannot be read is told of already, and allows nothing
+            return Assignment(hints=False)
+
+    def _drawn(self, mission: Mission) -> str:
+        return self._allowed(mission).variant or current_reader()
+
+    def _given(self, mission: Mission, kind: type[Noun]) -> Noun | None:
+        """The network or the job that a mission gives this reader; None where it gives none."""
+        given = () if mission.give is None else vars(mission.given(self._drawn(mission))).values()
+        return next((each for each in given if isinstance(each, kind)), None)
+
     def _show_board(self) -> None:
         self.board.problem = ""
         progress = self._progress()
@@ -135,24 +150,28 @@ class CoursePanel(Panel):
             self.board.detail = {}
             return
         mission, attempts = missions[name], self._progress().missions.get(name)
-        n_hints = 0 if attempts is None else attempts.hints
+        allowed = self._allowed(mission)
+        n_hints = attempts.hints if attempts is not None and allowed.hints else 0
+        has_answer = attempts is not None and attempts.answer_shown and allowed.answers
         verdict = self._verdicts.get(name)
         shown = bool(candidates(mission, self._lab_state, self._systems)) if is_shown(mission) else False
-        task = mission.task_of(current_reader())
+        task = mission.task_of(self._drawn(mission))
         self.board.detail = {
             "name": name,
             "task": markdown(task),
             "wanted": f"Hand in {mission.wanted}.",
             "hints": [inline_markdown(text) for text in mission.hints[:n_hints]],
-            "n_hints": len(mission.hints),
-            "answer": lab.missions.answer_code(name) if attempts is not None and attempts.answer_shown else "",
+            "n_hints": len(mission.hints) if allowed.hints else 0,
+            "answer": lab.missions.answer_code(name) if has_answer else "",
+            "has_answer": allowed.answers,
+            "off": "" if allowed.answers else f"Graded: {_off(allowed)} by the assignment.",
             "verdict": {} if verdict is None else {"passed": verdict.passed, "reason": inline_markdown(verdict.reason)},
             "checks": words_for(mission),
             "why_not": "" if shown or not is_shown(mission) else NOTHING_SHOWN,
             "typed": is_typed(mission),
             "is_number": mission.takes is float,
             "cell": f"lab.missions.check({name!r}, {'your_function' if is_function(mission) else 'answer'})",
-            "network": getattr(_given(mission, Topology), "name", ""),
+            "network": getattr(self._given(mission, Topology), "name", ""),
             "busy": self.checking == name,
         }
 
@@ -171,12 +190,14 @@ class CoursePanel(Panel):
                 case "typed":
                     return self.check([typed(missions[name], str(content.get("text", ""))[:100_000])])
                 case "open":
-                    network = _given(missions[name], Topology)
+                    network = self._given(missions[name], Topology)
                     if network is not None:
-                        self._open_network(network, _given(missions[name], Job))
+                        self._open_network(network, self._given(missions[name], Job))
                     return None
         except LabError as error:
+            self.redo()
             self.board.problem = str(error)
+            return None
         self.redo()
 
     def check(self, answers: Sequence[Any]) -> None:
@@ -204,6 +225,10 @@ class CoursePanel(Panel):
         self.board.problem = problem
 
 
+def _off(allowed: Assignment) -> str:
+    return "the worked answer is off" if allowed.hints else "hints and the worked answer are off"
+
+
 def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
     attempts = progress.missions.get(mission.name)
     row = {"name": mission.name, "title": mission.title, "minutes": mission.minutes}
@@ -213,12 +238,6 @@ def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
     notes += [count(attempts.hints, "hint")] if attempts.hints else []
     notes += ["answer looked at"] if attempts.answer_shown else []
     return row | {"passed": bool(attempts.passed_at), "note": ", ".join(notes)}
-
-
-def _given(mission: Mission, kind: type[Noun]) -> Noun | None:
-    """The network or the job that a mission gives this reader, to be opened in the lab; None where it gives none."""
-    given = () if mission.give is None else vars(mission.given(current_reader())).values()
-    return next((each for each in given if isinstance(each, kind)), None)
 
 
 def kinds_of(mission: Mission) -> tuple[type, ...]:

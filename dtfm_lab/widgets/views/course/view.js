@@ -103,11 +103,12 @@ function makeDetail(id, press) {
   const hint = h("button", { type: "button", onclick: () => press("hint") });
   const answer = h("button", { type: "button", onclick: () => press("answer") }, "Show the worked answer");
   const code = h("pre", { class: "dtfm-course-code", tabindex: "0", "aria-label": "The worked answer" });
+  const off = h("span", { class: "dtfm-course-note" });
   const cell = h("code");
   const inCell = h("p", { class: "dtfm-course-wanted" }, "In a cell: ", cell);
   const box = h("div", { class: "dtfm-course-detail", id: `${id}-detail`, role: "region", "aria-label": "Mission" },
     task, wanted, onScreen, form, inCell, verdict, hints,
-    h("div", { class: "dtfm-course-row" }, hint, answer), code);
+    h("div", { class: "dtfm-course-row" }, hint, answer, off), code);
   const submit = (event) => { event.preventDefault(); if (field.value.trim()) press("typed", { text: field.value }); };
   form.addEventListener("submit", submit);
   form.addEventListener("keydown", (event) => { if (event.key === "Enter") submit(event); });
@@ -140,9 +141,10 @@ function makeDetail(id, press) {
     hints.hidden = !texts.length;
     hints.replaceChildren(...texts.map((text) => { const item = h("li"); item.innerHTML = text; return item; }));
     const left = nHints - texts.length;
-    hint.hidden = left === 0;
+    hint.hidden = left <= 0;
     hint.textContent = texts.length ? `Another hint (${left} left)` : `A hint (of ${nHints})`;
-    answer.hidden = Boolean(detail.answer);
+    answer.hidden = Boolean(detail.answer) || !detail.has_answer;
+    off.textContent = detail.off;
     code.hidden = !detail.answer;
     code.textContent = detail.answer;
   }

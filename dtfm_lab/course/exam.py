@@ -1,0 +1,210 @@
+"""The questions of docs/exam.md with numbers that are drawn, and their answers, each a closed form.
+
+A question is a template; ``drawn`` makes the numbers of one student's exam, ``worked`` adds what follows from them.
+``printed`` is the page of a class: one sheet a student.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from math import factorial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtfm_lab.files import load_topology
+
+Numbers = Mapping[str, Any]
+
+
+class Question(NamedTuple):
+    """A question and its answer, both templates, in Markdown."""
+
+    asks: str
+    answer: str
+
+
+PRINTED: Numbers = {
+    "here": "Oregon", "there": "Virginia", "latency_ms": 67, "gbps": 0.79,
+    "ring": 8, "ring_ms": 50, "ring_gb": 1,
+    "stages": 4, "microbatches": 8,
+    "group": 4, "group_mb": 400, "hop_ms": 10, "hop_mb": 50,
+    "few": 8, "few_groups": 4,
+    "cost_s": 40, "bound_s": 32,
+    "billions": 1.3,
+    "averaging_s": 12, "rest_s": 3, "every": 10,
+    "sent_ms": 100, "sent_mb": 4,
+}  # fmt: skip
+"""The numbers of docs/exam.md."""
+
+
+def drawn(rng: np.random.Generator) -> Numbers:
+    """Other numbers, of which every answer is as easy to compute."""
+    network = load_topology("worldwide")
+    cities = sorted({str(device.region) for device in network.devices})
+    here, there = (str(name) for name in rng.choice(cities, 2, replace=False))
+    ends = [next(i for i, device in enumerate(network.devices) if device.region == name) for name in (here, there)]
+    latency_s, bytes_per_s = network.latency_s[*ends], network.bandwidth_bytes_per_s[*ends]
+    bound_s = int(rng.integers(20, 40))
+    return {
+        "here": here, "there": there, "latency_ms": f"{latency_s * 1e3:g}", "gbps": f"{bytes_per_s * 8 / 1e9:g}",
+        "ring": int(rng.integers(5, 13)), "ring_ms": 10 * int(rng.integers(2, 10)), "ring_gb": int(rng.integers(1, 5)),
+        "stages": int(rng.integers(3, 7)), "microbatches": int(rng.integers(7, 17)),
+        "group": int(rng.integers(3, 7)), "group_mb": 60 * int(rng.integers(3, 10)),
+        "hop_ms": 5 * int(rng.integers(1, 9)), "hop_mb": 10 * int(rng.integers(2, 10)),
+        "few": (few := int(rng.choice([6, 8, 9, 10, 12]))), "few_groups": few // (3 if few == 9 else 2),
+        "cost_s": bound_s + int(rng.integers(3, 15)), "bound_s": bound_s,
+        "billions": int(rng.integers(3, 30)) / 10,
+        "averaging_s": int(rng.integers(8, 20)), "rest_s": int(rng.integers(2, 7)), "every": int(rng.integers(4, 20)),
+        "sent_ms": 10 * int(rng.integers(3, 15)), "sent_mb": 4 * int(rng.integers(1, 6)),
+    }  # fmt: skip
+
+
+def numbers_of(variant: str) -> Numbers:
+    """The numbers of one student's exam, from the variant that the class's key made."""
+    seed = hashlib.sha256(f"exam: {variant}".encode()).digest()[:8]
+    return drawn(np.random.default_rng(int.from_bytes(seed)))
+
+
+def worked(numbers: Numbers) -> Numbers:
+    """The numbers with those of the answers: what a message, a ring, a pipeline, a group or a parameter takes."""
+    n = dict(numbers)
+    stages, microbatches, members, few = n["stages"], n["microbatches"], n["group"], n["few"]
+    rounds, shard_mb = 2 * (n["ring"] - 1), n["group_mb"] / members
+    shard_s, hop_s = n["hop_ms"] / 1e3 + shard_mb * 8 / 1e3, n["hop_ms"] / 1e3 + n["hop_mb"] * 8 / 1e3
+    group_s, path_s = 2 * (members - 1) * shard_s, 2 * (stages - 1) * hop_s
+    size = few // n["few_groups"]
+    before_s = 3 * (microbatches + stages - 1)
+    slow_s = 6 * microbatches + 3 * (
+        stages - 1
+    )  # each micro-batch waits for it; one passes the others before and after
+    averaging_s, rest_s, sent_s = n["averaging_s"], n["rest_s"], n["sent_ms"] / 1e3
+    gigabytes = 16 * n["billions"]
+    return n | {
+        "half_mb": float(n["latency_ms"]) / 1e3 * float(n["gbps"]) * 1e9 / 8 / 1e6,
+        "ring_s": rounds * (n["ring_ms"] / 1e3 + 8 * n["ring_gb"] / n["ring"]),
+        "ring_latency_s": rounds * n["ring_ms"] / 1e3,
+        "ring_rest_s": rounds * 8 * n["ring_gb"] / n["ring"],
+        "between": stages - 1, "bubble": f"{100 * (stages - 1) / (microbatches + stages - 1):.1f} %",
+        "all_slots": microbatches + stages - 1, "held": min(stages, microbatches),
+        "shard_mb": shard_mb, "shard_s": shard_mb * 8 / 1e3, "others": members - 1,
+        "group_s": group_s, "hop_s": 2 * hop_s, "path_s": path_s, "placement_s": group_s + path_s,
+        "size": size, "groupings": factorial(few) // (factorial(size) ** n["few_groups"] * factorial(n["few_groups"])),
+        "gap": f"{100 * (n['cost_s'] - n['bound_s']) / n['cost_s']:.3g} %", "faster": n["cost_s"] / n["bound_s"],
+        "before_s": before_s, "slow_s": slow_s, "slower": slow_s / before_s, "busy_s": 6 * microbatches,
+        "gigabytes": gigabytes, "gigabytes_each": gigabytes / stages,
+        "rarely": (averaging_s + rest_s) / (rest_s + averaging_s / n["every"]),
+        "at_most": (averaging_s + rest_s) / rest_s,
+        "sooner": (sent_s + n["sent_mb"] * 8 / 1e3) / (sent_s + n["sent_mb"] * 2 / 1e3),
+    }  # fmt: skip
+
+
+QUESTIONS: tuple[Question, ...] = (
+    Question(
+        "A link has a latency of {latency_ms} ms and a bandwidth of {gbps} Gbit/s ({here} to {there} in the network "
+        "`worldwide`). For a message of how many megabytes do latency and bandwidth take the same time?",
+        "{half_mb:.2f} MB: latency times bandwidth, with eight bits a byte.",
+    ),
+    Question(
+        "{ring} replicas on links of {ring_ms} ms and 1 Gbit/s average {ring_gb} GB of gradients in a ring: each of "
+        "2 (N - 1) rounds sends the N-th part. How many seconds does it take, and how many of them are latency?",
+        "{ring_s:.1f} s, of which {ring_latency_s:.1f} s are latency. More replicas change the other {ring_rest_s:.3g} "
+        "s little; latency grows with each.",
+    ),
+    Question(
+        "GPipe with {stages} stages and {microbatches} micro-batches, free links, all stages alike: which share of the "
+        "devices' time is idle?",
+        "{bubble}: (S - 1) / (M + S - 1) = {between} / {all_slots}.",
+    ),
+    Question(
+        "The same under 1F1B: how long is the iteration in comparison, and how many micro-batches' activations does "
+        "the first stage hold at most, under each?",
+        "Equally long. GPipe holds {microbatches}, 1F1B holds {held}: 1F1B saves memory, not time.",
+    ),
+    Question(
+        "{group} replicas of a stage, {group_mb} MB of gradients, links of {hop_ms} ms and 1 Gbit/s. Everyone "
+        "exchanges a shard with every other, out and back, one after the other (DT-FM's DATAP-COST). How many seconds?",
+        "{group_s:.2f} s: 2 x {others} messages of {shard_mb:.3g} MB, each {hop_ms} ms + {shard_s:.3g} s.",
+    ),
+    Question(
+        "{stages} stages on such links pass {hop_mb} MB forwards and {hop_mb} MB backwards over each boundary. What is "
+        "PIPELINE-P-COST?",
+        "{path_s:.2f} s: {between} hops of {hop_s:.3g} s. With question 5 the placement costs {placement_s:.2f} s.",
+    ),
+    Question(
+        "In how many ways are {few} devices divided into {few_groups} groups of {size}, where neither order matters? "
+        "What does it mean for a search?",
+        "{groupings}. With 64 devices in eight groups of eight there are 4.5e+47: nobody enumerates them.",
+    ),
+    Question(
+        "A plan costs {cost_s} s, its lower bound is {bound_s} s. What is its gap, and how much faster can any plan be "
+        "at most?",
+        "{gap}, and {faster:.2f} times. Whether such a plan exists, a bound does not say.",
+    ),
+    Question(
+        "A device of a pipeline of {stages} (forward 1 s, backward 2 s, {microbatches} micro-batches, free links, "
+        "GPipe) becomes twice as slow. By what does the iteration become longer?",
+        "From {before_s} s to {slow_s} s, {slower:.2f} times: every micro-batch passes the slow device, which is busy "
+        "for {busy_s} s; the others' share is only what fills and drains the pipeline.",
+    ),
+    Question(
+        "A model of {billions} billion parameters is trained with Adam in fp32, without sharding. How many gigabytes "
+        "do parameters, gradients and the optimiser's two moments take? How many a device, when a pipeline of {stages} "
+        "shares them?",
+        "{gigabytes:.1f} GB: sixteen bytes a parameter; {gigabytes_each:.1f} GB. Activations come on top.",
+    ),
+    Question(
+        "Averaging takes {averaging_s} s, the rest of an iteration {rest_s} s. Replicas average every {every} "
+        "iterations only. By what does training become faster per iteration, and at most with ever rarer averages? "
+        "What is not in this number?",
+        "{rarely:.2f} times, at most {at_most:.3g} times. What it does to the loss.",
+    ),
+    Question(
+        "Messages of fp32 are sent as int8. The link has {sent_ms} ms and 1 Gbit/s, the message was {sent_mb} MB. By "
+        "what is it sooner there?",
+        "{sooner:.2f} times, not 4: the latency stays.",
+    ),
+    Question(
+        "(Essay) A prediction of the *virtual* clock agrees with the run to 1 %. Which of your claims does that "
+        "support, and which does it not?",
+        "That the simulator keeps the schedule's order and waits as real workers do, with the computation times of the "
+        "profile. Not that the drawn links behave so in the world: they are emulated.",
+    ),
+)
+
+
+def questions(numbers: Numbers) -> Iterator[Question]:
+    """Yield the questions with these numbers in them, and their answers."""
+    everything = worked(numbers)
+    for each in QUESTIONS:
+        yield Question(each.asks.format(**everything), each.answer.format(**everything))
+
+
+STYLE = """
+body { font: 11pt/1.45 Georgia, serif; max-width: 44em; margin: 2em auto; padding: 0 1em; }
+section { break-after: page; border-bottom: 1px solid #999; padding-bottom: 2em; }
+h1 { font-size: 1.4em; } li { margin: .9em 0; } .answer { color: #0a4f7a; margin: .3em 0; }
+@media print { body { margin: 0; } section { border: 0; } }
+"""
+
+
+def printed(numbers: Mapping[str, Numbers], *, answers: bool) -> str:
+    """An HTML page to print, with a sheet for each student, by name; the key to it where ``answers``."""
+    title = "Exam: decentralised training" + (", with answers" if answers else "")
+    sheets = []
+    for student, own in numbers.items():
+        items = []
+        for each in questions(own):
+            said = f'<p class="answer">{_html(each.answer)}</p>' if answers else ""
+            items.append(f"<li>{_html(each.asks)}{said}</li>")
+        sheets.append(f"<section><h1>{title}: {escape(student)}</h1><ol>{''.join(items)}</ol></section>")
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(sheets)}</body></html>\n'
+
+
+def _html(text: str) -> str:
+    marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
+    return re.sub(r"\*([^*]+)\*", r"<em>\1</em>", marked)

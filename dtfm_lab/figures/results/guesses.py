@@ -1,0 +1,125 @@
+"""The guesses of a class: of each question how many said too little, about the answer, or too much."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.figures.palette import CATEGORIES, GREY, LINE_GREY
+from dtfm_lab.figures.theme import count, literal, titled, with_headings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STEP = math.log10(2) / 1.5
+"""Decades of a bar: the three in the middle are the guesses within a factor of two."""
+N_SIDE = 10
+"""Bars on each side of the middle; the last one has all that is further away."""
+N_COLUMNS = 2
+QUESTION_LETTERS = 62
+MOST_LINES, LINE_PX = 3, 18
+MOST_TICKS = 4
+PANEL_PX, GAP_PX = 150, 108
+TICKS = {-2: "100 ×<br>too low", -1: "10 ×", 0: "right", 1: "10 ×", 2: "100 ×<br>too high"}
+
+
+def guesses(table: pd.DataFrame) -> go.Figure:
+    """A histogram for each question of ``lab.missions.guesses(folder)``, of guess over answer.
+
+    Answers may differ by reader, so what is counted is how many times too low or too high each guess was. Raises
+    LabError for a table without guesses.
+    """
+    if not len(table):
+        raise LabError("there are no guesses to draw; wanted a table with one row or more")
+    questions = list(table.groupby("name", sort=False))
+    n_rows = math.ceil(len(questions) / N_COLUMNS)
+    height_px = n_rows * (PANEL_PX + GAP_PX)
+    figure = make_subplots(
+        n_rows,
+        N_COLUMNS,
+        subplot_titles=[_heading(some) for _, some in questions],
+        vertical_spacing=GAP_PX / height_px if n_rows > 1 else 0,
+        horizontal_spacing=0.08,
+    )
+    for number, (_, some) in enumerate(questions):
+        steps = Counter(map(_steps, some["guess"], some["answer"]))
+        positions = range(-N_SIDE, N_SIDE + 1)
+        counts = [steps[where] for where in positions]
+        figure.add_bar(
+            x=[where * STEP for where in positions],
+            y=counts,
+            width=0.9 * STEP,
+            marker_color=[CATEGORIES[0] if abs(where) <= 1 else GREY for where in positions],
+            hovertext=[f"{_range(where)}: {_counted(n)}" for where, n in zip(positions, counts, strict=True)],
+            hoverinfo="text",
+            showlegend=False,
+            **(place := {"row": number // N_COLUMNS + 1, "col": number % N_COLUMNS + 1}),
+        )
+        figure.update_yaxes(rangemode="tozero", dtick=math.ceil(max(counts) / MOST_TICKS), **place)
+    end = (N_SIDE + 0.7) * STEP
+    figure.update_xaxes(range=[-end, end], tickvals=list(TICKS), ticktext=list(TICKS.values()), showgrid=True)
+    figure.update_xaxes(zeroline=True, zerolinecolor=LINE_GREY, zerolinewidth=1.5)
+    n_readers = table["reader"].nunique()
+    titled(
+        figure,
+        "What the class guessed",
+        f"{count(n_readers, 'reader')}, first guesses only; bars in colour are within a factor of two of the answer",
+        alt=f"{_counted(len(table))} at {count(len(questions), 'question')}. "
+        + " ".join(_sentence(some) for _, some in questions),
+        height=height_px + LINE_PX * MOST_LINES + 60,
+        title_y=1,
+        title_yanchor="top",
+        title_pad_t=18,
+    )
+    return with_headings(figure, LINE_PX * (MOST_LINES - 1))
+
+
+def _counted(n: int) -> str:
+    return f"{n} guess" if n == 1 else f"{n} guesses"
+
+
+def _steps(guess: float, answer: float) -> int:
+    """Bars between a guess and its answer; the last one for what has another sign, or is further away."""
+    if guess == answer:
+        return 0
+    if answer == 0 or guess / answer <= 0:
+        return N_SIDE if guess > answer else -N_SIDE
+    return max(-N_SIDE, min(N_SIDE, round(math.log10(guess / answer) / STEP)))
+
+
+def _range(position: int) -> str:
+    """What a bar holds, in words."""
+    nearer, further = (10 ** ((abs(position) + half) * STEP) for half in (-0.5, 0.5))
+    side = "too high" if position > 0 else "too low"
+    if position == 0:
+        return f"right, within {100 * (further - 1):.0f} %"
+    if abs(position) == N_SIDE:
+        return f"more than {nearer:.0f} times {side}"
+    return f"{nearer:.2g} to {further:.2g} times {side}"
+
+
+def _near(some: pd.DataFrame) -> str:
+    near = sum(abs(_steps(*each)) <= 1 for each in zip(some["guess"], some["answer"], strict=True))
+    return f"{near} of {len(some)} within a factor of 2"
+
+
+def _answer(some: pd.DataFrame) -> str:
+    low, high, unit = some["answer"].min(), some["answer"].max(), some["unit"].iloc[0]
+    said = f"{low:.3g}" if math.isclose(low, high, rel_tol=1e-3) else f"{low:.3g} to {high:.3g}"
+    return f"answer {said} {unit}".strip()
+
+
+def _heading(some: pd.DataFrame) -> str:
+    question = " ".join(str(some["question"].iloc[0]).replace("`", "").replace("*", "").split())
+    lines = textwrap.wrap(question, QUESTION_LETTERS, max_lines=MOST_LINES - 1, placeholder=" …")
+    return "<br>".join([*map(literal, lines), f"<b>{_near(some)}</b>, {literal(_answer(some))}"])
+
+
+def _sentence(some: pd.DataFrame) -> str:
+    return f"{some['question'].iloc[0]} {_near(some)}, {_answer(some)}."
