@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
@@ -105,19 +104,20 @@ class WhyText:
             begin(self._watch(self.explaining, outcome), self._report_error)
 
     async def _watch(self, explaining: Stream[Why], outcome: Outcome) -> None:
+        def show(newest: Why) -> None:
+            if explaining is self.explaining:
+                self.view.value = why_html(newest, WAITS)
+
         self.view.value = why_html(None, WAITS)
-        while explaining.running and explaining is self.explaining:
-            if explaining.newest is not None:
-                self.view.value = why_html(explaining.newest, WAITS)
-            await asyncio.sleep(FRAME_S * 3)
-        if explaining is not self.explaining:
-            return
-        self.explaining = None
-        if explaining.error is not None:
-            self.view.value = ""
-            raise explaining.error
-        if explaining.newest is not None:
-            self.known[outcome] = explaining.newest
+        try:
+            await explaining.watch(show, every_s=FRAME_S * 3)
+        except BaseException:
+            if explaining is self.explaining:
+                self.explaining, self.view.value = None, ""
+                raise
+            return  # nobody looks at it any more
+        if explaining is self.explaining and explaining.newest is not None:
+            self.explaining, self.known[outcome] = None, explaining.newest
             self.view.value = why_html(explaining.newest)
 
 
