@@ -4,7 +4,7 @@ It contains no widget.
 """
 
 from collections import deque
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Generic, TypeVar
 
 import traitlets
@@ -112,7 +112,7 @@ class LabState(traitlets.HasTraits):
     prediction_note = traitlets.Unicode("")
     what_if_note = traitlets.Unicode("")
     run_note = traitlets.Unicode("")
-    """How far a run is: "profiling 3 of 8", "iteration 8 of 24"; empty while none runs."""
+    """How far a run is, "profiling 3 of 8", "8 of 24 iterations done", and what befell it; empty while none runs."""
     hand_note = traitlets.Unicode("")
     """The last move by hand, while the plan is what it made."""
     compare_note = traitlets.Unicode("")
@@ -142,6 +142,25 @@ class LabState(traitlets.HasTraits):
         return None if self.plan is None else self.plan.changed(job=self.plan.job.with_fields(**self.choices))
 
     @property
+    def shown_plan(self) -> Plan | None:
+        """The plan as it is predicted: with ``choices``, ``schedule`` and ``queueing``. Raises as ``chosen_plan``."""
+        plan = self.chosen_plan
+        if plan is None or plan.job.model is None:
+            return plan
+        job, queueing = plan.job, self.queueing
+        if self.schedule != job.schedule_name:
+            job = job.with_fields(schedule=self.schedule)
+        return plan if (job, queueing) == (plan.job, plan.queueing) else plan.changed(job=job, queueing=queueing)
+
+    @property
+    def bounded_plan(self) -> Plan | None:
+        """The plan with the bound on its seconds as far as that has risen: every word about the bound reads it."""
+        plan, bound_s = self.plan, self.bound_s
+        if plan is None or plan.iteration_s is None or bound_s <= (plan.iteration_lower_bound_s or 0.0):
+            return plan
+        return replace(plan, iteration_lower_bound_s=min(bound_s, plan.iteration_s))
+
+    @property
     def plan_is_stale(self) -> bool:
         """Whether the network or the job has changed since the plan was made."""
         return bool(plan_staleness(self))
@@ -164,10 +183,24 @@ def is_plan_of(planned: Job, job: Job) -> bool:
     return differing <= set(job.left_open)
 
 
+def shown_prediction(lab_state: LabState) -> Trace | None:
+    """Return the prediction of the plan with the choices; None while it is still being made."""
+    return None if prediction_staleness(lab_state) else lab_state.predicted
+
+
 def shown_s(lab_state: LabState) -> float | None:
     """Return the predicted seconds of an iteration; those of the plan while its prediction is still being made."""
-    if lab_state.predicted is not None and not prediction_staleness(lab_state):
-        return lab_state.predicted.iteration_s
+    if (predicted := shown_prediction(lab_state)) is not None:
+        return predicted.iteration_s
+    return None if lab_state.plan is None else lab_state.plan.iteration_s
+
+
+def modelled_s(lab_state: LabState) -> float | None:
+    """Return the predicted seconds from FLOP, which an edit is told in: a profile taken before it is of the plan before
+    it."""
+    shown = shown_prediction(lab_state)
+    if shown is not None and shown.context.clock == "model":
+        return shown.iteration_s
     return None if lab_state.plan is None else lab_state.plan.iteration_s
 
 

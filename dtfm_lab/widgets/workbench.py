@@ -155,7 +155,7 @@ class Lab(w.VBox):
     def _steps(self) -> list[LabStep]:
         """Return the panes in order. The lab needs no more than an entry here to show, save and restore a new one."""
         return [
-            LabStep("plan", self.plan_panel, "Search", of("plan", result_words), plan_staleness, "Plan again"),
+            LabStep("plan", self.plan_panel, "Search", of("bounded_plan", result_words), plan_staleness, "Plan again"),
             LabStep("groups", self.groups_panel, "Groups", of("plan", _groups_words), plan_staleness),
             LabStep(
                 "schedule",

@@ -110,7 +110,7 @@ def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_ke
     lab.look("job-menu")
     lab.close_menu()
     eventually(page, f"{PLANNED} and the_lab.plan.job.n_stages == 4 and the_lab.predicted is not None", True)
-    assert re.match(r"[\d.]+ m?s", lab.number("Plan"))
+    assert re.match(r"[\d.]+ m?s", lab.number("Iteration"))
     lab.look("planned-by-itself")
 
     race(lab, ask_kernel, eventually)

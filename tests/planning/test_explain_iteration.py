@@ -44,7 +44,7 @@ def test_the_parts_of_an_explanation_add_up_to_the_iteration(job, stages):
 def test_a_slow_device_binds_and_is_named(job):
     explained = explain(placed(network(["A100", "T4", "A100"]), job, [[0], [1], [2]]))
     assert explained.iteration.binds == "device"
-    assert "on the path t4-1 (T4, stage 1;" in explained.text
+    assert "of the critical path: t4-1 (T4, stage 1;" in explained.text
     assert "It computes for" in explained.why("t4-1")
 
 

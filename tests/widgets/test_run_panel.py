@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Fault
+from dtfm_lab.domain.units import format_s
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -67,6 +69,13 @@ async def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_
     send(devices, {"kind": "act", "device": "john", "do": "pause"})
     assert devices.states["john"]["said"] == "paused, 0.0 s"
     await until(lambda: "<b>john</b> stood still in iteration" in panel.happened.value)
+    first, second = panel.run.faults
+    for fault in (first, second):
+        assert f"in iteration {fault.iteration}; another worker takes its place" in panel.happened.value
+        assert f"training goes on, {format_s(fault.lost_s)} lost" in panel.happened.value
+    await until(lambda: "recovering" not in lab_state.run_note)
+    story = f"john stood still in iteration {second.iteration}; its state came from edsger; {format_s(second.lost_s)}"
+    assert re.fullmatch(r"\d+ of 5000 iterations done; (.*)", lab_state.run_note)[1] == story, "kept until the run ends"
     send(devices, {"kind": "act", "device": "nobody", "do": "kill"})
     assert lab_state.message.startswith("no device of this run named 'nobody'")
     again = len(panel.run.losses)

@@ -1,5 +1,6 @@
 """What happened, or is predicted to happen, on every device."""
 
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -8,6 +9,7 @@ from dtfm_lab.domain.schedule import LANE
 from dtfm_lab.domain.trace import causes
 from dtfm_lab.domain.trace.columns import Span, TraceColumns
 from dtfm_lab.domain.trace.interval import interval as interval_of
+from dtfm_lab.domain.trace.overlap import Travel, travel
 from dtfm_lab.domain.trace.run_context import ComputeTime
 
 
@@ -26,6 +28,11 @@ class Trace(TraceColumns):
     def bubble(self) -> pd.DataFrame:
         """Each device's seconds busy, and idle by cause: see ``domain.trace.causes``."""
         return causes.bubble(self)
+
+    @cached_property
+    def travel(self) -> Travel:
+        """How long a device's messages travel, and how much of that it computes: see ``domain.trace.overlap``."""
+        return travel(self)
 
     def spans(self) -> list[Span]:
         columns = (self.iteration, self.replica, self.action, self.start_s, self.end_s)

@@ -98,12 +98,13 @@ def binding(analysis: IterationAnalysis) -> str:
     devices, links = analysis.parts("device"), analysis.parts("link")
     if analysis.binds == "device":
         others = f", {_named(devices[1])} next" if len(devices) > 1 and devices[1].share > WORTH_NAMING else ""
-        return f"Devices bind, {share:.0%} of it: on the path {_on(analysis.plan, devices[0])} computes most{others}."
+        most = f"{_on(analysis.plan, devices[0])} computes most on it"
+        return f"Devices bind, {share:.0%} of the critical path: {most}{others}."
     if analysis.binds == "link":
         many = f", the most of {counted(len(links), 'link')} on the path" if len(links) > 1 else ""
-        return f"Links bind, {share:.0%} of it: messages over {_named(links[0])}{many}."
+        return f"Links bind, {share:.0%} of the critical path: messages over {_named(links[0])}{many}."
     through = f" Its path goes over {_named(links[0])}." if links else ""
-    return f"Synchronisation binds, {share:.0%} of it: averaging the gradients of the replicas.{through}"
+    return f"Synchronisation binds, {share:.0%} of the critical path: averaging the gradients of the replicas.{through}"
 
 
 def _shared_cards(analysis: IterationAnalysis) -> str:

@@ -16,7 +16,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.findings import Findings, Tile, hidden, sentences_html, tiles_html
 from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, toolbar
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.residuals import COLUMNS, ResidualsView
 
@@ -42,7 +42,7 @@ class ComparePanel(Panel):
     ) -> None:
         """``plan_again`` starts a search, see ``Refitting``; ``guessing`` names what is secretly slow."""
         self._guessing = [] if guessing is None else [guessing]
-        self._lab_state = lab_state
+        self._lab_state, self._is_opening, self._chosen = lab_state, Guard(), ""
         self._findings: Findings | None = None
         self._devices_of: dict[str, tuple[str, ...]] = {}
         self.tiles, self.told = w.HTML(), w.HTML()
@@ -54,7 +54,7 @@ class ComparePanel(Panel):
         lab_state.observe(lambda _: self._show(), "comparison")
         lab_state.observe(lambda _: self._show_findings(), "is_mystery")
         lab_state.observe(lambda _: self._mark(), ["selected", "selected_link", "selected_stage"])
-        self.residuals.observe(lambda _: self._mark(), "table")
+        self.residuals.observe(lambda change: self._choose_table(change["new"]), "table")
         self._show()
 
     def settings(self) -> dict[str, Any]:
@@ -124,6 +124,9 @@ class ComparePanel(Panel):
         with self.residuals.hold_sync():
             self.residuals.tables = hidden(found.tables) if secret else found.tables
             self.residuals.n_stages = len(self._devices_of)
+            if not self._chosen:  # messages of emulated links were not timed: what was measured comes first
+                with self._is_opening:
+                    self.residuals.table = "devices" if found.links_by_model else "links"
         self._mark()
         if not secret and self.refitting.found is None:
             self.refitting.begin()
@@ -134,6 +137,11 @@ class ComparePanel(Panel):
             return self._lab_state.ran or self._lab_state.chosen_plan
         except LabError:
             return None
+
+    def _choose_table(self, table: str) -> None:
+        if not self._is_opening:
+            self._chosen = table
+        self._mark()
 
     def _choose(self, row: str) -> None:
         self.select({"links": "link", "devices": "device"}.get(self.residuals.table, "stage"), row)

@@ -49,6 +49,8 @@ class Findings(NamedTuple):
     tables: list[Table]
     drift: str
     """Whether the error changes from iteration to iteration; empty where too few were measured."""
+    links_by_model: bool
+    """Whether nobody timed the messages."""
     sentences: tuple[str, ...]
     """The verdict, the suspects, and where the prediction is left first."""
 
@@ -65,7 +67,10 @@ class Findings(NamedTuple):
             *rest,
             comparison.drift.sentence,
         )
-        return cls(comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth, told)
+        by_model = comparison.measured.context.links_by_model
+        return cls(
+            comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth, by_model, told
+        )
 
 
 def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:

@@ -38,6 +38,10 @@ class Refitting:
         self._lab_state, self._plan_again = lab_state, plan_again
         self._comparison: Comparison | None = None
         self._plan: Plan | None = None
+        self._drawn: Topology | None = None
+        """The network with the fitted links, while it is the one that is drawn."""
+        self._note = ""
+        """What was said of the fit before that."""
         self._is_secret = self._is_fitting = False
         self.found: Refit | None = None
         self.button = button("Refit", "", FITS, "auto")
@@ -47,11 +51,12 @@ class Refitting:
         self.button.on_click(lambda _: self.redo())
         self.use.on_click(lambda _: self.apply())
         self.again.on_click(lambda _: plan_again() if plan_again is not None else None)
+        lab_state.observe(lambda _: self._follow_drawing(), ["topology", "plan"])
         self.follow(None, None)
 
     def follow(self, comparison: Comparison | None, plan: Plan | None) -> None:
         """Take another comparison, of a run of this plan."""
-        self._comparison, self._plan, self.found = comparison, plan, None
+        self._comparison, self._plan, self.found, self._drawn = comparison, plan, None, None
         self.table.value = self.note.value = ""
         show(self.again, False)
         self._update_buttons()
@@ -107,9 +112,18 @@ class Refitting:
         if self.found is None or self._plan is None:
             return
         self._lab_state.topology = _with_fitted_links(self._lab_state.topology, self._plan, self.found)
-        line = "The network is drawn with the fitted links now; the plan is of the one before"
-        self.note.value = markup.line(f"{line}." if self._plan_again else f"{line}: plan again in the pane Search.")
-        show(self.again, self._plan_again is not None)
+        self._drawn, self._note = self._lab_state.topology, self.note.value
+        self._follow_drawing()
+
+    def _follow_drawing(self) -> None:
+        """Say what is drawn and planned, as long as it is the network with the fitted links."""
+        if self._drawn is None:
+            return
+        is_drawn, is_stale = self._lab_state.topology is self._drawn, self._lab_state.plan_is_stale
+        planned = ", the plan is of the one before" if is_stale else ""
+        self.note.value = markup.line(f"The fitted links are drawn{planned}.") if is_drawn else self._note
+        show(self.again, is_drawn and is_stale and self._plan_again is not None)
+        self._drawn = self._drawn if is_drawn else None
 
     def _update_buttons(self) -> None:
         """Enable what is possible; a disabled button says why."""

@@ -14,7 +14,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Difference, objectives
-from dtfm_lab.widgets.lab_state import LabState, shown_s
+from dtfm_lab.widgets.lab_state import LabState, modelled_s
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.moves import describe_moves
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
@@ -34,7 +34,7 @@ def is_same(was: float, now: float) -> bool:
 
 @dataclass(frozen=True)
 class BeforeEdit:
-    """The network, the job and the plan before an edit, and the seconds of an iteration that were shown."""
+    """The network, the job and the plan before an edit, and the seconds of an iteration that were shown, from FLOP."""
 
     topology: Topology
     job: Job | None
@@ -108,7 +108,7 @@ class PlanChange:
         if self.earlier is not None and was is not None and self.earlier < was * (1 - SAME):
             found = f"A better plan was found: before the edit it would come to {words(self.earlier)}, too"
             return ". ".join(filter(None, (found, kept, self.moved)))
-        return f"{self.moved} {kept}." if kept else self.moved
+        return f"{kept}. {self.moved}" if kept else self.moved
 
     @property
     def effect(self) -> str:
@@ -184,7 +184,7 @@ class EditHistory:
         state = self._lab_state
         if state.plan is None or state.topology is None or state.plan_is_stale:
             return
-        self._settled = BeforeEdit(state.topology, state.job, state.plan, shown_s(state))
+        self._settled = BeforeEdit(state.topology, state.job, state.plan, modelled_s(state))
         if state.job is not None:
             key = state.topology.fingerprint, state.job
             self._plans.pop(key, None)

@@ -35,7 +35,7 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
 from dtfm_lab.widgets.planner.job_controls import JobControls
-from dtfm_lab.widgets.planner.objective_controls import LABEL_WIDTH, ObjectiveControls
+from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION, LABEL_WIDTH, ObjectiveControls
 from dtfm_lab.widgets.planner.plan_words import headline, table_of
 from dtfm_lab.widgets.planner.race_panel import RacePanel
 from dtfm_lab.widgets.planner.search_mode import BackgroundSearch, PlacementPreview, SearchMode, rows
@@ -56,6 +56,7 @@ MODES_BEFORE = {"Search": REAL}
 """Modes that saved files may name otherwise."""
 STEP = "plan"
 """Name of this pane."""
+BEFORE = "before the last edit: "
 SHORT_S = 0.1
 """Seconds from which a duration is shown to a tenth of a second, so that the text does not flicker."""
 
@@ -90,6 +91,7 @@ class SearchPanel(SearchMode):
         more = more_menu([aims.objective, aims.limits, *self._controls.values()])
         self.bar = [self.start, self.stop, spacer(), table, more]
         self.view = w.VBox([self.curve])
+        lab_state.observe(lambda _: self._age(), ["topology", "job"])
 
     def show_objective(self) -> None:
         """Write the curve in the chosen objective's words, unless it holds a search for another one."""
@@ -97,6 +99,11 @@ class SearchPanel(SearchMode):
             measure = self._aims.measure
             self.curve.title = measure.title
             self.curve.show_measure(measure.objective)
+
+    def _age(self) -> None:
+        """Say of a search that is over that it was of something else than what is drawn now."""
+        if self.search is None and self.curve.points and not self.curve.caption.startswith(BEFORE):
+            self.curve.caption = f"{BEFORE}{self.curve.caption}"
 
     def _begin(self, topology: Topology, job: Job) -> BackgroundSearch:
         steps = lab.search(
@@ -125,6 +132,7 @@ class SearchPanel(SearchMode):
         await self.search.watch_all(show)
         if last is not None:
             found = last
+            self.curve.caption = describe_progress(found, over=True)
             self._lab_state.plan = await asyncio.to_thread(lambda: nearest(simulated(found.plan), None))
 
 
@@ -155,7 +163,8 @@ class PlanPanel(Panel):
         self.view = pane(Path(__file__).with_suffix(".css"), [row, *self._mains.values()])
         self.mode.observe(lambda _: self._show_mode(), "value")
         lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan"])
-        lab_state.observe(lambda _: self._enter(), ["pane", "topology", "plan"])
+        lab_state.observe(lambda _: self._note_plan(), "bound_s")
+        lab_state.observe(lambda _: self._enter(), ["pane", "shown_panes", "topology", "plan"])
         self._show_mode()
         self.real.show_objective()
         self._describe_plan()
@@ -207,7 +216,7 @@ class PlanPanel(Panel):
 
     def _enter(self) -> None:
         """Tell the mode that shows something on the network whether it is looked at."""
-        if self.lab_state.pane == STEP and self.mode.value == TEACHING:
+        if STEP in (self.lab_state.pane, *self.lab_state.shown_panes) and self.mode.value == TEACHING:
             self.teaching.enter()
         else:
             self.teaching.leave()
@@ -224,10 +233,16 @@ class PlanPanel(Panel):
             then = "plan again" if drawn else "what follows is of the network before; draw or open one to plan again"
             self.note.value = markup.line(f"The network or the job has changed since this plan: {then}.", "warning")
         else:
-            self.note.value = markup.line(headline(plan), "figure")
+            self._note_plan()
             self.details.value = table_of(plan)
             if has_event_loop():
                 begin(self._look_at_memory(plan), self._report_error)
+
+    def _note_plan(self) -> None:
+        """Write both seconds of the plan, with their bounds as far as these have risen."""
+        plan = self.lab_state.bounded_plan
+        if plan is not None and not self.lab_state.plan_is_stale:
+            self.note.value = markup.line(headline(plan), "figure")
 
     async def _look_at_memory(self, plan: Plan) -> None:
         lacking = await asyncio.to_thread(_lacking, plan)
@@ -241,13 +256,12 @@ def _lacking(plan: Plan) -> str:
     return "" if report is None or report.fits else report.advice
 
 
-def describe_progress(step: PlanStep) -> str:
-    """Return in words how far a search has come."""
+def describe_progress(step: PlanStep, *, over: bool = False) -> str:
+    """Return in words how far a search has come; once it is ``over``, a bound that may rise further is left out."""
     priced = f"{step.evaluations:,} plan{'s' * (step.evaluations != 1)} priced"
     spent = f"{step.seconds:.1f} s" if step.seconds >= SHORT_S else format_s(step.seconds)
     measure = measure_of(step.objective)
-    shape = f" with {step.job.n_stages} x {step.job.n_replicas}" if step.objective != "communication" else ""
-    return (
-        f"generation {step.generation}, {priced} in {spent}: {measure.noun} {measure.words(step.best_s)}{shape}, "
-        f"{measure.gap_words(step.best_s, step.bound_s)}"
-    )
+    shape = f" with {step.job.n_stages} x {step.job.n_replicas}" if step.objective != COMMUNICATION else ""
+    found = f"generation {step.generation}, {priced} in {spent}: {measure.noun} {measure.words(step.best_s)}{shape}"
+    rises = over and step.objective != COMMUNICATION
+    return found if rises else f"{found}, {measure.gap_words(step.best_s, step.bound_s)}"

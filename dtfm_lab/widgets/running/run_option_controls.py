@@ -83,6 +83,12 @@ def explain_clock(clock: str, workers: int | None, cores: int) -> str:
     return chosen + markup.line(escape(on_this_machine(clock, workers, cores)))
 
 
+def chip_words(clock: str, cores: int) -> str:
+    """Return what runs and what is modelled, in a few words: ``CPU, 2 cores, links modelled``."""
+    links = {"virtual": "links modelled", "paced": "devices and links emulated", "real": "no links but loopback"}
+    return f"CPU, {count(cores, 'core')}, {links[clock]}"
+
+
 def on_this_machine(clock: str, workers: int | None, cores: int) -> str:
     """Return ``8 workers share 2 cores: each counts its own CPU time, so that waiting does not count``."""
     if workers is None:

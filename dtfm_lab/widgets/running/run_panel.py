@@ -39,7 +39,7 @@ from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.running.fault_controls import ACTIONS, RESUME, FaultControls
 from dtfm_lab.widgets.running.mystery_controls import MysteryControls
 from dtfm_lab.widgets.running.playback import Playback
-from dtfm_lab.widgets.running.run_option_controls import CLOCK_NAMES, RunOptionControls, explain_clock
+from dtfm_lab.widgets.running.run_option_controls import CLOCK_NAMES, RunOptionControls, chip_words, explain_clock
 from dtfm_lab.widgets.running.run_progress import Happenings, RunProgress, describe, listed, note_of
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
@@ -76,6 +76,7 @@ class RunPanel(Panel):
         """Predicted wall seconds of an iteration of ``run``; 0 before its profile has been taken."""
         self.clock = labelled(w.Dropdown, "Clock", "150px", "0px", options=CLOCK_OPTIONS)
         self.clock.tooltip = "How seconds are counted; More says what this one means here"
+        self.chip = classed(w.HTML(layout=w.Layout(min_width="0", flex="1 1 0")), "dtfm-run-chip")
         self.iterations = labelled(w.BoundedIntText, "Iterations", "118px", "62px", 8, min=1, max=10_000)
         self.start = button("Run", "", STARTS, "60px", style="primary")
         self.stop = button("Stop", "", "End every worker; whole iterations are kept", "60px")
@@ -132,8 +133,8 @@ class RunPanel(Panel):
 
     def _laid_out(self) -> w.VBox:
         more = more_menu([self.explain, self.status, self.options.view, self.written])
-        grow = classed(w.Box(), "dtfm-grow")
-        row = toolbar(self.start, self.stop, self.iterations, self.clock, grow, self.mystery, self.faults.devices, more)
+        parts = [self.start, self.stop, self.iterations, self.clock, self.chip, self.mystery, self.faults.devices, more]
+        row = toolbar(*parts)
         chart = classed(w.Box([self._schedule.chart]), "dtfm-run-chart")
         heading = w.HTML("<h3>What happened</h3>")
         told = classed(w.VBox([w.HBox([heading, self.progress.line]), self.happened, self.guessing.view]), "dtfm-told")
@@ -199,6 +200,8 @@ class RunPanel(Panel):
                 expected = await asyncio.to_thread(_predicted, run, run.context(), " from the profile just taken")
                 self._tell_prediction(expected.trace)
                 self._schedule.show(expected)
+                if run is self.run:  # the bar says what the chart shows
+                    self._lab_state.predicted = expected.trace
                 self._expected_s = expected.trace.iteration_s * run.time_scale
                 predicted = True
             last = run.spec.first_iteration + run.spec.iterations - 1
@@ -324,7 +327,9 @@ class RunPanel(Panel):
         self._say(f"measured {format_s(measured.iteration_s)} an iteration")
 
     def _explain_clock(self) -> None:
-        self.explain.value = explain_clock(self.clock.value, _n_workers(self._lab_state.plan), usable_cores())
+        clock, cores = self.clock.value, usable_cores()
+        self.explain.value = explain_clock(clock, _n_workers(self._lab_state.plan), cores)
+        self.chip.value = self.chip.tooltip = chip_words(clock, cores)
 
     def _report_error(self, message: str) -> None:
         self._lab_state.report_error("run", message)

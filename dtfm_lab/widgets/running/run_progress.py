@@ -140,14 +140,11 @@ def describe(fault: Fault) -> tuple[str, str]:
 
 
 def note_of(run: RunRecord) -> str:
-    """Return how far a run is, as the headline says it: ``profiling 3 of 8``, ``iteration 8 of 24``."""
+    """Return how far a run is and what befell it last, as the headline says it: ``3 of 8 iterations done; ada was
+    killed by SIGKILL in iteration 2; its state came from alan; 85 ms``."""
     lost = [name for name, condition in run.conditions.items() if condition == "lost"]
-    if lost:
-        return f"recovering {', '.join(lost)}"
-    if run.status == "running":
-        last = run.spec.first_iteration + run.spec.iterations
-        return f"iteration {min(run.last_whole + 2, last)} of {last}"
-    return run_report.describe_progress(run)
+    told = f"recovering {', '.join(lost)}" if lost else "".join(map(run_report.describe_fault, run.faults[-1:]))
+    return "; ".join(filter(None, [run_report.describe_progress(run), told]))
 
 
 def listed(lines: Sequence[Happening]) -> str:

@@ -23,9 +23,9 @@ WAITS = {
     Cause.LATENCY: ("for latency", "middle"),
     Cause.QUEUE: ("behind others", "middle"),
     Cause.DEPENDENCY: ("for others", "light"),
-    Cause.STRAGGLER: ("for slow GPUs", "light"),
+    Cause.STRAGGLER: ("for slow devices", "light"),
 }
-"""What an idle GPU waits for, in words, and the tone of its share."""
+"""What an idle device waits for, in words, and the tone of its share."""
 FLOP = "FLOP"
 """What computations are predicted from where no profile has been taken."""
 LEAST_SHARE = 0.004
@@ -45,7 +45,7 @@ class ChartedPrediction:
     lacking: str
     """Which devices lack memory, how much, and what would fit; empty where all fits."""
     shares: list[dict[str, Any]]
-    """What a GPU's time goes to, as ``GanttView.shares`` takes it."""
+    """What a device's time goes to, as ``GanttView.shares`` takes it."""
 
     @property
     def source(self) -> str:
@@ -58,6 +58,7 @@ class ChartedPrediction:
         rows = ChartRows(trace.context)
         report = memory(plan, trace=trace)
         frame = None if trace.after is None else trace.bubble
+        trace.travel  # noqa: B018 (it is kept: the bar reads it on the kernel's loop)
         caption, shares = describe(trace, note, frame), [] if frame is None else shares_of(frame)
         return cls(plan, trace, rows.chart(trace), rows, caption, report, report.advice, shares)
 
@@ -86,7 +87,8 @@ def _drawn_iteration(trace: Trace) -> str:
 
 
 def shares_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return what a GPU's time goes to, the mean of all: {"name", "share", "tone"}, computing first, then the largest.
+    """Return {"name", "share", "tone"} of what a device's time goes to, the mean of all, computing first, then the
+    largest.
 
     ``frame`` is a trace's ``bubble``.
     """
@@ -96,7 +98,7 @@ def shares_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     seconds = [(float(frame[f"{cause}_s"].sum()), name, tone) for cause, (name, tone) in WAITS.items()]
     largest_first = [(s / whole_s, name, tone) for s, name, tone in sorted(seconds, reverse=True)]
     said = [(share, name, tone) for share, name, tone in largest_first if share >= LEAST_SHARE]
-    computing = {"name": "computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}
+    computing = {"name": "a device computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}
     return [
         computing,
         *(

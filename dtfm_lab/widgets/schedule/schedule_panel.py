@@ -48,6 +48,9 @@ class SchedulePanel(Panel):
         self._shown: ChartedPrediction | None = None
         self._before: ChartedPrediction | None = None
         """What the prediction on the screen is compared with: the one before the last edits."""
+        self._other_source: ChartedPrediction | None = None
+        """The last prediction of the same rows that was made from something else, a profile or FLOP; None where there
+        is nothing to say of that any more."""
         self._asked: object = None
         """What the prediction on the screen answers."""
         self._edited_at_s = 0.0
@@ -103,7 +106,7 @@ class SchedulePanel(Panel):
         units = self.chart.units
         members = [len(unit["members"]) for unit in units if unit.get("members")]
         if members:
-            hint = f"a row a stage: computation above, messages below; click a row for its {max(members)} GPUs"
+            hint = f"a row a stage: computation above, messages below; click a row for its {max(members)} devices"
         else:
             hint = "a row a device: computation above, messages below"
         said = f"<b>One iteration</b> <span>{escape(hint) if units else ''}</span>"
@@ -139,8 +142,11 @@ class SchedulePanel(Panel):
             self._before = shown
         if asked != self._asked:  # else a search goes on after the same edit
             self._asked, self._edited_at_s = asked, now_s
-        if shown is None or shown.source != prediction.source or prediction.source == FLOP:
-            state.prediction_note = "" if shown is None else changed_source(shown, prediction)
+        if shown is not None and shown.source != prediction.source:
+            self._other_source = shown if is_comparable(shown, prediction) else None
+        elif prediction.source == FLOP:
+            self._other_source = None
+        state.prediction_note = "" if self._other_source is None else changed_source(self._other_source, prediction)
         self._shown = prediction
 
     def _draw(self) -> None:
@@ -150,7 +156,7 @@ class SchedulePanel(Panel):
 
     def _clear(self, words: str) -> None:
         """Draw nothing, so that an old prediction is not taken for what is chosen."""
-        self._shown = self._before = None
+        self._shown = self._before = self._other_source = None
         self._lab_state.predicted = None
         self._lab_state.prediction_note = ""
         self.drawn.clear(words)

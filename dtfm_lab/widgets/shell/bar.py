@@ -2,20 +2,20 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_range, format_s
 from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.explain.sentences import none_of
-from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState, prediction_staleness, run_staleness, shown_s
+from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState, modelled_s, run_staleness, shown_prediction, shown_s
 from dtfm_lab.widgets.measures import format_count, format_dollars, format_times
 from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
 from dtfm_lab.widgets.planner.job_controls import shape_words
+from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
-from dtfm_lab.widgets.shell.headline import PANE_NOTES, headline, reason_of
+from dtfm_lab.widgets.shell.headline import ALIKE, PANE_NOTES, headline, reason_of
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.frame import TopBar
 
@@ -46,8 +46,8 @@ class StatusBar:
         self._lab_state, self._replanning, self._can_refit = lab_state, replanning, can_refit
         self.history = replanning.history
         lab_state.observe(lambda change: self._take_plan(change["new"]), "plan")
-        self._reason: tuple[Plan | None, str, str] = (None, "", "")
-        """The plan and the schedule that were analysed last, and what binds them."""
+        self._reason: tuple[object, str] = (None, "")
+        """What was analysed last, see ``_asked``, and what binds it."""
         self._is_due = False
         self.view = TopBar(on_press, live=replanning.switch.value)
         self.view.observe(lambda change: setattr(replanning.switch, "value", change["new"]), "live")
@@ -87,34 +87,39 @@ class StatusBar:
     def refresh(self) -> None:
         self._is_due = False
         state, view, before = self._lab_state, self.view, self.history.before
-        topology, job, plan = state.topology, state.job, state.plan
+        topology, job = state.topology, state.job
         with view.hold_sync():
             view.network = ["", ""] if topology is None else [topology.name, consists_of(state)]
             view.job = ["", ""] if job is None else [job.name, shape_of(state)]
             view.numbers = bar_numbers(state, before)
             if not self._is_replanning:  # what was said stays until there is something new to say
-                view.headline = headline(state, before, self._replanning.last, self._reason_of(plan))._asdict()
+                view.headline = headline(state, before, self._replanning.last, self._known_reason())._asdict()
             view.action = self.action._asdict()
             took_s = self._replanning.took_s
             view.live_note = f"planned in {format_s(took_s)}" if took_s else ""
 
-    def _reason_of(self, plan: Plan | None) -> str:
+    @property
+    def _asked(self) -> tuple[object, ...]:
+        """What a reason is of: the plan and all that is chosen for it."""
+        state = self._lab_state
+        return state.plan, state.schedule, state.queueing, tuple(sorted(state.choices.items()))
+
+    def _known_reason(self) -> str:
         """Return what binds the plan, as far as known; a thread looks as soon as the plan has stood for a while."""
-        if plan is None or self._lab_state.plan_is_stale:
+        if self._lab_state.plan is None or self._lab_state.plan_is_stale:
             return ""
-        known, under, words = self._reason
-        is_known = known is plan and under == self._lab_state.schedule
+        asked, words = self._reason
+        is_known = asked == self._asked
         if not is_known and has_event_loop():
-            begin(self._analyse(plan, self._lab_state.schedule), lambda _: None)
+            begin(self._analyse(self._asked), lambda _: None)
         return words if is_known else ""
 
-    async def _analyse(self, plan: Plan, schedule: str) -> None:
+    async def _analyse(self, asked: tuple[object, ...]) -> None:
         await asyncio.sleep(REST_S)
-        state = self._lab_state
-        if state.plan is not plan or state.schedule != schedule or self._reason[:2] == (plan, schedule):
-            return
-        self._reason = plan, schedule, await asyncio.to_thread(reason_of, plan, schedule)
-        self.refresh()
+        shown = self._lab_state.shown_plan
+        if shown is not None and asked == self._asked and asked != self._reason[0]:
+            self._reason = asked, await asyncio.to_thread(reason_of, shown)
+            self.refresh()
 
 
 def consists_of(state: LabState) -> str:
@@ -131,46 +136,84 @@ def shape_of(state: LabState) -> str:
     plan, job = state.plan, state.job
     assert job is not None
     planned = job if plan is None or state.plan_is_stale else plan.job
+    batch_size = state.choices.get("global_batch", planned.global_batch)
     if planned.n_stages is None or planned.n_replicas is None:
-        return f"batch {planned.global_batch:,}"
-    batch = "" if planned.model is None else f", batch {planned.global_batch:,}"
+        return f"batch {batch_size:,}"
+    batch = "" if planned.model is None else f", batch {batch_size:,}"
     return f"{shape_words(planned.n_stages, planned.n_replicas, 0)}{batch}"
 
 
 def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, Any]]:
-    """Return {label, value, was, note, short, bad, word} of each number.
+    """Return {label, value, was, note, short, bad, word, under} of each number: what a plan is for comes first.
 
-    ``was`` is empty where nothing changed; ``short`` is the note where there is little room.
+    ``was`` is empty where nothing changed; ``short`` is the note where there is little room; ``under`` is a line below,
+    and what is left of it where there is little room.
     """
-    plan = state.plan
+    plan = state.bounded_plan
     if plan is None or state.not_planned:
         return []
-    numbers = [_plan_number(plan, before), _iteration_number(state, plan, before)]
-    seconds = shown_s(state)
-    if seconds and plan.job.model is not None:
-        numbers.append(_number("Throughput", f"{format_count(plan.job.tokens / seconds)} tokens/s", word="throughput"))
-    dollars = plan.price_per_billion_tokens
+    tokens_per_s, dollars = _rates(state, plan)
+    numbers = [_cost_number(plan, before) if plan.job.model is None else _iteration_number(state, plan, before)]
+    if tokens_per_s:
+        numbers.append(_number("Throughput", f"{format_count(tokens_per_s)} tokens/s", word="throughput"))
     if dollars:
         numbers.append(_number("Price, billion tokens", format_dollars(dollars), word="price"))
     return [*numbers, _measured_number(state)]
 
 
+def _rates(state: LabState, plan: Plan) -> tuple[float | None, float | None]:
+    """Return tokens a second, and dollars a billion tokens, of what is predicted; None where unknown."""
+    if (predicted := shown_prediction(state)) is not None:
+        known = predicted.metrics
+        per_million = known["price_per_million_tokens"]
+        return known["tokens_per_s"], None if per_million is None else 1e3 * per_million
+    return plan.job.tokens / plan.iteration_s if plan.iteration_s else None, plan.price_per_billion_tokens
+
+
 def _number(
-    label: str, value: str, *, was: str = "", note: str = "", short: str = "", bad: bool = False, word: str = ""
+    label: str,
+    value: str,
+    *,
+    was: str = "",
+    note: str = "",
+    short: str = "",
+    bad: bool = False,
+    word: str = "",
+    under: Sequence[str] = (),
 ) -> dict[str, Any]:
-    known = {"label": label, "value": value, "was": was, "note": note}
+    known = {"label": label, "value": value, "was": was, "note": note, "under": list(under)}
     return known | {"short": short or note, "bad": bad, "word": word}
 
 
-def _plan_number(plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
+def _cost_number(plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
+    """Return the communication cost, which leads where no iteration can be predicted."""
     was = None if before is None else before.plan.cost.total_s
     return _number(
-        "Plan: communication",
+        "Communication cost",
         format_s(plan.cost.total_s),
         was=_was(was, plan.cost.total_s),
         note=gap_words(plan),
         short=gap_words(plan).replace("at most", "≤").replace("the best", "best").replace("proved best", "proved"),
         word="communication cost",
+    )
+
+
+def cost_words(state: LabState, plan: Plan, before: BeforeEdit | None) -> tuple[str, str]:
+    """Return what the communication cost is beside the iteration, at length and short.
+
+    The cost counts no computation, and one message after the other; how long messages travel once the schedule is
+    played, and what of that computation hides, is read from the trace.
+    """
+    now, was = plan.cost.total_s, _was(None if before is None else before.plan.cost.total_s, plan.cost.total_s)
+    cost = f"communication cost {was} → {format_s(now)}" if was else f"communication cost {format_s(now)}"
+    gap = f" ({gap_words(plan)})" if plan.objective == COMMUNICATION else ""
+    shown = shown_prediction(state)
+    if shown is None or not shown.travel.travel_s > 0:
+        return (f"{cost}{gap}", cost)
+    travel = f"{format_s(shown.travel.travel_s)}, {format_s(shown.travel.hidden_s)} of it hidden behind computation"
+    return (
+        f"{cost}{gap} counts no overlap; here a device\u2019s messages travel for {travel}",
+        f"{cost}; messages {format_s(shown.travel.travel_s)}, {format_s(shown.travel.hidden_s)} hidden",
     )
 
 
@@ -184,40 +227,51 @@ def gap_words(plan: Plan) -> str:
 
 def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
     seconds = shown_s(state)
+    under = cost_words(state, plan, before)
     if seconds is None:
-        return _number("Iteration, predicted", "–", note="the job has no model" if plan.job.model is None else "")
-    context = None if state.predicted is None else state.predicted.context
-    schedule = context.schedule if context is not None else plan.job.schedule_name
-    left = plan.speed_up_left
-    if left is not None and plan.iteration_s and state.bound_s > 0:
-        left = min(left, max(1.0, plan.iteration_s / state.bound_s))
-    note = short = schedule
-    if left is not None and math.isfinite(left):
-        short = "no faster plan" if left <= 1 else f"≤ {format_times(left)} × bound"
-        of = "any plan's bound" if plan.scope == "any plan" else f"the bound of {plan.scope}"
-        note = f"{none_of(plan)} is faster" if left <= 1 else f"at most {format_times(left)} × {of}"
-    if between := _between(state):
+        return _number("Iteration, predicted", "–", word="iteration", under=under)
+    shown, planned_s = shown_prediction(state), plan.iteration_s
+    is_planned = planned_s is None or math.isclose(planned_s, seconds, rel_tol=ALIKE)
+    note, short = _bound_words(plan, state.schedule) if is_planned else _as_chosen(state, plan)
+    if between := "" if shown is None else format_range(*shown.interval()):
         note, short = f"{between}, {note}", f"{between}, {short}"
-    was = None if before is None else before.iteration_s
+    was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
     return _number(
-        "Iteration, predicted", format_s(seconds), was=_was(was, seconds), note=note, short=short, word="iteration"
+        "Iteration, predicted", format_s(seconds), was=was, note=note, short=short, word="iteration", under=under
     )
 
 
-def _between(state: LabState) -> str:
-    """Return the 90 % interval of what is predicted: ``15.4 to 24.7 s``; empty while that is being made anew."""
-    return "" if state.predicted is None or prediction_staleness(state) else format_range(*state.predicted.interval())
+def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
+    """Return how far the iteration is from what no plan beats, at length and short; the schedule where that is open."""
+    left = plan.speed_up_left
+    if left is None or not math.isfinite(left):
+        return schedule, schedule
+    if left <= 1:
+        return f"{none_of(plan)} is faster", "no faster plan"
+    of = "any plan's bound" if plan.scope == "any plan" else f"the bound of {plan.scope}"
+    return f"at most {format_times(left)} × {of}", f"≤ {format_times(left)} × bound"
+
+
+def _as_chosen(state: LabState, plan: Plan) -> tuple[str, str]:
+    """Return what is predicted in place of the plan as it was found, of which the bound is."""
+    planned = format_s(plan.iteration_s or 0.0)
+    if state.predicted is not None and state.predicted.context.clock != "model":
+        return f"from the profile, {planned} from FLOP", "from the profile"
+    chosen = f"{state.schedule} as chosen" if state.schedule != plan.job.schedule_name else "as chosen"
+    return f"{chosen}, {planned} under {plan.job.schedule_name} as planned", chosen
 
 
 def _measured_number(state: LabState) -> dict[str, Any]:
-    if state.run_note:
-        return _number("Measured", "…", note=state.run_note, word="measured")
-    if state.measured is None:
-        return _number("Measured", "–", note="not run", word="measured")
-    comparison: Comparison | None = state.comparison
+    measured, comparison = state.measured, state.comparison
+    if measured is None:
+        runs = "run" in state.busy
+        note = (state.run_note.partition("; ")[0] or "being read") if runs else "not run"
+        return _number("Measured", "…" if runs else "–", note=note, word="measured")
+    if run_staleness(state):
+        return _number("Measured", format_s(measured.iteration_s), note="before the last edit", word="error")
     note = "" if comparison is None else f"{comparison.iteration_error:+.1%}".replace("%", " %").replace("-", "−")
     bad = comparison is not None and abs(comparison.iteration_error) > 0.1
-    return _number("Measured", format_s(state.measured.iteration_s), note=note, bad=bad, word="error")
+    return _number("Measured", format_s(measured.iteration_s), note=note, bad=bad, word="error")
 
 
 def _was(was: float | None, now: float) -> str:

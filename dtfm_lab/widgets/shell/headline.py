@@ -15,7 +15,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.lab.plans import PAPERS, default_job
 from dtfm_lab.planning.explain import iteration_sentences
-from dtfm_lab.widgets.lab_state import LabState, shown_s
+from dtfm_lab.widgets.lab_state import LabState, modelled_s, run_staleness
 from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
@@ -30,6 +30,8 @@ PANE_NOTES = {
     "systems": "systems_note",
 }
 """The trait with what a pane has to say, by the name of its step."""
+OF_A_RUN = ("run", "compare")
+"""Panes whose notes are of a run: they end with what it is a run of."""
 ALIKE = 1e-9
 """Share by which two numbers may differ and still be the same number, rounded otherwise."""
 JOB_FIELDS = {
@@ -67,8 +69,8 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     if state.not_planned:
         return _split(state.not_planned[0].upper() + state.not_planned[1:])._replace(kind="error")
     note = getattr(state, PANE_NOTES.get(state.pane, "message"))
-    if state.pane == "run" and not note:
-        note = state.compare_note or _measured(state)
+    if state.pane in OF_A_RUN:
+        note = "" if run_staleness(state) else note or state.compare_note or _measured(state)
     if note:
         return _split(note)
     if state.hand_note:
@@ -86,11 +88,9 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
 
 
 def _measured(state: LabState) -> str:
-    """Return how long the last run took, where that may be told and nothing was edited since."""
+    """Return how long the last run took, where that may be told."""
     found = state.comparison
-    if found is None or state.is_mystery or state.plan is None or found.measured is not state.measured:
-        return ""
-    return "" if state.plan_is_stale else found.error_sentence
+    return "" if found is None or state.is_mystery or found.measured is not state.measured else found.error_sentence
 
 
 def _split(note: str) -> Headline:
@@ -109,7 +109,7 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
     if plan.objective == COMMUNICATION or plan.iteration_s is None:
         seconds = effect(before.plan.cost.total_s, plan.cost.total_s, COMMUNICATION)
     elif plan.objective == "iteration":
-        seconds = effect(before.iteration_s, shown_s(state), plan.objective)
+        seconds = effect(before.iteration_s, modelled_s(state), plan.objective)
     else:
         seconds = "" if change is None else change.effect
     lead = f"{edit}: {seconds}." if seconds else f"{edit}."
@@ -136,11 +136,9 @@ def opening_words(state: LabState) -> str:
     return "" if own == job.global_batch else f" Batch {job.global_batch} to begin with, the paper's is {own}."
 
 
-def reason_of(plan: Plan, schedule: str | None = None) -> str:
-    """Return what binds a plan under a schedule, its job's where None, in a sentence or two; call it on a thread."""
+def reason_of(plan: Plan) -> str:
+    """Return what binds a plan, in a sentence or two; call it on a thread."""
     try:
-        if schedule is not None and plan.job.model is not None and schedule != plan.job.schedule_name:
-            plan = plan.changed(job=plan.job.with_fields(schedule=schedule))
         explained = planning.explain(plan)
         if plan.job.model is None:
             return explained.text.splitlines()[0]

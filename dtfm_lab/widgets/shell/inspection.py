@@ -1,5 +1,6 @@
 """What the inspector says of the selection: a device, a link, a stage; or of one pipeline where nothing is selected."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from dtfm_lab.widgets.views.groups.drawing import layers_of
 MOST_LISTED = 4
 """Names up to which all are listed."""
 
+ELSEWHERE = "one that is searched through or looked at; the numbers on top are of the lab's own"
 Facts = dict[str, Any]
 
 
@@ -22,6 +24,9 @@ def inspect(state: LabState) -> Facts:
     topology, plan = state.topology, state.plan
     if plan is not None and (topology is None or plan.topology.names != topology.names):
         plan = None  # after an edit of numbers the plan stays until there is another
+    drawn = state.shown_stages or {name: stage for name, (stage, _) in state.shown_tasks.items()}
+    if drawn:
+        plan = None  # what is said here is of what is drawn
     if topology is None:
         return {"kind": "empty", "title": "Nothing is drawn", "hint": "double-click the canvas to add a device"}
     known = set(topology.names)
@@ -29,12 +34,19 @@ def inspect(state: LabState) -> Facts:
         return _of_link(topology, plan, *state.selected_link)
     selected = [name for name in state.selected if name in known]
     if len(selected) == 1:
-        return _of_device(topology, plan, selected[0])
+        return _of_device(topology, plan, selected[0]) | _drawn_as(drawn, selected[0])
     if selected:
         return _of_devices(topology, plan, selected)
     if plan is not None and 0 <= state.selected_stage < plan.job.n_stages:
         return _of_stage(plan, state.selected_stage)
+    if drawn:
+        return {"kind": "empty", "title": "Another plan is on the picture", "hint": ELSEWHERE}
     return _of_pipeline(plan) if plan is not None else {"kind": "empty", "title": "No plan yet", "hint": ""}
+
+
+def _drawn_as(drawn: Mapping[str, int], name: str) -> Facts:
+    """Return the stage of a device in a plan that is looked at and is not the lab's; nothing where there is none."""
+    return {"stage": drawn[name], "n_stages": 1 + max(drawn.values())} if name in drawn else {}
 
 
 def _of_pipeline(plan: Plan) -> Facts:

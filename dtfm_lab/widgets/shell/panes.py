@@ -94,7 +94,7 @@ class Panes:
         self.tabs.observe(lambda change: lab_state.set_trait("pane", change["new"]), "value")
         lab_state.observe(self._follow, "pane")
         self._is_due = False
-        lab_state.observe(lambda _: self._changed(), [*RESULT_TRAITS, "busy"])
+        lab_state.observe(lambda _: self._changed(), [*RESULT_TRAITS, "bound_s", "busy"])
         self._show()
         self._show_states()
 
@@ -157,7 +157,7 @@ class NetworkPane:
         self.view = classed(w.VBox([head, panel.picture, player, self.inspector]), "dtfm-cause")
         self.tabs.observe(lambda change: setattr(panel.shown, "value", change["new"]), "value")
         panel.shown.observe(lambda change: setattr(self.tabs, "value", change["new"]), "value")
-        traits = [*RESULT_TRAITS, "selected", "selected_link", "selected_stage"]
+        traits = [*RESULT_TRAITS, "selected", "selected_link", "selected_stage", "shown_stages", "shown_tasks"]
         lab_state.observe(lambda _: self._inspect(), traits)
         self.open_best_view()
         self._inspect()

@@ -33,7 +33,7 @@ class Answer:
     cause: str
     """The largest cause of the bubble."""
     parts: dict[str, float]
-    """Seconds of an iteration that a GPU computes, and that it waits for each cause, the mean of all GPUs."""
+    """Seconds of an iteration that a device computes, and that it waits for each cause, the mean of all devices."""
     communication_s: float
     """The paper's cost of the placement."""
     peak_bytes: float

@@ -20,9 +20,9 @@ PARTS = {
     "latency": "Waiting for latency",
     "queue": "Waiting behind other messages",
     "dependency": "Waiting for other stages",
-    "straggler": "Waiting for slower GPUs",
+    "straggler": "Waiting for slower devices",
 }
-"""What a GPU's time goes to, in words."""
+"""What a device's time goes to, in words."""
 TURNED = {"bandwidth": "bandwidth", "latency": "latency", "global_batch": "the batch", "microbatch": "the micro-batch"}
 """Numbers of a setting that a part may follow."""
 SAME = 5e-4
@@ -130,8 +130,8 @@ def empty(text: str) -> str:
 
 
 def headline(now: Answer, base: Answer) -> str:
-    """Return ``Bandwidth × 0.5: 12.5 s → 22.9 s. Averaging is 79 % of a GPU's time and follows bandwidth almost one to
-    one.``; empty where nothing is changed."""
+    """Return ``Bandwidth × 0.5: 12.5 s → 22.9 s. Averaging is 79 % of a device's time and follows bandwidth almost one
+    to one.``; empty where nothing is changed."""
     changed = now.setting.describe_changes(base.setting)
     if not changed:
         return ""
@@ -146,18 +146,18 @@ def from_to(now: Answer, base: Answer) -> str:
 
 
 def reason(now: Answer, base: Answer) -> str:
-    """Return one sentence about the part of a GPU's time that changed most, or is largest where nothing did."""
+    """Return one sentence about the part of a device's time that changed most, or is largest where nothing did."""
     largest = max(now.parts, key=lambda part: now.parts[part])
     if abs(now.iteration_s - base.iteration_s) <= SAME * base.iteration_s:
-        return f"{PARTS[largest]} is {_share(largest, now)} of a GPU's time, and that does not change it."
+        return f"{PARTS[largest]} is {_share(largest, now)} of a device's time, and that does not change it."
     rose = now.iteration_s > base.iteration_s
     changes = {part: (now.parts[part] - base.parts[part]) * (1 if rose else -1) for part in now.parts}
     part = max(changes, key=lambda each: changes[each])
     turned = now.setting.changes_from(base.setting)
     if len(turned) == 1 and (name := next(iter(turned))) in TURNED:
         factor = now.setting.values[name] / base.setting.values[name]
-        return f"{PARTS[part]} is {_share(part, now)} of a GPU's time and {_follows(part, name, factor, now, base)}."
-    return f"{PARTS[part]} goes from {_share(part, base)} to {_share(part, now)} of a GPU's time."
+        return f"{PARTS[part]} is {_share(part, now)} of a device's time and {_follows(part, name, factor, now, base)}."
+    return f"{PARTS[part]} goes from {_share(part, base)} to {_share(part, now)} of a device's time."
 
 
 def _follows(part: str, name: str, factor: float, now: Answer, base: Answer) -> str:

@@ -157,8 +157,9 @@ class WhatIfPanel(Panel):
         except LabError as error:
             problem = str(error)
         if plan is not self._plan:
-            self._plan = plan
+            self._plan, self.anew = plan, None
             self.answers = None if plan is None else Answers(plan)
+            self._lab_state.what_if_note = ""
             self.pins.clear_answers()
             if plan is not None:
                 compilation.start()  # compiles the kernel before the first slider moves

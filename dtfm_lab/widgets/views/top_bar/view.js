@@ -72,15 +72,16 @@ function render({ model, el }) {
   }
 
   function showNumbers() {
-    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, short, bad, word }) => h("div", { class: "dtfm-number", "data-word-of": word, title: `${label}: ${value}${note ? `, ${note}` : ""}` },
+    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, short, bad, word, under: [below, briefly] = [] }) => h("div", { class: `dtfm-number${below ? " dtfm-leads" : ""}`, "data-word-of": word, title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}` },
       h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
       h("span", { class: "dtfm-number-value" },
         was ? h("s", {}, was, " → ") : null, value,
-        h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note), h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short)))));
+        h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note), h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short)),
+      below ? h("span", { class: "dtfm-number-under", "data-word": "communication cost", tabindex: "0" }, h("span", { class: "dtfm-long" }, below), h("span", { class: "dtfm-short" }, briefly)) : null)));
     fit();
   }
 
-  /** Leaves out what is said elsewhere too, until nothing is cut: long notes, all notes, then throughput and price. */
+  /** Leaves out what is said elsewhere too, until nothing is cut: long notes, throughput and price, all notes, then what was. */
   function fit() {
     const key = JSON.stringify([room, ...[...numbers.children].map((child) => child.textContent.length)]);
     if (!fitting.has(key)) fitting.set(key, measuredFit());

@@ -14,7 +14,6 @@ export function shareStrip() {
     const color = (tone) => (tone in TONES ? `color-mix(in srgb, ${theme.text} ${100 * TONES[tone]}%, ${theme.surface})` : kindColor(tone, theme.dark));
     bar.replaceChildren(...shares.map(({ share, tone }) => h("i", { style: `flex:${share} 0 0;background:${color(tone)}` })));
     words.replaceChildren(
-      h("span", {}, "a GPU"),
       ...shares.map(({ name, share, tone }) => h("span", {}, h("i", { style: `background:${color(tone)}` }), `${name} `, h("b", {}, share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`))),
     );
     words.title = shares.map(({ name, share }) => `${name} ${(100 * share).toFixed(1)} %`).join(" · ");
