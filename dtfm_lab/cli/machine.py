@@ -14,6 +14,7 @@ from dtfm_lab.cli.doctor import described, doctor_facts
 from dtfm_lab.cli.options import cli, json_option
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import MissingExtra
+from dtfm_lab.files.workspace_links import link_of, state_from_link
 
 
 @cli.command()
@@ -49,25 +50,47 @@ def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
     return []
 
 
+PORT = click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help="Or one near it.")
+BROWSER = click.option("--browser/--no-browser", default=True, show_default=True, help="Open it in a browser.")
+
+
 @cli.command("lab --app")
 @click.argument("network", required=False)
 @click.option("--ip", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 lets others visit.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help="Or one near it.")
-@click.option("--browser/--no-browser", default=True, show_default=True, help="Open it in a browser.")
+@PORT
+@BROWSER
 @click.option(
     "--runs", type=click.IntRange(1), help="Real runs that go at once, one for four cores by default; others wait."
 )
 def serve_app(network: str | None, ip: str, port: int, browser: bool, runs: int | None) -> None:
     """Serve the lab alone as a page, on NETWORK or a blank canvas, until Ctrl-C. Each visitor gets a kernel."""
-    if importlib.util.find_spec("voila") is None:
-        raise MissingExtra("the page needs voila, which is not installed: pip install 'dtfm_lab[app]'")
     if network is not None:
         lab.load_topology(network)  # so that a mistake is reported here and not on the page
+    _serve(network, "", ip, port, browser, runs)
+
+
+@cli.command("open")
+@click.argument("link")
+@PORT
+@BROWSER
+def open_link(link: str, port: int, browser: bool) -> None:
+    """Open the lab of LINK, which *Copy link* in a lab gives, as a page of its own, until Ctrl-C.
+
+    The address before its # does not count. A link holds network, job, plan and tab.
+    """
+    _serve(None, link_of(state_from_link(link)), "127.0.0.1", port, browser, None)
+
+
+def _serve(network: str | None, link: str, ip: str, port: int, browser: bool, runs: int | None) -> None:
+    """Serve the app until interrupted; ``link`` comes after the address that is opened."""
+    if importlib.util.find_spec("voila") is None:
+        raise MissingExtra("the page needs voila, which is not installed: pip install 'dtfm_lab[app]'")
     from dtfm_lab.cli import app
 
     def listening(address: str) -> None:
-        err.print(f"the lab is at {address} (Ctrl-C ends it)", soft_wrap=True, highlight=False)
+        shown = address if browser else f"{address}{link}"  # a link is long
+        err.print(f"the lab is at {shown} (Ctrl-C ends it)", soft_wrap=True, highlight=False)
         if browser:
-            webbrowser.open(address)
+            webbrowser.open(f"{address}{link}")
 
     app.serve(network, ip=ip, port=port, runs=runs or max(1, (os.cpu_count() or 1) // 4), listening=listening)

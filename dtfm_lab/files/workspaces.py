@@ -151,6 +151,8 @@ class WorkspaceState(Section):
     """Field of the plan's job -> value that the what-if panel has in its place."""
     predicted: KeptTrace = None
     measured: KeptTrace = None
+    pane: str = ""
+    """Name of the step whose result is shown; empty where unknown."""
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings of each panel by its name, in plain JSON values."""
 

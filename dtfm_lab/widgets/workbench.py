@@ -46,6 +46,7 @@ from dtfm_lab.widgets.shell.bar import StatusBar
 from dtfm_lab.widgets.shell.panes import LabStep, NetworkPane, Panes
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
 from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
+from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.frame import Glossary, Legend
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
@@ -99,8 +100,10 @@ class Lab(w.VBox):
         self.steps = self._steps()
         self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
         self.panels |= {step.saved_name: step.panel for step in self.steps}
-        self.workspace = Workspace(self.lab_state, self.panels)
         self.bar = StatusBar(self.lab_state, self.replanning, self._press, self._can_refit)
+        self.bar.view.on_link = self._take_link
+        copy = self.bar.view.send
+        self.workspace = Workspace(self.lab_state, self.panels, lambda link: copy({"kind": "copy", "link": link}))
         self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
         self.panes = Panes(self.lab_state, self.steps, self._plans_by_itself)
         self.legend, self.glossary = Legend(), Glossary()
@@ -255,6 +258,17 @@ class Lab(w.VBox):
                 self.lab_state.pane = "compare"
             case "refit":
                 self.compare_panel.use_refit()
+            case "copied" | "not-copied":
+                self.workspace.show_copied(name == "copied")
+
+    def _take_link(self, link: str, again: bool) -> None:
+        """Open the lab of a link in the page's address; after a reload, what was kept since is newer."""
+        if not (again and self.autosave is not None):
+            begin(self._open_link(link), lambda line: self.lab_state.report_error("link", line))
+
+    async def _open_link(self, link: str) -> None:
+        self.door.offered = self.door.is_open = False
+        await self.workspace.open_link(link)
 
     def _can_refit(self) -> bool:
         return self.compare_panel.refitting.is_useful

@@ -2,11 +2,16 @@
 
 import signal
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
 from conftest import screenshot
 from serving import PATIENCE_S, app_server, fresh_page, kernels_of
+
+import dtfm_lab as lab
+from dtfm_lab.files.workspace_links import link_of, state_from_link
+from dtfm_lab.files.workspaces import WorkspaceState
 
 pytest.importorskip("voila", reason="the page needs voila")
 
@@ -105,6 +110,32 @@ def test_a_reload_and_a_killed_kernel_lose_nothing_and_nobody_else_sees_it(app, 
     with fresh_page(browser) as page:
         visit(page, address)
         assert page.locator(".dtfm-pick", has_text="lecture-hall").is_visible()
+
+
+def test_a_link_opens_its_lab_and_tab_also_after_a_reload_and_a_damaged_one_is_one_line(app, browser):
+    address, _ = app
+    network = lab.load_topology("lecture-hall").with_link("ada", "grace", latency_s=0.07)
+    plan = lab.plan(replace(network, name="mailed"), "tiny", steps=1)
+    link = link_of(WorkspaceState(topology=plan.topology, job=plan.job, plan=plan, pane="groups"))
+    with fresh_page(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
+        visit(page, address + link)
+        page.locator(".dtfm-pick", has_text="mailed").wait_for()
+        page.reload()
+        page.locator(".dtfm-pick", has_text="mailed").wait_for()
+        page.locator("[role=tab][aria-selected=true]", has_text="Groups").wait_for()
+        page.locator("#loading").wait_for(state="detached")
+
+        page.locator("[data-menu=more]").click()
+        page.locator("button", has_text="Copy link").click()
+        page.locator(".dtfm-menu-more", has_text="copied a link of").wait_for()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert "token" not in copied
+        assert state_from_link(copied).plan.rank_map == plan.rank_map
+        assert page.evaluate("location.hash") == f"#{copied.partition('#')[2]}"
+
+        page.evaluate("location.hash = '#dtfm-lab=damaged'")
+        page.locator(".dtfm-headline[data-kind=error]", has_text="the link is damaged or cut off").wait_for()
+        assert page.locator(".dtfm-pick", has_text="mailed").is_visible()
 
 
 def gone(served):

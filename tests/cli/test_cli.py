@@ -521,3 +521,11 @@ def test_what_follows_two_dashes_chooses_no_subject() -> None:
 def test_two_plans_are_compared_without_what_is_of_traces(shell: Shell, plan_file: str) -> None:
     status, _, err = shell("compare", plan_file, plan_file, "--refit", plan_file)
     assert (status, err) == (2, "dtfm-lab: --refit and -o are for traces; wanted two plans without them\n")
+
+
+def test_a_link_without_a_lab_is_refused_before_anything_is_served(shell: Shell) -> None:
+    for link, said in (("https://example.org", "the link holds no lab"), ("#dtfm-lab=eJw", "damaged or cut off")):
+        status, out, line = shell("open", link)
+        assert (status, out) == (2, "")
+        assert said in line
+        assert len(line.strip().splitlines()) == 1

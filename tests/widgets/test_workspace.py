@@ -103,6 +103,29 @@ async def test_the_plan_is_written_as_a_page_beside_the_file(tmp_path: Path) -> 
 
 
 @on_a_loop
+async def test_a_link_opens_the_same_plan_and_tab_and_may_be_pasted_as_a_file() -> None:
+    lab_state, copied = filled_state(), []
+    lab_state.pane = "groups"
+    row = Workspace(lab_state, {"groups": SettingsPanel(), "run": SettingsPanel(folder="/home/ada")}, copied.append)
+    row.link.click()
+    await until(lambda: bool(copied) and not row.link.disabled)
+    row.show_copied(False)
+    assert copied[0] in row.status.value
+    row.show_copied(True)
+    assert f"copied a link of {len(copied[0]):,} characters" in row.status.value
+
+    other, panel = LabState(), SettingsPanel(folder="/home/bob")
+    row = Workspace(other, {"groups": SettingsPanel(), "run": panel})
+    row.path.value = f"https://anywhere.example/lab{copied[0]}"
+    row.restore.click()
+    await until(lambda: "opened lecture-hall, its plan from a link" in row.status.value)
+    assert other.topology.fingerprint == lab_state.topology.fingerprint
+    assert other.plan.rank_map == lab_state.plan.rank_map
+    assert (other.job, other.pane, other.schedule) == (lab_state.job, "groups", "1f1b")
+    assert panel.saved == {"folder": "/home/bob"}, "a link names no files of whoever made it"
+
+
+@on_a_loop
 async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(tmp_path: Path) -> None:
     lab_state = filled_state()
     row = Workspace(lab_state, {})

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import tempfile
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.files.reading import reason_of, write_bytes, write_text
+from dtfm_lab.files.workspace_links import MARK, link_of, state_from_link
 from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, button, labelled
@@ -84,6 +85,8 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     with contextlib.suppress(LabError):  # choices that the job does not allow
         lab_state.ran = None if state.measured is None else lab_state.chosen_plan
     lab_state.message = ""
+    if state.pane.replace("-", "_") in panels:
+        lab_state.pane = state.pane
     if state.predicted is not None and state.measured is not None:
         begin(
             _compare(lab_state, state.predicted, state.measured), lambda line: lab_state.report_error("compare", line)
@@ -111,20 +114,24 @@ def _restore_panel(name: str, state: WorkspaceState, panels: Mapping[str, Panel]
 
 
 class Workspace:
-    """The row with a file's name, Save, Restore, an upload, Page and Record, and a line that reports the result."""
+    """The row with a file's name, Save, Restore, an upload, Page, Copy link and Record; a line reports the result."""
 
-    def __init__(self, lab_state: LabState, panels: Mapping[str, Panel]) -> None:
-        self._lab_state, self._panels = lab_state, panels
+    def __init__(
+        self, lab_state: LabState, panels: Mapping[str, Panel], copy: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """``copy`` has the page put a link on the clipboard; what came of it is told to ``show_copied``."""
+        self._lab_state, self._panels, self._copy = lab_state, panels, copy
+        self._link = ""
         self.path = labelled(
             w.Text,
             "File",
             "230px",
             "32px",
             "lab.json",
-            tooltip="Where the whole lab is kept: network, plan, settings, prediction and measurement",
+            tooltip="Where the whole lab is kept: network, plan, settings, prediction, measurement; or a link to one",
         )
         self.save = button("Save", "save", "Write the whole lab into this file")
-        self.restore = button("Restore", "folder-open", "Put back what this file holds")
+        self.restore = button("Restore", "folder-open", "Put back what this file, or this link, holds")
         self.upload = w.FileUpload(
             accept=ENDING,
             multiple=False,
@@ -133,13 +140,16 @@ class Workspace:
             layout=w.Layout(width="auto"),
         )
         self.page = button("Page", "file-o", "The plan as one HTML file to mail: map, chart and player, without Python")
+        self.link = button("Copy link", "link", "Network, job, plan and tab in an address, for dtfm-lab open")
         self.record = button("Record", "video-camera", "Ten seconds of the result that is shown, as a video file")
         self.record.add_class("dtfm-record")  # the page does it: top_bar/page/record.js
         self.status = w.HTML()
-        self.view = w.HBox([self.path, self.save, self.restore, self.upload, self.page, self.record, self.status])
+        outputs = [self.page, self.link, self.record, self.status]
+        self.view = w.HBox([self.path, self.save, self.restore, self.upload, *outputs])
         self.save.on_click(lambda _: self._begin(self._save()))
         self.restore.on_click(lambda _: self._begin(self._load()))
         self.page.on_click(lambda _: self._begin(self._save_page()))
+        self.link.on_click(lambda _: self._begin(self._copy_link()))
         self.upload.observe(lambda change: self._uploaded(change["new"]), "value")
 
     def _uploaded(self, files: Sequence[Mapping[str, Any]]) -> None:
@@ -157,7 +167,7 @@ class Workspace:
             self._enable(True)
 
     def _enable(self, enabled: bool) -> None:
-        for each in (self.save, self.restore, self.upload, self.page):
+        for each in (self.save, self.restore, self.upload, self.page, self.link):
             each.disabled = not enabled
 
     async def _save(self) -> None:
@@ -180,13 +190,36 @@ class Workspace:
         link, size = await asyncio.to_thread(_link, path, "text/html")
         self._report(f"saved as {path}, {size}: it needs nothing but a browser", link)
 
+    async def _copy_link(self) -> None:
+        self._report("packing…")
+        self._link = await asyncio.to_thread(link_of, state_of(self._lab_state, self._panels))
+        self._report("copying…")
+        self._copy(self._link)
+
+    def show_copied(self, done: bool) -> None:
+        """Say that the page has copied the link, or show it to be copied by hand."""
+        if done:
+            self._report(f"copied a link of {len(self._link):,} characters: open it in the app, or by dtfm-lab open")
+        else:
+            link = f'<input readonly class="dtfm-share" aria-label="Link" value="{escape(self._link)}">'
+            self._report("the browser lets nothing be copied; by hand:", link)
+
+    async def open_link(self, link: str) -> None:
+        """Restore what a link holds. Raises FileError in one line."""
+        state = await asyncio.to_thread(state_from_link, link)
+        restore_state(state, self._lab_state, self._panels)
+        self._report(f"opened {_contents(state)} from a link")
+
     async def _load(self, path: Path | None = None) -> None:
-        """Restore from a file; None takes the one that is named in the row."""
+        """Restore from a file; None takes the file or the link that is named in the row."""
         self._report("reading…")
+        if path is None and MARK in self.path.value:
+            return await self.open_link(self.path.value)
         path = self._path() if path is None else path
         state = await asyncio.to_thread(load_workspace, path)
         restore_state(state, self._lab_state, self._panels)
         self._report(f"restored {_contents(state)} from {path.name}")
+        return None
 
     async def _restore_upload(self, file: Mapping[str, Any]) -> None:
         """Restore from a file that the page sent."""

@@ -18,6 +18,9 @@ class TopBar(View, page="top_bar"):
 
     When the kernel has ended, the page dims the lab and says so. Its button runs ``again`` in a new kernel and puts
     what that returns into the output of the lab; a page without a notebook is loaded again.
+
+    A link to a lab that stands in the page's address goes to ``on_link``, with whether this tab has taken it before.
+    The message {"kind": "copy", "link"} has the page copy one; it then says that "copied" or "not-copied" was pressed.
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
@@ -48,11 +51,14 @@ class TopBar(View, page="top_bar"):
 
     def __init__(self, on_press: Callable[[str], None], **traits: Any) -> None:
         self._on_press = on_press
+        self.on_link: Callable[[str, bool], None] = lambda link, again: None
         super().__init__(**traits)
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "press":
             self._on_press(str(content.get("name", "")))
+        elif content.get("kind") == "link":
+            self.on_link(str(content.get("link", "")), bool(content.get("again")))
 
     def alt_text(self) -> str:
         said = [f"{n['label']} {n['value']}" for n in self.numbers]

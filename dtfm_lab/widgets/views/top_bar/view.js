@@ -7,6 +7,7 @@ import { labKeys } from "./page/keys.js";
 import { leaveWindow, onWindow, toggleWindow } from "./page/window.js";
 import { isDark } from "./page/dark.js";
 import { bringBack, canBringBack, onGone } from "./page/gone.js";
+import { copyLink, takeLink } from "./page/link.js";
 import { nameControls } from "./page/names.js";
 import { onRecord, record } from "./page/record.js";
 
@@ -173,7 +174,10 @@ function render({ model, el }) {
   onTraits(model, ["headline"], () => { told = null; }, cleanUp);
   onTraits(model, ["headline", "can_undo", "live", "live_note"], showHeadline, cleanUp);
   onTraits(model, ["action"], showAction, cleanUp);
-  const onMessage = (message) => { if (message?.kind === "menu") toggleMenu(el, message.name, root.querySelector(`[data-menu="${message.name}"]`)); };
+  const onMessage = (message) => {
+    if (message?.kind === "menu") toggleMenu(el, message.name, root.querySelector(`[data-menu="${message.name}"]`));
+    if (message?.kind === "copy") copyLink(message.link).then((done) => press(done ? "copied" : "not-copied"));
+  };
   model.on("msg:custom", onMessage);
   cleanUp.add(() => model.off("msg:custom", onMessage));
   onTheme(sendTheme, cleanUp);
@@ -186,6 +190,7 @@ function render({ model, el }) {
   showPickers(); showNumbers(); showHeadline(); showAction(); showWindow(false); sendTheme();
   if (!model.get("visitor")) { model.set("visitor", visitor(model.get("own_id"))); model.save_changes(); }
   onGone(model, showGone, cleanUp).catch(() => {}); // hosts of anywidget beside Jupyter have other kernels
+  if (!still) takeLink(model, cleanUp);
   return cleanUp.run;
 }
 
