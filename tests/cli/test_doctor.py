@@ -190,7 +190,7 @@ def fake_smi(folder: Path, script: str) -> None:
 
 
 def test_the_driver_is_asked_for_gpus_and_its_cuda(tmp_path, monkeypatch):
-    row = "NVIDIA H100, GPU-1, 81920, 580.65.06, 9.0, 61440"
+    row = "NVIDIA H100, GPU-1, 81920, 580.65.06, 61440, 9.0"
     fake_smi(tmp_path, f"case $# in 0) echo '| CUDA Version: 13.0 |';; *) echo '{row}';; esac")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert doctor.driver_facts() == {"gpus": [GPU], "no_gpu": None, "driver_cuda": "13.0"}

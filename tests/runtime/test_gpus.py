@@ -28,7 +28,7 @@ from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSpec
 from dtfm_lab.simulation.memory import least_peak_bytes
 
 THREE = [Gpu(f"H{i}", f"GPU-{i}abc", 80 * 2**30, "580.1", "9.0", 60 * 2**30) for i in range(3)]
-ROWS = "\n".join(f"H{i}, GPU-{i}abc, 81920, 580.1, 9.0, 61440" for i in range(3))
+ROWS = "\n".join(f"H{i}, GPU-{i}abc, 81920, 580.1, 61440, 9.0" for i in range(3))
 
 
 @pytest.fixture
@@ -49,7 +49,13 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_driver_lists_its_gpus(driver):
     driver(f"echo '{ROWS}'")
     assert driver_gpus() == THREE
-    assert parse_query("GB10, GPU-9, [N/A], 580.1, 12.1, [N/A]\n") == [Gpu("GB10", "GPU-9", None, "580.1", "12.1")]
+    assert parse_query("GB10, GPU-9, [N/A], 580.1, [N/A], 12.1\n") == [Gpu("GB10", "GPU-9", None, "580.1", "12.1")]
+
+
+def test_an_old_driver_that_refuses_the_capability_is_asked_without(driver):
+    refusal = 'Field "compute_cap" is not a valid field to query.'
+    driver(f"case $* in *compute_cap*) echo '{refusal}'; exit 2;; esac; echo 'K80, GPU-1, 11441, 440.3, 11000'")
+    assert driver_gpus() == [Gpu("K80", "GPU-1", 11441 * 2**20, "440.3", "", 11000 * 2**20)]
 
 
 @pytest.mark.parametrize(
@@ -160,9 +166,9 @@ def test_memory_that_a_driver_does_not_tell_is_the_whole_gpus_or_not_checked():
 
 
 def test_a_run_that_does_not_fit_on_its_gpu_is_refused_in_one_line(driver):
-    driver("echo 'H0, GPU-0, 81920, 580.1, 9.0, 700'")
+    driver("echo 'H0, GPU-0, 81920, 580.1, 700, 9.0'")
     with pytest.raises(JobError, match=r"4 workers need some .* GiB on GPU 0, H0, of which 0\.7 are free") as error:
         prepare(even_plan(), None, RunOptions(runs_on="cuda"))
     assert "\n" not in str(error.value)
-    driver("echo 'H0, GPU-0, 81920, 580.1, 9.0, 70000'")
+    driver("echo 'H0, GPU-0, 81920, 580.1, 70000, 9.0'")
     assert prepare(even_plan(), None, RunOptions(runs_on="cuda")).runs_on == "cuda"

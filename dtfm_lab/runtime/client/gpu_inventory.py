@@ -19,7 +19,9 @@ from dtfm_lab.simulation.memory import least_peak_bytes
 
 PATIENCE_S = 20.0
 """Longest wait for the driver's answer; without persistence mode the driver first initialises every GPU."""
-QUERY = "name,uuid,memory.total,driver_version,compute_cap,memory.free"
+QUERY = "name,uuid,memory.total,driver_version,memory.free"
+CAPABILITY = "compute_cap"
+"""Asked for as well; drivers before release 470 refuse a query that has it."""
 CONTEXT_BYTES = 512 * 2**20
 """A process's CUDA context, the kernels it loads and cuBLAS's workspaces. An allowance, not yet measured on a GPU."""
 
@@ -35,7 +37,7 @@ class Gpu:
     memory_bytes: int | None
     driver: str
     compute_capability: str
-    """Version of the architecture: 7.0 is Volta, 9.0 Hopper."""
+    """Version of the architecture: 7.0 is Volta, 9.0 Hopper; empty where the driver does not know it."""
     free_bytes: int | None = None
     """Memory that no process has taken; None where the driver does not say, as where it is the host's."""
 
@@ -44,13 +46,9 @@ def driver_gpus() -> list[Gpu]:
     """Return all GPUs that the driver lists. Raises NoGpu."""
     if shutil.which("nvidia-smi") is None:
         raise NoGpu("nvidia-smi, which comes with NVIDIA's driver, is not there")
-    command = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        raise NoGpu(f"nvidia-smi did not answer within {PATIENCE_S:.0f} s") from None
-    except OSError as error:
-        raise NoGpu(f"nvidia-smi cannot be started: {error.strerror}") from None
+    answer = _asked(f"{QUERY},{CAPABILITY}")
+    if answer.returncode and CAPABILITY in answer.stdout + answer.stderr:
+        answer = _asked(QUERY)
     gpus = parse_query(answer.stdout) if answer.returncode == 0 else []
     if not gpus:
         output = " ".join((answer.stdout + answer.stderr).split()) or "nothing"
@@ -58,12 +56,22 @@ def driver_gpus() -> list[Gpu]:
     return gpus
 
 
+def _asked(fields: str) -> subprocess.CompletedProcess[str]:
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        raise NoGpu(f"nvidia-smi did not answer within {PATIENCE_S:.0f} s") from None
+    except OSError as error:
+        raise NoGpu(f"nvidia-smi cannot be started: {error.strerror}") from None
+
+
 def parse_query(answer: str) -> list[Gpu]:
-    """Return one GPU per line of ``QUERY`` fields; a field without a value is in brackets."""
+    """Return one GPU per line of ``QUERY`` and perhaps ``CAPABILITY``; a field without a value is in brackets."""
     rows = [[field.strip() for field in line.split(",")] for line in answer.splitlines()]
     return [
-        Gpu(name, uuid, _bytes(memory), driver, capability, _bytes(free))
-        for name, uuid, memory, driver, capability, free in (row for row in rows if len(row) == 6)
+        Gpu(name, uuid, _bytes(memory), driver, "".join(capability), _bytes(free))
+        for name, uuid, memory, driver, free, *capability in (row for row in rows if len(row) in (5, 6))
     ]
 
 
