@@ -10,8 +10,9 @@ from dtfm_lab.planning import Difference
 
 NAMED = 4
 """Most phrases about who moved; the devices of the others are counted."""
-TOLD = ("moved", "gone idle", "come in", "added")
-"""Changes of a device that are told; that one left the network is the edit itself."""
+TOLD = ("stays", "moved", "gone idle", "come in", "added")
+"""Changes of a device that are told, of one that stays in its group where the group has another number; that one left
+the network is the edit itself."""
 BY_SHAPE = {"blocks": "blocks cut anew", "shares": "batch shared out anew", "forwards ahead": "other forwards ahead"}
 """Choices of one number a stage or a pipeline, in words; in another shape they differ anyway."""
 

@@ -1,13 +1,15 @@
 """A still page of a plan: one HTML file with the lab's map, Gantt chart and player, and neither Python nor network.
 
 The views are the lab's own: their built scripts, with the traits that a notebook would be sent. ``page.js`` stands in
-for the kernel. Whatever a network, a job or a device is called is packed, and never becomes markup.
+for the kernel. Whatever a network, a job or a device is called is packed, and never becomes markup. With answers that
+were found beforehand, the labels of links can be dragged, too.
 """
 
 import base64
 import json
 import os
 import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from html import escape
 from importlib.metadata import version
@@ -29,6 +31,7 @@ from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.shell.bar import bar_numbers, consists_of, shape_of
 from dtfm_lab.widgets.shell.headline import headline, reason_of
+from dtfm_lab.widgets.shell.still_page.answers import Answer
 from dtfm_lab.widgets.views.frame import Glossary, Legend, TopBar
 from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.player import PlayerView
@@ -39,6 +42,8 @@ VIEWS = ("top_bar", "map", "player", "gantt", "legend", "glossary")
 """What stands on the page, by the names of the built scripts."""
 POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:"
 """What the browser lets the page do: its own scripts, and no request to anywhere."""
+KEPT = ("own_id", "drags")
+"""Traits that no answer changes."""
 SOURCE = " from FLOP and peak, links as drawn"
 
 
@@ -54,12 +59,62 @@ def still_page(plan: Plan, predicted: Trace | None = None) -> str:
     """
     if predicted is None and plan.job.model is not None:
         predicted = lab.simulate(plan)
+    return _page(plan, predicted, {name: view.own_traits() for name, view in views_of(plan, predicted).items()})
+
+
+def answering_page(answers: Iterable[Answer], others: Mapping[str, str], note: str) -> str:
+    """Return the HTML of a page that also answers changes; of a job with a model.
+
+    The first of ``answers`` is the plan to begin with. ``others`` are titles and addresses of pages beside it; ``note``
+    says how the answers were found.
+    """
+    first, *rest = answers
+    predicted = lab.simulate(first.plan)
+    now = ChartedPrediction.of(first.plan, predicted, SOURCE)
+    models = {name: view.own_traits() for name, view in views_of(first.plan, predicted).items()}
+    models["map"]["drags"] = True
+    pairs: dict[str, list[Any]] = {}
+    batches: list[Any] = [[first.plan.job.global_batch, {}]]
+    for one in rest:
+        views = views_of(one.plan, lab.simulate(one.plan), one, now)
+        changed = {name: _changed(models[name], view.own_traits()) for name, view in views.items()}
+        if one.pair is None:
+            batches.append([one.plan.job.global_batch, changed])
+        else:
+            pairs.setdefault(_as_page_writes(sorted(one.pair)), []).append([one.gbps, changed])
+    asked = {
+        "pairs": pairs,
+        "batches": sorted(batches, key=lambda batch: batch[0]),
+        "others": dict(others),
+        "note": note,
+    }
+    return _page(first.plan, predicted, models, asked)
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the traits of a view that are not what they were."""
+    return {what: value for what, value in after.items() if what not in KEPT and _plain(value) != _plain(before[what])}
+
+
+def _as_page_writes(pair: Sequence[str]) -> str:
+    """Return a pair as JSON.stringify writes it."""
+    return json.dumps(pair, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, memoryview | bytearray) else value
+
+
+def _page(
+    plan: Plan, predicted: Trace | None, models: Mapping[str, Any], asked: Mapping[str, Any] | None = None
+) -> str:
     title = f"{plan.job.name} on {plan.topology.name}"
     title += f", {format_s(predicted.iteration_s)} an iteration" if predicted is not None else ""
     packed = _packed({
         "styles": [markup.CSS, *(_built(name, ".css") for name in VIEWS)],
         "scripts": {name: _built(name, ".js") for name in VIEWS},
-        "models": {name: view.own_traits() for name, view in views_of(plan, predicted).items()},
+        "models": models,
+        "asked": asked,
     })  # fmt: skip
     look, script = ((HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     return (
@@ -75,8 +130,11 @@ def still_page(plan: Plan, predicted: Trace | None = None) -> str:
 
 
 @kept_here()
-def views_of(plan: Plan, predicted: Trace | None) -> dict[str, View]:
-    """Return the views by name, as they show a plan and its predicted iteration."""
+def views_of(
+    plan: Plan, predicted: Trace | None, answer: Answer | None = None, was: ChartedPrediction | None = None
+) -> dict[str, View]:
+    """Return the views by name, as they show a plan and its predicted iteration; of an answer, what changed since."""
+    before, found = (None, None) if answer is None else (answer.before, answer.found)
     state = LabState(topology=plan.topology, job=plan.job, plan=plan, predicted=predicted, queueing=plan.queueing)
     document = document_of(plan.topology)
     network = MapView(document=document, height=0, still=True, filled=filled(document), highlight=highlight_of(plan))
@@ -87,14 +145,14 @@ def views_of(plan: Plan, predicted: Trace | None) -> dict[str, View]:
         network.playback, network.playback_devices = rows.tobytes(), device_names(predicted.context)
         player.source = "predicted"
         player.length_s = player.known_s = float(rows[:, 1].max(initial=0.0))
-        chart.show(ChartedPrediction.of(plan, predicted, SOURCE))
+        chart.show(ChartedPrediction.of(plan, predicted, SOURCE), was)
     bar = TopBar(
         lambda _: None,
         still=True,
         network=[plan.topology.name, consists_of(state)],
         job=[plan.job.name, shape_of(state)],
-        numbers=[number for number in bar_numbers(state, None) if number["value"] != "–"],
-        headline=headline(state, None, None, reason_of(plan))._asdict(),
+        numbers=[number for number in bar_numbers(state, before) if number["value"] != "–"],
+        headline=headline(state, before, found, reason_of(plan))._asdict(),
     )
     legend = Legend(n_stages=plan.job.n_stages or 0, shortcuts="Space plays · ? words")
     return dict(zip(VIEWS, (bar, network, player, chart, legend, Glossary()), strict=True))

@@ -63,7 +63,7 @@ function render({ model, el }) {
     badges: () => scene.badges.filter(({ seen }) => seen > 0.5),
   });
   const still = model.get("still");
-  const tags = labels(model, box, still, {
+  const tags = labels(model, box, still && !model.get("drags"), {
     read: (key) => scene.conditions(key),
     set: (key, conditions, before) => { present = changePair(present, scene.pairs.get(key), conditions, before); model.set("document", present); scene.renumber(present); drawAll(); },
     press: (key) => choosePair(key),
