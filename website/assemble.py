@@ -10,6 +10,7 @@ from pathlib import Path
 from dtfm_lab.course import LESSONS
 from website import commands, course, formats, notebooks, plug_in, reference, tables
 from website.examples import Examples, run_examples
+from website.labs import write_labs
 from website.links import relinked
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +43,7 @@ ELSEWHERE = ("glossary", "examples", "figures")
 def assemble(folder: Path, *, plain: bool = False) -> None:
     """Write the sources of the whole site to ``folder``, whose old content is lost.
 
-    ``plain`` ones have lessons without what their cells show, and no pictures of figures.
+    ``plain`` ones have lessons without what their cells show, no pictures of figures, and of the lab one network.
     """
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "extra").mkdir(parents=True)  # Sphinx wants it, with pictures or without
@@ -50,11 +51,18 @@ def assemble(folder: Path, *, plain: bool = False) -> None:
     pages = _written_by_people(made) | _generated(made)
     for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
         pages[f"notebooks/{lesson.stem}.md"] = notebooks.as_markdown(lesson, folder / "notebooks", outputs=not plain)
-    pages["index.md"] = pages.pop("README.md") + "\n" + _contents(set(pages))
+    front = write_labs(folder / "extra" / "lab", plain=plain)
+    pages["index.md"] = _with_lab(pages.pop("README.md"), front) + "\n" + _contents(set(pages))
     for name, text in pages.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(relinked(text, name, set(pages), ROOT, folder), encoding="utf-8")
+
+
+def _with_lab(readme: str, front: str) -> str:
+    """The front page: the lab below the title and what it is in a sentence."""
+    title = re.compile(r"^# .*\n\s*(?:.+\n)+", re.MULTILINE)
+    return title.sub(lambda found: f"{found[0]}\n{front}", readme, count=1)
 
 
 def _written_by_people(made: Examples) -> dict[str, str]:

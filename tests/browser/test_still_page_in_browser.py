@@ -7,6 +7,9 @@ import pytest
 from serving import PATIENCE_MS, PATIENCE_S, Watch
 
 import dtfm_lab as lab
+from dtfm_lab.lab.plans import opening_job
+from dtfm_lab.widgets.shell.still_page import answering_page
+from dtfm_lab.widgets.shell.still_page.answers import answers_of
 
 expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 
@@ -47,6 +50,38 @@ def test_it_plays_points_and_explains_without_a_kernel(still):
     expect(page.locator(".dtfm-map .dtfm-tooltip")).to_contain_text("ada")
     page.get_by_role("button", name="Words").click()
     expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def test_a_link_is_dragged_without_a_kernel(browser, tmp_path):
+    topology = lab.load_topology("lecture-hall")
+    answers = list(answers_of(topology, opening_job(topology), batches=(8, 16), seconds=0.05))
+    path = tmp_path / "lab.html"
+    path.write_text(answering_page(answers, {}, "found beforehand"), encoding="utf-8")
+    context = browser.new_context(offline=True, viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    watch = Watch(page)
+    page.goto(path.as_uri())
+    page.wait_for_selector(".dtfm-still[data-shown]")
+    label = page.get_by_role("slider", name="Link front – back")
+    expect(label).to_contain_text("0.1 Gbit/s")
+    headline = page.locator(".dtfm-headline .dtfm-sentence")
+    opened = headline.inner_text()
+    box = label.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 60, y, steps=5)
+    expect(headline).to_contain_text("0.1 → 0.03 Gbit/s")
+    page.mouse.up()
+    expect(label).to_contain_text("0.03 Gbit/s")  # let go, it takes the number of its answer
+    page.get_by_role("button", name="8", exact=True).click()
+    expect(headline).to_contain_text("Batch 16 → 8")
+    expect(label).to_contain_text("0.1 Gbit/s")
+    page.get_by_role("button", name="As it was").click()
+    expect(headline).to_have_text(opened)
+    watch.check()
+    context.close()
 
 
 def until(page, expression):

@@ -19,7 +19,9 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from ipywidgets import Widget
 
-from dtfm_lab.widgets.shell.still_page import VIEWS, still_page
+from dtfm_lab.lab.plans import opening_job
+from dtfm_lab.widgets.shell.still_page import VIEWS, answering_page, still_page
+from dtfm_lab.widgets.shell.still_page.answers import answers_of
 
 HOSTILE = "</script><script>alert(1)</script><!--"
 
@@ -69,9 +71,30 @@ def test_a_plan_without_a_model_has_a_page_without_an_iteration() -> None:
     job = lab.Job.from_bytes(2, 4, 1e9, 5e8)
     models = unpacked(still_page(lab.plan(lab.load_topology("lecture-hall"), job, steps=3)))[0]["models"]
     assert models["player"]["length_s"] == 0
-    assert [number["label"] for number in models["top_bar"]["numbers"]] == ["Plan: communication"]
+    assert [number["label"] for number in models["top_bar"]["numbers"]] == ["Communication cost"]
 
 
 def test_a_plan_is_saved_as_a_page_by_its_ending(plan: lab.Plan, tmp_path: Path) -> None:
     path = lab.save(plan, tmp_path / "plan.HTML")
     assert unpacked(path.read_text())[0]["models"]["map"]["still"]
+
+
+def test_what_a_page_answers_is_what_the_lab_finds_after_that_one_change() -> None:
+    topology = lab.load_topology("lecture-hall")
+    job = opening_job(topology)
+    answers = list(answers_of(topology, job, batches=(8, 16), seconds=0.05))
+    assert [(one.pair, one.gbps) for one in answers[1:4]] == [
+        (("front", "back"), 0.01),
+        (("front", "back"), 0.03),
+        (("front", "back"), 0.3),
+    ]
+    slowest = answers[1].plan.topology
+    assert slowest.bandwidth_bytes_per_s[0, 4] == slowest.bandwidth_bytes_per_s[4, 0] == 0.01e9 / 8
+    assert np.array_equal(slowest.bandwidth_bytes_per_s[:4, :4], topology.bandwidth_bytes_per_s[:4, :4])
+    asked = unpacked(answering_page(answers, {}, ""))[0]["asked"]
+    found = [answer for _, answer in asked["pairs"]['["back","front"]']]
+    for one, answer in zip(answers[1:4], found, strict=True):
+        assert answer["player"]["length_s"] == pytest.approx(lab.simulate(one.plan).iteration_s)
+        assert answer["top_bar"]["headline"]["lead"].startswith("back – front 0.1 → "), "what was changed, in words"
+    assert [batch for batch, _ in asked["batches"]] == [8, 16]
+    assert asked["batches"][1][1] == {}, "the batch that it opens with"

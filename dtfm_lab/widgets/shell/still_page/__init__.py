@@ -162,7 +162,8 @@ def _made_of(plan: Plan, predicted: Trace | None) -> str:
     """Return who found the plan, and what of it is predicted."""
     seed = "" if plan.seed is None else f", seed {plan.seed}"
     what = "" if predicted is None else ", its iteration predicted and not measured"
-    return f"A plan by {plan.planner}{seed}{what}. dtfm_lab {version('dtfm_lab')}, {date.today().isoformat()}"
+    by = "A placement that was given" if plan.planner == "given" else f"A plan by {plan.planner}{seed}"
+    return f"{by}{what}. dtfm_lab {version('dtfm_lab')}, {date.today().isoformat()}"
 
 
 def _built(name: str, ending: str) -> str:

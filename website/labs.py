@@ -1,0 +1,57 @@
+"""The lab on the site's front page, without a kernel: one page a network, its answers found while the site is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dtfm_lab as lab
+from dtfm_lab.lab.plans import opening_job
+from dtfm_lab.widgets.shell.still_page import answering_page
+from dtfm_lab.widgets.shell.still_page.answers import answers_of
+
+TITLES = {
+    "worldwide": "64 GPUs in 8 cities",
+    "lecture-hall": "8 laptops in a lecture hall",
+    "regional": "64 GPUs in 4 regions",
+    "campus": "32 computers of a university",
+    "volunteers": "24 gaming computers at home",
+    "mixed-gpus": "4 machines of 8 GPUs, all different",
+    "universities": "64 GPUs of 2 universities",
+    "islands": "32 GPUs on islands of fast links",
+}
+"""The networks, the first of which is on the front page."""
+PLAIN = ("lecture-hall",)
+TIMES = (0.5, 1, 2, 4, 8)
+"""Batches, over that of the job."""
+MOST_SEQUENCES = 1024
+SECONDS = 0.3
+"""Of search for each answer."""
+
+
+def write_labs(folder: Path, *, plain: bool = False) -> str:
+    """Write the pages, of a plain site only a small one; returns the front page's markup.
+
+    Some four minutes on two cores for all of them: an answer takes a search of ``SECONDS``, and a network has three for
+    each pair of its regions.
+    """
+    folder.mkdir(parents=True)
+    names = PLAIN if plain else tuple(TITLES)
+    for name in names:
+        topology = lab.load_topology(name)
+        job = opening_job(topology)
+        batches = [int(job.global_batch * times) for times in TIMES if len(topology) <= job.global_batch * times]
+        batches = [batch for batch in batches if batch <= max(MOST_SEQUENCES, job.global_batch)]
+        found = list(answers_of(topology, job, batches=batches, seconds=SECONDS))
+        note = (
+            f"{len(found)} plans found when this site was built, each by {SECONDS:g} s of search from seed 0; one "
+            f"change at a time. The lab itself searches as you drag."
+        )
+        others = {TITLES[other]: "" if other == name else f"{other}.html" for other in names}
+        (folder / f"{name}.html").write_text(answering_page(found, others, note), encoding="utf-8")
+    first = f"lab/{names[0]}.html"
+    return (
+        f'<iframe src="{first}" title="The lab without a kernel: drag a link" '
+        'style="width: 100%; height: 720px; border: 0; border-radius: 6px"></iframe>\n\n'
+        f'<p><a href="{first}" target="_blank">The lab in a tab of its own</a>, to drag a link with nothing installed: '
+        "what it answers was found beforehand.</p>\n"
+    )
