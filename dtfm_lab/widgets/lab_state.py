@@ -112,7 +112,11 @@ class LabState(traitlets.HasTraits):
     prediction_note = traitlets.Unicode("")
     what_if_note = traitlets.Unicode("")
     run_note = traitlets.Unicode("")
-    """How far a run is, "profiling 3 of 8", "8 of 24 iterations done", and what befell it; empty while none runs."""
+    """How far a run is: "profiling 3 of 8", "8 of 24 iterations done"; empty while none runs."""
+    run_story = traitlets.Unicode("")
+    """What has befallen a device of the run, and who took over; empty where nothing has, and once it is over."""
+    suspects = traitlets.Tuple()
+    """(source, target) names of each link that the last comparison suspects; empty while a mystery is not solved."""
     hand_note = traitlets.Unicode("")
     """The last move by hand, while the plan is what it made."""
     compare_note = traitlets.Unicode("")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from loops import on_a_loop, until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.trace import Fault
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -14,6 +18,7 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.network.links import with_link
 from dtfm_lab.widgets.planner.edits import EditHistory
+from dtfm_lab.widgets.running.run_progress import story_of
 from dtfm_lab.widgets.shell.bar import bar_numbers, format_count, gap_words, next_action
 from dtfm_lab.widgets.shell.headline import headline, reason_of
 from dtfm_lab.widgets.shell.inspection import inspect
@@ -199,3 +204,31 @@ async def test_a_slider_s_whole_gesture_is_one_step_back() -> None:
     assert the_lab.topology.fingerprint != before.fingerprint
     the_lab.bar.view.received({"kind": "press", "name": "undo"}, [])
     assert the_lab.topology.fingerprint == before.fingerprint
+
+
+def test_what_befell_a_device_is_told_until_the_run_ends() -> None:
+    assert story_of(SimpleNamespace(faults=[])) == ""
+    faults = [Fault(2, "barbara", "was killed by SIGKILL", "claude", 0.8), Fault(5, "ada", "stood still", "alan", 0.5)]
+    story = story_of(SimpleNamespace(faults=faults[:1]))
+    assert (
+        story == "barbara was killed by SIGKILL in iteration 2: its copy took over in 800 ms, with the state of claude"
+    )
+    assert story_of(SimpleNamespace(faults=faults)).endswith("the state of alan; 1 device before it")
+    state = a_state("worldwide")
+    state.busy, state.run_note, state.run_story = ("run",), "iteration 8 of 24", story
+    said = headline(state, None, None, "")
+    assert said.lead == "barbara was killed by SIGKILL in iteration 2:"
+    assert said.rest.endswith("The run: iteration 8 of 24.")
+    assert said.kind == "busy"
+
+
+@on_a_loop
+async def test_suspected_links_are_marked_on_the_network_until_an_edit() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+    state, panel = the_lab.lab_state, the_lab.network_panel
+    state.plan = lab.evaluate(state.topology, state.job, stages=np.arange(8).reshape(4, 2).tolist())
+    state.measured = lab.simulate(state.plan, state.schedule)
+    state.suspects = (("ada", "alan"),)
+    assert panel.canvas.highlight["suspects"] == [["ada", "alan"]]
+    state.topology = state.topology.with_link("ada", "alan", bandwidth_gbps=0.01)
+    assert "suspects" not in panel.canvas.highlight

@@ -13,14 +13,13 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.comparing.findings import Findings, Tile, hidden, sentences_html, tiles_html
+from dtfm_lab.widgets.comparing.findings import ARROW, Findings, Tile, hidden, sentences_html, tiles_html
 from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.residuals import COLUMNS, ResidualsView
 
-ARROW = " -> "
 SAVED = ("table", "sort_by", "descending")
 """Traits of the residuals view that a workspace keeps."""
 TABLES = ("links", "devices", "stages")
@@ -114,6 +113,7 @@ class ComparePanel(Panel):
         """Show what was found; while something is secretly slow, nothing that names it."""
         found, secret = self._findings, self._lab_state.is_mystery
         self.refitting.hold(secret=secret)
+        self._lab_state.suspects = () if found is None or secret else found.links
         if found is None:
             self.tiles.value, self.told.value = tiles_html(NOTHING), ""
             self.residuals.tables = []

@@ -26,6 +26,8 @@ MOST_ROWS = 200
 ROUNDING = 1e-9
 """Relative difference of two times that counts as none."""
 BOTH = ["duration_s_predicted", "duration_s_measured"]
+ARROW = " -> "
+"""Between the devices of a link's name."""
 HUES = {"F": "forward", "B": "backward"}
 """The hue of a message, by the last letter of its kind; all others average."""
 
@@ -53,6 +55,8 @@ class Findings(NamedTuple):
     """Whether nobody timed the messages."""
     sentences: tuple[str, ...]
     """The verdict, the suspects, and where the prediction is left first."""
+    links: tuple[tuple[str, ...], ...] = ()
+    """(source, target) of each suspected link."""
 
     @classmethod
     def of(cls, comparison: Comparison) -> Findings:
@@ -67,10 +71,10 @@ class Findings(NamedTuple):
             *rest,
             comparison.drift.sentence,
         )
-        by_model = comparison.measured.context.links_by_model
-        return cls(
-            comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth, by_model, told
-        )
+        rows, by_model = comparison.suspects, comparison.measured.context.links_by_model
+        links = tuple(tuple(name.split(ARROW, 1)) for name in rows.loc[rows["of"] == "link", "name"])
+        known = comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth
+        return cls(*known, by_model, told, links)
 
 
 def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:

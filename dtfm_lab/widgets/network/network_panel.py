@@ -15,7 +15,7 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
-from dtfm_lab.widgets.lab_state import Guard, LabState
+from dtfm_lab.widgets.lab_state import Guard, LabState, run_staleness
 from dtfm_lab.widgets.network.document_conversion import (
     document_of,
     gpus_of,
@@ -38,6 +38,8 @@ from dtfm_lab.widgets.views.editor import TopologyEditor
 from dtfm_lab.widgets.views.map import MapView
 
 VIEWS = {"canvas": "Canvas", "map": "Map", "matrix": "Matrix"}
+REDRAWN = ["plan", "shown_stages", "shown_tasks", "selected_stage", "suspects"]
+"""What of the lab's state is seen on the drawn network."""
 MANY_DEVICES, MANY_LINKS = 32, 150
 """Above both counts, a note points to the matrix."""
 
@@ -97,7 +99,7 @@ class NetworkPanel(Panel):
         self.shown.observe(lambda _: self._switch(), "value")
         self.fill.observe(self._choose_fill, "value")
         lab_state.observe(lambda _: self._select_in_drawing(), ["selected", "selected_link"])
-        lab_state.observe(lambda _: self._update_view(), ["plan", "shown_stages", "shown_tasks", "selected_stage"])
+        lab_state.observe(lambda _: self._update_view(), REDRAWN)
         lab_state.observe(lambda change: self._follow(change["new"]), "topology")
 
     @property
@@ -225,6 +227,11 @@ class NetworkPanel(Panel):
         self.note.value = markup.line("<br>".join(notes))
 
     def _highlight(self) -> dict[str, Any]:
+        """Return what ``DocumentView.highlight`` shows: who does what, and which links are suspected."""
+        roles, suspects = self._roles(), [list(ends) for ends in self.lab_state.suspects]
+        return roles | {"suspects": suspects} if roles and suspects and not run_staleness(self.lab_state) else roles
+
+    def _roles(self) -> dict[str, Any]:
         plan = self.lab_state.plan
         stages = dict(self.lab_state.shown_stages)
         drawn = {device["name"] for device in self.drawing.document["devices"]}

@@ -40,7 +40,7 @@ from dtfm_lab.widgets.running.fault_controls import ACTIONS, RESUME, FaultContro
 from dtfm_lab.widgets.running.mystery_controls import MysteryControls
 from dtfm_lab.widgets.running.playback import Playback
 from dtfm_lab.widgets.running.run_option_controls import CLOCK_NAMES, RunOptionControls, chip_words, explain_clock
-from dtfm_lab.widgets.running.run_progress import Happenings, RunProgress, describe, listed, note_of
+from dtfm_lab.widgets.running.run_progress import Happenings, RunProgress, describe, listed, note_of, story_of
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin
@@ -278,6 +278,7 @@ class RunPanel(Panel):
         self.faults.show()
         self.happenings.look(run)
         self._show_happenings()
+        self._lab_state.run_story = story_of(run) if run.running else ""
         self._lab_state.run_note = note_of(run) if run.running else ""
 
     def _disturbed(self, device: str, do: str) -> None:
@@ -346,7 +347,7 @@ class RunPanel(Panel):
         show(self.start, not running)
         show(self.stop, running)
         if not running:
-            self._lab_state.run_note = ""
+            self._lab_state.run_note = self._lab_state.run_story = ""
         self._lab_state.set_busy("run", running or self._is_concluding)
 
 

@@ -10,6 +10,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.theme import count
 from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.widgets import markup
@@ -140,11 +141,23 @@ def describe(fault: Fault) -> tuple[str, str]:
 
 
 def note_of(run: RunRecord) -> str:
-    """Return how far a run is and what befell it last, as the headline says it: ``3 of 8 iterations done; ada was
-    killed by SIGKILL in iteration 2; its state came from alan; 85 ms``."""
+    """Return how far a run is, as the headline says it: ``3 of 8 iterations done; recovering ada``."""
     lost = [name for name, condition in run.conditions.items() if condition == "lost"]
-    told = f"recovering {', '.join(lost)}" if lost else "".join(map(run_report.describe_fault, run.faults[-1:]))
+    told = f"recovering {', '.join(lost)}" if lost else ""
     return "; ".join(filter(None, [run_report.describe_progress(run), told]))
+
+
+def story_of(run: RunRecord) -> str:
+    """Return what befell the last device that was lost, as the headline keeps it; empty where none was.
+
+    ``ada was killed by SIGKILL in iteration 3: its copy took over in 0.6 s, with the state of claude``
+    """
+    if not run.faults:
+        return ""
+    last, before = run.faults[-1], len(run.faults) - 1
+    more = f"; {count(before, 'device')} before it" if before else ""
+    took = f"its copy took over in {format_s(last.lost_s)}, with the state of {last.state_from}"
+    return f"{last.device} {last.how} in iteration {last.iteration}: {took}{more}"
 
 
 def listed(lines: Sequence[Happening]) -> str:

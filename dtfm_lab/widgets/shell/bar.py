@@ -55,7 +55,8 @@ class StatusBar:
         replanning.switch.observe(lambda change: setattr(self.view, "live", change["new"]), "value")
         notes = sorted(set(PANE_NOTES.values()))
         lab_state.observe(
-            lambda _: self._soon(), [*RESULT_TRAITS, "bound_s", "busy", "message", "pane", "hand_note", *notes]
+            lambda _: self._soon(),
+            [*RESULT_TRAITS, "bound_s", "busy", "message", "pane", "hand_note", "run_story", *notes],
         )
         self.refresh()
 

@@ -65,6 +65,8 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     if state.topology is None:
         return Headline(*EMPTY)
     if "run" in state.busy and state.run_note:
+        if state.run_story:
+            return _split(f"{state.run_story}. The run: {state.run_note}.")._replace(kind="busy")
         return Headline("The run:", state.run_note, "busy")
     if state.not_planned:
         return _split(state.not_planned[0].upper() + state.not_planned[1:])._replace(kind="error")

@@ -107,7 +107,7 @@ function render({ model, el }) {
       stages.take(scene.tasks, graph.place);
     }
     const run = time && rows.length ? playedAt(time.t_s) : null;
-    const conditions = model.get("conditions");
+    const conditions = recovering.seen(model.get("conditions"));
     const shade = Math.min(1, isStill() ? 1 : (performance.now() - lit.since) / FADE_MS);
     if (shade < 1) draw();
     paint(context, scene, view, laid, {

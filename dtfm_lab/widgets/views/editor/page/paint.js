@@ -153,9 +153,9 @@ function haloed(context, text, x, y, color, ground) {
 function paintLine(context, line, way, { theme, picked, pointed, tangled, crowded, quiet }) {
   const hop = line.uses.has("hop");
   const base = context.globalAlpha;
-  const strong = picked || pointed;
+  const strong = picked || pointed || line.suspect;
   context.globalAlpha = base * (strong ? 1 : hop ? 0.62 : line.uses.size ? (crowded ? 0.35 : 0.6) : quiet ? 0.55 : 0.8);
-  context.strokeStyle = strong || hop ? theme.text : line.uses.size ? kindColor("averaging", theme.dark) : theme.border;
+  context.strokeStyle = line.suspect ? alarm(theme.dark) : strong || hop ? theme.text : line.uses.size ? kindColor("averaging", theme.dark) : theme.border;
   const width = tangled ? 1 : linkWidth(line.bandwidth_gbps) * (strong || hop ? 1 : line.uses.size ? (crowded ? 0.6 : 1) : quiet ? 0.45 : 1);
   context.lineWidth = picked ? width + 1.5 : width;
   stroke(context, way, linkDash(line.latency_ms).map((length) => (length * Math.max(2, width)) / 3));

@@ -5,6 +5,7 @@ import { placeOn } from "./geometry.js";
 import { pairKey } from "./scene.js";
 
 const STATE_MS = 1800;
+const CRACK_MS = 1400; // a killed device is seen cracked at least so long, though its copy may be there in a tenth of that
 const SQUARES = 5;
 
 /** Places {x, y, kind} on the screen of messages {source, target, kind, share}, on the lines that are drawn. */
@@ -39,16 +40,26 @@ function wayBetween(source, target, share, scene, laid, regions, drawn) {
 
 const between = (a, b, t) => ({ x: a.x + (b.x - a.x) * t, y: a.y + (b.y - a.y) * t });
 
-/** Remembers since when a device has recovered, and shows its state arriving from a device of its stage. */
+/** Remembers who was killed and has recovered: the crack is seen first, then the state arriving from a device of its stage. */
 export function recoveries(changed) {
-  let since = new Map();
+  let [since, cracked] = [new Map(), new Map()];
   let peers = {};
   return {
     take(conditions, restoredFrom) {
       peers = restoredFrom;
-      const next = new Map();
-      for (const [name, condition] of Object.entries(conditions)) if (condition === "recovered") next.set(name, since.get(name) ?? performance.now());
-      since = next;
+      const now = performance.now();
+      const next = new Map(), held = new Map();
+      for (const [name, condition] of Object.entries(conditions)) {
+        if (condition === "killed") held.set(name, cracked.get(name) ?? now + CRACK_MS);
+        if (condition === "recovered") next.set(name, since.get(name) ?? Math.max(now, cracked.get(name) ?? now + CRACK_MS));
+      }
+      [since, cracked] = [next, held];
+    },
+    /** The conditions as they are seen: who was killed a moment ago is still cracked. */
+    seen(conditions) {
+      const now = performance.now();
+      const late = [...since].filter(([, begin]) => now < begin && !isStill()).map(([name]) => [name, "killed"]);
+      return late.length ? { ...conditions, ...Object.fromEntries(late) } : conditions;
     },
     /** {x, y, kind: "state", share: colour} of each square under way. */
     now(scene, laid, dark) {

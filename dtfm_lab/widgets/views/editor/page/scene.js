@@ -44,7 +44,7 @@ export function trafficOf(tasks) {
 
 /**
  * {devices, boxes, lines, nStages, tasks, shortNames, hasDefault} of a document. A line is {id, kind: "link" | "pair", ends, oneWay,
- * own, about, latency_ms, bandwidth_gbps, uses, across}: `own` says that the document holds it, `about` that a rule
+ * own, about, latency_ms, bandwidth_gbps, uses, across, suspect}: `own` says that the document holds it, `about` that a rule
  * made it, `uses` what the plan sends along it, `across` that it joins two regions. `focus` names the devices whose
  * links are drawn where there are many.
  */
@@ -59,6 +59,8 @@ export function sceneOf(document, filled, highlight, focus) {
   const lines = linksOf(document, regionOf, traffic, filled, focus);
   const drawn = new Set(lines.filter((line) => line.uses.size && line.across).map((line) => pairKey(line.ends.map((name) => regionOf.get(name)))));
   lines.unshift(...pairsOf(document, filled, regions, regionOf, traffic, drawn));
+  const suspects = new Set((highlight.suspects ?? []).flatMap((ends) => [`link${pairKey(ends)}`, `pair${pairKey(ends.map((name) => regionOf.get(name) ?? ""))}`]));
+  for (const line of lines) line.suspect = suspects.has(`${line.kind}${pairKey(line.ends)}`);
   const inhabitants = new Map();
   for (const region of regionOf.values()) inhabitants.set(region, (inhabitants.get(region) ?? 0) + 1);
   const said = new Set([...document.between.map(endsOf), ...filled.map((one) => one.regions)].map(pairKey));

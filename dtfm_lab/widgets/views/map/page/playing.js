@@ -1,7 +1,7 @@
 // A run on the map: what each moment of the iteration does to badges and pipes, and what was done to devices.
 import { isStill } from "shared/bus.js";
 import { playbackAt } from "shared/playback.js";
-import { RECOVERY_MS, alongWay, paintComputing, paintCondition, paintMessage, paintState } from "./running.js";
+import { CRACK_MS, RECOVERY_MS, alongWay, paintComputing, paintCondition, paintMessage, paintState } from "./running.js";
 import { pairKey } from "./pairs.js";
 
 /** `wayBetween(from, to)` gives points on the screen between two badges. */
@@ -10,7 +10,8 @@ export function playing(wayBetween) {
   let moment = null; // {computing, messages} of now
   let [conditions, sources] = [{}, {}];
   let averaging = new Set();
-  const recoveries = new Map(); // by device: when its state began to come
+  const recoveries = new Map(); // by device: when its state begins to come
+  const cracks = new Map(); // by device: until when it is seen cracked, though its copy may be there in a tenth of that
   let ways = new Map();
   let [seenBadges, layoutOfWays] = [null, ""];
 
@@ -36,8 +37,10 @@ export function playing(wayBetween) {
 
   /** `quietly` where it was so before anybody looked. */
   function condition(next, from, quietly) {
+    const now = performance.now();
     for (const [name, what] of Object.entries(next ?? {})) {
-      if (what === "recovered" && conditions[name] !== "recovered" && !quietly && !isStill()) recoveries.set(name, performance.now());
+      if (what === "killed" && conditions[name] !== "killed") cracks.set(name, now + CRACK_MS);
+      if (what === "recovered" && conditions[name] !== "recovered" && !quietly && !isStill()) recoveries.set(name, Math.max(now, cracks.get(name) ?? now + CRACK_MS));
       if (what !== "recovered") recoveries.delete(name);
     }
     [conditions, sources] = [next ?? {}, from ?? {}];
@@ -59,15 +62,16 @@ export function playing(wayBetween) {
       if (!ways.has(key)) ways.set(key, alongWay(wayBetween(from, to)));
       paintMessage(context, ways.get(key)(share), kind, radius, theme);
     }
+    const now = performance.now();
     for (const [name, what] of Object.entries(conditions)) {
       const badge = byName.get(name);
-      if (badge?.seen > 0.5) paintCondition(context, badge, what, theme);
+      if (badge?.seen > 0.5) paintCondition(context, badge, now < recoveries.get(name) ? "killed" : what, theme);
     }
-    const now = performance.now();
     for (const [name, begin] of recoveries) {
       const badge = byName.get(name);
       const peer = byName.get(sources[name]) ?? badges.find((one) => one.stage === badge?.stage && one.name !== name && conditions[one.name] !== "killed");
       if (now - begin > RECOVERY_MS || !badge || !peer) { recoveries.delete(name); continue; }
+      if (now < begin) continue;
       paintState(context, alongWay(wayBetween(peer, badge)), now - begin, badge.stage ?? 0, nStages, theme);
     }
   }

@@ -4,6 +4,7 @@ import { outline } from "./paint.js";
 
 const TURN = 2 * Math.PI;
 export const RECOVERY_MS = 1800;
+export const CRACK_MS = 1400;
 const SQUARES = 4;
 
 /** A ring of the kind's hue and a bar that fills; `badge` is {x, y, radius, gpu}. */

@@ -64,9 +64,9 @@ export function sceneOf(view) {
     nStages = 1 + Math.max(0, ...Object.values(tasks).map(([stage]) => stage));
     uses = usesOf(tasks, (name) => regionOf.get(name));
     if (!layout) return;
-    const chosen = chosenPair();
-    const wanted = worthDrawing(pairs, uses, new Set([chosen].filter(Boolean))).filter(({ a, b }) => layout.byName.has(a) && layout.byName.has(b));
-    drawn = routed(wanted.map((pair) => ({ ...pair, used: Boolean(uses.get(pair.key)?.hops.length), averages: Boolean(uses.get(pair.key)?.averages.length) })));
+    const suspects = new Set((model.get("highlight").suspects ?? []).map((ends) => ends.map((name) => regionOf.get(name))).filter(([a, b]) => a && b && a !== b).map((ends) => pairKey(...ends)));
+    const wanted = worthDrawing(pairs, uses, new Set([chosenPair(), ...suspects].filter(Boolean))).filter(({ a, b }) => layout.byName.has(a) && layout.byName.has(b));
+    drawn = routed(wanted.map((pair) => ({ ...pair, suspect: suspects.has(pair.key), used: Boolean(uses.get(pair.key)?.hops.length), averages: Boolean(uses.get(pair.key)?.averages.length) })));
     run.forget();
     badgeSprites.place(layout.cards.flatMap((card) => card.devices.map((device, at) => {
       const task = Object.hasOwn(tasks, device.name) ? tasks[device.name] : null;
@@ -104,7 +104,7 @@ export function sceneOf(view) {
     fade.frame(now);
     const [chosen, shone, hover] = [chosenPair(), litPair(), view.hover()];
     paintPipes(context, drawn, camera, theme, (pair) => ({
-      used: pair.used, averaging: run.averaging.has(pair.key),
+      used: pair.used, suspect: pair.suspect, averaging: run.averaging.has(pair.key),
       strong: pair.key === chosen || pair.key === shone || (hover?.kind === "pair" && hover.key === pair.key),
       opacity: fade.of(pair.key, shone && shone !== pair.key ? FADED : 1),
     }));
