@@ -103,8 +103,8 @@ def binding(analysis: IterationAnalysis) -> str:
     if analysis.binds == "link":
         many = f", the most of {counted(len(links), 'link')} on the path" if len(links) > 1 else ""
         return f"Links bind, {share:.0%} of the critical path: messages over {_named(links[0])}{many}."
-    through = f" Its path goes over {_named(links[0])}." if links else ""
-    return f"Synchronisation binds, {share:.0%} of the critical path: averaging the gradients of the replicas.{through}"
+    through = f" It goes over {_named(links[0])}." if links else ""
+    return f"Synchronisation binds, {share:.0%} of the critical path: averaging the gradients of replicas.{through}"
 
 
 def _shared_cards(analysis: IterationAnalysis) -> str:
