@@ -22,6 +22,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from dtfm_lab import lab
+from dtfm_lab.cli.marking_jobs import DIED, LATE
 from dtfm_lab.course import missions
 from dtfm_lab.course.handing_in import pack, unpack
 from dtfm_lab.course.likeness import digest_of, is_ones_own
@@ -31,7 +32,6 @@ Job = Mapping[str, Any]
 Say = Callable[[dict[str, Any]], None]
 END = b'{"end": true}\n'
 """The last line of a job that was done."""
-LATE, DIED = "late", "died"
 LONGEST_REASON = 300
 MOST_BYTES = 256 << 20
 """Most that a job may say; one that says more has died."""

@@ -120,6 +120,10 @@ def test_marks_are_of_answers_and_not_of_checks(shell, tmp_path):
     hand_in(folder, "gerda", answer=f"exec(lab.missions.answer('{MISSION}').markdown.strip('`python'))")
     hand_in(folder, "irene", answer=f"for answer in range(5): lab.missions.check('{MISSION}', answer)", tries=7)
     hand_in(folder, "jean", answer="import os\nos.kill(os.getppid(), 9)")
+    widget = (
+        "import asyncio\nawait asyncio.sleep(0)\ndisplay(lab.guess('a', 'How many?', 1.0), lab.Lab('lecture-hall'))"
+    )
+    hand_in(folder, "lise", answer=f"{widget}\n{right}")
     hand_in(folder, "kate", answer="import os\nos._exit(0)")
     hand_in(folder, "fanny")
     (folder / "hedy.ipynb").write_text("no notebook")
@@ -127,7 +131,7 @@ def test_marks_are_of_answers_and_not_of_checks(shell, tmp_path):
     assert status == 0, said
     with (tmp_path / "marks.csv").open() as file:
         marks = {row["student"]: row for row in csv.DictReader(file) if row["mission"] in (MISSION, "")}
-    assert {name: row["points"] for name, row in marks.items() if row["points"] != "0"} == {"ada": "1"}
+    assert {name: row["points"] for name, row in marks.items() if row["points"] != "0"} == {"ada": "1", "lise": "1"}
     for name, why in {
         "barbara": ("is not it",),
         "carol": ("1 is not it",),
