@@ -21,9 +21,11 @@ TITLES = {
 }
 """The networks, the first of which is on the front page."""
 PLAIN = ("lecture-hall",)
+MOST_SEQUENCES = 128
+"""Largest batch to begin with: more would be some megabytes a page."""
 TIMES = (0.5, 1, 2, 4, 8)
-"""Batches, over that of the job."""
-MOST_SEQUENCES = 1024
+"""Batches, over the one to begin with, none below a sequence for each device."""
+LARGEST_BATCH = 512
 SECONDS = 0.3
 """Of search for each answer."""
 
@@ -31,7 +33,7 @@ SECONDS = 0.3
 def write_labs(folder: Path, *, plain: bool = False) -> str:
     """Write the pages, of a plain site only a small one; returns the front page's markup.
 
-    Some four minutes on two cores for all of them: an answer takes a search of ``SECONDS``, and a network has three for
+    Some minutes on two cores for all of them: an answer takes a search of ``SECONDS``, and a network has three for
     each pair of its regions.
     """
     folder.mkdir(parents=True)
@@ -39,8 +41,9 @@ def write_labs(folder: Path, *, plain: bool = False) -> str:
     for name in names:
         topology = lab.load_topology(name)
         job = opening_job(topology)
-        batches = [int(job.global_batch * times) for times in TIMES if len(topology) <= job.global_batch * times]
-        batches = [batch for batch in batches if batch <= max(MOST_SEQUENCES, job.global_batch)]
+        job = job.with_fields(global_batch=min(job.global_batch, MOST_SEQUENCES))
+        batches = [int(job.global_batch * times) for times in TIMES]
+        batches = [batch for batch in batches if len(topology) <= batch <= LARGEST_BATCH]
         found = list(answers_of(topology, job, batches=batches, seconds=SECONDS))
         note = (
             f"{len(found)} plans found when this site was built, each by {SECONDS:g} s of search from seed 0; one "
