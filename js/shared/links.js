@@ -12,6 +12,7 @@ export const linkDash = (latencyMs) => DASHES.find(([below]) => latencyMs < belo
 export function short(value) {
   if (!Number.isFinite(value)) return "∞";
   const size = Math.abs(value);
+  if (size >= 1e6) return value.toExponential(2).replace(/\.?0*e\+?/, "e");
   if (size >= 1000) return Math.round(value).toLocaleString("en-US");
   return String(Number(value.toPrecision(size < 0.01 ? 2 : 3)));
 }

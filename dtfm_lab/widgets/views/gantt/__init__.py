@@ -58,8 +58,8 @@ class GanttView(View):
     Else 0."""
     units = traitlets.List(traitlets.Dict()).tag(sync=True)
     """What is drawn, from top to bottom: {"label", "rows", "device", "stage", "replica", "tip", "members"}.
-    The first of its ``rows`` is above, the second below. ``members`` are units that a click opens. After "until", where
-    it is given, nothing is waited for. Where there are no units, each row is drawn by itself."""
+    The first of its ``rows`` is above, the second below. ``members`` are units that a click opens. Where there
+    are no units, each row is drawn by itself."""
     n_stages = traitlets.Int(1).tag(sync=True)
     """Number of stages of the units, for their colours."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -150,7 +150,7 @@ class GanttView(View):
 
     def _set_ghost(self, before: Bars) -> None:
         self._ghost = before.ordered()[0]
-        self.ghost = _packed(self._ghost)
+        self.ghost = {name: getattr(self._ghost, name).tobytes() for name in ("start", "end", "row")}
         self._mark_ends()
 
     def clear(self) -> None:

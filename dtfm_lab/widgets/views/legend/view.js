@@ -22,7 +22,7 @@ function render({ model, el }) {
     })));
   }
 
-  const kind = (name, dark) => h("span", {}, h("i", { class: "dtfm-kind", style: `background:${kindColor(name, dark)}` }), name);
+  const kind = (name, dark, words = name) => h("span", {}, h("i", { class: "dtfm-kind", style: `background:${kindColor(name, dark)}` }), words);
 
   function hatch(color) {
     const lines = [...Array(6).keys()].map((at) => svg("line", { x1: at * 4 - 6, y1: 10, x2: at * 4 + 4, y2: 0, stroke: color, "stroke-width": 1.2 }));
@@ -33,7 +33,7 @@ function render({ model, el }) {
     const theme = readTheme(el), n = model.get("n_stages");
     root.replaceChildren(
       ...(n ? [chips(n, theme.dark)] : []),
-      kind("forward", theme.dark), kind("backward", theme.dark), kind("averaging", theme.dark),
+      kind("forward", theme.dark), kind("backward", theme.dark), kind("averaging", theme.dark), kind("step", theme.dark, "optimiser"),
       h("span", {}, hatch(theme.softText), "waits"),
       h("span", { class: "dtfm-lab-foot-links" }, "link: width is bandwidth, dashes are latency"),
       h("span", { class: "dtfm-grow" }), h("span", { class: "dtfm-lab-foot-keys" }, model.get("shortcuts")));

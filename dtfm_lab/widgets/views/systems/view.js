@@ -17,7 +17,7 @@ function render({ model, el }) {
   const list = h("div", { class: "dtfm-systems-rows", role: "group" });
   const empty = h("div", { class: "dtfm-systems-empty" });
   const others = h("details", { class: "dtfm-systems-others" });
-  root.append(caption, empty, list, key, others);
+  root.append(caption, empty, key, list, others);
   el.append(root);
   const rove = roving(list, () => [...list.querySelectorAll("button")], () => 1);
 

@@ -23,10 +23,10 @@ export function arrange({ units, nRows, labels, devices, open }) {
   const shown = [];
   const slotOf = new Map();
   const place = (unit, fields) => {
-    const { label, device = "", stage = -1, replica = -1, tip = "", until = Infinity } = unit;
+    const { label, device = "", stage = -1, replica = -1, tip = "" } = unit;
     const rows = unit.rows.filter((row) => row < nRows);
     for (const row of rows) slotOf.set(row, shown.length);
-    shown.push({ label, device, stage, replica, tip, until, rows, ...fields });
+    shown.push({ label, device, stage, replica, tip, rows, ...fields });
   };
   given.forEach((unit, id) => {
     const { members = [] } = unit;

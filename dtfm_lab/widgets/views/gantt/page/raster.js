@@ -39,7 +39,8 @@ export class Raster {
     [this.canvas.width, this.canvas.height] = [this.width, this.height];
     this.image = this.context.createImageData(this.width, this.height);
     this.pixels = new Uint32Array(this.image.data.buffer);
-    for (const name of ["red", "green", "blue", "share"]) this[name] = new Float32Array(this.width);
+    this.share = new Float32Array(this.width);
+    this.thin = []; // of each kind, what bars of less than a few pixels cover: shares of pixels, and their colour
     for (const name of ["body", "rim", "whole", "wholeRim"]) this[name] = new Uint32Array(this.width);
     this.family = new Uint8Array(this.width);
     this.hatched = [];
@@ -93,10 +94,11 @@ export class Raster {
 
   /** The bars of a lane into `body`, what they are into `family`; whether there are any in sight. */
   gather(slot, index, row, lane, bars, spans) {
-    const { width, body, family, red, green, blue, share, place, lanes, inks, perPipeline, ratio, scale, numbers } = this;
+    const { width, body, family, place, lanes, inks, perPipeline, ratio, scale, numbers } = this;
     const { start, end, reach, stage, microbatch } = bars;
     const [wide, gap] = [WIDE * ratio, Math.max(1, Math.round(ratio))];
     const numbered = NUMBERED * ratio;
+    const [firstNumber, thins] = [numbers.length, []];
     let [top, height, thinFrom, thinTo, some] = [0, 0, width, 0, false];
     body.fill(0);
     family.fill(SEVERAL);
@@ -108,8 +110,8 @@ export class Raster {
       if (!some) {
         some = true;
         [top, height] = place.bandIn(slot, index, kind);
-        for (const channel of [share, red, green, blue]) channel.fill(0);
       }
+      let thin = null;
       const { shades, family: mine } = inks[kind];
       const digits = height >= LOWEST_NUMBERED;
       for (; at < stop && start[at] <= place.to; at++) {
@@ -128,13 +130,10 @@ export class Raster {
             numbers.push(place.left + left / ratio, top, (right - left) / ratio, height, microbatch[at], kind, shade);
         } else {
           [left, right] = [Math.max(0, Math.min(width - 1, Math.floor(from))), Math.min(width, Math.max(Math.ceil(to), Math.floor(from) + 1))];
-          const [r, g, b] = [color & 255, (color >> 8) & 255, (color >> 16) & 255];
+          if (!thin) thins.push(thin = this.thinOf(kind));
           for (let x = left; x < right; x++) {
-            const part = Math.max(0.02, Math.min(to, x + 1) - Math.max(from, x));
-            share[x] += part;
-            red[x] += part * r;
-            green[x] += part * g;
-            blue[x] += part * b;
+            thin.share[x] += Math.max(0.02, Math.min(to, x + 1) - Math.max(from, x));
+            thin.color[x] = color;
           }
           if (left < thinFrom) thinFrom = left;
           if (right > thinTo) thinTo = right;
@@ -142,12 +141,46 @@ export class Raster {
         family.fill(mine, left, Math.max(right, left + 1));
       }
     }
-    for (let x = thinFrom; x < thinTo; x++) {
-      if (body[x] || !share[x]) continue;
-      const alpha = Math.round(255 * Math.min(1, Math.max(FAINTEST, share[x])));
-      body[x] = ((alpha << 24) | ((blue[x] / share[x]) << 16) | ((green[x] / share[x]) << 8) | (red[x] / share[x])) >>> 0;
-    }
+    this.mix(thins, thinFrom, thinTo);
+    this.dropCovered(firstNumber, inks);
     return some;
+  }
+
+  /** Empty shares and colours of a kind's thin bars in a lane. */
+  thinOf(kind) {
+    const thin = (this.thin[kind] ??= { share: new Float32Array(this.width), color: new Uint32Array(this.width), owed: 0 });
+    thin.share.fill(0);
+    thin.owed = 0;
+    return thin;
+  }
+
+  /** Thin bars into the body: a pixel has the hue of one kind, and neighbours take turns by what each covers. */
+  mix(thins, from, to) {
+    const { body } = this;
+    for (let x = from; x < to; x++) {
+      let [covered, chosen] = [0, null];
+      for (const thin of thins) {
+        covered += thin.share[x];
+        thin.owed += thin.share[x];
+        if (thin.share[x] && (!chosen || thin.owed > chosen.owed)) chosen = thin;
+      }
+      if (!chosen) continue;
+      chosen.owed -= covered;
+      if (!body[x]) body[x] = faded(chosen.color[x], Math.min(1, Math.max(FAINTEST, covered)));
+    }
+  }
+
+  /** Numbers of this lane's bars that later kinds were painted over are not written. */
+  dropCovered(first, inks) {
+    const { numbers, body, place, ratio } = this;
+    let kept = first;
+    for (let at = first; at < numbers.length; at += 7) {
+      const [x, , wide, , , kind, shade] = numbers.slice(at, at + 7);
+      if (body[Math.round((x + wide / 2 - place.left) * ratio)] !== inks[kind].shades[shade]) continue;
+      numbers.copyWithin(kept, at, at + 7);
+      kept += 7;
+    }
+    numbers.length = kept;
   }
 
   /** Round corners, and the waits between bars. */
@@ -169,8 +202,7 @@ export class Raster {
     const next = this.nextFamily(row, bars, place.to);
     if (next === null) return false;
     const begin = Math.max(0, Math.round((bars.first - place.from) * scale));
-    const ends = Math.min(bars.last, place.shown[place.slotOf(row)]?.until ?? Infinity);
-    const stop = Math.min(width, Math.round((ends - place.from) * scale));
+    const stop = Math.min(width, Math.round((bars.last - place.from) * scale));
     const runs = []; // from, to, family
     let free = stop;
     let waited = next;
