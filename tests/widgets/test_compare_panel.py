@@ -133,7 +133,7 @@ async def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None
     assert not panel.refit.disabled
     await until(lambda: panel.refitting.found is not None and not panel.refit.disabled)
     assert "0.0 % as fitted" in panel.refitting.table.value
-    assert ", bandwidth</th>" in panel.refitting.table.value
+    assert ", bandwidth</td>" in panel.refitting.table.value
     refitting = panel.refitting
     assert (refitting.use.disabled, refitting.again.layout.display) == (False, "none")
     panel.use_refit()

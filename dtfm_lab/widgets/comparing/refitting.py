@@ -180,9 +180,8 @@ def _fitted(found: Refit) -> str:
         return line
     rows = [_row(row) for row in off.head(MOST_FITTED).itertuples(index=False)]
     more = f", furthest {MOST_FITTED} of {len(off)}" if len(off) > MOST_FITTED else ""
-    table = pd.DataFrame(rows, columns=HEAD).set_index("").rename_axis(None)
-    html = table.to_html(classes="dtfm-fitted", border=0, justify="unset")
-    return f'{line}<div class="dtfm-scroll"><p>Drawn out of their intervals{more}</p>{html}</div>'
+    html = markup.table(pd.DataFrame(rows, columns=HEAD).map(escape), "dtfm-fitted", "fitted values")
+    return f"{line}<p>Drawn out of their intervals{more}</p>{html}"
 
 
 def _row(row: Any) -> list[str]:
