@@ -1,9 +1,15 @@
-// Text on a canvas.
+// Names that have too little room. What tells names apart stands at their end, as in node-17 or site b: it stays.
 
-/** Cuts a name to so many pixels. */
-export function fitting(context, text, wide) {
-  if (context.measureText(text).width <= wide) return text;
-  let length = text.length - 1;
-  while (length > 1 && context.measureText(`${text.slice(0, length)}…`).width > wide) length--;
-  return `${text.slice(0, length)}…`;
+const TELLING = /[-_ ./]?[a-z]?\d+$|[-_ ./][a-z]$/i;
+
+/** Cuts a name before its telling end until it fits. */
+export function shortened(name, fits) {
+  if (fits(name)) return name;
+  const end = TELLING.exec(name)?.[0] ?? "";
+  let length = name.length - end.length - 1;
+  while (length > 1 && !fits(`${name.slice(0, length)}…${end}`)) length--;
+  return `${name.slice(0, Math.max(1, length))}…${end}`;
 }
+
+/** Cuts a name on a canvas to so many pixels. */
+export const fitting = (context, name, wide) => shortened(name, (text) => context.measureText(text).width <= wide);

@@ -33,6 +33,7 @@ from dtfm_lab.widgets.views.gantt.bars import (
     lateness_s,
     units_of,
 )
+from dtfm_lab.widgets.views.gantt.bars import _place as place
 
 
 @pytest.fixture(scope="module")
@@ -259,3 +260,11 @@ def test_what_was_stays_as_a_line_with_a_mark_where_it_ended(plan):
     assert len(np.frombuffer(view.ghost["start"], "<f4")) == len(before.start)
     assert [(end["text"][:4], end["dashed"]) for end in view.ends] == [("was ", True)]
     assert view.ends[0]["at"] == before.end.max()
+
+
+@pytest.mark.parametrize(
+    ("regions", "told"),
+    [(("Oregon", "Tokyo"), "Ore + Tok"), (("site-a", "site-b"), "…e-a + …e-b"), (("Delhi", "Delhi"), "Delhi")],
+)
+def test_a_stage_in_two_regions_is_told_by_where_their_names_differ(regions, told):
+    assert place(regions) == told

@@ -144,6 +144,9 @@ def note_of(run: RunRecord) -> str:
     """Return how far a run is, as the headline says it: ``3 of 8 iterations done; recovering ada``."""
     lost = [name for name, condition in run.conditions.items() if condition == "lost"]
     told = f"recovering {', '.join(lost)}" if lost else ""
+    last = run.spec.first_iteration + run.spec.iterations
+    if run.status == "running" and run.last_whole + 1 >= last:
+        told = told or "the trained model is tested on held-out text"
     return "; ".join(filter(None, [run_report.describe_progress(run), told]))
 
 

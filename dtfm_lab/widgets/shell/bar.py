@@ -97,7 +97,7 @@ class StatusBar:
                 view.headline = headline(state, before, self._replanning.last, self._known_reason())._asdict()
             view.action = self.action._asdict()
             took_s = self._replanning.took_s
-            view.live_note = f"planned in {format_s(took_s)}" if took_s else ""
+            view.live_note = f"planned in {format_s(took_s)}" if took_s and not state.not_planned else ""
 
     @property
     def _asked(self) -> tuple[object, ...]:

@@ -177,7 +177,7 @@ class Workspace:
         await asyncio.to_thread(save_workspace, state, path)
         link, size = await asyncio.to_thread(_link, path, "application/json")
         left = "".join(f"; {line}" for line in state.left_out)
-        self._report(f"saved as {path}, {size}{left}", link)
+        self._report(f"saved as {path.name} in {path.parent.resolve()}, {size}{left}", link)
 
     async def _save_page(self) -> None:
         """Write the plan as a page beside the file, with the prediction that is shown."""

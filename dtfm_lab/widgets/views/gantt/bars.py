@@ -280,7 +280,8 @@ def _place(regions: Sequence[str]) -> str:
     """Return where devices are: their region, or two of them shortened; empty where they are in more, or in none."""
     names = list(dict.fromkeys(name for name in regions if name))
     if len(names) == 2:
-        return " + ".join(name[:LETTERS] for name in names)
+        begins = [name[:LETTERS] for name in names]
+        return " + ".join(begins if begins[0] != begins[1] else [f"…{name[-LETTERS:]}" for name in names])
     return names[0] if len(names) == 1 else ""
 
 

@@ -30,7 +30,7 @@ function render({ model, el }) {
     const width = el.clientWidth - 32;
     const fits = Math.max(2, Math.floor(width / NARROWEST));
     const brief = width / Math.min(stages.length, fits) < ROOMY;
-    const place = (name) => (brief ? name.replace(/^(\S{3})\S*/, "$1").replace(" +", "+") : name);
+    const place = (name) => (brief ? name.replace(/^(\S{3})\S+/, "$1.") : name);
     const shown = stages.length <= fits ? stages : [...stages.slice(0, Math.ceil(fits / 2)), null, ...stages.slice(-Math.floor(fits / 2))];
     const slowest = Math.max(...hops.map(({ seconds }) => seconds), 0);
     const parts = [];

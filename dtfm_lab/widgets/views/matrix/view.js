@@ -3,6 +3,7 @@ import { onShine, shine } from "shared/bus.js";
 import { cleanUps, frame, h, oncePerFrame, onTraits, sized, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { view } from "shared/view.js";
+import { isMeant } from "shared/wheel.js";
 import { bitmap, paintScale } from "./page/cells.js";
 import { placeOf, viewOf } from "./page/frame.js";
 import { clipped, paintBorders, paintCells, paintCross, paintFrame, paintNames, paintShade } from "./page/paint.js";
@@ -195,9 +196,8 @@ function render({ model, el }) {
   box.addEventListener("pointerleave", () => { pointer = null; over.draw(); });
   box.addEventListener("dblclick", () => model.send({ kind: "edit" }));
 
-  // A wheel that is on its way down the notebook must not be caught by a matrix it happens to cross.
   const wheel = (event) => {
-    if (!data || !place || !(event.ctrlKey || event.metaKey || root.contains(document.activeElement))) return;
+    if (!data || !place || !isMeant(event, root)) return;
     event.preventDefault();
     event.stopPropagation();
     const { x, y } = spot(event);

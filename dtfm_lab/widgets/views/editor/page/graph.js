@@ -3,6 +3,7 @@ import cytoscape from "cytoscape";
 import edgehandles from "cytoscape-edgehandles";
 import { onResize, oncePerFrame } from "shared/dom.js";
 import { onTheme, readTheme } from "shared/theme.js";
+import { isMeant } from "shared/wheel.js";
 import { same } from "./document.js";
 import { deviceId, edgesOf, nodesOf, regionId } from "./elements.js";
 import { regionJoining } from "./joining.js";
@@ -324,8 +325,7 @@ export function topologyGraph(container, on, look, cleanUp) {
   for (const event of ["pointerenter", "pointerdown"]) container.addEventListener(event, relocate, { capture: true });
   cleanUp.add(() => { for (const event of ["pointerenter", "pointerdown"]) container.removeEventListener(event, relocate, { capture: true }); });
 
-  // As with every canvas here, a wheel on its way down the notebook is let through.
-  const wheel = (event) => cy.userZoomingEnabled(event.ctrlKey || event.metaKey || container.closest(".dtfm").contains(window.document.activeElement));
+  const wheel = (event) => cy.userZoomingEnabled(isMeant(event, container.closest(".dtfm")));
   container.addEventListener("wheel", wheel, { capture: true, passive: true });
   cleanUp.add(() => container.removeEventListener("wheel", wheel, { capture: true }));
 

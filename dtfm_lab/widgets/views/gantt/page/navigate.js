@@ -1,4 +1,5 @@
 // Zoom and pan by wheel, drag, buttons and keyboard.
+import { isMeant } from "shared/wheel.js";
 
 const DEEPEST = 1e5; // times
 const STILL = 4; // pixels: a press that moves less is a click
@@ -33,10 +34,9 @@ export function navigation(root, box, whole, place, { changed, clicked, scrolls 
   const visible = () => span ?? whole();
   const reset = () => { span = null; changed(false); };
 
-  // A wheel that is on its way down the notebook must not be caught by a chart it happens to cross.
   const wheel = (event) => {
     const across = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
-    const wanted = event.ctrlKey || event.metaKey || (root.contains(document.activeElement) && (across || !scrolls()));
+    const wanted = event.ctrlKey || event.metaKey || ((across || !scrolls()) && isMeant(event, root));
     if (!wanted || !place()) return;
     event.preventDefault();
     event.stopPropagation();

@@ -1,5 +1,6 @@
 // Labels, the backs of rows, and the time axis on top.
 import { tickLabel, ticks } from "shared/axis.js";
+import { fitting } from "shared/text.js";
 import { inkOn, stageColor } from "shared/theme.js";
 import { BADGE } from "./layout.js";
 
@@ -53,7 +54,7 @@ function paintLabel(context, place, unit, middle, height, isLit, nStages, theme)
   context.textAlign = "left";
   context.fillStyle = unit.depth ? theme.softText : theme.text;
   const chevron = unit.nMembers ? 12 : 0;
-  context.fillText(fitted(context, unit.label, place.left - x - 8 - chevron), x, middle + 0.5);
+  context.fillText(fitting(context, unit.label, place.left - x - 8 - chevron), x, middle + 0.5);
   if (!chevron) return;
   context.strokeStyle = theme.softText;
   context.lineWidth = 1.5;
@@ -112,11 +113,4 @@ function marksOf(place, unit) {
   const marks = ticks(from, to, Math.max(2, (place.right - place.left) / 100));
   const step = marks.length > 1 ? marks[1] - marks[0] : 1;
   return marks.map((mark) => ({ x: Math.round(place.x(mark / unit.perSecond)) + 0.5, text: mark === 0 ? "0" : `${tickLabel(mark, step)} ${unit.name}` }));
-}
-
-export function fitted(context, text, width) {
-  if (context.measureText(text).width <= width) return text;
-  let end = text.length;
-  while (end > 1 && context.measureText(`${text.slice(0, end)}…`).width > width) end--;
-  return `${text.slice(0, end)}…`;
 }

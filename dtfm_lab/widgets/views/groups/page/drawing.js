@@ -1,11 +1,13 @@
 // Devices, groups and edges as SVG. A step only says where things stand and what is lit: the style sheet moves them.
 import { svg } from "shared/dom.js";
 import { seconds } from "shared/axis.js";
+import { shortened } from "shared/text.js";
 import { GREY, readTheme, stageColor } from "shared/theme.js";
 import { layout, MOST_IN_RING } from "./places.js";
 import { deviceWords, edgeWords, groupWords, letterOf } from "./words.js";
 
 const NAMED_UP_TO = 16; // devices that are called by name in the picture
+const MOST_LETTERS = 14;
 const LABELLED_UP_TO = 6; // groups between which every edge says its weight
 const FEW = 8; // groups whose edges can all be told apart
 const LIGHTS_UP_S = 1.2; // the whole path, hop by hop
@@ -90,7 +92,7 @@ export function makeDrawing() {
     for (const [name, element] of drawn) if (!known.has(name)) { element.remove(); drawn.delete(name); }
     for (const name of all) {
       if (!drawn.has(name)) {
-        const label = name.length > 14 ? `${name.slice(0, 13)}…` : name;
+        const label = shortened(name, (text) => text.length <= MOST_LETTERS);
         const element = svg("g", { class: "device", role: "button", tabindex: "-1", "data-device": name, "data-key": `device-${name}` },
           svg("circle"), svg("text", { class: "halo", "text-anchor": "middle" }, label));
         drawn.set(name, element);

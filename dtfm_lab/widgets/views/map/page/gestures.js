@@ -1,4 +1,5 @@
 // Pointer gestures: drag a device or a card by its name, pan on nothing, with Shift draw a box; the wheel magnifies.
+import { isMeant } from "shared/wheel.js";
 import { target, under } from "./hits.js";
 
 const STILL = 4; // pixels: a press that moves less is a click
@@ -91,9 +92,8 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
     return map.scene().badges.filter((badge) => badge.seen > 0.5 && within(badge)).map(({ name }) => name);
   }
 
-  // A wheel that is on its way down the notebook must not be caught by a map it happens to cross.
   const wheel = (event) => {
-    if (!(event.ctrlKey || event.metaKey || root.contains(document.activeElement))) return;
+    if (!isMeant(event, root)) return;
     event.preventDefault();
     event.stopPropagation();
     map.camera.zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0018)), ...at(event));
