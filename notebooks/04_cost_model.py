@@ -25,7 +25,7 @@
 # - Write equations 1 to 4 as a function and check it against the library.
 # - Tell from two message sizes whether groups or pipelines belong at home.
 #
-# 45 minutes. It builds on [Data, pipeline and both](03_data_and_pipeline.ipynb). Words: [placement and
+# 35 minutes. It builds on [Data, pipeline and both](03_data_and_pipeline.ipynb). Words: [placement and
 # plan](../docs/glossary.md#the-nouns), [group, pipeline, hop](../docs/glossary.md#training-in-parallel),
 # [communication cost](../docs/glossary.md#planning).
 
@@ -186,7 +186,8 @@ print(f"{total_s(network, job, [[0, 1], [2, 3]]):.1f} s")
 
 # %% [markdown]
 # A function that is right on one example may be wrong on the next. So it is held against the library on a hundred
-# random networks of six devices, no two links of which are alike, in either direction.
+# random networks of six devices, no two links of which are alike, in either direction. (There and back goes both ways,
+# so a pair costs the sum of both directions, and doubling the faster one hardly helps.)
 
 # %%
 rng = np.random.default_rng(0)
@@ -248,8 +249,8 @@ lab.figures.cost_breakdown(city_is_stage, city_is_pipeline)
 #
 # ## 6. When do they change places?
 #
-# For given groups the cost is a straight line in the gradient's size, as long as the same group stays the slowest. Two
-# prices draw each line. Here is where the two cross.
+# For given groups the cost is a straight line in the gradient's size, as long as the same group stays the slowest. Here
+# is where the two lines cross.
 
 # %%
 sizes = np.array([0.65e9, 5e9])
@@ -282,48 +283,6 @@ for stage, group in enumerate(best_there.stages):
 # Between two pure ways lie mixed ones: some cities share a stage, others are a part of a pipeline. They are too many to
 # write down, which is what [searching](06_searching.ipynb) is for.
 #
-# ## 7. One way is not the other
-#
-# Home lines send slower than they receive. Every exchange of training goes both ways, so a pair costs the sum of both
-# directions, and which stage stands first does not matter. On *thin-link*, the link out of the annex is five times
-# slower than the one into it.
-
-# %%
-thin = lab.load_topology("thin-link")
-split_job = lab.Job.from_bytes(6, 8, gradient_bytes=paper.gradient_bytes, activation_bytes=paper.hop_bytes)
-latency_ms, gbps = thin.to_matrices()
-annex = [name for name in thin.names if name.startswith("annex")]
-hall = [name for name in thin.names if name.startswith("hall")]
-print(f"into the annex {gbps.loc[hall[0], annex[0]]} Gbit/s, out of it {gbps.loc[annex[0], hall[0]]} Gbit/s")
-for change, rows, columns in (("as it is", None, None), ("in twice", hall, annex), ("out twice", annex, hall)):
-    faster = gbps.copy()
-    if rows:
-        faster.loc[rows, columns] *= 2
-    found = lab.plan(lab.Topology.from_matrices(latency_ms, faster), split_job, seed=0, steps=5)
-    print(f"{change:10} {found.cost.total_s:5.2f} s, slowest hop {found.cost.hop_s.max():5.2f} s")
-
-# %% [markdown]
-# Doubling a fast direction hardly helps: it was the smaller part of the sum.
-#
-# ## 8. A law to refute
-#
-# *The communication cost depends on nothing but the seconds of a pair as partners and as neighbours.* So scaling all
-# bandwidths and both sizes by the same factor changes nothing, nor does turning every link around. If your machine
-# finds a network on which this cell fails, the law is wrong.
-
-# %%
-turned = lab.Topology.from_matrices(latency_s=world.latency_s.T, bandwidth_bytes_per_s=world.bandwidth_bytes_per_s.T)
-scaled = lab.Topology.from_matrices(latency_s=world.latency_s, bandwidth_bytes_per_s=3 * world.bandwidth_bytes_per_s)
-tripled = lab.Job.from_bytes(8, 8, gradient_bytes=3 * paper.gradient_bytes, activation_bytes=3 * paper.hop_bytes)
-groups = rng.permutation(64).reshape(8, 8).tolist()
-costs_s = [
-    lab.evaluate(on, what, groups=groups).cost.total_s
-    for on, what in ((world, paper), (turned, paper), (scaled, tripled))
-]
-print(np.round(costs_s, 6))
-assert np.allclose(costs_s, costs_s[0])
-
-# %% [markdown]
 # Read on about what no term of this cost knows, computation and time above all: [Communication or
 # seconds](07_communication_or_seconds.ipynb).
 #

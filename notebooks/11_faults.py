@@ -37,6 +37,7 @@ import tempfile
 from pathlib import Path
 
 import pandas as pd
+import plotly.express as px
 
 import dtfm_lab as lab
 
@@ -143,7 +144,13 @@ lab.guess(
 print(*lab.compare(lab.simulate(plan, like=slowed), slowed).suspects["sentence"], sep="\n")
 pd.Series(seconds).round(3)
 
+# %%
+lab.figures.gantt(slowed, lanes=["compute"])
+
 # %% [markdown]
+# One iteration as it was measured, a row a device. The slow one does pass after pass without a pause; what is white in
+# the other rows meanwhile is waiting for it. Then all wait for the messages of the averages.
+#
 # **Why less than four?** Only what one device of four computes takes longer; messages do not. But it is paid in every
 # iteration, where a kill is paid once: iterations count as they were finally done. A straggler that stays costs more
 # than one that dies, after so many iterations:
@@ -210,10 +217,18 @@ pd.DataFrame({"2 x 2, 1f1b": calm.context.losses[8:], "4 x 1, gpipe, resumed": r
 month_s, devices, write_s = 30 * 86_400, 64, 30
 between_s = month_s / devices
 best_s = math.sqrt(2 * write_s * between_s)
-lost = pd.Series({T: write_s / T + T / 2 / between_s for T in (60, 300, best_s, 3600, 6 * 3600)})
-lost.index = [f"every {T / 60:.0f} minutes" for T in lost.index]
-print(f"a failure every {between_s / 3600:.1f} hours")
-lost.map("{:.1%}".format)
+print(f"a failure every {between_s / 3600:.1f} hours, a checkpoint best every {best_s / 60:.0f} minutes")
+shares = pd.DataFrame({"minutes": [1.1**k for k in range(66)]})
+shares["writing"] = 100 * write_s / 60 / shares["minutes"]
+shares["thrown away"] = 100 * 60 * shares["minutes"] / 2 / between_s
+shares["lost in all"] = shares["writing"] + shares["thrown away"]
+title = "Time lost to writing checkpoints, and to failures between them"
+figure = px.line(shares, x="minutes", y=["writing", "thrown away", "lost in all"], log_x=True, title=title)
+figure.update_layout(
+    xaxis_title="minutes from one checkpoint to the next", yaxis_title="% of the time", legend_title=""
+)
+figure.update_xaxes(tickvals=[1, 3, 10, 30, 100, 300]).update_yaxes(range=[0, 20])
+figure.add_vline(best_s / 60, line_dash="dot")
 
 # %% [markdown]
 # ## 5. Which churn does a plan survive?

@@ -18,9 +18,8 @@
 #
 # **Do the predictions agree with what others measured?**
 #
-# [10, the real run](10_real_run.ipynb) lays a prediction beside a run on this machine. Here predictions stand beside
-# tables that others published: bubbles, throughputs and memory of schedules, iterations on real clusters, bandwidths
-# that training over slow links needs. Every number has its source, and a miss stays a miss.
+# Here predictions stand beside tables that others published: bubbles, memory, iterations on real clusters. Every number
+# has its source, and a miss stays a miss.
 #
 # Afterwards you can
 #
@@ -29,7 +28,7 @@
 # - add a number of your own, and see which assumption it contradicts;
 # - fit an efficiency without judging it on the rows it was fitted to.
 #
-# 30 minutes. Needs [10, the real run](10_real_run.ipynb). Nothing is trained here.
+# 25 minutes. Needs [10, the real run](10_real_run.ipynb). Nothing is trained here.
 
 # %%
 import tempfile
@@ -41,10 +40,8 @@ import dtfm_lab as lab
 # ## 1. The ledger
 #
 # A *source* is a publication. Each yields rows: a published number, our prediction of it, and the *band* in which the
-# ratio of the two was stated to lie. How much a row proves is its *class*: nothing fitted, fitted to other sources,
-# fitted to other rows of the same source, or only another's calculation done again.
-#
-# Four of the sources take most of a minute together. They are left out here; `lab.reproduce()` has them all.
+# ratio of the two was stated to lie. A row's *class* says how much it proves: most where nothing was fitted, least
+# where another's calculation is only done again. Four long sources are left out; `lab.reproduce()` has them all.
 
 # %%
 longer = {"megatron-lm", "zero-bubble-throughput", "vtrain", "dt-fm"}
@@ -68,11 +65,9 @@ print(ledger.sentence)
 lab.figures.ledger(ledger)
 
 # %% [markdown]
-# The ratios of predicted to published numbers by group, on the bands that were stated. Hollow diamonds are what the
-# systems' own simulators predicted; pale is what the headline does not count, as it proves less.
-#
-# Which kind of number is hardest to predict? Bubbles follow from the order of passes alone. Seconds need an efficiency
-# that a GPU reaches, and that is not written anywhere.
+# Hollow diamonds are what the systems' own simulators predicted; pale is what the headline does not count, as it proves
+# less. Which kind of number is hardest? Bubbles follow from the order of passes alone. Seconds need an efficiency that
+# a GPU reaches, and that is not written anywhere.
 
 # %%
 errors = frame.assign(error=(frame["ratio"] - 1).abs()).groupby(["source", "quantity"])["error"]
@@ -83,7 +78,7 @@ errors.agg(["count", "mean", "max"]).sort_values("mean").round(3)
 
 # %%
 missed = frame.loc[frame["verdict"] != "inside", ["source", "setting", "quantity", "ratio", "note"]]
-missed.iloc[(missed["ratio"] - 1).abs().argsort()[::-1]].head(8)
+missed.iloc[(missed["ratio"] - 1).abs().argsort()[::-1]].head(4)
 
 # %% [markdown]
 # ## 2. A number of your own
@@ -156,12 +151,9 @@ rows[["measured", "efficiency", "from_others", "predicted", "error"]].round(3)
 
 # %% [markdown]
 # **Why more than the fit suggests?** One share for all three sits in their middle, so each row pulls it to its own side
-# and looks nearer than it is. The calibration goes wherever an efficiency does:
-
-# %%
-print(lab.simulate(plans[0], efficiency=calibration).iteration_s, "predicted,", measured[0][1], "measured")
-
-# %% [markdown]
+# and looks nearer than it is. The calibration goes wherever an efficiency does: `lab.simulate(plan,
+# efficiency=calibration)`.
+#
 # Columns of an own file, and how rows are judged: [docs/published.md](../docs/published.md). From the shell, `dtfm-lab
 # reproduce --strict` fails where a row leaves its band that is no known miss.
 #

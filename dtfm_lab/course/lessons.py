@@ -33,7 +33,7 @@ _IN_ORDER = (
         "04_cost_model",
         "The cost model",
         "What does a placement cost, by hand and by code?",
-        45,
+        35,
         ("03_data_and_pipeline",),
     ),
     Lesson("05_five_steps", "The five steps", "How does a network become a plan?", 30, ("04_cost_model",)),
@@ -41,7 +41,7 @@ _IN_ORDER = (
         "06_searching",
         "Searching",
         "How is a good placement found, and how does one know that it is good?",
-        45,
+        35,
         ("05_five_steps",),
     ),
     Lesson(
@@ -77,7 +77,7 @@ _IN_ORDER = (
         "16_published",
         "What others measured",
         "Do the predictions agree with what others measured?",
-        30,
+        25,
         ("10_real_run",),
     ),
     Lesson(
