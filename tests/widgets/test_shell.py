@@ -192,6 +192,9 @@ async def test_two_results_can_be_seen_at_once() -> None:
     the_lab.panes.split.value = True
     shown = [name for name, box in boxes.items() if box.layout.display != "none"]
     assert sorted(shown) == ["groups", "schedule"]
+    the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+    the_lab.panes.split.value = True
+    await until(lambda: the_lab.plan_panel.teaching.view.frames)  # the lower half is the search, which has begun
 
 
 @on_a_loop

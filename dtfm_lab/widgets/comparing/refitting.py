@@ -109,7 +109,7 @@ class Refitting:
 
     def apply(self) -> None:
         """Draw the network with the fitted links."""
-        if self.found is None or self._plan is None:
+        if self.found is None or self._plan is None or self.use.disabled:
             return
         self._lab_state.topology = _with_fitted_links(self._lab_state.topology, self._plan, self.found)
         self._drawn, self._note = self._lab_state.topology, self.note.value
