@@ -258,8 +258,8 @@ def _as_chosen(state: LabState, plan: Plan) -> tuple[str, str]:
     planned = format_s(plan.iteration_s or 0.0)
     if state.predicted is not None and state.predicted.context.clock != "model":
         return f"from the profile, {planned} from FLOP", "from the profile"
-    chosen = f"{state.schedule} as chosen" if state.schedule != plan.job.schedule_name else "as chosen"
-    return f"{chosen}, {planned} under {plan.job.schedule_name} as planned", chosen
+    shown = state.schedule if state.schedule != plan.job.schedule_name else "as chosen"
+    return f"{shown}, {planned} under {plan.job.schedule_name} as planned", shown
 
 
 def _measured_number(state: LabState) -> dict[str, Any]:
