@@ -37,8 +37,6 @@ PLACEHOLDERS = {
     "checkpoint_folder": "none, or a folder",
     "resume_from": "the beginning, or a folder",
 }
-SAMPLE_BYTES = 160
-"""Bytes that the trained model writes unless a person changes that."""
 EVALUATIONS = 8
 """Evaluations on held-out text in a run, where no number of iterations between them is given."""
 
@@ -53,7 +51,6 @@ class RunOptionControls(SavedControls):
             for name, option in self._options.items()
         }
         self._controls = self.by_name
-        self.by_name["sample_bytes"].value = SAMPLE_BYTES
         often = f"Iterations between evaluations on held-out text; 0: {EVALUATIONS} evaluations in a run"
         self.by_name["evaluate_every"].tooltip = often
         for control in self.by_name.values():
