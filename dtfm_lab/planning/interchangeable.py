@@ -47,7 +47,7 @@ def grouped(
     for first in range(n):
         if of_device[first] >= 0:
             continue
-        if n_classes == most and tolerance > 0:
+        if n_classes == most:
             return None
         alike = (of_device < 0) & (kinds == kinds[first]).all(axis=1)
         others = np.flatnonzero(alike & (np.arange(n) != first))
@@ -58,7 +58,7 @@ def grouped(
         of_device[first] = n_classes
         of_device[others] = n_classes
         n_classes += 1
-    return of_device if n_classes <= most else None
+    return of_device
 
 
 def _alike(matrix: FloatArray, first: int, others: IntArray, tolerance: float) -> npt.NDArray[np.bool_]:

@@ -25,6 +25,7 @@ from dtfm_lab.domain.job.model import (
     LayerKind,
     ModelSpec,
     estimated_held,
+    even_shares,
     gpt,
     llama,
 )

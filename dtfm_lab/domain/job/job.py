@@ -12,7 +12,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.checks import PAPERS_SCHEDULE, PASSED_ON, check_batch, checked_counts, contradictions_of
-from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec
+from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec, even_shares
 from dtfm_lab.domain.job.model.families import completed
 from dtfm_lab.domain.job.options import BATCH, GRADIENT, HOP, LEFT_TO_PLANNERS, JobOptions
 from dtfm_lab.domain.job.system import MEMORY_ONLY, missing_numbers
@@ -157,8 +157,7 @@ class Job(JobOptions):
         if self.microbatches_per_replica is not None:
             return self.microbatches_per_replica
         self.require_shape()
-        each, spare = divmod(self.global_batch // self.microbatch, self.n_replicas)
-        return tuple(each + (replica < spare) for replica in range(self.n_replicas))
+        return even_shares(self.global_batch // self.microbatch, self.n_replicas)
 
     @property
     def mean_microbatches(self) -> float:

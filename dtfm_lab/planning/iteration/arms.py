@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.background_tasks import flag
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
@@ -55,12 +55,6 @@ class KernelPlan:
     def price(self) -> float:
         """The objective, higher for what the plan lacks, for comparing plans that are not valid yet."""
         return self.value * (1 + 10 * self.lacks)
-
-
-def even_shares(n_microbatches: int, n_replicas: int) -> list[int]:
-    """Micro-batches of each pipeline, as even as they divide."""
-    each, spare = divmod(n_microbatches, n_replicas)
-    return [each + (r < spare) for r in range(n_replicas)]
 
 
 def new_state(n_stages: int, n_replicas: int, n_devices: int) -> State:

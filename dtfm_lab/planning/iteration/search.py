@@ -25,11 +25,11 @@ from dataclasses import replace
 import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.job.presets import TINY
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan, even_shares
+from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan
 from dtfm_lab.planning.iteration.beginnings import Beginnings
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job, unpriced_plan
 from dtfm_lab.planning.iteration.fitting import Fitting, fitting_plan, require_shapes

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, even_shares
 from dtfm_lab.domain.job.system import CHECKPOINTINGS, TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
@@ -128,8 +128,7 @@ class Chain(NamedTuple):
 
 def blocks_of(n_blocks: int, n_stages: int) -> tuple[int, ...]:
     """Blocks of each stage; those over go to the last stages, one each (``get_stages`` of its planner_utils.cpp)."""
-    each, over = divmod(n_blocks, n_stages)
-    return tuple(each + (stage >= n_stages - over) for stage in range(n_stages))
+    return even_shares(n_blocks, n_stages)[::-1]
 
 
 def _pools(

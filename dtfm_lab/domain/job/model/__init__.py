@@ -1,4 +1,11 @@
 """Models as rows of layers, and builders of the gpt and llama families."""
 
 from dtfm_lab.domain.job.model.families import estimated_held, gpt, llama
-from dtfm_lab.domain.job.model.spec import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, LayerKind, ModelSpec
+from dtfm_lab.domain.job.model.spec import (
+    BACKWARD_PER_FORWARD,
+    BYTES_PER_ELEMENT,
+    Layer,
+    LayerKind,
+    ModelSpec,
+    even_shares,
+)

@@ -22,6 +22,12 @@ BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 MOST_ELEMENTS = 10**18
 
 
+def even_shares(total: int, n_shares: int) -> tuple[int, ...]:
+    """``total`` things, such as blocks or micro-batches, dealt out as evenly as they divide: the first get one more."""
+    each, spare = divmod(total, n_shares)
+    return tuple(each + (share < spare) for share in range(n_shares))
+
+
 class LayerKind(StrEnum):
     EMBEDDING = "embedding"
     BLOCK = "block"
@@ -191,8 +197,7 @@ class ModelSpec:
                 f"model {self.name} has {self.n_blocks} blocks, too few for {n_stages} stages; "
                 f"wanted at most {self.n_blocks} stages"
             )
-        each, spare = divmod(self.n_blocks, n_stages)
-        counts = [each + (stage < spare) for stage in range(n_stages)] if blocks is None else list(blocks)
+        counts = list(even_shares(self.n_blocks, n_stages) if blocks is None else blocks)
         if (len(counts), sum(counts)) != (n_stages, self.n_blocks) or min(counts) < 1:
             raise JobError(
                 f"model {self.name} has {self.n_blocks} blocks, a cut of {shortened(counts)} has {sum(counts)}; "

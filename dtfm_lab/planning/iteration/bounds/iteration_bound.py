@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.bounds.capacities import Capacities
@@ -183,9 +183,7 @@ def cases_of(classes: DeviceClasses, families: tuple[Family, ...], *, synchronis
                     kinds = StageKinds.of_cut(problem, job.blocks_per_stage)
                     capacities = Capacities(classes, kinds, family, microbatch, synchronises)
                 elif per_device > 1:
-                    each, spare = divmod(n_blocks, n_stages * per_device)
-                    blocks = tuple(each + (stage < spare) for stage in range(n_stages * per_device))
-                    kinds = StageKinds.of_cut(problem, blocks, per_device)
+                    kinds = StageKinds.of_cut(problem, even_shares(n_blocks, n_stages * per_device), per_device)
                     capacities = Capacities(classes, kinds, family, microbatch, synchronises)
                 most = min(n_devices // n_stages, n_microbatches)
                 for n_replicas in range(1, most + 1) if job.n_replicas is None else [job.n_replicas]:
