@@ -47,8 +47,11 @@ def outcome_of(
             least_s, place, one = heapq.heappop(queue)
             if isinstance(one, Plan) and place[1] >= 0:
                 this = strategy.seconds(one, budget), place
-                if this < best and fits(one):
-                    best, found = this, one.changed(iteration_s=this[0])
+                if this < best:
+                    if fits(one):
+                        best, found = this, one.changed(iteration_s=this[0])
+                    else:  # it lacks nothing for the least that it holds: none is nearer
+                        nearest = min(nearest, (0.0, place, one), key=lambda each: each[:2])
                 continue
             for at, plan in enumerate([one] if isinstance(one, Plan) else one.plans()):
                 plan = _queued(plan, budget)

@@ -1,6 +1,8 @@
 """A system's plan is its best: what is left out changes no outcome, and no change within its freedoms is faster."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
-from dtfm_lab.systems import Budget, outcome_of, strategies, variant, work_of
+from dtfm_lab.systems import Budget, Strategy, outcome_of, strategies, variant, work_of
 from dtfm_lab.systems.bound import fits, least_iteration_s, least_lacking_bytes
 from dtfm_lab.systems.grids import device_sets
 from dtfm_lab.systems.modelled.diloco import DiLoCo
@@ -202,3 +204,26 @@ def test_a_model_that_is_too_large_is_told_by_what_memory_lacks(name):
     outcome = lab.strategies("lecture-hall", "llama-2-7b", systems=name)[name]
     assert outcome.found is None
     assert "none of its plans fits the devices" in outcome.reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroBubble(Strategy):
+    """One pipeline of a schedule of which no closed form knows how much it holds."""
+
+    title: ClassVar[str] = "Zero bubble"
+    cite: ClassVar[str] = "nobody"
+
+    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[lab.Plan]:
+        one = job.with_fields(n_stages=len(topology), n_replicas=1, microbatch=1, schedule="zb-h1")
+        yield evaluate(topology, one, stages=[[at] for at in range(len(topology))])
+
+
+def test_a_plan_that_lacks_a_byte_at_its_peak_alone_is_none_and_that_is_the_reason():
+    plan = next(ZeroBubble().plans(network(0, 4), work(), Budget()))
+    peak_bytes = memory(plan).peak_bytes.max()
+    enough, lacking = (network(0, 4, gigabytes=n / 1e9) for n in (peak_bytes, peak_bytes - 1))
+    assert outcome_of(ZeroBubble(), enough, work()).found is not None
+    assert least_lacking_bytes(plan.changed(topology=lacking)) == 0
+    outcome = outcome_of(ZeroBubble(), lacking, work())
+    assert outcome.found is None
+    assert outcome.reason.startswith("none of its plans fits the devices: ")

@@ -1,5 +1,7 @@
 """Stochastic pipelines: where a stage has one device they are a schedule's; elsewhere, closed forms and bounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -137,3 +139,16 @@ def test_messages_back_are_twice_as_long_where_inputs_travel_again():
 def test_what_drawn_pipelines_do_not_know_is_refused(choice):
     with pytest.raises(LabError, match=f"{next(iter(choice))} is"):
         drawn(on_worldwide(2, 2, **choice))
+
+
+def test_the_closed_form_takes_measured_messages_where_there_are_any():
+    """Measured on the line of latency and bandwidth, and drawn with another bandwidth, they change nothing."""
+    network = lab.load_topology("thin-link")
+    sizes, apart = np.array([1.0, 1e15]), ~np.eye(len(network), dtype=bool)
+    message_s = np.where(apart[:, :, None], np.stack([network.transfer_s(n) for n in sizes], axis=2), np.nan)
+    measured = replace(network.scaled(bandwidth=1000), message_bytes=sizes, message_s=message_s)
+    there, here = (
+        [one.iteration_s(None) for one in Swarm().routed(topology, work_of(JOB), Budget())]
+        for topology in (measured, network)
+    )
+    assert there == pytest.approx(here)

@@ -134,6 +134,7 @@ class Swarm(GridStrategy):
         """Every number of stages, on all devices and without the slowest."""
         job = self.trained(job)
         speed = np.array([peak_of(device, job.dtype) for device in topology.devices])
+        links = Links.of(topology, budget.queueing)
         drawn = np.random.default_rng(budget.seed).permutation(len(topology))
         by_speed = drawn[np.argsort(-speed[drawn], kind="stable")]
         for least in np.unique(speed):
@@ -141,15 +142,16 @@ class Swarm(GridStrategy):
             for n_stages in range(1, min(len(taking_part), job.modelled().n_blocks) + 1):
                 grid = _dealt(taking_part, n_stages)
                 for shaped in sized(job, self.microbatches, *grid.shape):
-                    yield Routed(topology, shaped, grid, queueing=budget.queueing)
+                    yield Routed(topology, shaped, grid, links=links)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Routed(Branch):
     """A plan whose micro-batches may take any device of each stage, with a closed form of its seconds: no bound, but
     in a fraction of a millisecond, where simulating thousands of micro-batches takes half a second."""
 
-    queueing: str = "pairs"
+    links: Links
+    """Of the network, with the times that were measured, if any."""
 
     def iteration_s(self, efficiency: GivenEfficiency) -> float:
         """The slowest stage, or link, serves all micro-batches after the first has come through; then all average."""
@@ -161,12 +163,14 @@ class Routed(Branch):
         pass_s = job.microbatch * np.array(flop)[:, None] / np.array(speeds_of(job, self.topology.devices, efficiency))
         pass_s = np.take_along_axis(pass_s, self.grid, axis=1)
         here, there = np.broadcast_arrays(self.grid[:-1, :, None], self.grid[1:, None, :])
-        straight = self._sent_s(self.grid[:-1], self.grid[1:]) + self._sent_s(self.grid[1:], self.grid[:-1])
+        before, after = self.grid[:-1], self.grid[1:]
+        straight = self._sent_s(before, after, job.activation_bytes) + self._sent_s(after, before, job.activation_bytes)
         through_s = pass_s.mean(axis=1).sum() + straight.mean(axis=1).sum()
         # each way; the gradient travels with an input
         sender, receiver = np.concatenate([here, there, there]), np.concatenate([there, here, here])
-        bandwidth = self.topology.bandwidth_bytes_per_s[sender, receiver]
-        link_s = self._busiest_s(sender, receiver, job.activation_bytes / bandwidth / n_replicas**2)
+        link_s = self._busiest_s(
+            sender, receiver, self.links.moving_s(sender, receiver, job.activation_bytes) / n_replicas**2
+        )
         slowest_s = max((1 / (1 / pass_s).sum(axis=1)).max(), link_s)
         return float((sum(job.microbatch_counts) - 1) * slowest_s + through_s) + self._averaging_s
 
@@ -176,21 +180,20 @@ class Routed(Branch):
         n_stages, n_replicas = self.grid.shape
         sender, receiver = np.broadcast_arrays(self.grid[:, :, None], self.grid[:, None, :])
         shard_bytes = np.array(device_gradient_bytes(self.job, n_stages))[:, None, None] / n_replicas
-        topology = self.topology
-        shard_s = topology.latency_s[sender, receiver] + shard_bytes / topology.bandwidth_bytes_per_s[sender, receiver]
+        shard_s = self._sent_s(sender, receiver, np.broadcast_to(shard_bytes, sender.shape))
         return 2 * max(float(shard_s.max()), self._busiest_s(sender, receiver, shard_s))
 
-    def _sent_s(self, sender: IntArray, receiver: IntArray) -> FloatArray:
-        """Seconds of an activation from one device to another."""
-        seconds: FloatArray = self.topology.latency_s[sender, receiver]
-        return seconds + self.job.activation_bytes / self.topology.bandwidth_bytes_per_s[sender, receiver]
+    def _sent_s(self, sender: IntArray, receiver: IntArray, n_bytes: float | FloatArray) -> FloatArray:
+        """Seconds of messages from devices to others over idle links."""
+        seconds: FloatArray = self.links.latency_s[sender, receiver] + self.links.moving_s(sender, receiver, n_bytes)
+        return seconds
 
     def _busiest_s(self, sender: IntArray, receiver: IntArray, seconds: FloatArray) -> float:
         """Seconds for which the busiest link or card sends these messages, none of a device to itself."""
         apart = sender != receiver
         if not apart.any():
             return 0.0
-        leaving, _ = Links.of(self.topology, self.queueing).queues(sender[apart], receiver[apart])
+        leaving, _ = self.links.queues(sender[apart], receiver[apart])
         _, queue = np.unique(leaving, return_inverse=True)
         return float(np.bincount(queue, seconds[apart]).max())
 
