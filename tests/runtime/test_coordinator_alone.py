@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from dtfm_lab.runtime.coordinator import coordinator as module
 from dtfm_lab.runtime.coordinator import worker_pool
 from dtfm_lab.runtime.coordinator.coordinator import Coordinator
 from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
+from dtfm_lab.runtime.hosted import resumed
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.processes import CommandReader
 from dtfm_lab.runtime.protocol.run_options import RunSpec
@@ -61,10 +63,12 @@ class Handle(WorkerHandle):
 class Led:
     """A run that has been led to its end."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, n_replicas: int, script: Script, **options: Any) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, n_replicas: int, script: Script, *, first: int = 0, **options: Any
+    ) -> None:
         plan = small_plan(2, n_replicas, global_batch=2 * n_replicas)
         fields: dict[str, Any] = {"iterations": 6, "clock": "paced", "time_scale": 1.0} | options
-        self.spec = spec = spec_of(plan, "gpipe", **fields)
+        self.spec = spec = replace(spec_of(plan, "gpipe", **fields), first_iteration=first)
         self.record, self.events = RunRecord(spec), []
         self.orders: dict[int, list[Order]] = {}
         """By rank, the orders of its last worker."""
@@ -118,22 +122,24 @@ def test_late_messages_and_overruns_of_all_workers_and_iterations_are_counted(mo
     assert (led.record.late_messages, led.record.overruns) == (60, 360)
 
 
-@pytest.mark.parametrize("n_replicas", [1, 2])
+@pytest.mark.parametrize(("n_replicas", "first"), [(1, 0), (2, 0), (1, 10)])
 def test_a_worker_lost_in_an_iteration_repeats_that_one_or_what_came_after_the_checkpoint(
-    n_replicas, tmp_path, monkeypatch
+    n_replicas, first, tmp_path, monkeypatch
 ):
     def loses_one(rank: int, n_th: int, order: Order) -> Any:
-        return LOST if (rank, n_th, order["do"], order.get("iteration")) == (1, 0, "iterate", 3) else None
+        return LOST if (rank, n_th, order["do"], order.get("iteration")) == (1, 0, "iterate", first + 3) else None
 
-    led = Led(monkeypatch, n_replicas, loses_one, checkpoint_folder=str(tmp_path), checkpoint_every=2)
-    again = 3 if n_replicas == 2 else 2
-    assert [event["iteration"] for event in led.iterations()] == [0, 1, 2, *range(again, 6)]
-    losses = [pytest.approx(5 - 0.01 * i) for i in range(6)]
+    led = Led(monkeypatch, n_replicas, loses_one, first=first, checkpoint_folder=str(tmp_path), checkpoint_every=2)
+    again, last = first + (3 if n_replicas == 2 else 2), first + 6
+    assert [event["iteration"] for event in led.iterations()] == [*range(first, first + 3), *range(again, last)]
+    losses = [pytest.approx(5 - 0.01 * i) for i in range(first, last)]
     assert led.record.losses == losses
-    for done in (4, 6):
+    for done in (first + 4, last):
         kept = json.loads((checkpoint_folders.folder_for(tmp_path, done) / checkpoint_folders.META).read_text())
         assert kept["iteration"] == done
-        assert kept["losses"] == losses[:done], "each iteration once"
+        assert kept["losses"] == losses[: done - first], "each iteration once"
+    left = resumed(replace(led.spec, iterations=10))
+    assert (left.first_iteration, left.iterations) == (last, 4)
     join = [order for order in led.orders[1] if order["do"] == "join"][-1]
     assert join["version"] == again
     donor = next((rank for rank in led.orders if led.spec.workers[rank] == (1, 1)), None)

@@ -117,13 +117,13 @@ def test_workers_come_in_in_any_order_and_moments_are_told_by_their_own_clock():
 
 
 class Echo:
-    """The crew's end: a clock that is ``ahead_s`` ahead, and answers that take their time one way, two of three long.
+    """The coordinator's end: a clock that is ``ahead_s`` ahead, ``way_s`` away; two of three answers take longer.
 
     Time passes only here, so that a busy machine adds nothing.
     """
 
-    def __init__(self, ahead_s: float, slow_s: float) -> None:
-        self._ahead_s, self._slow_s, self._asked, self._now_s = ahead_s, slow_s, 0, 77.0
+    def __init__(self, ahead_s: float, way_s: float, slow_s: float) -> None:
+        self._ahead_s, self._way_s, self._slow_s, self._asked, self._now_s = ahead_s, way_s, slow_s, 0, 77.0
 
     def monotonic(self) -> float:
         return self._now_s
@@ -133,18 +133,19 @@ class Echo:
 
     def send_bytes(self, question: bytes) -> None:
         self._asked += 1
+        self._now_s += self._way_s
 
     def recv_bytes(self) -> bytes:
-        answer = repr(time.monotonic() + self._ahead_s).encode()
-        if self._asked % 3:
-            time.sleep(self._slow_s)
+        answer = repr(self._now_s + self._ahead_s).encode()
+        self._now_s += self._way_s + (self._slow_s if self._asked % 3 else 0)
         return answer
 
 
-def test_the_answer_that_comes_back_soonest_tells_the_time():
-    clock = CoordinatorClock(Echo(ahead_s=5000.0, slow_s=0.02))
-    assert clock.offset_s() == pytest.approx(-5000, abs=0.005)
-    assert clock.round_trip_s < 0.01
+def test_the_answer_that_comes_back_soonest_tells_the_time(monkeypatch):
+    monkeypatch.setattr(rendezvous_module, "time", echo := Echo(ahead_s=5000.0, way_s=0.25, slow_s=2.0))
+    clock = CoordinatorClock(echo)
+    assert clock.offset_s() == pytest.approx(-5000, abs=1e-9)
+    assert clock.round_trip_s == pytest.approx(0.5)
 
 
 def test_who_does_not_know_the_secret_gets_no_order():

@@ -53,7 +53,9 @@ def test_iterations_that_a_fault_made_void_count_once() -> None:
     record = recorded(
         *whole(3, 5.0),
         {"event": "held_out", "iteration": 4, "loss": 4.5, "unigram_entropy": 3.2},
+        {"event": "checkpoint", "iteration": 4, "folder": "four"},
         *whole(4, 4.0),
+        {"event": "checkpoint", "iteration": 5, "folder": "five"},
         {"event": "held_out", "iteration": 5, "loss": 3.5, "unigram_entropy": 3.2},
         half,
         {"event": "lost", "device": "device-2", "iteration": 5, "how": "was killed by SIGKILL"},
@@ -64,6 +66,7 @@ def test_iterations_that_a_fault_made_void_count_once() -> None:
     assert record.conditions == {"device-2": "back"}
     assert record.losses == [5.0]
     assert record.held_out == ((4, 4.5),)
+    assert record.checkpoints == ((4, "four"),)
     assert record.spans_of(4) == record.spans_of(5) == []
     for event in whole(4, 4.25):
         record.absorb(event)
