@@ -123,7 +123,7 @@ def _page(
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">\n'
         f"<style>{look}</style></head>\n<body>\n"
         f"<noscript>{escape(title)}: the picture needs JavaScript, which this browser has switched off.</noscript>\n"
-        f'<main class="dtfm-lab dtfm-still"></main>\n<footer>{escape(_made_of(plan, predicted))}</footer>\n'
+        f'<div class="dtfm-lab dtfm-still"></div>\n<footer>{escape(_made_of(plan, predicted))}</footer>\n'
         f'<script id="dtfm-packed" type="text/plain">{packed}</script>\n'
         f'<script type="module">{script}</script>\n</body></html>\n'
     )

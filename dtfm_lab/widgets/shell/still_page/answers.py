@@ -43,14 +43,15 @@ class Answer:
 
 
 def answers_of(topology: Topology, job: Job, *, batches: Sequence[int] = (), seconds: float = 0.5) -> Iterator[Answer]:
-    """Yield the plan to begin with, then one after each change; each search takes so many seconds.
+    """Yield the plan to begin with, then one after each change; each search takes so many seconds, the first
+    five times as many.
 
     A change after which nothing can be planned has no answer. Raises PlanError where the job itself fits no plan.
     """
     cancelled = Cancellation()
     first = first_plan(topology, job, cancelled, {})
     assert first is not None
-    first = improved(first, job, cancelled, seconds) or first
+    first = improved(first, job, cancelled, 5 * seconds) or first
     yield Answer(first, None)
     before = BeforeEdit(topology, job, first.plan, lab.simulate(first.plan).iteration_s)
 

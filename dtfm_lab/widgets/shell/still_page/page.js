@@ -111,7 +111,11 @@ async function mount(lab, { styles, scripts, models, asked }) {
   };
   const places = Object.fromEntries(Object.keys(scripts).map((name) => [name, box(`dtfm-still-${name}`)]));
   const { top_bar: bar, map, player, gantt, legend, glossary } = places;
-  lab.append(bar, box("dtfm-panes", box("dtfm-cause", box("dtfm-picture", map), player), box("dtfm-effect", gantt)), legend, glossary);
+  const panes = box("dtfm-panes", box("dtfm-cause", box("dtfm-picture", map), player), box("dtfm-effect", gantt));
+  panes.prepend(Object.assign(document.createElement("h1"), { textContent: document.title }));
+  panes.setAttribute("role", "main");
+  legend.setAttribute("role", "complementary");
+  lab.append(bar, panes, legend, glossary);
   const made = {};
   let answers = null;
   for (const name of Object.keys(scripts)) {
