@@ -34,7 +34,7 @@ class TopologyFormat(Protocol):
         """What the names of its files end in, in lower case, with the leading dot."""
 
     def read(self, path: Path, /) -> Topology:
-        """The topology of a file. Raises LabError, with the file's name, if the file holds none."""
+        """The topology of a file. Raises LabError, with the file's name, if it holds none; FileError if it is empty."""
 
     def write(self, topology: Topology, path: Path, /) -> Path:
         """Write the topology and return the path. Raises FileError if it cannot be written."""
