@@ -68,6 +68,7 @@ def _rivals() -> list[Strategy]:
         "What does each send in an iteration: gradients of the whole model, or activations at a few boundaries?",
         "`lab.crossings(given.network, job)` says at which bandwidth another becomes fastest.",
         "`given.network.scaled(bandwidth=0.1)` is a network of the same devices; so is one with another link.",
+        "One of the three chooses where each stage stands. Where is the order of the devices, as listed, a bad one?",
     ),
     answer="""
         import dataclasses
@@ -76,11 +77,17 @@ def _rivals() -> list[Strategy]:
         job = lab.load_job("gpt2-small", global_batch=given.batch)
         rooms = np.array([device.region for device in given.network.devices])
         apart = rooms[:, None] != rooms[None, :]
-        for bytes_per_s in (2.5e6, 125e6, 2.5e9):
+        mixed = [0, 3, 6, 1, 4, 7, 2, 5]  # fast links join them in this order only: who places stages finds it
+        chain = ~np.eye(8, dtype=bool)
+        chain[mixed[:-1], mixed[1:]] = chain[mixed[1:], mixed[:-1]] = False
+        within = given.network.bandwidth_bytes_per_s
+        for slow, bytes_per_s, fast in (
+            (apart, 2.5e6, within), (apart, 125e6, within), (apart, 2.5e9, within), (chain, 2.5e6, 2.5e9)
+        ):
             answer = dataclasses.replace(
                 given.network,
-                latency_s=np.where(apart, 1e-3, given.network.latency_s),
-                bandwidth_bytes_per_s=np.where(apart, bytes_per_s, given.network.bandwidth_bytes_per_s),
+                latency_s=np.where(slow, 1e-3, given.network.latency_s),
+                bandwidth_bytes_per_s=np.where(slow, bytes_per_s, fast),
             )
             found = lab.strategies(answer, job, systems=given.systems)
             if found.best.strategy.name == given.winner:
