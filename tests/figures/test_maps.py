@@ -18,6 +18,7 @@ from dtfm_lab.figures.maps.atlas import COAST_PX, POINTS_PX, atlas, flight, land
 from dtfm_lab.figures.maps.layout import apart, cluster
 from dtfm_lab.figures.maps.marks import gpu_shape, link_dash, link_width
 from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, thumbnail_svg
+from dtfm_lab.figures.strokes import outline
 from dtfm_lab.files import load_topology, topology_names
 from dtfm_lab.planning import evaluate
 
@@ -241,3 +242,9 @@ def test_shapes_say_the_kind_of_gpu():
     assert {name: gpu_shape(name) for names in kinds.values() for name in names} == {
         name: kind for kind, names in kinds.items() for name in names
     }
+
+
+@pytest.mark.parametrize(("aside", "kept"), [(1.01, 6), (0.99, 5)])
+def test_an_outline_keeps_what_is_further_aside_than_the_tolerance(aside, kept):
+    ring = np.array([[0, 0], [5, aside], [10, 0], [10, 10], [0, 10], [0, 0]])
+    assert len(outline(ring, tolerance=1.0)) == kept

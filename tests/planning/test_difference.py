@@ -49,6 +49,12 @@ def test_a_reversed_plan_is_the_same_plan():
     assert "No device changed its stage (the same stages in another order or numbering)" in difference.text
 
 
+def test_stages_that_share_as_much_with_each_are_matched_by_their_numbers():
+    job = Job.from_bytes(2, 2, 1e8, 2e8)
+    before, after = (evaluate(TOPOLOGY, job, stages=stages) for stages in ([[0, 1], [2, 3]], [[0, 2], [1, 3]]))
+    assert Difference(before, after).matched_stages == {0: 0, 1: 1}
+
+
 def test_an_exchange_moves_two_devices():
     stages = STAGES.tolist()
     stages[0][1], stages[2][0] = stages[2][0], stages[0][1]

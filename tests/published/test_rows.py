@@ -154,6 +154,7 @@ def test_what_is_left_out_does_not_move_its_own_factor(factors):
     moved = leave_one_out([factors[0] * 7, *factors[1:]])
     assert moved[0] == before[0]
     assert min(factors) * (1 - 1e-9) <= median(factors) <= max(factors) * (1 + 1e-9)
+    assert median([1 / factor for factor in factors]) == pytest.approx(1 / median(factors))
 
 
 @given(st.floats(0.01, 0.9), st.floats(0, 5))
