@@ -217,6 +217,9 @@ def test_regions_that_change_places_are_named_as_regions() -> None:
     stages[1][0], stages[2][0] = stages[2][0], stages[1][0]
     told = describe_moves(Difference(before, planned()))
     assert f"7 of {regions[5]} stage 5 → 1" in told, "a part of a region is counted"
+    stages[:] = [list(column) for column in zip(*stages, strict=True)]
+    told = describe_moves(Difference(before, planned()))
+    assert re.match(r"\d\d of 64 devices moved", told), "where all regions break up, nobody is named"
 
 
 def test_of_interchangeable_devices_those_stay_that_can() -> None:

@@ -69,7 +69,9 @@ def _who_moved(difference: Difference) -> list[str]:
     if not phrases and (n := len(difference.new_pipelines)):
         return [f"{n} of {difference.after.job.n_replicas} pipelines paired anew"]
     phrases.sort(key=lambda phrase: -phrase[0])
-    rest = sum(n for n, _ in phrases[NAMED:])
+    named, rest = (sum(n for n, _ in part) for part in (phrases[:NAMED], phrases[NAMED:]))
+    if rest > named:  # four names of many say less than how many there are
+        return [f"{named + rest} of {len(difference.after.topology)} devices moved"]
     more = [f"{rest} more device{'s' * (rest != 1)} moved"] if rest else []
     return [words for _, words in phrases[:NAMED]] + more
 
