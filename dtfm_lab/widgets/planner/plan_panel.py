@@ -74,6 +74,10 @@ class SearchSettings:
     seed: Annotated[int, Option(help="Equal seeds give equal searches.", most=2**31)] = 0
 
 
+FOUND_LIVE = "The plan below was found as you drew. Plan searches longer, and draws how it comes to its plan."
+"""Where nothing is drawn, once there is a plan."""
+
+
 class SearchPanel(SearchMode):
     """Sets ``lab_state.plan`` to what the search finds; ``aims`` says what that makes least."""
 
@@ -243,6 +247,7 @@ class PlanPanel(Panel):
         plan = self.lab_state.bounded_plan
         if plan is not None and not self.lab_state.plan_is_stale:
             self.note.value = markup.line(headline(plan), "figure")
+            self.real.curve.empty = FOUND_LIVE
 
     async def _look_at_memory(self, plan: Plan) -> None:
         lacking = await asyncio.to_thread(_lacking, plan)

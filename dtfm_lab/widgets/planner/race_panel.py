@@ -34,6 +34,7 @@ from dtfm_lab.widgets.views.convergence import ConvergenceView
 
 RACED = ("evolutionary", "dtfm", "hybrid", "random")
 """Planners that are chosen at first, in the order of their colours."""
+NO_RACE = "No race yet. Planners search this network with equal CPU time; the lowest curve leads."
 FAIR = "Same network, job and seed; equal CPU seconds for each, its solver's included: who has used least goes next."
 TURN_S = 0.01
 """CPU seconds of a turn, or a little more, as a step is not cut short."""
@@ -75,8 +76,8 @@ class RacePanel(SearchMode):
         }
         self.seconds, self.seed = self._controls.values()
         self.take = button("Take the leader's plan", "", "Go on with the best plan of the race", "auto", disabled=True)
-        clock = "seconds of processor time of each planner"
-        self.curve = classed(ConvergenceView(title="Race", height=0, against="seconds", clock=clock), "dtfm-fill")
+        axes = {"against": "seconds", "clock": "seconds of processor time of each planner"}
+        self.curve = classed(ConvergenceView(title="Race", height=0, **axes, empty=NO_RACE), "dtfm-fill")
         self.table = classed(w.HTML(), "dtfm-race-table")
         rarer = [
             w.Label("Planners"),

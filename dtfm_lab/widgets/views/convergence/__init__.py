@@ -41,6 +41,8 @@ class ConvergenceView(View):
     """What the curves fall in, as the label of the y axis."""
     unit = traitlets.Enum(["s", "$"], "s").tag(sync=True)
     bound_label = traitlets.Unicode("lower bound").tag(sync=True)
+    empty = traitlets.Unicode("No search yet").tag(sync=True)
+    """What stands where nothing is drawn."""
     caption = traitlets.Unicode("")
     """The line below the chart. It is sent together with the rows that it describes."""
 

@@ -25,7 +25,7 @@ function render({ model, el }) {
     h("button", { type: "button", "data-across": name, title: `Show ${text} across`, onclick: () => chooseAcross(name) }, text));
   const scale = h("button", { type: "button", class: "dtfm-scale", onclick: toggleScale });
   const box = h("div", { class: "dtfm-box" });
-  const empty = h("div", { class: "dtfm-empty" }, "No search yet");
+  const empty = h("div", { class: "dtfm-empty" });
   const caption = h("div", { class: "dtfm-caption" });
   const announced = h("div", { class: "dtfm-announced", "aria-live": "polite" });
   const root = frame("dtfm-convergence", "Convergence of the search");
@@ -97,6 +97,7 @@ function render({ model, el }) {
   function showLegend() {
     legend.replaceChildren(...legendItems(curves, model.get("bound_label"), readTheme(root)));
     empty.hidden = curves.size > 0;
+    empty.textContent = model.get("empty");
   }
 
   function receive(message, buffers) {
@@ -129,7 +130,7 @@ function render({ model, el }) {
   model.on("msg:custom", receive);
   cleanUp.add(() => model.off("msg:custom", receive));
   onTraits(model, ["title", "height", "noun"], showTexts, cleanUp);
-  onTraits(model, ["noun", "unit", "bound_label"], () => { showLegend(); draw(); }, cleanUp);
+  onTraits(model, ["noun", "unit", "bound_label", "empty"], () => { showLegend(); draw(); }, cleanUp);
   onTraits(model, ["against", "clock"], () => { showScale(); draw(); }, cleanUp);
   onTheme(showLegend, cleanUp);
   showTexts();
