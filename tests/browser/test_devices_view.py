@@ -44,7 +44,11 @@ def test_a_device_is_disturbed_from_the_menu(page, open_notebook, ask_kernel, ev
 
     ask_kernel(page, "devices.selected = ['grace']")
     page.keyboard.press("Enter")
-    menu.get_by_role("menuitem", name="Kill").click()
+    menu.get_by_role("menuitem", name="Kill").hover()
+    page.mouse.down()
+    ask_kernel(page, "devices.states = {name: running | {'busy': 0.75} for name in names}")
+    expect(menu).to_contain_text("75 % of an iteration computing")
+    page.mouse.up()  # what is pressed is still there
     eventually(page, "done[1:]", [("grace", "kill")])
     page.set_viewport_size({"width": 900, "height": 420})
     button.click()

@@ -96,6 +96,7 @@ def draw(lab, eventually) -> None:
 
 
 def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_kernel, eventually, set_theme):
+    open_notebook(page, ["0"])  # where a theme can be chosen, whichever test came before
     set_theme(page, "dark")
     lab = begin(page, open_notebook, "whole", (1440, 900))
     open_blank(lab)
@@ -130,6 +131,7 @@ def test_a_person_does_all_of_it_without_typing_code(page, open_notebook, ask_ke
     compared.wait_for()
     lab.look("compared")
     page.wait_for_timeout(600)
+    compared.get_by_role("tab", name="Links").click()  # what was measured comes first: the devices
     row = compared.locator(".dtfm-residuals [role=row], .dtfm-residuals tbody tr").nth(1)
     row.click()
     eventually(page, "len(the_lab.lab_state.selected_link)", 2)
@@ -225,7 +227,7 @@ def saved_and_restored(lab, ask_kernel, eventually) -> None:
     expect(stale).to_have_count(1)
     lab.look("stale")
     more = lab.menu("more")
-    more.get_by_title("Put back what this file holds").click()
+    more.get_by_title("Put back what this file, or this link, holds").click()
     more.get_by_text("restored").wait_for()
     lab.close_menu()
     eventually(page, "the_lab.comparison is not None", True)

@@ -54,12 +54,13 @@ export function faultMenu(root, button, act, choose, cleanUp) {
         [`${one.name}, stage ${one.stages}, pipeline ${one.pipeline}`, one.condition].filter(Boolean).join(": "))));
     }
     if (pick.value !== device.name) pick.value = device.name;
-    const content = JSON.stringify([device.name, state.said, state.busy, actions, hint]);
-    if (content === shown) return; // what is being pointed at is not taken away
+    const busy = typeof state.busy === "number" ? `${(state.busy * 100).toFixed(0)} % of an iteration computing` : "";
+    const now = hint || [state.said, busy].filter(Boolean).join(" · ");
+    if (said.textContent !== now) said.textContent = now;
+    const content = JSON.stringify([device.name, actions, hint]);
+    if (content === shown) return; // what is being pointed at, or pressed, is not taken away
     shown = content;
     const focused = list.contains(document.activeElement) ? document.activeElement.dataset.do : null;
-    const busy = typeof state.busy === "number" ? `${(state.busy * 100).toFixed(0)} % of an iteration computing` : "";
-    said.textContent = hint || [state.said, busy].filter(Boolean).join(" · ");
     list.setAttribute("aria-label", `What to do to ${device.name}`);
     list.replaceChildren(...actions.map((action) => h("button", {
       type: "button", role: "menuitem", tabindex: "-1", "data-do": action.do, disabled: !action.possible,
