@@ -47,6 +47,8 @@ READER = "reader"
 KEY = "dtfm_lab"
 """of the notebook's metadata, which holds the digest of the cells that were run"""
 PLOTLY, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
+KEPT = {"text/plain", "text/html", "text/markdown", "image/png"}
+"""What a page without scripts shows; a reader's tries are no part of a kept notebook."""
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -215,7 +217,8 @@ def still(data: dict[str, Any], artist: Draughtsman) -> tuple[dict[str, Any], Ca
         return words or {"text/plain": "picture"}, partial(artist.svg_png, "".join(data["image/svg+xml"]))
     if WIDGET in data:
         return words | {kind: data[kind] for kind in ("text/markdown",) if kind in data}, None
-    return {kind: value for kind, value in data.items() if not (kind == "text/html" and "<script" in value)}, None
+    shown = {kind: value for kind, value in data.items() if kind in KEPT}
+    return {kind: value for kind, value in shown.items() if not (kind == "text/html" and "<script" in value)}, None
 
 
 def plain(text: str) -> str:

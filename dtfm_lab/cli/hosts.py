@@ -68,7 +68,7 @@ def export(
     options: dict[str, Any],
     **waiting: Any,
 ) -> None:
-    """Write all that hosts of your own need to run PLAN, or a page to look at it.
+    """Write what hosts need to run PLAN, or a page to look at it.
 
     For hosts that is a folder with a line that starts each of them. Where the output ends in .html it is one file for
     any browser, with map, Gantt chart and player, which needs neither Python nor a network.

@@ -74,9 +74,10 @@ def serve_app(network: str | None, ip: str, port: int, browser: bool, runs: int 
 @PORT
 @BROWSER
 def open_link(link: str, port: int, browser: bool) -> None:
-    """Open the lab of LINK, which *Copy link* in a lab gives, as a page of its own, until Ctrl-C.
+    """Open the lab of LINK, which its *Copy link* gives.
 
-    The address before its # does not count. A link holds network, job, plan and tab.
+    It is a page of its own, until Ctrl-C. A link holds network, job, plan and tab; the address before its # does not
+    count.
     """
     _serve(None, link_of(state_from_link(link)), "127.0.0.1", port, browser, None)
 

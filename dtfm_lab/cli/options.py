@@ -28,7 +28,7 @@ Decorator = Callable[[Command], Command]
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="dtfm_lab", prog_name="dtfm-lab")
+@click.version_option(package_name="dtfm_lab", prog_name="dtfm-lab", hidden=True)  # so that the help fits 24 lines
 def cli() -> None:
     """Plan, predict, run and compare decentralised training of foundation models."""
 
