@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import re
 import tempfile
+import threading
+from typing import Any
 
 import pytest
 from loops import on_a_loop, until
@@ -13,6 +15,9 @@ import dtfm_lab as lab
 from dtfm_lab import simulation
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
+
+from dtfm_lab.widgets.schedule import schedules_table
+from dtfm_lab.widgets.schedule.schedules_table import schedule_row
 
 
 @on_a_loop
@@ -163,15 +168,25 @@ async def test_all_schedules_are_compared_and_one_is_chosen_from_the_table() -> 
 
 
 @on_a_loop
-async def test_a_comparison_is_stopped_and_keeps_what_is_computed() -> None:
+async def test_a_comparison_is_stopped_and_keeps_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     the_lab = await planned("lecture-hall")
+    computed, stopped = [], threading.Event()
+
+    def row_until_stopped(*arguments: Any) -> dict[str, Any]:
+        if computed:
+            stopped.wait()
+        computed.append(arguments)
+        return schedule_row(*arguments)
+
+    monkeypatch.setattr(schedules_table, "schedule_row", row_until_stopped)
     comparing = the_lab.schedule_panel.comparing
     comparing.button.click()
     await until(lambda: any("iteration_s" in row for row in comparing.table.rows))
     comparing.button.click()
+    stopped.set()
     await until(lambda: not comparing.running)
-    assert comparing.table.caption.startswith("stopped after ")
-    assert 0 < len(comparing.table.rows) < len(list(simulation.schedules))
+    assert comparing.table.caption == f"stopped after 1 of {len(list(simulation.schedules))}"
+    assert len(comparing.table.rows) == 1
     assert comparing.button.description == "Compare schedules"
 
 
