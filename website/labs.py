@@ -8,10 +8,11 @@ import dtfm_lab as lab
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.widgets.shell.still_page import answering_page
 from dtfm_lab.widgets.shell.still_page.answers import answers_of
+from dtfm_lab.widgets.views.door import TITLES as GALLERY
 
 TITLES = {
-    "worldwide": "64 GPUs in 8 cities",
-    "lecture-hall": "8 laptops in a lecture hall",
+    "worldwide": GALLERY["worldwide"][0],
+    "lecture-hall": GALLERY["lecture-hall"][0],
     "regional": "64 GPUs in 4 regions",
     "campus": "32 computers of a university",
     "volunteers": "24 gaming computers at home",

@@ -187,6 +187,11 @@ def is_plan_of(planned: Job, job: Job) -> bool:
     return differing <= set(job.left_open)
 
 
+def roles_of(plan: Plan) -> dict[str, list[int]]:
+    """Return [stage, replica] of each device that serves in a plan, by its name."""
+    return {name: [s, r] for s, names in enumerate(plan.stages) for r, name in enumerate(names)}
+
+
 def shown_prediction(lab_state: LabState) -> Trace | None:
     """Return the prediction of the plan with the choices; None while it is still being made."""
     return None if prediction_staleness(lab_state) else lab_state.predicted

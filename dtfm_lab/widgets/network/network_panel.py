@@ -1,7 +1,7 @@
 """The step Network: one drawing of the network, on a canvas, on a map of the world, or as a matrix."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -10,12 +10,11 @@ import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
-from dtfm_lab.widgets.lab_state import Guard, LabState, run_staleness
+from dtfm_lab.widgets.lab_state import Guard, LabState, roles_of, run_staleness
 from dtfm_lab.widgets.network.document_conversion import (
     document_of,
     gpus_of,
@@ -237,12 +236,12 @@ class NetworkPanel(Panel):
         drawn = {device["name"] for device in self.drawing.document["devices"]}
         looked_at = self.lab_state.shown_tasks
         if not stages and looked_at and set(looked_at) <= drawn:
-            return {"stages": {name: stage for name, (stage, _) in looked_at.items()}, "tasks": dict(looked_at)}
+            return highlight_of(looked_at)
         if stages:
             return {"stages": stages} if set(stages) <= drawn else {}
         if plan is None:
             return {}
-        marks = highlight_of(plan)
+        marks = highlight_of(roles_of(plan))
         stage = {} if self.lab_state.selected_stage < 0 else {"stage": self.lab_state.selected_stage}
         return marks | stage if set(marks["stages"]) <= drawn else {}
 
@@ -290,10 +289,9 @@ class NetworkPanel(Panel):
             self.drawing.selected_link = list(link) if drawn.issuperset(link) else []
 
 
-def highlight_of(plan: Plan) -> dict[str, Any]:
-    """Return the marks of a plan's devices, as ``DocumentView.highlight`` takes them."""
-    tasks = {name: [s, r] for s, names in enumerate(plan.stages) for r, name in enumerate(names)}
-    return {"stages": {name: s for name, (s, _) in tasks.items()}, "tasks": tasks}
+def highlight_of(tasks: Mapping[str, list[int]]) -> dict[str, Any]:
+    """Return the marks of devices with [stage, replica] of each, as ``DocumentView.highlight`` takes them."""
+    return {"stages": {name: stage for name, (stage, _) in tasks.items()}, "tasks": dict(tasks)}
 
 
 def _unplaced(document: Document) -> dict[str, Any]:

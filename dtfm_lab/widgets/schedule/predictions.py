@@ -28,6 +28,8 @@ WAITS = {
 """What an idle device waits for, in words, and the tone of its share."""
 FLOP = "FLOP"
 """What computations are predicted from where no profile has been taken."""
+AS_DRAWN = " from FLOP and peak, links as drawn"
+"""The note of a prediction of what is drawn and chosen."""
 LEAST_SHARE = 0.004
 """Share of an iteration that is worth a word."""
 
@@ -120,7 +122,7 @@ def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:
 
 def predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> ChartedPrediction:
     """Predict a plan; where its schedule lacks memory and ``may_differ``, under the first that has enough."""
-    note = " from FLOP and peak, links as drawn"
+    note = AS_DRAWN
     if may_differ and (fitting := _fitting(plan, schedule)) != schedule:
         note += f", under {fitting} because {schedule} lacks memory"
         schedule = fitting

@@ -22,7 +22,7 @@ from dtfm_lab.files.workspace_links import MARK, link_of, state_from_link
 from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, button, labelled
-from dtfm_lab.widgets.lab_state import LabState, prediction_staleness
+from dtfm_lab.widgets.lab_state import LabState, shown_prediction
 from dtfm_lab.widgets.shell.still_page import still_page
 from dtfm_lab.widgets.tasks import begin
 
@@ -185,7 +185,7 @@ class Workspace:
         if (plan := state.chosen_plan) is None:
             raise FileError("there is no plan yet to make a page of; wanted one")
         self._report("drawing the page…")
-        predicted = None if prediction_staleness(state) else state.predicted
+        predicted = shown_prediction(state)
         await asyncio.to_thread(lambda: write_text(path, still_page(plan, predicted)))
         link, size = await asyncio.to_thread(_link, path, "text/html")
         self._report(f"saved as {path}, {size}: it needs nothing but a browser", link)

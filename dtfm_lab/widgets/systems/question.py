@@ -12,7 +12,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.network.grouping import groups_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import Budget, Outcome, Outcomes, Strategy, stream_outcomes, work_of
-from dtfm_lab.widgets.lab_state import LabState, is_plan_of
+from dtfm_lab.widgets.lab_state import LabState, is_plan_of, roles_of
 
 CHANGED = ("topology", "job", "plan", "schedule", "queueing", "choices")
 """Traits of the lab's state that a plan changes when it is taken."""
@@ -119,7 +119,7 @@ def tasks_of(plan: Plan, drawn: Topology) -> dict[str, list[int]]:
         members = _members(plan.topology, drawn)
     except LabError:
         return {}
-    tasks = {name: [s, r] for s, names in enumerate(plan.stages) for r, name in enumerate(names)}
+    tasks = roles_of(plan)
     if not set(tasks) <= set(members):
         return {}
     return {one: task for name, task in tasks.items() for one in members[name]}

@@ -11,6 +11,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.planning import Cancellation, price_placement
+from dtfm_lab.widgets.lab_state import roles_of
 from dtfm_lab.widgets.planner.short_searches import replanned
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.what_if.setting import WhatIfSetting, n_actions
@@ -82,8 +83,7 @@ class PlannedAnew(NamedTuple):
     @property
     def tasks(self) -> dict[str, list[int]]:
         """[stage, replica] of each device that serves, by its name."""
-        stages = enumerate(self.plan.stages)
-        return {name: [stage, replica] for stage, names in stages for replica, name in enumerate(names)}
+        return roles_of(self.plan)
 
 
 class Answers:

@@ -22,13 +22,13 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, roles_of
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.links import filled
 from dtfm_lab.widgets.network.network_panel import highlight_of
 from dtfm_lab.widgets.running.playback import device_names, rows_of_trace
 from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
-from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
+from dtfm_lab.widgets.schedule.predictions import AS_DRAWN, ChartedPrediction
 from dtfm_lab.widgets.shell.bar import bar_numbers, consists_of, shape_of
 from dtfm_lab.widgets.shell.headline import headline, reason_of
 from dtfm_lab.widgets.shell.still_page.answers import Answer
@@ -44,7 +44,6 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsaf
 """What the browser lets the page do: its own scripts, and no request to anywhere."""
 KEPT = ("own_id", "drags")
 """Traits that no answer changes."""
-SOURCE = " from FLOP and peak, links as drawn"
 
 
 def save_page(plan: Plan, path: str | os.PathLike[str]) -> Path:
@@ -70,7 +69,7 @@ def answering_page(answers: Iterable[Answer], others: Mapping[str, str], note: s
     """
     first, *rest = answers
     predicted = lab.simulate(first.plan)
-    now = ChartedPrediction.of(first.plan, predicted, SOURCE)
+    now = ChartedPrediction.of(first.plan, predicted, AS_DRAWN)
     models = {name: view.own_traits() for name, view in views_of(first.plan, predicted).items()}
     models["map"]["drags"] = True
     pairs: dict[str, list[Any]] = {}
@@ -137,7 +136,8 @@ def views_of(
     before, found = (None, None) if answer is None else (answer.before, answer.found)
     state = LabState(topology=plan.topology, job=plan.job, plan=plan, predicted=predicted, queueing=plan.queueing)
     document = document_of(plan.topology)
-    network = MapView(document=document, height=0, still=True, filled=filled(document), highlight=highlight_of(plan))
+    marks = highlight_of(roles_of(plan))
+    network = MapView(document=document, height=0, still=True, filled=filled(document), highlight=marks)
     player, chart = PlayerView(), PredictionChart(bare=False, overview=True)
     if predicted is not None:
         state.schedule = predicted.context.schedule
@@ -145,7 +145,7 @@ def views_of(
         network.playback, network.playback_devices = rows.tobytes(), device_names(predicted.context)
         player.source = "predicted"
         player.length_s = player.known_s = float(rows[:, 1].max(initial=0.0))
-        chart.show(ChartedPrediction.of(plan, predicted, SOURCE), was)
+        chart.show(ChartedPrediction.of(plan, predicted, AS_DRAWN), was)
     bar = TopBar(
         lambda _: None,
         still=True,
