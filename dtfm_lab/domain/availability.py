@@ -66,7 +66,7 @@ class Availability:
             raise TraceError(
                 f"{self.name}: an event at {time_s[outside][0]} s; wanted 0 to the end at {self.end_s:g} s"
             )
-        if len(device) and not (0 <= device.min() and device.max() < len(self.devices)):
+        if len(device) and (device.min() < 0 or device.max() >= len(self.devices)):
             raise TraceError(
                 f"{self.name}: an event names device {device.max()}; wanted one of {len(self.devices)} devices"
             )
