@@ -29,7 +29,7 @@ class Change(NamedTuple):
 class Availability:
     """Comings and goings of devices from second 0 to the end; who never comes is never there.
 
-    Events are sorted by time when it is made; at one instant, leaving stands before coming. Raises TraceError where a
+    Events are sorted by time when it is made; those of one instant keep their order. Raises TraceError where a
     device comes while it is there or leaves while it is not, a time is outside 0 to the end, or a name stands twice.
     """
 
@@ -70,7 +70,7 @@ class Availability:
             raise TraceError(
                 f"{self.name}: an event names device {device.max()}; wanted one of {len(self.devices)} devices"
             )
-        order = np.lexsort((comes, time_s))
+        order = np.argsort(time_s, kind="stable")
         time_s, device, comes = time_s[order], device[order], comes[order]
         self._check_turns(time_s, device, comes)
         for name, values in (("time_s", time_s), ("device", device), ("comes", comes)):
@@ -131,8 +131,11 @@ class Availability:
         starts = np.flatnonzero(np.append(True, np.diff(self.time_s) > 0)[: len(self.time_s)])
         device, comes = self.device.tolist(), self.comes.tolist()
         for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(device)], strict=True):
-            left = tuple(device[i] for i in range(begin, end) if not comes[i])
-            came = tuple(device[i] for i in range(begin, end) if comes[i])
+            last = {device[i]: comes[i] for i in range(begin, end)}
+            first = {device[i]: comes[i] for i in reversed(range(begin, end))}
+            # who comes and leaves in one instant was never there
+            left = tuple(one for one, came_first in first.items() if not came_first)
+            came = tuple(one for one, there in last.items() if there)
             yield Change(float(self.time_s[begin]), left, came)
 
     def counts(self) -> IntArray:

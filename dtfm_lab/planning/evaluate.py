@@ -236,7 +236,7 @@ def _exchanged(plan: Plan, before: Plan | None) -> IntArray:
     topology = plan.topology
     old = {} if before is None else _places(before.topology, before.placement.devices)
     new = _places(topology, grid)
-    of_device = _classes(topology)
+    of_device = device_classes(topology)
     for which in np.flatnonzero(np.bincount(of_device) > 1):
         names = [topology.names[device] for device in np.flatnonzero(of_device == which)]
         slots = sorted((new.get(name) for name in names), key=lambda slot: (slot is None, slot))
@@ -259,7 +259,7 @@ def _kept(was: tuple[int, int] | None, now: tuple[int, int] | None) -> float:
     return STAGE * (was[0] == now[0]) + REPLICA * (was[1] == now[1])
 
 
-def _classes(topology: Topology) -> IntArray:
+def device_classes(topology: Topology) -> IntArray:
     """(N,) class of each device: those of one class have the same attributes and the same links to all others."""
     kinds = [replace(device, name="any", position=None) for device in topology.devices]
     known = list(dict.fromkeys(kinds))

@@ -1,0 +1,204 @@
+"""A history: what a training run did through the hours while devices came and went, second by second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.availability import Availability
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+
+class State(IntEnum):
+    """What a second of a history went to."""
+
+    TRAINING = 0
+    """Work that counts."""
+    CHECKPOINT = 1
+    """Training stands still while a checkpoint is written."""
+    REDONE = 2
+    """Work that a loss made void: it has to be done again."""
+    RECONFIGURING = 3
+    """Between two ways of working: restarting, loading, moving state, rebalancing."""
+    IDLE = 4
+    """Devices are there, but the policy cannot train with them."""
+    STOPPED = 5
+    """Nobody is there who could serve."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Operation:
+    """How a fleet trains as long as nothing changes."""
+
+    devices: frozenset[int]
+    """Indices of those that serve."""
+    step_s: float
+    samples: float
+    """Sequences that a step trains on."""
+    redundant_share: float = 0.0
+    """Share of a step's seconds that goes to work which only a loss would make useful."""
+    skipping_share: float = 0.0
+    """Share of the samples that are trained without some of the model's layers."""
+    left: frozenset[int] = frozenset()
+    """Devices that served when it was begun, and have left; the others go on without them."""
+    doubled: frozenset[int] = frozenset()
+    """Of the devices, those that do a lost neighbour's work beside their own."""
+    slowed: bool = False
+    """Whether a loss has made its step longer."""
+    plan: Plan | None = None
+    """The plan that is worked by; None where the seconds are from a table."""
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.samples / self.step_s
+
+    def losing(self, lost: frozenset[int], **changes: Any) -> Self:
+        """The same without some of its devices, and with other changes."""
+        return replace(self, devices=self.devices - lost, left=self.left | (lost & self.devices), **changes)
+
+
+class Loss(NamedTuple):
+    """What one instant of departures cost, as far as it can be told at once."""
+
+    time_s: float
+    devices: tuple[str, ...]
+    serving: int
+    """How many of them served."""
+    redone_s: float
+    """Seconds of work that it made void."""
+    samples: float
+    """Sequences of whole steps that it made void."""
+    pause_s: float
+    """Seconds in which nothing is trained that followed, until training went on or something else changed."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class History:
+    """Segments of time, each in one state and under one operation; together they cover 0 to the end without gaps.
+
+    Rows are made by a replay under a policy, or by a real run. Raises TraceError where they leave a gap or overlap.
+    """
+
+    availability: Availability
+    """Who was there; its devices are those of the network."""
+    policy: str
+    operations: tuple[Operation, ...]
+    start_s: FloatArray
+    """(K,) ascending, the first 0."""
+    end_s: FloatArray
+    state: IntArray
+    """(K,) values of ``State``."""
+    operation: IntArray
+    """(K,) index into ``operations``; -1 where none is at work."""
+    steps: IntArray
+    """(K,) steps that ended in the segment and count."""
+    losses: tuple[Loss, ...] = ()
+    price_per_hour: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """(devices,) US dollars for an hour in which a device is there, whether it serves or not."""
+    bound_samples: float | None = None
+    """No policy makes more of the same fleet, though it knew the future; None where it was not computed."""
+    bound_scope: str = ""
+    """What the bound holds for."""
+
+    def __post_init__(self) -> None:
+        if not len(self.start_s) or self.start_s[0] != 0 or self.end_s[-1] != self.availability.end_s:
+            raise TraceError(f"history of {self.policy} does not reach from 0 to {self.availability.end_s:g} s")
+        if (self.start_s[1:] != self.end_s[:-1]).any() or (self.end_s < self.start_s).any():
+            raise TraceError(
+                f"history of {self.policy} has a gap or an overlap; wanted segments that follow each other"
+            )
+
+    def __repr__(self) -> str:
+        share = "" if self.share_of_bound is None else f", {self.share_of_bound:.1%} of what foresight would make"
+        return (
+            f"<History {self.policy} on {self.availability.name}: {self.samples:.6g} samples in "
+            f"{self.availability.end_s / 3600:.3g} h, {self.goodput:.4g} a second{share}>"
+        )
+
+    @cached_property
+    def segment_samples(self) -> FloatArray:
+        """(K,) sequences trained in each segment, of steps that count."""
+        each = np.array([*(operation.samples for operation in self.operations), 0.0])
+        samples: FloatArray = self.steps * each[self.operation]
+        return samples
+
+    @property
+    def samples(self) -> float:
+        """Sequences trained on, of steps that count."""
+        return float(self.segment_samples.sum())
+
+    @property
+    def goodput(self) -> float:
+        """Samples a second, over the whole time."""
+        return self.samples / self.availability.end_s
+
+    @property
+    def begun_s(self) -> float:
+        """When the first step that counts begins; the end where none does."""
+        counted = np.flatnonzero(self.steps > 0)
+        return float(self.start_s[counted[0]]) if len(counted) else self.availability.end_s
+
+    @property
+    def throughput(self) -> float:
+        """Samples a second from the beginning of the first step that counts to the end of the last one; 0 without."""
+        counted = np.flatnonzero(self.steps > 0)
+        return self.samples / (float(self.end_s[counted[-1]]) - self.begun_s) if len(counted) else 0.0
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of each state, which add up to the end, and of them ``redundant``, which is part of training."""
+        lasts = self.end_s - self.start_s
+        by_state = np.bincount(self.state, weights=lasts, minlength=len(State))
+        share = np.array([*(operation.redundant_share for operation in self.operations), 0.0])
+        training = self.state == State.TRAINING
+        redundant = float((lasts * share[self.operation])[training].sum())
+        return {state.name.lower(): float(by_state[state]) for state in State} | {"redundant": redundant}
+
+    @property
+    def skipping_samples(self) -> float:
+        """Of the samples, those that were trained without some of the model's layers."""
+        share = np.array([*(operation.skipping_share for operation in self.operations), 0.0])
+        return float((self.segment_samples * share[self.operation]).sum())
+
+    @property
+    def dollars(self) -> float:
+        """US dollars for all devices while they are there; without a price they are free."""
+        return float(self.availability.present_s() @ self.price_per_hour / 3600) if len(self.price_per_hour) else 0.0
+
+    @property
+    def dollars_per_million_samples(self) -> float:
+        """Infinite where nothing was trained."""
+        return self.dollars / self.samples * 1e6 if self.samples else np.inf
+
+    @property
+    def share_of_bound(self) -> float | None:
+        """Samples trained by the whole model, over the bound; None without one, 1 where nothing can be made."""
+        if self.bound_samples is None:
+            return None
+        return (self.samples - self.skipping_samples) / self.bound_samples if self.bound_samples else 1.0
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each segment: start_s, end_s, state, operation, devices, steps, samples."""
+        serving = np.array([*(len(operation.devices) for operation in self.operations), 0])
+        return pd.DataFrame(
+            {
+                "start_s": self.start_s,
+                "end_s": self.end_s,
+                "state": [State(value).name.lower() for value in self.state],
+                "operation": self.operation,
+                "devices": serving[self.operation],
+                "steps": self.steps,
+                "samples": self.segment_samples,
+            }
+        )
+
+    def losses_frame(self) -> pd.DataFrame:
+        """A row for each instant at which somebody left: what it cost."""
+        return pd.DataFrame(self.losses, columns=Loss._fields)

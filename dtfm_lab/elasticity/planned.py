@@ -1,0 +1,203 @@
+"""A fleet whose speed is what the lab's own plans for it reach, by the simulated iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.history import Operation
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.evaluate import device_classes, evaluate, nearest, simulated
+from dtfm_lab.planning.search import plan as search_plan
+from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.memory_intervals import static_memory
+
+GENERATIONS = 3
+"""Generations of the search for each fleet: the first one has the best of every shape."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlannedFleet:
+    """Plans for seconds of any set of a network's devices, one search for all sets that differ in names alone.
+
+    Devices are of one class where they can change places without changing any plan's cost; a fleet is planned by how
+    many of each class are there, and of a plan for such a fleet the devices are chosen so that most keep their stage.
+    The same seed gives the same plans. Raises JobError for a job without a model.
+    """
+
+    network: Topology
+    job: Job
+    seed: int = 0
+    _class_of: IntArray = field(init=False, repr=False)
+    _planned: dict[tuple[int, ...], Plan | None] = field(default_factory=dict, init=False, repr=False)
+    _operations: dict[tuple[frozenset[int], int], Operation | None] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _whole: list[float] = field(default_factory=list, init=False, repr=False)
+    _kept: list[Operation] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_class_of", device_classes(self.network))
+
+    @property
+    def n_devices(self) -> int:
+        return len(self.network)
+
+    def _ordered(self, present: frozenset[int]) -> list[int]:
+        """The devices by class and number: in this order, fleets with as many of each class have equal matrices."""
+        return sorted(present, key=lambda device: (self._class_of[device], device))
+
+    def plan(self, present: frozenset[int]) -> Plan | None:
+        """The plan of a fleet, on the network of these devices alone; None where none fits."""
+        ordered = self._ordered(present)
+        key = tuple(np.bincount(self._class_of[ordered], minlength=int(self._class_of.max()) + 1).tolist())
+        if key not in self._planned:
+            self._planned[key] = self._search(ordered)
+        found = self._planned[key]
+        return None if found is None else replace(found, topology=self.network.subset(ordered))
+
+    def _search(self, ordered: list[int]) -> Plan | None:
+        if not ordered:
+            return None
+        try:
+            return search_plan(
+                self.network.subset(ordered),
+                self.job,
+                objective="iteration",
+                seed=self.seed,
+                steps=GENERATIONS,
+                improve_bound=False,
+            )
+        except LabError:  # too few devices, or too little memory, for any plan
+            return None
+
+    def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
+        """The plan of who is there, its devices near those of ``current``."""
+        key = (present, id(current))
+        if key not in self._operations:
+            found = self.plan(present)
+            if found is not None and current is not None and current.plan is not None:
+                found = nearest(found, current.plan)
+            self._operations[key] = None if found is None else self._of(found)
+            if current is not None:
+                self._kept.append(current)  # so that no other operation gets its id
+        return self._operations[key]
+
+    def _of(self, plan: Plan) -> Operation:
+        assert plan.iteration_s is not None, "a search for seconds simulates what it finds"
+        indices = [self.network.index(name) for group in plan.stages for name in group]
+        samples = float(sum(plan.job.microbatch_counts) * plan.job.microbatch)
+        return Operation(devices=frozenset(indices), step_s=plan.iteration_s, samples=samples, plan=plan)
+
+    def grid(self, operation: Operation) -> IntArray:
+        """(stages, replicas) devices of the operation's plan."""
+        assert operation.plan is not None, "operations of this fleet have plans"
+        return np.array([[self.network.index(name) for name in group] for group in operation.plan.stages])
+
+    def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
+        """The plan without the pipelines of the lost, each of the others with its own micro-batches, simulated."""
+        grid, plan = self.grid(operation), operation.plan
+        assert plan is not None, "operations of this fleet have plans"
+        kept = np.flatnonzero(np.isin(grid, list(operation.devices - lost)).all(axis=0))
+        if not len(kept):
+            return None
+        counts = [plan.job.microbatch_counts[replica] for replica in kept]
+        job = plan.job.with_fields(
+            n_replicas=len(kept),
+            global_batch=sum(counts) * plan.job.microbatch,
+            microbatches_per_replica=tuple(counts),
+        )
+        stages = [[plan.stages[stage][replica] for replica in kept] for stage in range(len(grid))]
+        ranks: list[int | None] = [None] * len(plan.topology)
+        for stage, group in enumerate(stages):
+            for replica, name in enumerate(group):
+                ranks[plan.topology.index(name)] = replica * len(grid) + stage
+        smaller = simulated(evaluate(plan.topology, job, rank_map=ranks))
+        return None if smaller.iteration_s is None else self._of(smaller)
+
+    def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
+        """The peers of a lost device share its work evenly and put it into their idle seconds first.
+
+        A step is longer by what does not fit there: the least that it can be, as ReCycle's schedules aim at.
+        """
+        grid, plan = self.grid(operation), operation.plan
+        assert plan is not None, "operations of this fleet have plans"
+        gone = ~np.isin(grid, list(operation.devices - lost))
+        if gone.all(axis=1).any():
+            return None
+        trace = simulate(plan)
+        busy_s = trace.bubble["busy_s"].to_numpy().reshape(grid.shape)
+        left = (~gone).sum(axis=1)
+        extra_s = (busy_s * gone).sum(axis=1) / left
+        idle_s = trace.iteration_s - np.where(gone, 0.0, busy_s).max(axis=1)
+        longer_s = float(np.maximum(extra_s - idle_s, 0.0).max())
+        return operation.losing(lost, step_s=trace.iteration_s + longer_s)
+
+    def move_s(self, old: Operation | None, new: Operation) -> float:
+        """Until the last one who serves other layers than before has their parameters and optimiser state, from the
+        nearest device that held them; all at once, each link for itself. 0 where they come from a checkpoint, which a
+        restart loads."""
+        if old is None or old.plan is None or new.plan is None:
+            return 0.0
+        held, wanted = _layers(old.plan), _layers(new.plan)
+        n_bytes = static_memory(new.plan.job, len(new.plan.stages))
+        stage_bytes = (n_bytes.parameters + n_bytes.optimizer).astype(float)
+        slowest_s = 0.0
+        for stage, group in enumerate(new.plan.stages):
+            first, last = wanted[group[0]]
+            for name in group:
+                mine = held.get(name)
+                have = 0 if mine is None else max(0, min(mine[1], last) - max(mine[0], first))
+                if have == last - first:
+                    continue
+                missing = stage_bytes[stage] * (1 - have / (last - first))
+                sources = [
+                    self.network.index(other)
+                    for other, span in held.items()
+                    if other != name
+                    and span[0] < last
+                    and span[1] > first
+                    and self.network.index(other) in old.devices & new.devices
+                ]
+                if not sources:
+                    continue
+                at = self.network.index(name)
+                speed = self.network.bandwidth_bytes_per_s[sources, at].max()
+                slowest_s = max(slowest_s, missing / speed + float(self.network.latency_s[sources, at].min()))
+        return slowest_s
+
+    def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
+        """The job's batch over the lower bound of its seconds on these devices.
+
+        A smaller batch fills a pipeline for less work, so that it is no faster by the sample, but for a last
+        micro-batch of each device that the larger one may leave partly empty.
+        """
+        found = self.plan(present)
+        if found is None:
+            return 0.0
+        least_s = max(found.iteration_lower_bound_s or 0.0, self._least_s())
+        batch = float(found.job.global_batch)
+        slack = 0.0 if full_batch else found.job.microbatch * len(present) / batch
+        return batch * (1 + slack) / least_s if least_s > 0 else np.inf
+
+    def _least_s(self) -> float:
+        """A bound that no plan of the whole network beats, so none of a part of it; searched for longer, once."""
+        if not self._whole:
+            bounded = search_plan(
+                self.network, self.job, objective="iteration", seed=self.seed, steps=1, improve_bound=True
+            )
+            self._whole.append(bounded.iteration_lower_bound_s or 0.0)
+        return self._whole[0]
+
+
+def _layers(plan: Plan) -> dict[str, tuple[int, int]]:
+    """Of each device by name, the first layer that it holds and the one after its last."""
+    layers = plan.layers
+    assert layers is not None, "a job with a model has layers"
+    ends = np.cumsum(layers)
+    return {name: (int(end - layers[stage]), int(end)) for stage, end in enumerate(ends) for name in plan.stages[stage]}

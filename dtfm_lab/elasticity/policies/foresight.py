@@ -1,0 +1,130 @@
+"""Look ahead: move before a device is gone, and only where the time until the next change pays for it.
+
+Source of the first: Duan et al., "Parcae: Proactive, Liveput-Optimized DNN Training on Preemptible Instances", NSDI
+2024.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from dtfm_lab.domain.history import Operation
+from dtfm_lab.elasticity.policies.restart import daly_s
+from dtfm_lab.elasticity.policies.templates import joined, regrouped, restarted
+from dtfm_lab.elasticity.policy import Asked, Keeps, Policy, Response, Situation, policies, state_survives
+
+
+@policies.register("parcae")
+@dataclass(frozen=True, kw_only=True)
+class Parcae(Policy):
+    """Migrates while an announced departure is still to come, the work going on meanwhile; what comes unannounced is a
+    regrouping. Parcae also predicts departures that nobody has announced: that is not modelled."""
+
+    every_s: float = 3600.0
+    """A checkpoint an hour, for the loss of a whole stage."""
+
+    def decide(self, now: Situation) -> Response | None:
+        if now.operation is None:
+            return restarted(now)
+        if now.lost:
+            return regrouped(now, now.operation)
+        return migrated(now, now.operation) or joined(_staying(now), now.operation, at_step=True)
+
+
+def _staying(now: Situation) -> Situation:
+    """As if who has announced a departure were gone already."""
+    return replace(now, present=now.present - now.leaving)
+
+
+def migrated(now: Situation, operation: Operation) -> Response | None:
+    """To the best of who will stay, prepared beside the work; None where nobody of the operation is about to go."""
+    if not operation.devices & now.leaving:
+        return None
+    best = now.fleet.operation(now.present - now.leaving, operation)
+    if best is None:
+        return None
+    pause_s = now.costs.regrouping(len(best.devices)) + now.fleet.move_s(operation, best)
+    return Response(best, pause_s=max(now.pause_left_s, pause_s), meanwhile=True)
+
+
+@policies.register("goodput")
+@dataclass(frozen=True, kw_only=True)
+class Goodput(Policy):
+    """The lab's own: of all ways to go on, the one with most samples until the next change is to be expected.
+
+    After a loss the peers of a stage share its work as in SWARM, its pipeline leaves as in torchft, or all regroup in
+    the best shape as in Oobleck, whichever makes most; an announced departure is met as in Parcae. When something
+    better exists, with who came or in another shape, it is prepared beside the work, where the time left pays for it.
+    Hazards are those seen so far, and checkpoints follow Daly's interval for the setbacks seen so far.
+    """
+
+    every_s: float = 900.0
+    """A checkpoint every quarter of an hour until something is known."""
+    most_ahead_s: float = 3600.0
+    """No further ahead is counted on."""
+
+    full_batch = False
+
+    def decide(self, now: Situation) -> Response | None:
+        if now.operation is None or (now.lost and not state_survives(now.fleet, now.operation, now.lost)):
+            return self._safe(now, restarted(now))
+        if now.lost:
+            return self._safe(now, self._after_loss(now, now.operation))
+        if (moving := migrated(now, now.operation)) is not None:
+            return self._safe(now, moving)
+        return self._improved(now, now.operation)
+
+    def _ahead_s(self, now: Situation) -> float:
+        """Seconds until the next change is to be expected."""
+        return min(self.most_ahead_s, now.mean_life_s / max(1, len(now.present)))
+
+    def _after_loss(self, now: Situation, operation: Operation) -> Response:
+        """The best of going on without them, sharing their work, and regrouping."""
+        regroup_s = max(now.pause_left_s, now.costs.regrouping(len(now.present)))
+        ways = [regrouped(now, operation)]
+        if (shared := now.fleet.rerouted(operation, now.lost)) is not None:
+            ways.append(Response(shared, pause_s=now.pause_left_s, keeps=Keeps.STEP))
+        if (smaller := now.fleet.without(operation, now.lost)) is not None:
+            ways.append(Response(smaller, pause_s=regroup_s, keeps=Keeps.STEP))
+        best = max(ways, key=lambda way: self._samples(now, operation, way))
+        return replace(best, again=Asked.STEP)
+
+    def _samples(self, now: Situation, operation: Operation, way: Response) -> float:
+        """Samples until the next change, the step under way counted where it goes on."""
+        if way.operation is None:
+            return -math.inf
+        kept = now.step_done * operation.samples if way.keeps is Keeps.STEP else 0.0
+        # where the next change is nearer than the end of the pause, the shorter pause is still the better
+        return way.operation.samples_per_s * (max(self._ahead_s(now), operation.step_s) - way.pause_s) + kept
+
+    def _improved(self, now: Situation, operation: Operation) -> Response | None:
+        """Something faster for who is there, prepared beside the work, where that pays."""
+        staying = _staying(now)
+        better = now.fleet.operation(staying.present, operation)
+        if better is None or better.samples_per_s <= operation.samples_per_s * (1 + 1e-9):
+            return None
+        move_s, regroup_s = now.fleet.move_s(operation, better), now.costs.regrouping(len(better.devices))
+        if now.pause_left_s > 0:
+            pause_s = max(now.pause_left_s, move_s)
+            return self._safe(now, Response(better, pause_s=pause_s, meanwhile=now.meanwhile, keeps=Keeps.STEP))
+        ahead_s = self._ahead_s(now)
+        gain = (better.samples_per_s - operation.samples_per_s) * max(0.0, ahead_s - move_s)
+        if gain <= operation.samples_per_s * regroup_s:
+            return None
+        if now.asked is Asked.CHANGE and move_s > 0:
+            return Response(operation, keeps=Keeps.STEP, again=move_s)
+        if now.asked is not Asked.STEP:
+            return Response(operation, keeps=Keeps.STEP, again=Asked.STEP)
+        return self._safe(now, Response(better, pause_s=regroup_s, keeps=Keeps.STEP))
+
+    def _safe(self, now: Situation, response: Response) -> Response:
+        """With the interval of checkpoints for as many setbacks as there were, one more counted; where a stage has no
+        second copy, every loss is one."""
+        operation = response.operation
+        if operation is None or now.costs.checkpoint_s <= 0:
+            return response
+        between_s = (now.time_s + self.most_ahead_s) / (now.setbacks + 1)
+        if now.fleet.grid(operation).shape[1] == 1:
+            between_s = min(between_s, now.mean_life_s / len(operation.devices))
+        return replace(response, every_s=daly_s(now.costs.checkpoint_s, between_s))

@@ -1,0 +1,83 @@
+"""Go on with whole copies of the state that others hold: no checkpoint is read as long as one of each stage is left.
+
+Sources: Jang et al., "Oobleck: Resilient Distributed Training of Large Models Using Pipeline Templates", SOSP 2023;
+Athlur et al., "Varuna: Scalable, Low-cost Training of Massive Deep Learning Models", EuroSys 2022.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dtfm_lab.domain.history import Operation
+from dtfm_lab.elasticity.policies.restart import Restart
+from dtfm_lab.elasticity.policy import Asked, Keeps, Policy, Response, Situation, policies, state_survives
+
+
+@policies.register("varuna")
+@dataclass(frozen=True, kw_only=True)
+class Varuna(Restart):
+    """Morphing: a loss is a restart from the newest checkpoint in the best shape for who is left; who comes joins at
+    the next checkpoint. A checkpoint follows every tenth step, and the first one after a loss."""
+
+    every_steps: int = 10
+    every_s: float = float("inf")
+    joins: str = "checkpoint"
+    checkpoint_after_loss: bool = True
+
+
+@policies.register("oobleck")
+@dataclass(frozen=True, kw_only=True)
+class Oobleck(Policy):
+    """Templates: a loss costs the step under way and seconds to regroup in the best shape for who is left, the state
+    coming from peers. Only where a stage has nobody left, the newest checkpoint is loaded."""
+
+    joins: str = "loss"
+    """Who comes is taken in at the next ``loss``, as in Oobleck's simulator, or after the ``step``."""
+    every_s: float = 3600.0
+    """A checkpoint an hour, for the loss of a whole stage."""
+    meanwhile: bool = False
+    """Whether the step under way may end while they regroup, though somebody is lost: not possible, but what
+    Oobleck's authors simulate, and needed to compare with them."""
+
+    def decide(self, now: Situation) -> Response | None:
+        if now.operation is None:
+            return restarted(now)
+        if now.lost:
+            return regrouped(now, now.operation, meanwhile=self.meanwhile)
+        return joined(now, now.operation, at_step=self.joins == "step")
+
+
+def restarted(now: Situation, keeps: Keeps = Keeps.CHECKPOINT) -> Response:
+    """Everything from the newest checkpoint, with the best for who is there."""
+    return Response(now.fleet.operation(now.present), pause_s=now.costs.restarting(len(now.present)), keeps=keeps)
+
+
+def regrouped(now: Situation, operation: Operation, *, meanwhile: bool = False) -> Response:
+    """The best for who is left, with the state of peers where each stage has one, and the step under way lost."""
+    if not state_survives(now.fleet, operation, now.lost):
+        return restarted(now)
+    best = now.fleet.operation(now.present, operation)
+    if best is None:
+        return Response(None)
+    pause_s = now.costs.regrouping(len(operation.devices)) + now.fleet.move_s(operation, best)
+    return Response(best, pause_s=pause_s, meanwhile=meanwhile)
+
+
+def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response | None:
+    """Who comes while others regroup is taken along; else after a step, where that is wanted and faster.
+
+    What they need is moved to them beside the work, so that only the regrouping stops it.
+    """
+    better = now.fleet.operation(now.present, operation) if now.spare else None
+    if better is None or better.devices == operation.devices:
+        return None
+    move_s = now.fleet.move_s(operation, better)
+    if now.pause_left_s > 0:
+        return Response(better, pause_s=max(now.pause_left_s, move_s), meanwhile=now.meanwhile, keeps=Keeps.STEP)
+    if not at_step or better.samples_per_s <= operation.samples_per_s:
+        return None
+    if now.asked is Asked.CHANGE and move_s > 0:
+        return Response(operation, keeps=Keeps.STEP, again=move_s)
+    if now.asked is not Asked.STEP:
+        return Response(operation, keeps=Keeps.STEP, again=Asked.STEP)
+    return Response(better, pause_s=now.costs.regrouping(len(better.devices)), keeps=Keeps.STEP)

@@ -1,0 +1,198 @@
+"""What a policy is asked and what it answers, and the registry of policies.
+
+A policy is asked when the fleet changes, and again whenever its last answer asked for it: at the next step's end, at
+the next checkpoint, or at a time. It says how to go on, with what pause, and what becomes of the work under way. The
+replay does the rest: it counts steps, writes checkpoints and books every second.
+
+A complete example, which works with as many devices as are there and loses the step under way::
+
+    @policies.register("naive")
+    @dataclass(frozen=True)
+    class Naive(Policy):
+        def decide(self, now: Situation) -> Response | None:
+            if not now.lost and now.operation is not None:
+                return None  # who comes waits for the next loss
+            return Response(now.fleet.operation(now.present), pause_s=now.costs.restart_s)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Protocol
+
+import numpy as np
+
+from dtfm_lab.domain.history import Operation
+from dtfm_lab.domain.registry import Registry
+from dtfm_lab.domain.units import IntArray
+
+
+class Fleet(Protocol):
+    """How fast any set of devices trains, and what changing over costs: planned by the lab, or from a table."""
+
+    n_devices: int
+
+    def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
+        """The best known way to train with some of these devices; None where they are too few.
+
+        Near ``current`` where two are alike."""
+
+    def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
+        """The same with whole pipelines left out: those that somebody of the lost serves; None where that is all."""
+
+    def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
+        """The same, the work of the lost done by those who serve the same stage; None where a stage has nobody."""
+
+    def grid(self, operation: Operation) -> IntArray:
+        """(stages, replicas) devices of the operation as it was begun, those that have left included."""
+
+    def move_s(self, old: Operation | None, new: Operation) -> float:
+        """Seconds to bring the state to who serves another stage than before, over the links."""
+
+    def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
+        """No way to train with some of these devices is faster; of steps of the job's batch only, or of any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Seconds that do not follow from the plan. The defaults are assumptions, to be replaced by measured ones."""
+
+    start_s: float = 45.0
+    """From a device's coming until it can serve: 45 s in Bamboo's and Oobleck's simulators."""
+    restart_s: float | Callable[[int], float] = 30.0
+    """To start all processes again and load a checkpoint, or a function of the number of devices."""
+    regroup_s: float | Callable[[int], float] = 2.0
+    """To form new groups of processes that go on living: 2 s for BERT-large in Oobleck's simulator."""
+    checkpoint_s: float = 0.0
+    """For which training stands still while a checkpoint is written."""
+    notice_s: float = 0.0
+    """How long before it leaves a device says so; clouds promise 30 to 120 s."""
+
+    def restarting(self, n_devices: int) -> float:
+        """Seconds of a restart with so many devices."""
+        return self.restart_s(n_devices) if callable(self.restart_s) else self.restart_s
+
+    def regrouping(self, n_devices: int) -> float:
+        """Seconds to form new groups of so many devices."""
+        return self.regroup_s(n_devices) if callable(self.regroup_s) else self.regroup_s
+
+
+def state_survives(fleet: Fleet, operation: Operation, lost: frozenset[int]) -> bool:
+    """Whether somebody who is left holds each stage's parameters and optimiser state."""
+    left = np.isin(fleet.grid(operation), list(operation.devices - lost))
+    return bool(left.any(axis=1).all())
+
+
+class Keeps(Enum):
+    """What is left of the work when an answer takes effect."""
+
+    STEP = auto()
+    """All: the step under way goes on, at the pace of the new operation."""
+    STEPS = auto()
+    """Whole steps; the one under way is lost."""
+    CHECKPOINT = auto()
+    """What the newest checkpoint holds."""
+
+
+class Asked(Enum):
+    """Why a policy is asked, or when it wants to be asked again though nothing has changed."""
+
+    CHANGE = auto()
+    """Somebody left or is ready to serve."""
+    STEP = auto()
+    """A step has ended."""
+    CHECKPOINT = auto()
+    """A checkpoint has been written."""
+    TIME = auto()
+    """The time that it named has come."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """How to go on."""
+
+    operation: Operation | None
+    """None: wait until something changes."""
+    pause_s: float = 0.0
+    """Seconds until it is at work."""
+    keeps: Keeps = Keeps.STEPS
+    meanwhile: bool = False
+    """Whether the operation of before goes on through the pause, its steps counting: the next one is prepared beside
+    it. It must be able to, as after a coming or an announced departure."""
+    checkpoint_next: bool = False
+    """Whether a checkpoint follows the first step."""
+    every_s: float | None = None
+    """Seconds of training between two checkpoints from now on; None for what it was."""
+    again: Asked | float | None = None
+    """When to ask again: at a step's end, at a checkpoint, or after so many seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What a policy knows when it is asked: the present and the past."""
+
+    time_s: float
+    asked: Asked
+    fleet: Fleet
+    costs: Costs
+    present: frozenset[int]
+    """Devices that can serve now."""
+    operation: Operation | None
+    """What is at work, or next to be; None while nothing is."""
+    lost: frozenset[int]
+    """Devices of the operation that have left."""
+    left: frozenset[int]
+    """Devices that have left just now, whether they served or not."""
+    leaving: frozenset[int]
+    """Devices that have announced their departure."""
+    pause_left_s: float
+    """Seconds until it is at work; 0 where it is."""
+    meanwhile: bool
+    """Whether the one before it still works until then."""
+    step_done: float
+    """Share of the step under way that is done."""
+    losses: int
+    """Instants at which somebody left, so far."""
+    setbacks: int
+    """How often work went back to a checkpoint, so far."""
+    device_s: float
+    """Seconds that devices were there, all together, so far."""
+
+    @property
+    def spare(self) -> frozenset[int]:
+        """Devices that could serve and do not."""
+        return self.present if self.operation is None else self.present - self.operation.devices
+
+    @property
+    def mean_life_s(self) -> float:
+        """Seconds of a device over losses so far, one more counted, so that no first hour is taken for ever."""
+        return self.device_s / (self.losses + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """How a run answers to changes of its fleet; the fields are its options."""
+
+    every_steps: int = 0
+    """A checkpoint after every so many steps, those counted that a loss makes void; 0 for none by steps."""
+    every_s: float = math.inf
+    """Seconds of training between two checkpoints, rounded to whole steps."""
+
+    full_batch = True
+    """Whether each of its steps trains on the job's whole batch, by the whole model."""
+
+    def decide(self, now: Situation) -> Response | None:
+        """How to go on; None to go on as before, where all that serve are still there."""
+        raise NotImplementedError
+
+
+policies: Registry[Callable[..., Policy]] = Registry("policy", "dtfm_lab.policies")
+"""Policies by name. One of another package is an entry point of the group ``dtfm_lab.policies``."""
+
+
+def policy_of(given: str | Policy, **options: Any) -> Policy:
+    """The policy itself, or the one of a name with its options. Raises UnknownName."""
+    return given if isinstance(given, Policy) else policies[given](**options)

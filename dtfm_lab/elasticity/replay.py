@@ -1,0 +1,340 @@
+"""Plays the hours of a fleet under a policy: every second is booked, every step is counted once.
+
+Between two changes a run only repeats its step, so the replay goes from change to change and counts the whole steps
+between them. It never looks ahead: a policy knows the present and the past.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.availability import Availability
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.history import History, Loss, Operation, State
+from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.elasticity.policy import Asked, Costs, Fleet, Keeps, Policy, Response, Situation
+
+SAME_S = 1e-9
+"""Steps that end so shortly after a change, by rounding, have ended with it."""
+
+
+class Moment(NamedTuple):
+    """An instant at which devices leave, become ready to serve, or announce that they will leave."""
+
+    time_s: float
+    left: frozenset[int]
+    ready: frozenset[int]
+    leaving: frozenset[int]
+
+
+LEFT, READY, LEAVING = range(3)
+NOBODY: frozenset[int] = frozenset()
+
+
+def moments(availability: Availability, start_s: float, notice_s: float = 0.0) -> Iterator[Moment]:
+    """The instants in order; a device is ready ``start_s`` after it came, if it is still there, and announces its
+    departure ``notice_s`` before, if it is there by then."""
+    n = len(availability.time_s)
+    by_device = np.lexsort((np.arange(n), availability.device))
+    ordered = availability.device[by_device]
+    leaves = np.full(n, np.inf)
+    following = np.flatnonzero(np.append(ordered[1:] == ordered[:-1], False)[:n])
+    leaves[by_device[following]] = availability.time_s[by_device[following + 1]]
+    comes, time_s, end_s = availability.comes, availability.time_s, availability.end_s
+    ready_s = time_s + start_s
+    ready = np.flatnonzero(comes & (ready_s < np.minimum(leaves, end_s)))
+    gone = np.flatnonzero(~comes & (time_s < end_s))
+    noticed = ready[leaves[ready] < np.inf] if notice_s > 0 else ready[:0]
+    notice = np.maximum(leaves[noticed] - notice_s, ready_s[noticed])
+    when = np.concatenate([time_s[gone], ready_s[ready], notice])
+    who = np.concatenate([availability.device[each] for each in (gone, ready, noticed)]).tolist()
+    kind = np.repeat([LEFT, READY, LEAVING], [len(gone), len(ready), len(noticed)]).tolist()
+    order = np.argsort(when, kind="stable")
+    order = order[when[order] < end_s]
+    sorted_s, positions = when[order].tolist(), order.tolist()
+    begins = np.flatnonzero(np.append(True, np.diff(when[order]) > 0)[: len(order)]).tolist()
+    for begin, end in zip(begins, [*begins[1:], len(positions)], strict=True):
+        if end - begin == 1:  # the most common, and worth no grouping
+            only = frozenset((who[positions[begin]],))
+            which = kind[positions[begin]]
+            yield Moment(sorted_s[begin], *(only if which == each else NOBODY for each in (LEFT, READY, LEAVING)))
+            continue
+        groups = tuple(
+            frozenset(who[i] for i in positions[begin:end] if kind[i] == each) for each in (LEFT, READY, LEAVING)
+        )
+        yield Moment(sorted_s[begin], *groups)
+
+
+def replay(
+    availability: Availability,
+    fleet: Fleet,
+    policy: Policy,
+    costs: Costs | None = None,
+    *,
+    name: str = "",
+    price_per_hour: FloatArray | None = None,
+) -> History:
+    """What a run under the policy makes of the hours. The availability's devices are the fleet's.
+
+    Raises PlanError where the policy answers with devices that are not there.
+    """
+    if len(availability.devices) != fleet.n_devices:
+        raise PlanError(
+            f"{availability.name} has {len(availability.devices)} devices, the fleet {fleet.n_devices}; "
+            "wanted availability.on(network)"
+        )
+    run = _Run(availability, fleet, policy, Costs() if costs is None else costs, name or type(policy).__name__)
+    for moment in moments(availability, run.costs.start_s, run.costs.notice_s):
+        run.advance(moment.time_s)
+        run.change(moment)
+    run.advance(availability.end_s)
+    return run.history(price_per_hour)
+
+
+class _Run:
+    """The state of a replay: what is at work, how far the step under way is, and what has been booked."""
+
+    def __init__(self, availability: Availability, fleet: Fleet, policy: Policy, costs: Costs, name: str) -> None:
+        self.availability, self.fleet, self.policy, self.costs, self.name = availability, fleet, policy, costs, name
+        self.time_s = 0.0
+        self.present = self.leaving = NOBODY
+        self.operation: Operation | None = None
+        self.done = 0.0  # share of the step under way
+        self.paused_until_s = 0.0
+        self.next: Operation | None = None  # at work after the pause, through which the one of before goes on
+        self.writing_until_s: float | None = None  # a checkpoint under way
+        self.since_checkpoint = self.worked = 0
+        self.every_s = policy.every_s
+        self.checkpoint_next = False
+        self.again: Asked | float | None = None  # a float is a time
+        self.losses: list[Loss] = []
+        self.departures = self.setbacks = 0
+        self.device_s = 0.0
+        self.n_there = 0
+        self.operations: list[Operation] = []
+        self.number_of: dict[int, int] = {}
+        # a segment is [start, end, state, operation, steps]
+        self.segments: list[list[float]] = []
+        self.first_since_checkpoint = 0
+        self.first_of_step = 0
+        self.loss_open = False
+
+    def change(self, moment: Moment) -> None:
+        """The fleet changes now: who left is gone, who is ready can serve, and the policy says how to go on."""
+        self.departures += bool(moment.left)
+        before = self.present
+        self.present = (before - moment.left) | moment.ready
+        self.leaving = (self.leaving - moment.left) | moment.leaving
+        if moment.left:
+            names = tuple(self.availability.devices[device] for device in sorted(moment.left))
+            serving = len(moment.left & self.operation.devices) if self.operation is not None else 0
+            self.losses.append(Loss(self.time_s, names, serving, 0.0, 0.0, 0.0))
+            self.loss_open = True
+        if self.present is not before or moment.left or moment.leaving:
+            self.ask(Asked.CHANGE, moment.left)
+
+    def ask(self, why: Asked, left: frozenset[int] = NOBODY) -> None:
+        """Let the policy decide, and do what it says."""
+        operation, self.again = self.operation if self.next is None else self.next, None
+        lost = NOBODY if operation is None else operation.devices - self.present
+        response = self.policy.decide(
+            Situation(
+                time_s=self.time_s,
+                asked=why,
+                fleet=self.fleet,
+                costs=self.costs,
+                present=self.present,
+                operation=operation,
+                lost=lost,
+                left=left,
+                leaving=self.leaving,
+                pause_left_s=max(0.0, self.paused_until_s - self.time_s),
+                meanwhile=self.next is not None,
+                step_done=self.done,
+                losses=self.departures,
+                setbacks=self.setbacks,
+                device_s=self.device_s,
+            )
+        )
+        if response is None:
+            self._must_be_there(operation)
+            if self.next is not None and self.operation is not None and not self.operation.devices <= self.present:
+                # the one of before can go on no longer, and the next is not ready
+                self._end_step(State.REDONE)
+                self.operation, self.next, self.writing_until_s = self.next, None, None
+            return
+        self._must_be_there(response.operation)
+        self._apply(response)
+
+    def _must_be_there(self, operation: Operation | None) -> None:
+        if operation is not None and (gone := operation.devices - self.present):
+            names = ", ".join(self.availability.devices[device] for device in sorted(gone))
+            raise PlanError(
+                f"policy {self.name} goes on with {names} at {self.time_s:g} s; wanted devices that are there"
+            )
+
+    def _apply(self, response: Response) -> None:
+        old, new = self.operation, response.operation
+        self.checkpoint_next |= response.checkpoint_next
+        self.every_s = self.every_s if response.every_s is None else response.every_s
+        if isinstance(response.again, float | int) and not isinstance(response.again, Asked):
+            self.again = self.time_s + max(response.again, SAME_S)
+        else:
+            self.again = response.again
+        if new is old and response.pause_s <= 0 and response.keeps is Keeps.STEP:
+            return  # as before, only asked again
+        self.paused_until_s = self.time_s + response.pause_s
+        if response.keeps is Keeps.CHECKPOINT:
+            self.setbacks += old is not None
+            self._void(self.first_since_checkpoint, self.first_of_step)
+            self.since_checkpoint = 0
+        if response.meanwhile and response.pause_s > 0 and old is not None and self._working():
+            self.next = new
+            return
+        self.next, self.writing_until_s = None, None
+        if response.keeps is not Keeps.STEP or new is None:
+            self._end_step(State.REDONE)
+        self.operation = new
+
+    def _working(self) -> bool:
+        """Whether steps and checkpoints are made now, or would be but for this change."""
+        return self.next is not None or bool(
+            self.segments and self.segments[-1][2] in (State.TRAINING, State.CHECKPOINT)
+        )
+
+    def _end_step(self, state: State) -> None:
+        """The step under way is given up, and its seconds go to a state."""
+        if state is State.REDONE:
+            self._void(self.first_of_step, len(self.segments))
+        for segment in self.segments[self.first_of_step :]:
+            if segment[2] == State.TRAINING:
+                segment[2] = state
+        self.first_of_step, self.done = len(self.segments), 0.0
+
+    def _void(self, first: int, until: int) -> None:
+        """The work of these segments is lost: its seconds are to be done again, its steps do not count."""
+        redone_s = samples = 0.0
+        for segment in self.segments[first:until]:
+            if segment[2] == State.TRAINING:
+                segment[2] = State.REDONE
+                redone_s += segment[1] - segment[0]
+                samples += segment[4] * self.operations[int(segment[3])].samples
+                segment[4] = 0
+        if self.losses:
+            last = self.losses[-1]
+            self.losses[-1] = last._replace(redone_s=last.redone_s + redone_s, samples=last.samples + samples)
+
+    def advance(self, to_s: float) -> None:
+        """Let time pass until then, asking the policy where it wants to be asked."""
+        while self.time_s < to_s:
+            until_s = min(to_s, self.again) if isinstance(self.again, float) else to_s
+            if self.next is not None:
+                if self.paused_until_s <= self.time_s:
+                    # what the last step had done is lost with the change
+                    self._end_step(State.RECONFIGURING)
+                    self.operation, self.next, self.writing_until_s = self.next, None, None
+                    continue
+                until_s = min(until_s, self.paused_until_s)
+            asked = self._pass(until_s)
+            if asked is None and isinstance(self.again, float) and self.time_s >= self.again:
+                asked = Asked.TIME
+            if asked is not None:
+                self.ask(asked)
+
+    def _pass(self, to_s: float) -> Asked | None:
+        """Let time pass until then or until the policy is to be asked: why it is, None where it need not be."""
+        operation = self.operation
+        if operation is None:
+            self._book(State.IDLE if self.present else State.STOPPED, to_s, None)
+            return None
+        if self.paused_until_s > self.time_s and self.next is None:
+            self._book(State.RECONFIGURING, min(self.paused_until_s, to_s), operation)
+            return None
+        if self.writing_until_s is not None:
+            self._book(State.CHECKPOINT, min(self.writing_until_s, to_s), operation)
+            if self.time_s < self.writing_until_s:
+                return None
+            return self._written()
+        return self._work(operation, to_s)
+
+    def _work(self, operation: Operation, to_s: float) -> Asked | None:
+        """Steps until then, until a checkpoint is due, or one step where the policy wants to be asked after it."""
+        first_s = (1 - self.done) * operation.step_s
+        left_s = to_s - self.time_s + SAME_S
+        if first_s > left_s:
+            self.done += (to_s - self.time_s) / operation.step_s
+            self._book(State.TRAINING, to_s, operation)
+            return None
+        due = 1 if self.checkpoint_next else self._steps_to_checkpoint(operation)
+        most = 1 if self.again is Asked.STEP else due
+        steps = min(1 + math.floor((left_s - first_s) / operation.step_s), most)
+        self._book(State.TRAINING, min(to_s, self.time_s + first_s + (steps - 1) * operation.step_s), operation)
+        self._count(steps)
+        self.done = 0.0
+        if steps == due:
+            self.checkpoint_next = False
+            self.writing_until_s = self.time_s + self.costs.checkpoint_s
+            if self.costs.checkpoint_s <= 0 and (asked := self._written()):
+                return asked
+        return Asked.STEP if self.again is Asked.STEP else None
+
+    def _steps_to_checkpoint(self, operation: Operation) -> int:
+        """Whole steps until the next checkpoint is due."""
+        due, every = 2**62, self.policy.every_steps
+        if every:
+            due = every - self.worked % every
+        if self.every_s < math.inf:
+            due = min(due, max(1, round(self.every_s / operation.step_s) - self.since_checkpoint))
+        return due
+
+    def _written(self) -> Asked | None:
+        """The checkpoint stands: nothing before it can be lost."""
+        self.writing_until_s, self.since_checkpoint = None, 0
+        self.first_since_checkpoint = self.first_of_step = len(self.segments)
+        return Asked.CHECKPOINT if self.again is Asked.CHECKPOINT else None
+
+    def _count(self, steps: int) -> None:
+        self.segments[-1][4] += steps
+        self.since_checkpoint += steps
+        self.worked += steps
+        self.first_of_step = len(self.segments)
+
+    def _book(self, state: State, until_s: float, operation: Operation | None) -> None:
+        """The seconds until then go to a state."""
+        lasts_s = until_s - self.time_s
+        if lasts_s <= 0 and state is not State.TRAINING:
+            return
+        number = -1
+        if operation is not None:
+            number = self.number_of.get(id(operation), -1)
+            if number < 0:
+                number = self.number_of[id(operation)] = len(self.operations)
+                self.operations.append(operation)
+        if self.loss_open and self.losses:
+            if state is State.TRAINING:
+                self.loss_open = False
+            else:
+                self.losses[-1] = self.losses[-1]._replace(pause_s=self.losses[-1].pause_s + lasts_s)
+        self.segments.append([self.time_s, until_s, state, number, 0])
+        self.device_s += lasts_s * len(self.present)
+        self.time_s = until_s
+
+    def history(self, price_per_hour: FloatArray | None) -> History:
+        """What was booked."""
+        table = np.array(self.segments, dtype=np.float64).reshape(-1, 5)
+        return History(
+            availability=self.availability,
+            policy=self.name,
+            operations=tuple(self.operations),
+            start_s=table[:, 0],
+            end_s=table[:, 1],
+            state=table[:, 2].astype(np.int64),
+            operation=table[:, 3].astype(np.int64),
+            steps=table[:, 4].astype(np.int64),
+            losses=tuple(self.losses),
+            price_per_hour=np.zeros(len(self.availability.devices)) if price_per_hour is None else price_per_hour,
+        )
