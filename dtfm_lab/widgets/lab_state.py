@@ -111,8 +111,10 @@ class LabState(traitlets.HasTraits):
     """What the headline says while the search is shown; likewise of the other panes. Empty for nothing to say."""
     prediction_note = traitlets.Unicode("")
     what_if_note = traitlets.Unicode("")
-    run_note = traitlets.Unicode("")
+    run_progress = traitlets.Unicode("")
     """How far a run is: "profiling 3 of 8", "8 of 24 iterations done"; empty while none runs."""
+    run_note = traitlets.Unicode("")
+    """What a run does besides: "recovering ada"; empty for nothing, and while none runs."""
     run_story = traitlets.Unicode("")
     """What has befallen a device of the run, and who took over; empty where nothing has, and once it is over."""
     suspects = traitlets.Tuple()

@@ -218,10 +218,12 @@ def test_what_befell_a_device_is_told_until_the_run_ends() -> None:
     )
     assert story_of(SimpleNamespace(faults=faults)).endswith("the state of alan; 1 device before it")
     state = a_state("worldwide")
-    state.busy, state.run_note, state.run_story = ("run",), "iteration 8 of 24", story
+    state.busy, state.run_progress, state.run_note = ("run",), "iteration 8 of 24", "recovering ada"
+    state.run_story = story
     said = headline(state, None, None, "")
     assert said.lead == "barbara was killed by SIGKILL in iteration 2:"
-    assert said.rest.endswith("The run: iteration 8 of 24.")
+    assert said.rest.endswith("The run: iteration 8 of 24; recovering ada.")
+    assert bar_numbers(state, None)[-1]["note"] == "iteration 8 of 24"
     assert said.kind == "busy"
 
 

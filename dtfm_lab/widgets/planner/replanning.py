@@ -69,8 +69,6 @@ class LiveReplanning(Panel):
         self._cancelled, self._woken = Cancellation(), asyncio.Event()
         """Both are set by what makes a search out of date: one is asked by its thread, one is waited for in a rest."""
         self._looks_further = False
-        self._failed: Request | None = None
-        """The last request that could not be planned; it is not tried again."""
         self.last: Replanned | None = None
         self.took_s = 0.0
         """Seconds from the last edit to the first plan that followed it."""
@@ -89,8 +87,7 @@ class LiveReplanning(Panel):
             self._request()
         else:
             self._cancel()
-            self._forget_failure()
-            self.line.value = ""
+            self._lab_state.not_planned = self.line.value = ""
 
     @property
     def is_answering(self) -> bool:
@@ -114,8 +111,9 @@ class LiveReplanning(Panel):
         """Begin, or begin again, where the plan is out of date."""
         if not self.switch.value:
             return
-        if self._failed is not None and self._lab_state.plan is not None and not self._lab_state.plan_is_stale:
-            self._forget_failure()  # the edit was undone
+        state = self._lab_state
+        if state.not_planned and state.plan is not None and not state.plan_is_stale:
+            state.not_planned = ""  # the edit was undone
             self._write(READY)
         if self._next_request() is None:
             return
@@ -126,14 +124,13 @@ class LiveReplanning(Panel):
             self._task = begin(self._follow(), self._report_error)
 
     def _next_request(self) -> Request | None:
-        """Return what to plan; None where the plan is up to date, or nothing can be planned."""
+        """Return what to plan; None where the plan is up to date, or nothing is there to plan."""
         lab_state = self._lab_state
         if lab_state.topology is None or lab_state.job is None or "plan" in lab_state.busy:
             return None
         if lab_state.plan is not None and not lab_state.plan_is_stale:
             return None
-        request = Request(lab_state.plan, lab_state.topology, lab_state.job)
-        return None if self._failed is not None and _same(request, self._failed) else request
+        return Request(lab_state.plan, lab_state.topology, lab_state.job)
 
     async def _follow(self) -> None:
         """Replan until the plan is of the newest network, then go on looking for better ones while nothing changes."""
@@ -144,14 +141,19 @@ class LiveReplanning(Panel):
                     break
                 self._cancelled, self._woken = Cancellation(), asyncio.Event()
                 began_s = time.monotonic()
+                found, why_not = None, ""
                 try:
                     found = await asyncio.to_thread(self._first_or_next, request, self._cancelled)
                 except LabError as error:
-                    self._failed, self._lab_state.not_planned = request, str(error)
-                    self._report_error(str(error))
-                    continue
+                    why_not = str(error)
                 now = self._next_request()
-                if found is None or not self.switch.value or now is None or not _same(now, request):
+                if not self.switch.value or now is None or not _same(now, request):
+                    continue
+                if why_not:  # it is not tried again before the next edit
+                    self._lab_state.not_planned = why_not
+                    self._report_error(why_not)
+                    break
+                if found is None:
                     continue
                 self.took_s = time.monotonic() - began_s
                 self._take(found)
@@ -182,11 +184,8 @@ class LiveReplanning(Panel):
             self._take(better)
             found = better
 
-    def _forget_failure(self) -> None:
-        self._failed, self._lab_state.not_planned = None, ""
-
     def _take(self, found: Replanned) -> None:
-        self._forget_failure()
+        self._lab_state.not_planned = ""
         self.last = found
         self._lab_state.plan = found.plan
         self._write(found.words)

@@ -280,6 +280,7 @@ class RunPanel(Panel):
         self._show_happenings()
         self._lab_state.run_story = story_of(run) if run.running else ""
         self._lab_state.run_note = note_of(run) if run.running else ""
+        self._lab_state.run_progress = run_report.describe_progress(run) if run.running else ""
 
     def _disturbed(self, device: str, do: str) -> None:
         """Tell what a person has just done to a device."""
@@ -347,7 +348,7 @@ class RunPanel(Panel):
         show(self.start, not running)
         show(self.stop, running)
         if not running:
-            self._lab_state.run_note = self._lab_state.run_story = ""
+            self._lab_state.run_progress = self._lab_state.run_note = self._lab_state.run_story = ""
         self._lab_state.set_busy("run", running or self._is_concluding)
 
 

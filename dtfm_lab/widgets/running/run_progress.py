@@ -141,13 +141,13 @@ def describe(fault: Fault) -> tuple[str, str]:
 
 
 def note_of(run: RunRecord) -> str:
-    """Return how far a run is, as the headline says it: ``3 of 8 iterations done; recovering ada``."""
+    """Return what a run does besides its iterations, as the headline says it: ``recovering ada``; empty for nothing."""
     lost = [name for name, condition in run.conditions.items() if condition == "lost"]
-    told = f"recovering {', '.join(lost)}" if lost else ""
+    if lost:
+        return f"recovering {', '.join(lost)}"
     last = run.spec.first_iteration + run.spec.iterations
-    if run.status == "running" and run.last_whole + 1 >= last:
-        told = told or "the trained model is tested on held-out text"
-    return "; ".join(filter(None, [run_report.describe_progress(run), told]))
+    is_testing = run.status == "running" and run.last_whole + 1 >= last
+    return "the trained model is tested on held-out text" if is_testing else ""
 
 
 def story_of(run: RunRecord) -> str:

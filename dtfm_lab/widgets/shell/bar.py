@@ -56,7 +56,7 @@ class StatusBar:
         notes = sorted(set(PANE_NOTES.values()))
         lab_state.observe(
             lambda _: self._soon(),
-            [*RESULT_TRAITS, "bound_s", "busy", "message", "pane", "hand_note", "run_story", *notes],
+            [*RESULT_TRAITS, "bound_s", "busy", "message", "pane", "hand_note", "run_story", "run_progress", *notes],
         )
         self.refresh()
 
@@ -266,7 +266,7 @@ def _measured_number(state: LabState) -> dict[str, Any]:
     measured, comparison = state.measured, state.comparison
     if measured is None:
         runs = "run" in state.busy
-        note = (state.run_note.partition("; ")[0] or "being read") if runs else "not run"
+        note = (state.run_progress or "being read") if runs else "not run"
         return _number("Measured", "…" if runs else "–", note=note, word="measured")
     if run_staleness(state):
         return _number("Measured", format_s(measured.iteration_s), note="before the last edit", word="error")

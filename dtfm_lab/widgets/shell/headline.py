@@ -64,10 +64,11 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
         return Headline(f"{state.step.capitalize().replace('-', ' ')}:", state.message, "error")
     if state.topology is None:
         return Headline(*EMPTY)
-    if "run" in state.busy and state.run_note:
+    if "run" in state.busy and state.run_progress:
+        told = "; ".join(filter(None, [state.run_progress, state.run_note]))
         if state.run_story:
-            return _split(f"{state.run_story}. The run: {state.run_note}.")._replace(kind="busy")
-        return Headline("The run:", state.run_note, "busy")
+            return _split(f"{state.run_story}. The run: {told}.")._replace(kind="busy")
+        return Headline("The run:", told, "busy")
     if state.not_planned:
         return _split(state.not_planned[0].upper() + state.not_planned[1:])._replace(kind="error")
     note = getattr(state, PANE_NOTES.get(state.pane, "message"))
