@@ -104,7 +104,7 @@ def killed(lab: LabPage) -> str:
 
 
 def mailed(lab: LabPage) -> str:
-    """More, Page: a file that is the plan, for anybody's browser."""
+    """Save, share, Page: a file that is the plan, for anybody's browser."""
     _look(lab)
     more = lab.menu("more")
     _look(lab)

@@ -175,8 +175,10 @@ def icon_button(icon: str, tooltip: str) -> w.Button:
     return w.Button(icon=icon, tooltip=tooltip, layout=w.Layout(width="40px", flex="none"))
 
 
-def more_menu(children: Sequence[w.Widget], label: str = "More", tooltip: str = "What is needed less often") -> w.HBox:
+def more_menu(children: Sequence[w.Widget], label: str, tooltip: str) -> w.HBox:
     """Return a button that opens a box of rarer controls over the pane; nothing moves when it opens.
+
+    The label says what is in the box: several such buttons are on the screen at once.
 
     The page closes it at Escape and at a click elsewhere, see the view ``top_bar``.
     """

@@ -147,7 +147,7 @@ class LabPage:
         return out
 
     def more(self, within):
-        """Open what is behind More in a part of the page."""
+        """Open the box of rarer controls in a part of the page."""
         within.locator(".dtfm-more-button:visible").last.click()
         box = within.locator(".dtfm-popover:visible").last
         box.wait_for()

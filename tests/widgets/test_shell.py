@@ -233,7 +233,19 @@ async def test_suspected_links_are_marked_on_the_network_until_an_edit() -> None
     state, panel = the_lab.lab_state, the_lab.network_panel
     state.plan = lab.evaluate(state.topology, state.job, stages=np.arange(8).reshape(4, 2).tolist())
     state.measured = lab.simulate(state.plan, state.schedule)
-    state.suspects = (("ada", "alan"),)
-    assert panel.canvas.highlight["suspects"] == [["ada", "alan"]]
+    state.suspects = (("ada", "alan"), ("edsger",))
+    assert panel.canvas.highlight["suspects"] == [["ada", "alan"], ["edsger"]]
     state.topology = state.topology.with_link("ada", "alan", bandwidth_gbps=0.01)
     assert "suspects" not in panel.canvas.highlight
+
+
+def test_every_box_of_rarer_controls_has_a_name_of_its_own() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+    found = [one for one in inside(the_lab) if "dtfm-more-button" in one._dom_classes]
+    names = [one.description for one in found]
+    assert len(names) > 8
+    assert len(set(names)) == len(names), "several are on the screen at once"
+
+
+def inside(box) -> list:
+    return [box, *(each for child in getattr(box, "children", ()) for each in inside(child))]

@@ -81,7 +81,9 @@ class ComparePanel(Panel):
             state.selected = () if of == "link" else self._devices_of.get(name, ()) if of == "stage" else (name,)
 
     def _laid_out(self) -> w.VBox:
-        more = more_menu([w.HTML("<b>In sentences</b>"), self.told, self.refitting.table])
+        more = more_menu(
+            [self.told, self.refitting.table], "In sentences", "The verdict, each suspect, and the fitted values"
+        )
         self.refitting.note.add_class("dtfm-grow")
         refitting = [self.refit, self.refitting.use, self.refitting.again, self.refitting.note]
         row = toolbar(*self._guessing, *refitting, self.error, more)

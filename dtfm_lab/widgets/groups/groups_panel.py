@@ -55,7 +55,7 @@ class GroupsPanel(Panel):
         self.why_menu = more_menu(
             [self.why], label="Why so?", tooltip="Why the plan is as it is, or a selected device where it is"
         )
-        more = more_menu([self.hand.view])
+        more = more_menu([self.hand.view], "Move to", "Move the selected device to another place in the plan")
         row = toolbar(self.mode, self.step, spacer(), self.hand.undo, self.hand.redo, self.why_menu, more)
         self.view = pane(Path(__file__).with_suffix(".css"), [row, self.line, self.groups], "dtfm-groups-panel")
         w.link((self.step, "value"), (self.groups, "step"))

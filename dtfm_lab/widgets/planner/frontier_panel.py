@@ -45,7 +45,7 @@ class FrontierPanel(SearchMode):
         self.frontier: Frontier | None = None
         self.seconds, self.searches, self.seed = self._controls.values()
         self.chart = classed(FrontierView(self._choose, height=0), "dtfm-fill")
-        more = more_menu(list(self._controls.values()))
+        more = more_menu(list(self._controls.values()), "Searches", "How many searches, for how long, and the seed")
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.chart, w.HTML(markup.line(WHAT))])
         lab_state.observe(lambda _: self._mark_chosen(), "plan")

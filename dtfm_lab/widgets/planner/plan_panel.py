@@ -92,7 +92,8 @@ class SearchPanel(SearchMode):
         self.planner, self.seconds, self.seed = self._controls.values()
         self.curve = classed(ConvergenceView(height=0), "dtfm-fill")
         table = more_menu([details], "The plan", "Who does what, a row a device")
-        more = more_menu([aims.objective, aims.limits, *self._controls.values()])
+        what = "What the plan makes least, and who searches for how long"
+        more = more_menu([aims.objective, aims.limits, *self._controls.values()], "Objective", what)
         self.bar = [self.start, self.stop, spacer(), table, more]
         self.view = w.VBox([self.curve])
         lab_state.observe(lambda _: self._age(), ["topology", "job"])

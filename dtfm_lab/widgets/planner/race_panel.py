@@ -85,7 +85,7 @@ class RacePanel(SearchMode):
             *self._controls.values(),
         ]
         rarer += [w.HTML(markup.line(FAIR, "note"))]
-        more = more_menu(rarer, tooltip="Who races, for how long, and how")
+        more = more_menu(rarer, "Racers", "Who races, for how long, and how")
         self.bar = [self.start, self.stop, self.take, spacer(), more]
         self.view = w.VBox([self.curve, self.table])
         self.take.on_click(lambda _: begin(self._take_leader(), self._report_error))

@@ -68,7 +68,10 @@ class TeachingPanel(SavedControls):
         self.view = classed(PopulationView(self._take, hint=NO_NETWORK), "dtfm-fill")
         self._controls = controls_for(TeachingSettings)
         self.pace, self.seed = self._controls.values()
-        self.bar: list[w.Widget] = [spacer(), more_menu(list(self._controls.values()))]
+        self.bar: list[w.Widget] = [
+            spacer(),
+            more_menu(list(self._controls.values()), "Pace", "How fast it is shown, and its seed"),
+        ]
         self.view.observe(lambda _: self._play(), "playing")
         self.view.observe(lambda _: self._show(), ["frame", "chosen"])
         self.seed.observe(lambda _: self.forget(), "value")

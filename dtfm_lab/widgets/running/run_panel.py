@@ -75,8 +75,8 @@ class RunPanel(Panel):
         self._expected_s = 0.0
         """Predicted wall seconds of an iteration of ``run``; 0 before its profile has been taken."""
         self.clock = labelled(w.Dropdown, "Clock", "150px", "0px", options=CLOCK_OPTIONS)
-        self.clock.tooltip = "How seconds are counted; More says what this one means here"
-        self.chip = classed(w.HTML(layout=w.Layout(min_width="0", flex="1 1 0")), "dtfm-run-chip")
+        self.clock.tooltip = "How seconds are counted; Options says what this one means here"
+        self.chip = classed(w.HTML(layout=w.Layout(min_width="0", flex="1 1 auto")), "dtfm-run-chip")
         self.iterations = labelled(w.BoundedIntText, "Iterations", "118px", "62px", 8, min=1, max=10_000)
         self.start = button("Run", "", STARTS, "60px", style="primary")
         self.stop = button("Stop", "", "End every worker; whole iterations are kept", "60px")
@@ -132,7 +132,8 @@ class RunPanel(Panel):
             self.redo()
 
     def _laid_out(self) -> w.VBox:
-        more = more_menu([self.explain, self.status, self.options.view, self.written])
+        rarer = [self.explain, self.status, self.options.view, self.written]
+        more = more_menu(rarer, "Options", "What this clock means here, the run's options, and what it has written")
         parts = [self.start, self.stop, self.iterations, self.clock, self.chip, self.mystery, self.faults.devices, more]
         row = toolbar(*parts)
         chart = classed(w.Box([self._schedule.chart]), "dtfm-run-chart")

@@ -25,7 +25,7 @@ from dtfm_lab.widgets.schedule.schedules_table import SchedulesTable
 from dtfm_lab.widgets.tasks import SLOW_S, Newest, begin, has_event_loop
 
 NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"
-STOPPED = "Stopped: More, Predict again predicts what is chosen"
+STOPPED = "Stopped: Choices, Predict again predicts what is chosen"
 REFUSED = "Nothing to show: the line above says why"
 BEFORE = "before the last edit"
 SETTLED_S = 1.0
@@ -97,7 +97,7 @@ class SchedulePanel(Panel):
             [self.simulate, self.comparing.button, self.exports.view],
         ]
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
-        more = more_menu([*rows, self.comparing.table], tooltip="Choices, comparisons, strips and files")
+        more = more_menu([*rows, self.comparing.table], "Choices", "Choices, comparisons, strips and files")
         row = toolbar(said, self.schedule, self.critical, more)
         style = Path(__file__).with_name("schedule.css")
         return pane(style, [row, self.chart], "dtfm-schedule")

@@ -153,7 +153,12 @@ class NetworkPane:
         tabs = [{"name": name, "title": VIEWS[name]} for name in ("map", "canvas", "matrix")]
         self.tabs = TabsView(label="Views of the network", tabs=tabs, value=panel.shown.value)
         self.inspector = Inspector(self._set_link, self._select)
-        head = classed(w.HBox([self.tabs, spacer(), more_menu(panel.menu)]), "dtfm-head")
+        head = classed(
+            w.HBox(
+                [self.tabs, spacer(), more_menu(panel.menu, "Other links", "What links have that nobody has drawn")]
+            ),
+            "dtfm-head",
+        )
         self.view = classed(w.VBox([head, panel.picture, player, self.inspector]), "dtfm-cause")
         self.tabs.observe(lambda change: setattr(panel.shown, "value", change["new"]), "value")
         panel.shown.observe(lambda change: setattr(self.tabs, "value", change["new"]), "value")

@@ -113,7 +113,7 @@ class SystemsPanel(Panel):
         self._follow()
 
     def _laid_out(self) -> tuple[w.VBox, w.VBox]:
-        more = more_menu([self.seconds, self.seed])
+        more = more_menu([self.seconds, self.seed], "Budget", "Seconds of search for each system, and the seed")
         row = toolbar(self.start, self.stop, spacer(), self.back, more)
         head = classed(w.HBox([self.part, spacer(), self.take]), "dtfm-systems-head")
         detail = classed(

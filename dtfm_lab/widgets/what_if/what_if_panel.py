@@ -89,7 +89,7 @@ class WhatIfPanel(Panel):
         self.numbers, self.answer, self.problem = w.HTML(), w.HTML(), w.HTML()
         self.chart = classed(PredictionChart(empty_words=NO_PLAN), "dtfm-fill")
         every_number = more_menu([self.answer], "Details", "Every number of the answer")
-        more = more_menu([self.controls.view], tooltip="Other settings")
+        more = more_menu([self.controls.view], "Other settings", "Settings that are turned less often")
         row = toolbar(self.numbers, every_number, more)
         answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.stop]
         told = classed(w.HBox(answered), "dtfm-what-if-told")

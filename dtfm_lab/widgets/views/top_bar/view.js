@@ -38,8 +38,8 @@ function render({ model, el }) {
   const numbers = h("div", { class: "dtfm-numbers", role: "group", "aria-label": "Live numbers" });
   const more = h("button", {
     type: "button", class: "dtfm-plain", "data-menu": "more", "aria-haspopup": "dialog", "aria-expanded": "false",
-    title: "Save and restore, as Python, larger type", onclick: (event) => toggleMenu(el, "more", event.currentTarget),
-  }, "More");
+    title: "Save and restore, a page, a link, a video; larger type", onclick: (event) => toggleMenu(el, "more", event.currentTarget),
+  }, "Save, share");
   const whole = h("button", {
     type: "button", class: "dtfm-plain dtfm-whole", "aria-label": "Whole window", title: "Show the lab in the whole window (F)", onclick: () => toggleWindow(el),
   });
