@@ -118,7 +118,8 @@ class LabState(traitlets.HasTraits):
     run_story = traitlets.Unicode("")
     """What has befallen a device of the run, and who took over; empty where nothing has, and once it is over."""
     suspects = traitlets.Tuple()
-    """(source, target) names of each link that the last comparison suspects; empty while a mystery is not solved."""
+    """(source, target) of each link and (name,) of each device that the last comparison suspects; empty while a mystery
+    is not solved."""
     hand_note = traitlets.Unicode("")
     """The last move by hand, while the plan is what it made."""
     compare_note = traitlets.Unicode("")

@@ -60,9 +60,10 @@ async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -
     assert "no device stands out" in panel.tiles.value
     assert panel.residuals.shown["rows"][0]["id"] == first["name"]
     assert first["sentence"].replace("->", "→") in panel.told.value
+    assert {"->".join(names) for names in lab_state.suspects} == set(comparison.suspects["name"])
     await until(lambda: panel.refitting.is_useful)
     lab_state.comparison = None
-    assert (panel.residuals.tables, lab_state.compare_note) == ([], "")
+    assert (panel.residuals.tables, lab_state.compare_note, lab_state.suspects) == ([], "", ())
 
 
 @on_a_loop
@@ -76,6 +77,7 @@ async def test_while_something_is_secretly_slow_nothing_names_it() -> None:
     assert not any(row["suspect"] for table in panel.residuals.tables for row in table["rows"])
     culprit = comparison.suspects.iloc[0]["name"].replace("->", "→")
     assert culprit not in panel.tiles.value + panel.told.value + lab_state.compare_note
+    assert lab_state.suspects == ()
     assert panel.refit.disabled
     assert "secretly slow" in panel.refit.tooltip
     lab_state.is_mystery = False

@@ -228,7 +228,7 @@ def test_what_befell_a_device_is_told_until_the_run_ends() -> None:
 
 
 @on_a_loop
-async def test_suspected_links_are_marked_on_the_network_until_an_edit() -> None:
+async def test_suspected_links_and_devices_are_marked_on_the_network_until_an_edit() -> None:
     the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
     state, panel = the_lab.lab_state, the_lab.network_panel
     state.plan = lab.evaluate(state.topology, state.job, stages=np.arange(8).reshape(4, 2).tolist())

@@ -115,7 +115,7 @@ class ComparePanel(Panel):
         """Show what was found; while something is secretly slow, nothing that names it."""
         found, secret = self._findings, self._lab_state.is_mystery
         self.refitting.hold(secret=secret)
-        self._lab_state.suspects = () if found is None or secret else found.links
+        self._lab_state.suspects = () if found is None or secret else found.suspects
         if found is None:
             self.tiles.value, self.told.value = tiles_html(NOTHING), ""
             self.residuals.tables = []

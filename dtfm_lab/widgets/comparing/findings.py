@@ -55,8 +55,8 @@ class Findings(NamedTuple):
     """Whether nobody timed the messages."""
     sentences: tuple[str, ...]
     """The verdict, the suspects, and where the prediction is left first."""
-    links: tuple[tuple[str, ...], ...] = ()
-    """(source, target) of each suspected link."""
+    suspects: tuple[tuple[str, ...], ...] = ()
+    """(source, target) of each suspected link, (name,) of each suspected device."""
 
     @classmethod
     def of(cls, comparison: Comparison) -> Findings:
@@ -72,9 +72,11 @@ class Findings(NamedTuple):
             comparison.drift.sentence,
         )
         rows, by_model = comparison.suspects, comparison.measured.context.links_by_model
-        links = tuple(tuple(name.split(ARROW, 1)) for name in rows.loc[rows["of"] == "link", "name"])
+        named = tuple(
+            tuple(name.split(ARROW, 1)) if of == "link" else (name,) for of, name in rows[["of", "name"]].values
+        )
         known = comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth
-        return cls(*known, by_model, told, links)
+        return cls(*known, by_model, told, named)
 
 
 def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:

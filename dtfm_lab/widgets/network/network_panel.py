@@ -226,7 +226,7 @@ class NetworkPanel(Panel):
         self.note.value = markup.line("<br>".join(notes))
 
     def _highlight(self) -> dict[str, Any]:
-        """Return what ``DocumentView.highlight`` shows: who does what, and which links are suspected."""
+        """Return what ``DocumentView.highlight`` shows: who does what, and which links and devices are suspected."""
         roles, suspects = self._roles(), [list(ends) for ends in self.lab_state.suspects]
         return roles | {"suspects": suspects} if roles and suspects and not run_staleness(self.lab_state) else roles
 

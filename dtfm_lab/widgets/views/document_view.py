@@ -41,8 +41,8 @@ class DocumentView(View):
     rule."""
     highlight = traitlets.Dict().tag(sync=True)
     """{"stages": {device: stage}} marks devices with their stage; {} marks none. Where a plan is shown, "tasks" has
-    {device: [stage, replica]}, and "stage" the selected stage. "suspects" has [source, target] of links drawn
-    in red."""
+    {device: [stage, replica]}, and "stage" the selected stage. "suspects" has [source, target] of each link
+    and [name] of each device that is drawn in red."""
     playback = traitlets.Bytes(b"").tag(sync=True)
     """The iteration that is played: little-endian f4 rows of running/playback."""
     playback_devices = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -199,7 +199,7 @@ function shapePath(context, shape, { x, y }, { width, height }, grow = 0) {
 }
 
 /** What stands where no stage is: the shape alone, and rings for what is selected or found. */
-function paintBody(context, { name, shape, task }, place, view, { theme, selected, found, conditions, stage, under }) {
+function paintBody(context, { name, shape, task, suspect }, place, view, { theme, selected, found, conditions, stage, under }) {
   shapePath(context, shape, place, view, 2.5);
   context.fillStyle = theme.surface;
   context.fill();
@@ -218,7 +218,7 @@ function paintBody(context, { name, shape, task }, place, view, { theme, selecte
     context.stroke();
     context.setLineDash([]);
   }
-  if (conditions[name] === "slow") {
+  if (conditions[name] === "slow" || suspect) {
     shapePath(context, shape, place, view, 2.5);
     context.strokeStyle = alarm(theme.dark);
     context.lineWidth = 2;
@@ -276,11 +276,11 @@ function paintPause(context, { x, y }, { height }, theme) {
 }
 
 /** Rings and bars of what computes, dots of what is under way, squares of a state that comes from a peer. */
-function paintRun(context, scene, view, laid, { theme, run, travelling }) {
+function paintRun(context, scene, view, laid, { theme, run, travelling, conditions }) {
   context.globalAlpha = 1;
   for (const { device, kind, share } of run?.computing ?? []) {
     const place = laid.places.get(device);
-    if (!place) continue;
+    if (!place || ["killed", "paused"].includes(conditions[device])) continue; // what was measured before is still played
     const shape = laid.shapes.get(device);
     shapePath(context, shape, place, view, 3);
     context.strokeStyle = kindColor(kind, theme.dark);

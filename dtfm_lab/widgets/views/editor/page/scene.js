@@ -61,13 +61,14 @@ export function sceneOf(document, filled, highlight, focus) {
   lines.unshift(...pairsOf(document, filled, regions, regionOf, traffic, drawn));
   const suspects = new Set((highlight.suspects ?? []).flatMap((ends) => [`link${pairKey(ends)}`, `pair${pairKey(ends.map((name) => regionOf.get(name) ?? ""))}`]));
   for (const line of lines) line.suspect = suspects.has(`${line.kind}${pairKey(line.ends)}`);
+  const slow = new Set((highlight.suspects ?? []).flatMap((names) => (names.length === 1 ? names : [])));
   const inhabitants = new Map();
   for (const region of regionOf.values()) inhabitants.set(region, (inhabitants.get(region) ?? 0) + 1);
   const said = new Set([...document.between.map(endsOf), ...filled.map((one) => one.regions)].map(pairKey));
   const populated = [...inhabitants.keys()].filter(Boolean);
   return {
     nStages, tasks, lines, shortNames: shortNames(devices, regionOf),
-    devices: devices.map(({ name, region, gpu, x, y }) => ({ name, gpu, shape: gpuShape(gpu), region: named.has(region) ? region : "", x, y, task: tasks[name] ?? null })),
+    devices: devices.map(({ name, region, gpu, x, y }) => ({ name, gpu, shape: gpuShape(gpu), region: named.has(region) ? region : "", x, y, task: tasks[name] ?? null, suspect: slow.has(name) })),
     boxes: regions.map(({ name, latency_ms, bandwidth_gbps }) => {
       const [gbps, ms] = linkText(bandwidth_gbps, latency_ms);
       return { name, count: inhabitants.get(name) ?? 0, labels: inhabitants.get(name) > 1 ? [`${name} · ${ms} · ${gbps}`, `${name} · ${gbps}`, name] : [name] };

@@ -4,6 +4,8 @@ import { playbackAt } from "shared/playback.js";
 import { CRACK_MS, RECOVERY_MS, alongWay, paintComputing, paintCondition, paintMessage, paintState } from "./running.js";
 import { pairKey } from "./pairs.js";
 
+const STANDS = ["killed", "paused"]; // what was measured before is still played, but these compute nothing
+
 /** `wayBetween(from, to)` gives points on the screen between two badges. */
 export function playing(wayBetween) {
   let [rows, devices] = [new Float32Array(0), []];
@@ -46,13 +48,18 @@ export function playing(wayBetween) {
     [conditions, sources] = [next ?? {}, from ?? {}];
   }
 
-  function paint(context, badges, theme, nStages) {
+  /** The condition as it is seen: who was killed a moment ago is still cracked. */
+  const seenOf = (name, now) => (now < recoveries.get(name) ? "killed" : Object.hasOwn(conditions, name) ? conditions[name] : "");
+
+  /** `suspects` are names of devices that are drawn as those that somebody has slowed. */
+  function paint(context, badges, theme, nStages, suspects) {
+    const now = performance.now();
     const byName = new Map(badges.map((badge) => [badge.name, badge]));
     const at = `${badges[0]?.x},${badges[0]?.y},${badges.at(-1)?.x},${badges.at(-1)?.y},${badges[0]?.radius}`;
     if (at !== layoutOfWays || badges.length !== seenBadges) [ways, layoutOfWays, seenBadges] = [new Map(), at, badges.length];
     for (const { device, kind, share } of moment?.computing ?? []) {
       const badge = byName.get(devices[device]);
-      if (badge?.seen > 0.5) paintComputing(context, badge, kind, share, theme);
+      if (badge?.seen > 0.5 && !STANDS.includes(seenOf(badge.name, now))) paintComputing(context, badge, kind, share, theme);
     }
     const radius = Math.max(2.5, Math.min(5, 160 / Math.sqrt(800 + 20 * (moment?.messages.length ?? 0))));
     for (const { source, target, kind, share } of moment?.messages ?? []) {
@@ -62,10 +69,10 @@ export function playing(wayBetween) {
       if (!ways.has(key)) ways.set(key, alongWay(wayBetween(from, to)));
       paintMessage(context, ways.get(key)(share), kind, radius, theme);
     }
-    const now = performance.now();
-    for (const [name, what] of Object.entries(conditions)) {
-      const badge = byName.get(name);
-      if (badge?.seen > 0.5) paintCondition(context, badge, now < recoveries.get(name) ? "killed" : what, theme);
+    for (const badge of badges) {
+      const seen = seenOf(badge.name, now);
+      const what = suspects.has(badge.name) && !STANDS.includes(seen) ? "slow" : seen;
+      if (what && badge.seen > 0.5) paintCondition(context, badge, what, theme);
     }
     for (const [name, begin] of recoveries) {
       const badge = byName.get(name);

@@ -22,6 +22,7 @@ export function sceneOf(view) {
   let ways = new Map(); // points of pipes of this layout, by key
   let tags = new Map(); // places of labels of this layout, by key
   let regionOf = new Map();
+  let slow = new Set(); // devices that are suspected of being slow
   let badges = [];
   const run = playing(wayBetween);
 
@@ -64,7 +65,9 @@ export function sceneOf(view) {
     nStages = 1 + Math.max(0, ...Object.values(tasks).map(([stage]) => stage));
     uses = usesOf(tasks, (name) => regionOf.get(name));
     if (!layout) return;
-    const suspects = new Set((model.get("highlight").suspects ?? []).map((ends) => ends.map((name) => regionOf.get(name))).filter(([a, b]) => a && b && a !== b).map((ends) => pairKey(...ends)));
+    const suspected = model.get("highlight").suspects ?? [];
+    slow = new Set(suspected.flatMap((names) => (names.length === 1 ? names : [])));
+    const suspects = new Set(suspected.map((ends) => ends.map((name) => regionOf.get(name))).filter(([a, b]) => a && b && a !== b).map((ends) => pairKey(...ends)));
     const wanted = worthDrawing(pairs, uses, new Set([chosenPair(), ...suspects].filter(Boolean))).filter(({ a, b }) => layout.byName.has(a) && layout.byName.has(b));
     drawn = routed(wanted.map((pair) => ({ ...pair, suspect: suspects.has(pair.key), used: Boolean(uses.get(pair.key)?.hops.length), averages: Boolean(uses.get(pair.key)?.averages.length) })));
     run.forget();
@@ -147,7 +150,7 @@ export function sceneOf(view) {
     const order = badges.some(({ over }) => over) ? [...badges].sort((a, b) => a.over - b.over) : badges;
     order.filter(({ moving }) => !moving).forEach(paint);
     order.filter(({ moving }) => moving).forEach(paint);
-    run.paint(context, badges, theme, nStages);
+    run.paint(context, badges, theme, nStages, slow);
     if (lifted && pointer) badges.filter(({ name }) => lifted.has(name)).slice(0, 12).forEach((badge, at) => paintBadge(context, {
       ...badge, alpha: 0.9, radius: Math.max(badge.radius, 9), x: pointer[0] + (at % 4) * 20, y: pointer[1] + Math.floor(at / 4) * 20, chosen: true }, theme, nStages, hasPlan));
   }
@@ -202,7 +205,7 @@ export function sceneOf(view) {
       const pair = pairs.get(key);
       return use?.hops[0] ?? use?.averages[0] ?? [pair.a, pair.b].map((name) => regions.find((region) => region.name === name).devices[0].name);
     },
-    facts: (document) => ({ document, pairs, tasks, uses }),
+    facts: (document) => ({ document, pairs, tasks, uses, slow }),
     hits: () => layout && { layout, badges, pairs: drawn, camera },
     homeOf(where) {
       const { ground } = layout;

@@ -4,11 +4,11 @@ import { linkText, short } from "shared/links.js";
 export const count = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
 /** A device, a card or a pair that is pointed at. */
-export function describe(hit, { document, pairs, tasks, uses }) {
+export function describe(hit, { document, pairs, tasks, uses, slow }) {
   if (hit.kind === "device") {
     const device = document.devices.find(({ name }) => name === hit.name);
     const task = Object.hasOwn(tasks, hit.name) ? tasks[hit.name] : null;
-    return [hit.name, device?.gpu, device?.region || "no region", task ? `stage ${task[0]}, pipeline ${task[1]}` : ""].filter(Boolean).join(" · ");
+    return [hit.name, device?.gpu, device?.region || "no region", task ? `stage ${task[0]}, pipeline ${task[1]}` : "", slow.has(hit.name) ? "a suspect: see Compare" : ""].filter(Boolean).join(" · ");
   }
   if (hit.kind === "region" || hit.kind === "more") {
     const inside = document.regions.find(({ name }) => name === hit.name);
