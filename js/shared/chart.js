@@ -118,18 +118,20 @@ export function lineChart(box, describe, words, cleanUp, drawn = () => {}) {
     context.save();
     context.scale(ratio, ratio);
     Object.assign(context, { textBaseline: "middle", font: theme.font, lineWidth: 1.5 });
-    shown.marks.forEach(({ x, text, color }, index) => {
-      const at = Math.min(right, Math.max(left, u.valToPos(x, "x", true) / ratio));
-      const wide = context.measureText(text).width, fits = at + 6 + wide < right;
-      context.strokeStyle = context.fillStyle = color;
-      context.textAlign = fits ? "left" : "right";
+    const ways = shown.marks.map(({ x }) => Math.min(right, Math.max(left, u.valToPos(x, "x", true) / ratio)));
+    shown.marks.forEach(({ color }, index) => {
+      context.strokeStyle = color;
       context.beginPath();
-      context.moveTo(at, top);
-      context.lineTo(at, bottom);
+      context.moveTo(ways[index], top);
+      context.lineTo(ways[index], bottom);
       context.stroke();
+    });
+    shown.marks.forEach(({ text, color }, index) => { // after all lines, none of which crosses them
+      const at = ways[index], wide = context.measureText(text).width, fits = at + 6 + wide < right;
       const y = top + 8 + 14 * (index % 3);
       context.fillStyle = theme.surface;
       context.fillRect(fits ? at + 3 : at - 7 - wide, y - 7, wide + 6, 14);
+      context.textAlign = fits ? "left" : "right";
       context.fillStyle = color;
       context.fillText(text, fits ? at + 6 : at - 6, y);
     });

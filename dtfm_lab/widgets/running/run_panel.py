@@ -37,6 +37,7 @@ from dtfm_lab.widgets.controls import (
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.running.fault_controls import ACTIONS, RESUME, FaultControls
+from dtfm_lab.widgets.running.loss_gaps import LossGaps
 from dtfm_lab.widgets.running.mystery_controls import MysteryControls
 from dtfm_lab.widgets.running.playback import Playback
 from dtfm_lab.widgets.running.run_option_controls import CLOCK_NAMES, RunOptionControls, chip_words, explain_clock
@@ -191,10 +192,9 @@ class RunPanel(Panel):
         begin(self._watch(self.run), self._report_error)
 
     async def _watch(self, run: Run) -> None:
-        shown_iteration: tuple[int, int] | None = None
-        shown = 0
+        shown_iteration, shown = (-1, 0), 0
         predicted = False
-        rows = ChartRows(run.context())
+        rows, gaps = ChartRows(run.context()), LossGaps(self._schedule.chart)
         while True:
             running = run.running  # read before the spans, so that none is missed at the end
             if run.profile and not predicted:
@@ -206,14 +206,17 @@ class RunPanel(Panel):
                 self._expected_s = expected.trace.iteration_s * run.time_scale
                 predicted = True
             last = run.spec.first_iteration + run.spec.iterations - 1
-            iteration, n_faults = min(run.last_whole + 1, last), len(run.faults)
+            n_faults = len(run.faults)
+            iteration = gaps.iteration(run, min(run.last_whole + 1, last))
             spans = run.spans_of(iteration)
-            if (iteration, n_faults) != shown_iteration and spans:  # after a fault the iteration starts again
+            is_again = n_faults > shown_iteration[1]  # after a fault the iteration starts again
+            if (iteration, n_faults) != shown_iteration and (spans or is_again):
                 self._schedule.chart.reset_measured(iteration)
                 shown_iteration, shown = (iteration, n_faults), 0
             if len(spans) > shown:
                 self._schedule.chart.extend_measured(*rows.bars(spans[shown:]))
                 shown = len(spans)
+            gaps.draw(run, shown_iteration[0])
             self._show_progress(run)
             if run is self.run:
                 self.playback.look(run, self._expected_s / run.time_scale)
@@ -244,8 +247,7 @@ class RunPanel(Panel):
             return
         self.written.value = _written(run, measured)
         self._schedule.show(predicted)
-        self._schedule.chart.reset_measured(measured.typical_iteration)
-        self._schedule.chart.extend_measured(*ChartRows(measured.context).chart(measured).bars)
+        self._schedule.chart.show_measured(measured)
         with self._lab_state.hold_trait_notifications():
             self._lab_state.measured, self._lab_state.predicted = measured, predicted.trace
             self._lab_state.ran = self._plan

@@ -19,6 +19,7 @@ from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.tasks import Result, begin, run_on_thread
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import NO_BARS, ROWS_PER_DEVICE, ChartRows, legend, units_of
+from dtfm_lab.widgets.views.gantt.gaps import gaps_before
 
 SAVED = {"critical_path": "show_path", "messages": "show_messages"}
 """Traits of the chart that a workspace keeps, by their names there."""
@@ -66,6 +67,13 @@ class PredictionChart(GanttView):
             self.caption, self.stale = prediction.caption, ""
             self.shares = prediction.shares
 
+    def show_measured(self, measured: Trace) -> None:
+        """Draw the typical iteration of a measurement over the prediction, which has as many rows."""
+        context, iteration = measured.context, measured.typical_iteration
+        self.reset_measured(iteration)
+        self.extend_measured(*ChartRows(context).chart(measured).bars)
+        self.gaps = gaps_before(context.faults, iteration, measured.iteration_s, context.time_scale)
+
     async def wait_for(self, work: Callable[[], Result], words: str, set_slow: Callable[[bool], None]) -> Result | None:
         """Return what work on a thread returns, or raise what it raises; None once ``stop`` is called.
 
@@ -111,10 +119,8 @@ class ScheduleChart:
 
     def fill(self, measured: Trace) -> None:
         """Draw a measurement below the prediction, where it has as many rows."""
-        rows = ChartRows(measured.context)
-        if self._shown is not None and rows.shape == self._shown.rows.shape:
-            self.view.reset_measured(measured.typical_iteration)
-            self.view.extend_measured(*rows.chart(measured).bars)
+        if self._shown is not None and ChartRows(measured.context).shape == self._shown.rows.shape:
+            self.view.show_measured(measured)
 
     def clear(self, words: str) -> None:
         """Show nothing but these words."""

@@ -91,6 +91,9 @@ class GanttView(View):
     """Seconds from which to which the iteration of the upper bars ends with 90 % confidence; empty where unknown."""
     ghost = traitlets.Dict().tag(sync=True)
     """Columns of the bars of the prediction before, packed: a thin line under each lane."""
+    gaps = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{"device", "from", "to", "text", "tip", "open"} of each gap in a device's row, where it was lost and its copy had
+    not taken over yet, see ``gaps.py``. What is before 0 was before the iteration was begun again."""
     n_measured = traitlets.Int(0).tag(sync=True)
     measured_iteration = traitlets.Int(-1).tag(sync=True)
     """The iteration that the measured bars are from; -1 before any."""
@@ -163,7 +166,7 @@ class GanttView(View):
     def reset_measured(self, iteration: int = -1) -> None:
         """Begin again with the measured bars of another iteration."""
         self._measured = []
-        self.n_measured, self.measured_iteration = 0, iteration
+        self.n_measured, self.measured_iteration, self.gaps = 0, iteration, []
         self._send_measured(NO_BARS, reset=True)
 
     def extend_measured(self, *columns: npt.ArrayLike) -> None:
@@ -188,7 +191,7 @@ class GanttView(View):
             return f"{self.title}: {self.empty_words}"
         measured = f", {self.n_measured:,} measured" if self.n_measured else ""
         bars = f"{len(self._upper.start):,} predicted bars on {len(self.rows)} rows{measured}"
-        return f"{self.title}: {bars}" + (f" · {self.caption}" if self.caption else "")
+        return " · ".join(filter(None, [f"{self.title}: {bars}", self.caption, *(gap["tip"] for gap in self.gaps)]))
 
     def _send_measured(self, bars: Bars, *, reset: bool) -> None:
         """Send measured bars: the newest of all, to be appended, or with ``reset`` all of them."""

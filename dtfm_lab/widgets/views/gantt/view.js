@@ -5,6 +5,7 @@ import { readTheme } from "shared/theme.js";
 import { view } from "shared/view.js";
 import { Bars, barUnder, COLUMNS, counterpart, joined, LATE, NO_BARS } from "./page/bars.js";
 import { chartPainter } from "./page/chart.js";
+import { gapAt } from "./page/gaps.js";
 import { gliding } from "./page/gliding.js";
 import { lights } from "./page/lights.js";
 import { minimap } from "./page/minimap.js";
@@ -24,7 +25,7 @@ const PNG_RATIO = 2;
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  let state = { upper: NO_BARS, lower: NO_BARS, ghost: NO_BARS, ends: [], open: -1, overlays: false };
+  let state = { upper: NO_BARS, lower: NO_BARS, ghost: NO_BARS, ends: [], gaps: [], open: -1, overlays: false };
   let parts = []; // of the lower bars, as they came
   let pointer = null;
   let place = null;
@@ -108,7 +109,7 @@ function render({ model, el }) {
 
   /** With bars on their way, and the time axis too. */
   function follow() { state = { ...state, isGliding: glide.isOn(), ends: glide.isOn() ? state.ends : model.get("ends") }; }
-  const settled = () => extent(state.upper, state.lower, state.ends, model.get("time_unit"), model.get("interval"));
+  const settled = () => extent(state.upper, state.lower, state.ends, model.get("time_unit"), model.get("interval"), state.gaps);
   function extentNow() {
     const last = settled();
     return { ...last, whole: glide.span(last.whole) };
@@ -169,6 +170,8 @@ function render({ model, el }) {
   }
 
   function wordsAt(x, y) {
+    const gap = gapAt(x, y, place, state);
+    if (gap) return [gap.tip];
     const found = barAt(x, y);
     if (found) return about(found);
     const spot = place.under(y);
@@ -267,7 +270,7 @@ function render({ model, el }) {
     const columns = joined(parts, STREAMED);
     parts = [columns];
     state.lower = columns.start.length ? new Bars(columns) : NO_BARS;
-    state.overlays = columns.start.length > 0;
+    state.overlays = columns.start.length > 0 || model.get("measured_iteration") >= 0; // one that has just begun has no bar yet
     state.ends = model.get("ends");
     changed();
   }
@@ -295,11 +298,11 @@ function render({ model, el }) {
     box.style.height = height ? `${height}px` : "";
     shares.element.hidden = nothing() || !model.get("shares").length;
     if (!shares.element.hidden) shares.show(model.get("shares"), readTheme(box));
-    root.setAttribute("aria-label", `${model.get("title")}: ${upper.count} predicted and ${lower.count} measured bars`);
+    root.setAttribute("aria-label", [`${model.get("title")}: ${upper.count} predicted and ${lower.count} measured bars`, ...state.gaps.map(({ tip }) => tip)].join(". "));
     root.setAttribute("aria-busy", String(!busy.hidden));
     for (const [name, count] of Object.entries({
       predicted: upper.count, measured: lower.count, path: path.bar.length,
-      messages: messages.leaves.length,
+      messages: messages.leaves.length, gaps: state.gaps.length,
     })) root.dataset[name] = String(count);
     for (const element of [hint, legend]) element.hidden = nothing() || isBare;
     heading.hidden = isBare;

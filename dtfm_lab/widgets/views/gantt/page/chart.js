@@ -1,6 +1,7 @@
 // The whole chart on a canvas: the one on the page, or a larger one to keep.
 import { kindColor } from "shared/theme.js";
 import { NO_BARS } from "./bars.js";
+import { paintGaps } from "./gaps.js";
 import { layout } from "./layout.js";
 import { endLabels, FADED, MOST_ARROWS, paintEnds, paintWhisker, paintZone, paintMessages, paintNumbers, paintPath } from "./overlays.js";
 import { paintAxis, paintGrid, paintRows } from "./paint.js";
@@ -45,6 +46,7 @@ export function chartPainter() {
     const inSight = state.showMessages && !state.isGliding ? paintMessages(context, place, messages, theme.text) : 0;
     if (withPath) paintPath(context, place, path, columns, kinds, perPipeline, theme.text, theme.surface);
     if (!state.isGliding) paintZone(context, place, state.interval, theme);
+    paintGaps(context, place, state, theme);
     context.restore();
     context.font = theme.font;
     const labels = endLabels(context, place, state.ends, theme);

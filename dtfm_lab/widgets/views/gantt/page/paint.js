@@ -110,7 +110,7 @@ export function paintAxis(context, place, unit, taken, width, whole, theme) {
 
 function marksOf(place, unit) {
   const [from, to] = [place.from * unit.perSecond, place.to * unit.perSecond];
-  const marks = ticks(from, to, Math.max(2, (place.right - place.left) / 100));
+  const marks = ticks(from, to, Math.max(2, (place.right - place.left) / 100)).filter((mark) => mark >= 0); // before 0 are gaps
   const step = marks.length > 1 ? marks[1] - marks[0] : 1;
   return marks.map((mark) => ({ x: Math.round(place.x(mark / unit.perSecond)) + 0.5, text: mark === 0 ? "0" : `${tickLabel(mark, step)} ${unit.name}` }));
 }

@@ -18,7 +18,7 @@ export const BAR_TRAITS = [...Object.keys(COLUMNS), "after", "messages", "path",
 export const TEXT_TRAITS = [
   "title", "caption", "height", "rows", "names", "kinds", "time_unit", "devices_per_pipeline", "show_path", "show_messages",
   "units", "n_stages", "devices", "selected", "selected_stage", "busy", "stale", "empty_words", "shares", "bare",
-  "overview", "interval",
+  "overview", "interval", "gaps",
 ];
 
 const read = (column, types) => Object.fromEntries(
@@ -67,6 +67,7 @@ export function readRest(model, { upper, lower, open }) {
     arranged: arrange({ units: model.get("units"), nRows, labels, devices, open }),
     ends: model.get("ends"),
     interval: model.get("interval"),
+    gaps: model.get("gaps"),
     averages: kinds.some(({ family, message }, kind) => !message && family === WAITED.indexOf("averaging") && upper.has(kind)),
     showPath: model.get("show_path"),
     showMessages: model.get("show_messages"),
@@ -76,9 +77,10 @@ export function readRest(model, { upper, lower, open }) {
 const FARTHEST = 1.8; // times the new iteration, up to which the end of the old one is kept in sight
 const BEYOND = 1.1; // times the iteration, up to which the interval in which it may end is kept in sight
 
-/** From the first bar's beginning to the last one's end, and the unit of the axis that goes with it. */
-export function extent(upper, lower, ends, unit, interval = []) {
-  const [first, last] = [Math.min(upper.first, lower.first), Math.max(upper.last, lower.last)];
+/** From the first bar's beginning to the last one's end, gaps among them, and the unit of the axis that goes with it. */
+export function extent(upper, lower, ends, unit, interval = [], gaps = []) {
+  const first = Math.min(upper.first, lower.first, ...gaps.map(({ from }) => from));
+  const last = Math.max(upper.last, lower.last, ...gaps.map(({ to }) => to));
   const old = Math.max(last, ...ends.map(({ at }) => at));
   const kept = Math.max(old < first + (last - first) * FARTHEST ? old : last, Math.min(interval[1] ?? last, first + (last - first) * BEYOND));
   const whole = last > first ? [first, kept] : [0, 1];
