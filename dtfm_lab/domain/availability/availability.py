@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 
+from dtfm_lab.domain.availability.rates import Rates
+from dtfm_lab.domain.availability.turns import in_turns
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.network import Topology, as_number, shortened
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 
 
 class Change(NamedTuple):
@@ -29,8 +32,9 @@ class Change(NamedTuple):
 class Availability:
     """Comings and goings of devices from second 0 to the end; who never comes is never there.
 
-    Events are sorted by time when it is made; those of one instant keep their order. Raises TraceError where a
-    device comes while it is there or leaves while it is not, a time is outside 0 to the end, or a name stands twice.
+    Events are sorted by time when it is made; at one instant, leaving stands before coming, and who comes and leaves in
+    one was not there. Raises TraceError where a device comes while it is there or leaves while it is not, a time is
+    outside 0 to the end, or a name stands twice.
     """
 
     devices: tuple[str, ...]
@@ -38,7 +42,7 @@ class Availability:
     """(E,) when something changes, ascending."""
     device: IntArray
     """(E,) index of the device that comes or leaves."""
-    comes: np.ndarray
+    comes: BoolArray
     """(E,) True where it comes, False where it leaves."""
     end_s: float
     """Until when it is known; what is there then may stay on."""
@@ -51,45 +55,37 @@ class Availability:
     def __post_init__(self) -> None:
         time_s = np.array(self.time_s, dtype=np.float64)
         device, comes = np.array(self.device, dtype=np.int64), np.array(self.comes, dtype=bool)
+        devices, end_s = tuple(self.devices), as_number(self.end_s)
         if not time_s.shape == device.shape == comes.shape or time_s.ndim != 1:
             raise TraceError(
-                f"{self.name}: {len(time_s)} times, {len(device)} devices and {len(comes)} kinds of events; "
+                f"{self.name}: {time_s.size} times, {device.size} devices and {comes.size} kinds of events; "
                 "wanted as many of each"
             )
-        if not (np.isfinite(self.end_s) and self.end_s > 0):
-            raise TraceError(f"{self.name}: ends after {self.end_s} s; wanted more than 0")
-        if len(set(self.devices)) < len(self.devices):
-            twice = next(name for name in self.devices if self.devices.count(name) > 1)
+        if end_s is None or not 0 < end_s < np.inf:
+            raise TraceError(f"{self.name}: ends after {shortened(self.end_s)} s; wanted more than 0")
+        if len(set(devices)) < len(devices):
+            twice = next(name for at, name in enumerate(devices) if name in devices[:at])
             raise TraceError(f"{self.name}: device {twice} stands twice in the list; wanted each once")
-        outside = ~((time_s >= 0) & (time_s <= self.end_s))
+        outside = ~((time_s >= 0) & (time_s <= end_s))
         if outside.any():
+            raise TraceError(f"{self.name}: an event at {time_s[outside][0]:g} s; wanted 0 to the end at {end_s:g} s")
+        unknown = (device < 0) | (device >= len(devices))
+        if unknown.any():
             raise TraceError(
-                f"{self.name}: an event at {time_s[outside][0]} s; wanted 0 to the end at {self.end_s:g} s"
+                f"{self.name}: an event names device {device[unknown][0]}; wanted 0 to {len(devices) - 1}, "
+                "an index of the devices"
             )
-        if len(device) and (device.min() < 0 or device.max() >= len(self.devices)):
-            raise TraceError(
-                f"{self.name}: an event names device {device.max()}; wanted one of {len(self.devices)} devices"
-            )
-        order = np.argsort(time_s, kind="stable")
-        time_s, device, comes = time_s[order], device[order], comes[order]
-        self._check_turns(time_s, device, comes)
-        for name, values in (("time_s", time_s), ("device", device), ("comes", comes)):
-            values.setflags(write=False)
-            object.__setattr__(self, name, values)
-
-    def _check_turns(self, time_s: FloatArray, device: IntArray, comes: np.ndarray) -> None:
-        """Each device comes and leaves in turns, coming first."""
-        by_device = np.lexsort((np.arange(len(device)), device))
-        ordered, coming = device[by_device], comes[by_device]
-        first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
-        position = np.arange(len(ordered)) - np.maximum.accumulate(np.where(first, np.arange(len(ordered)), 0))
-        wrong = coming != (position % 2 == 0)
-        if wrong.any():
-            at = int(by_device[np.argmax(wrong)])
-            name, when = self.devices[int(device[at])], f"{time_s[at]:g} s"
-            if comes[at]:
+        order, wrong = in_turns(time_s, device, comes)
+        if wrong is not None:
+            name, when = devices[int(device[wrong])], f"{time_s[wrong]:g} s"
+            if comes[wrong]:
                 raise TraceError(f"{self.name}: {name} comes at {when} while it is there; wanted it to leave before")
             raise TraceError(f"{self.name}: {name} leaves at {when} while it is not there; wanted it to come before")
+        for field_, values in (("time_s", time_s[order]), ("device", device[order]), ("comes", comes[order])):
+            values.setflags(write=False)
+            object.__setattr__(self, field_, values)
+        object.__setattr__(self, "devices", devices)
+        object.__setattr__(self, "end_s", end_s)
 
     def __repr__(self) -> str:
         present = self.counts()
@@ -104,42 +100,90 @@ class Availability:
     ) -> Self:
         """From the intervals, (come, leave) in seconds, in which each device is there; one that reaches the end does
         not leave."""
-        events = []
-        for index, intervals in enumerate(present.values()):
-            for begin_s, leave_s in intervals:
-                events.append((begin_s, index, True))
-                if leave_s < end_s:
-                    events.append((leave_s, index, False))
-        time_s, device, comes = (np.array(values) for values in zip(*events, strict=True)) if events else ([], [], [])
-        return cls(devices=tuple(present), time_s=time_s, device=device, comes=comes, end_s=end_s, name=name)
+        events: list[tuple[float, int, bool]] = []
+        for index, (device, intervals) in enumerate(present.items()):
+            for interval in intervals:
+                ends = [as_number(end) for end in interval] if isinstance(interval, Sequence) else []
+                if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
+                    wanted = "when it comes and, later, leaves, in seconds"
+                    raise TraceError(f"{name}: {device} is there from and to {shortened(interval)}; wanted {wanted}")
+                events.append((ends[0], index, True))
+                if ends[1] < end_s:
+                    events.append((ends[1], index, False))
+        time_s = np.array([event[0] for event in events])
+        index_of = np.array([event[1] for event in events], dtype=np.int64)
+        comes = np.array([event[2] for event in events], dtype=bool)
+        return cls(devices=tuple(present), time_s=time_s, device=index_of, comes=comes, end_s=end_s, name=name)
+
+    @classmethod
+    def drawn(
+        cls,
+        devices: Topology | Sequence[str],
+        end_s: float,
+        *,
+        mean_life_s: float,
+        mean_absence_s: float,
+        shape: float = 1.0,
+        daily: float = 0.0,
+        weekends: bool = False,
+        region_loss_s: float | None = None,
+        seed: int = 0,
+        name: str = "drawn",
+    ) -> Self:
+        """By chance, of a network's devices or of names: the same seed gives the same events.
+
+        A device is there for a lifetime (Weibull of this ``shape``: 1 is exponential, below 1 the young leave most) and
+        then away for an exponential time; an infinite ``mean_absence_s`` is for good. It begins in the middle: some are
+        there, and have been for a while; all are, and are new, where absence is for good. ``daily``, from 0 to 1, makes
+        noon the hour at which most leave and fewest come, and midnight, second 0, the opposite; with ``weekends`` days
+        6 and 7 of a week are like midnight. Every ``region_loss_s`` in the mean a region loses all that it has at once.
+        Raises TraceError for a rate that is none.
+        """
+        rates = Rates(
+            mean_life_s=mean_life_s,
+            mean_absence_s=mean_absence_s,
+            shape=shape,
+            daily=daily,
+            weekends=weekends,
+            region_loss_s=region_loss_s,
+        )
+        if isinstance(devices, str):
+            raise TraceError(f"{name}: devices are {shortened(devices)}; wanted a Topology, or a list of names")
+        if isinstance(devices, Topology):
+            names, regions = devices.names, [device.region for device in devices.devices]
+        else:
+            names, regions = tuple(devices), [""] * len(devices)
+        time_s, device, comes = rates.events(regions, end_s, np.random.default_rng(seed))
+        source = f"drawn by the lab: {rates}; seed {seed}"
+        return cls(devices=names, time_s=time_s, device=device, comes=comes, end_s=end_s, name=name, source=source)
 
     @classmethod
     def steady(cls, topology: Topology, end_s: float) -> Self:
         """All devices of a network, from the first second to the last."""
         n = len(topology)
-        names = tuple(device.name for device in topology.devices)
         return cls(
-            devices=names, time_s=np.zeros(n), device=np.arange(n), comes=np.ones(n, bool), end_s=end_s, name="steady"
+            devices=topology.names,
+            time_s=np.zeros(n),
+            device=np.arange(n),
+            comes=np.ones(n, bool),
+            end_s=end_s,
+            name="steady",
         )
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """One for each instant at which something changes, in order."""
-        return tuple(self._grouped())
-
-    def _grouped(self) -> Iterator[Change]:
-        starts = np.flatnonzero(np.append(True, np.diff(self.time_s) > 0)[: len(self.time_s)])
-        device, comes = self.device.tolist(), self.comes.tolist()
-        for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(device)], strict=True):
-            last = {device[i]: comes[i] for i in range(begin, end)}
-            first = {device[i]: comes[i] for i in reversed(range(begin, end))}
-            # who comes and leaves in one instant was never there
-            left = tuple(one for one, came_first in first.items() if not came_first)
-            came = tuple(one for one, there in last.items() if there)
-            yield Change(float(self.time_s[begin]), left, came)
+        if not len(self.time_s):
+            return ()
+        begins = np.flatnonzero(np.append(True, np.diff(self.time_s) > 0))
+        turns = begins + np.add.reduceat(~self.comes, begins, dtype=np.int64)
+        ends = np.append(begins[1:], len(self.time_s))
+        device = tuple(self.device.tolist())
+        instants = zip(self.time_s[begins].tolist(), begins.tolist(), turns.tolist(), ends.tolist(), strict=True)
+        return tuple(Change(at_s, device[begin:turn], device[turn:end]) for at_s, begin, turn, end in instants)
 
     def counts(self) -> IntArray:
-        """(changes,) devices present from each instant to the next."""
+        """(changes,) devices present from each instant to the next; a single 0 where nothing ever changes."""
         if not len(self.time_s):
             return np.zeros(1, dtype=np.int64)
         last = np.append(np.diff(self.time_s) > 0, True)
@@ -172,36 +216,38 @@ class Availability:
         every machine a new name, who comes takes the first free device, in the network's order; who finds none is left
         out, and its events are counted in ``left_out``.
         """
-        names = tuple(device.name for device in topology.devices)
+        names = topology.names
+        place = {name: index for index, name in enumerate(names)}
         if set(self.devices) <= set(names):
-            index = np.array([names.index(name) for name in self.devices], dtype=np.int64)
+            index = np.array([place[name] for name in self.devices], dtype=np.int64)
             return replace(self, devices=names, device=index[self.device] if len(self.device) else self.device)
-        free, seat, kept, seats = list(range(len(names)))[::-1], {}, [], []
+        # the lowest free device is next, so that the same few serve most of the time
+        free = list(range(len(names)))
+        seat: dict[int, int] = {}
+        kept, seats = [], []
         for event, (device, comes) in enumerate(zip(self.device.tolist(), self.comes.tolist(), strict=True)):
             if comes and free:
-                seat[device] = free.pop()
+                seat[device] = heappop(free)
             elif comes or device not in seat:
                 continue
             kept.append(event)
             seats.append(seat[device])
             if not comes:
-                # the lowest free device is next, so that the same few serve most of the time
-                free.append(seat.pop(device))
-                free.sort(reverse=True)
+                heappush(free, seat.pop(device))
         return replace(
             self,
             devices=names,
             time_s=self.time_s[kept],
             device=np.array(seats, dtype=np.int64),
             comes=self.comes[kept],
-            left_out=len(self.time_s) - len(kept),
+            left_out=self.left_out + len(self.time_s) - len(kept),
         )
 
     def until(self, end_s: float) -> Self:
-        """Its first seconds. Raises TraceError where it is not known for so long."""
+        """Its first seconds, with what changes in the last. Raises TraceError where it is not known for so long."""
         if not 0 < end_s <= self.end_s:
             raise TraceError(f"{self.name} until {end_s:g} s; wanted more than 0, at most its {self.end_s:g} s")
-        kept = self.time_s < end_s
+        kept = self.time_s <= end_s
         return replace(
             self, time_s=self.time_s[kept], device=self.device[kept], comes=self.comes[kept], end_s=float(end_s)
         )
