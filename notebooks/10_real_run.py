@@ -185,7 +185,7 @@ lab.figures.blame(off)
 # on iterations that it has not seen.
 
 # %%
-better = lab.refit(off, plan)
+better = off.refit(plan, lab.simulate)
 print(better.sentence)
 link = better.table.query("of == 'link' and what == 'bandwidth_bytes_per_s'").set_index("name")
 link[["drawn", "fitted", "low", "high", "count"]]

@@ -50,7 +50,6 @@ ALSO = {
     ],
     "real-run.md": [
         (r"\biterations=20", "iterations= 6"),  # the blank keeps it from SHORTER: it waits for the third
-        (r"lab\.baselines\(plan\)", "lab.baselines(plan, iterations=2)"),
         (r'"lecture-hall", "tiny", systems=asked, steps=5', 'four, "tiny", systems=asked, steps=1'),
     ],
     "strategies.md": [

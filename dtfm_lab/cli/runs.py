@@ -1,4 +1,4 @@
-"""Commands of real runs: run a plan, run baselines, and compare traces."""
+"""Commands of real runs: run a plan, and compare traces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
     RUN,
     cli,
-    csv_option,
     file_option,
     gathered,
     json_option,
@@ -22,15 +21,12 @@ from dtfm_lab.cli.options import (
     schedule_option,
 )
 from dtfm_lab.cli.plans import report_difference
-from dtfm_lab.cli.progress import row_progress, run_progress
-from dtfm_lab.cli.terminal import err, out, print_json, print_table
+from dtfm_lab.cli.progress import run_progress
+from dtfm_lab.cli.terminal import err, out
 from dtfm_lab.cli.traces import report_comparison, report_trace
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.units import format_s, plain_rows
-from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.traces import save_losses
 from dtfm_lab.runtime.client import run_report
-from dtfm_lab.runtime.client.baselines import BaselineRun
 from dtfm_lab.runtime.client.run import Run
 
 FAULT = re.compile(r"(kill|pause|resume|slow)\s+(.+?)\s+at\s+(\d+)(?:\s+by\s+(\S+))?")
@@ -100,8 +96,6 @@ def _workers(_context: click.Context, _option: click.Parameter, text: str | None
 workers_option = click.option(
     "--workers", callback=_workers, help="Run a part of PLAN on so many, or on 4x2: stages x pipelines."
 )
-OF_TRAINING = ("checkpoint_folder", "checkpoint_every", "resume_from", "evaluate_every")
-"""Options of a run that ``baselines`` does not have, because none of its runs keeps what it has trained."""
 
 
 @cli.command()
@@ -148,35 +142,6 @@ def run(
         out.print("".join(run_report.generated_text(run)))
 
 
-@cli.command("run --baselines")
-@plan_argument
-@schedule_option
-@gathered([option for option in RUN if option.name not in OF_TRAINING], into="options", iterations=5)
-@workers_option
-@csv_option
-@json_option
-def baselines(
-    plan_file: str,
-    schedule: str | None,
-    options: dict[str, Any],
-    workers: int | tuple[int, ...] | None,
-    csv: str | None,
-    as_json: bool,
-) -> None:
-    """Run PLAN, a random placement, the order of the file, and data parallelism alone; measure each."""
-
-    def described(row: BaselineRun) -> str:
-        return f"{row.name}: {row.reason if row.measured is None else format_s(row.measured.iteration_s)}"
-
-    with row_progress("baselines", described, "placements") as show:
-        table = lab.baselines(plan_file, schedule, progress=show, workers=workers, **options)
-    if csv is not None:
-        write_text(csv, table.to_csv(index=False))
-    if as_json:
-        return print_json({"placements": plain_rows(table)})
-    print_table(table.replace("", None).dropna(axis="columns", how="all"))
-
-
 @cli.command()
 @click.argument("predicted", type=click.Path())
 @click.argument("measured", type=click.Path())
@@ -200,7 +165,7 @@ def compare(predicted: str, measured: str, plan_file: str | None, output: str | 
     if output is not None and plan_file is None:
         raise click.UsageError("-o writes the refitted network; wanted --refit PLAN with it")
     comparison = lab.compare(files.trace_from_mapping(first, where=where), files.load_trace(measured))
-    refitted = None if plan_file is None else lab.refit(comparison, plan_file)
+    refitted = None if plan_file is None else comparison.refit(files.load_plan(plan_file), lab.simulate)
     if refitted is not None and output is not None:
         files.save_topology(refitted.topology, output)
     report_comparison(comparison, refitted, as_json)

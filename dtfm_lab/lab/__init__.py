@@ -25,7 +25,7 @@ from dtfm_lab.lab.plans import (
     with_job,
 )
 from dtfm_lab.lab.predictions import memory, simulate, sweep
-from dtfm_lab.lab.runs import baselines, compare, refit, run, start
+from dtfm_lab.lab.runs import compare, run, start
 from dtfm_lab.lab.strategies import crossings, strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
@@ -38,7 +38,6 @@ __all__ = [
     "Schedule",
     "Topology",
     "Trace",
-    "baselines",
     "calibrate",
     "compare",
     "crossings",
@@ -56,7 +55,6 @@ __all__ = [
     "plan",
     "planners",
     "published",
-    "refit",
     "reproduce",
     "run",
     "save",

@@ -121,9 +121,9 @@ class SimulationOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredOptions(RunOptions):
-    """Keywords of ``run`` and ``baselines``."""
+    """Keywords of ``run``."""
 
-    progress: Annotated[Progress | None, Option(help="Called with every event, or with every row.")] = None
+    progress: Annotated[Progress | None, Option(help="Called with every event.")] = None
 
 
 class OfName(Protocol[P, R_co]):

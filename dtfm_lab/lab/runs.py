@@ -1,18 +1,13 @@
-"""Real runs, baselines, and the comparison of prediction and measurement."""
+"""Real runs, and the comparison of prediction and measurement."""
 
 from typing import Any, overload
 
-from pandas import DataFrame
-
-from dtfm_lab.compare import Comparison, Refit
+from dtfm_lab.compare import Comparison
 from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.streams import table_of
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_plan, as_schedule, of_schedule
-from dtfm_lab.lab.predictions import simulate
 from dtfm_lab.planning import Difference
-from dtfm_lab.runtime.client import baselines as measured_baselines
 from dtfm_lab.runtime.client import launch
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RunOptions
@@ -38,35 +33,15 @@ def run(
     return launch.start(as_plan(plan), as_schedule(schedule), **options).wait(progress)
 
 
-@of_schedule(MeasuredOptions)
-def baselines(
-    plan: Plan | str, schedule: AnySchedule | None = None, *, progress: Progress | None = None, **options: Any
-) -> DataFrame:
-    """The plan against a random placement, the order of the file, and data parallelism alone: each priced, predicted
-    and run for real on the same emulated links, as a table.
-
-    Options are those of ``start``, alike for all; ``seed`` is the random placement's, too. ``progress`` is called with
-    every row, which has the plan, its prediction and its measurement; Ctrl-C keeps the rows so far.
-    """
-    rows = measured_baselines.baseline_runs(as_plan(plan), as_schedule(schedule), **options)
-    return table_of(rows, measured_baselines.baseline_table, progress)
-
-
 @overload
 def compare(before: Plan | str, after: Plan | str) -> Difference: ...
 @overload
 def compare(before: Trace, after: Trace) -> Comparison: ...
 def compare(before: Any, after: Any) -> Comparison | Difference:
     """Two traces side by side, predicted and measured: errors by row, iteration, kind, stage, device and link;
-    ``.suspects``, ``.drift``, and ``lab.refit``. Or two plans: what moved, and what that cost or brought: ``.text``,
-    ``.to_frame()``, ``.parts``.
+    ``.suspects``, ``.drift``, ``.refit(plan, lab.simulate)``. Or two plans: what moved, and what that cost or brought:
+    ``.text``, ``.to_frame()``, ``.parts``.
     """
     if isinstance(before, Plan | str) or isinstance(after, Plan | str):
         return Difference(as_plan(before), as_plan(after))
     return compare_traces(before, after)
-
-
-def refit(comparison: Comparison, plan: Plan | str) -> Refit:
-    """The links and computations that would have predicted what was measured, with intervals, and the error left:
-    ``.table``, ``.sentence``, ``.topology``, ``.profile``."""
-    return comparison.refit(as_plan(plan), simulate)

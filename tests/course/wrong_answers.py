@@ -227,7 +227,7 @@ def predicted_within_5(given, right):
     yield [measured, measured], "measured itself"
     yield [measured, predicted], "was simulated"
     yield [lab.simulate(given.plan, "1f1b"), measured], "not from the profile"
-    yield [lab.refit(lab.compare(predicted, measured), given.plan).predicted, measured], "or from a fit"
+    yield [lab.compare(predicted, measured).refit(given.plan, lab.simulate).predicted, measured], "or from a fit"
     yield from ((answer, "wanted [predicted, measured]") for answer in ([predicted], [predicted, 1.0]))
 
 

@@ -39,7 +39,7 @@ def completions() -> Iterator[object]:
     ("text", "wanted"),
     [
         ("lab.run(plan, eval", {"evaluate_every="}),
-        ("lab.baselines(plan, stand", {"stand_in="}),
+        ("lab.start(plan, stand", {"stand_in="}),
         ('lab.load_job("tiny", micro', {"microbatch="}),
         ("lab.with_job(plan, gradient_c", {"gradient_compression="}),
         ("lab.plan('lecture-hall', plan", {"planner="}),
