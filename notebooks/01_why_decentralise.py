@@ -259,7 +259,7 @@ figure
 # %% [markdown]
 # The curve flattens. From some bandwidth on the cities are slowed by what they are, not by what joins them: fewer
 # FLOP/s, latency, a pipeline's waiting. (With another placement they would do better at the right end; a plan is for
-# a network.) Which bandwidth suits which *training system* is what `lab.crossings` computes, in [lesson
+# a network.) Which bandwidth suits which *training system* is what `lab.strategies` computes, in [lesson
 # 15](15_codesign.ipynb).
 #
 # **So, when?** When the GPUs are there already or much cheaper; when a batch is large enough to compute longer than

@@ -149,7 +149,7 @@ swept = lab.sweep(plan, synchronise_every=[1, 4, 16, 64], global_batch=[16, 64, 
 
 # %%
 asked = ["ddp", "fsdp", "deepspeed-pipeline", "megatron", "dt-fm"]
-crossed = lab.crossings(hall, "tiny", over="bandwidth", values=(0.02, 20.0, 5), systems=asked)
+crossed = lab.strategies(hall, "tiny", over="bandwidth", values=(0.02, 20.0, 5), systems=asked)
 
 # %%
 lab.guess(

@@ -159,7 +159,7 @@ def strategies_command(
     help="Compare this one, again for each, or all; all that need no search where not given.",
 )
 @click.option("--assume", "assumed", multiple=True, metavar="SYSTEM.NAME=VALUE", help="Compare it with this, too.")
-@gathered(CROSSINGS, into="options")
+@gathered(CROSSINGS, into="options", over="bandwidth")
 @executor_option
 @file_option("-o", "--output", help=f"Write it to this file: {', '.join(CROSSING_ENDINGS)}.")
 @json_option
@@ -183,7 +183,7 @@ def crossings_command(
         asked = [*(names or compared_by_default(None)), *variants_of(assumed)]
     options["values"] = None if values is None else _values(values)
     with row_progress("crossings", lambda found: f"values  {found.latest}") as show:
-        found = lab.crossings(topology, job, systems=asked, executor=executor, progress=show, **options)
+        found = lab.strategies(topology, job, systems=asked, executor=executor, progress=show, **options)
     if output is not None:
         _write_crossings(found, output)
     if as_json:
@@ -226,7 +226,7 @@ def _write_crossings(found: Crossings, output: str) -> None:
 
 
 def _values(text: str) -> list[float] | tuple[float, float, int]:
-    """The values of an option's text; a range as the tuple that ``lab.crossings`` takes. Raises UsageError."""
+    """The values of an option's text; a range as the tuple that ``lab.strategies`` takes. Raises UsageError."""
     try:
         if ":" in text:
             low, high, n = text.split(":")

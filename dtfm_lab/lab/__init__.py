@@ -26,7 +26,7 @@ from dtfm_lab.lab.plans import (
 )
 from dtfm_lab.lab.predictions import memory, simulate, sweep
 from dtfm_lab.lab.runs import compare, run, start
-from dtfm_lab.lab.strategies import crossings, strategies
+from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
 
@@ -40,7 +40,6 @@ __all__ = [
     "Trace",
     "calibrate",
     "compare",
-    "crossings",
     "evaluate",
     "explain",
     "frontier",

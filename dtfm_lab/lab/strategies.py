@@ -1,7 +1,8 @@
 """What each training system would do with a network and a job, and which is fastest where."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec, Protocol, cast, overload
 
 from dtfm_lab import systems as models
 from dtfm_lab.domain.errors import LabError
@@ -26,37 +27,18 @@ class StrategyOptions(Budget):
     executor: Annotated[AnyExecutor | None, Option(help="Chooses on its workers, as in ``sweep``.")] = None
 
 
-@of_network(StrategyOptions)
-def strategies(
-    topology: Topology | str,
-    job: Job | str | None = None,
-    *,
-    progress: Progress | None = None,
-    executor: AnyExecutor | None = None,
-    **options: Any,
-) -> Outcomes:
-    """What each training system would do with these devices: its best plan by the link model, and why it takes so long.
-
-    Every system trains the job's model on the job's batch; cut, placement, schedule and messages are its own, as
-    ``lab.systems.strategies`` models it. ``.sentence``, ``.to_frame()``, ``["megatron"].plan``; in a notebook it shows
-    itself, and ``lab.figures.strategies`` draws it. Some of the systems, or one with another assumption:
-    ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems so far.
-    """
-    with opened(executor) as pool:
-        systems = options.pop("systems", None)
-        return newest_of(models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool), progress)
-
-
 USUAL, MOST_VALUES = 7, 1000
 """Values where none are given, and most that may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrossingOptions(StrategyOptions):
-    """Keywords of ``crossings``."""
+    """Keywords of ``strategies`` over one quantity."""
 
-    over: Annotated[str, Option(help="What varies.", choices=AXES)] = "bandwidth"
-    values: Annotated[Any, Option(help="A list of values, or a tuple of lowest, highest and how many.")] = None
+    over: Annotated[str, Option(help="What varies: bandwidth, latency, batch or compute.", choices=AXES)]
+    values: Annotated[
+        Any, Option(help="Values of what varies: a list, or a tuple of lowest, highest and how many.")
+    ] = None
     between: Annotated[
         str, Option(help="Which links bandwidth and latency are of; the others stay as they are.", choices=BETWEEN)
     ] = "hosts"
@@ -71,24 +53,59 @@ class CrossingOptions(StrategyOptions):
         check_options(self, thing="crossings")
 
 
-@of_network(CrossingOptions)
-def crossings(
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+
+
+class OfStrategies(Protocol[P, Q]):
+    """``strategies``, which returns crossings where something varies."""
+
+    @overload
+    def __call__(
+        self, topology: Topology | str, job: Job | str | None = None, *args: P.args, **options: P.kwargs
+    ) -> Outcomes: ...
+    @overload
+    def __call__(
+        self, topology: Topology | str, job: Job | str | None = None, *args: Q.args, **options: Q.kwargs
+    ) -> Crossings: ...
+
+
+def _of_network(alone: Callable[P, object], crossed: Callable[Q, object]) -> Callable[..., OfStrategies[P, Q]]:
+    """Decorator: ``of_network`` for the options of both, told apart by a type checker by whether ``over`` is given."""
+    return cast("Callable[..., OfStrategies[P, Q]]", of_network(crossed))
+
+
+@_of_network(StrategyOptions, CrossingOptions)
+def strategies(
     topology: Topology | str,
     job: Job | str | None = None,
     *,
+    over: str | None = None,
     progress: Progress | None = None,
     executor: AnyExecutor | None = None,
     **options: Any,
-) -> Crossings:
-    """At which bandwidth does which system win? ``.sentence``, ``.crossings``, ``.to_frame()``, ``.plan("fsdp", 1.0)``.
+) -> Outcomes | Crossings:
+    """What each training system would do with these devices: its best plan by the link model, and why it takes so long.
 
-    ``over`` is bandwidth (Gbit/s) or latency (ms) of the median link between hosts, all others of them in proportion,
-    batch, or compute (times the devices' own speed). Every system chooses its best plan anew at each of 7 values, and
-    crossings are bisected between. By default systems that search are left out: name them, ``systems=["megatron",
-    "dtfm-lab"]``. Those that change the mathematics are computed, and never called the fastest unless
-    ``mathematics=True``. Ctrl-C keeps what is there.
+    Every system trains the job's model on the job's batch; cut, placement, schedule and messages are its own, as
+    ``lab.systems.strategies`` models it. ``.sentence``, ``.to_frame()``, ``["megatron"].plan``; in a notebook it shows
+    itself, and ``lab.figures.strategies`` draws it. Some of the systems, or one with another assumption:
+    ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems so far.
+
+    With ``over="bandwidth"``: at which bandwidth does which system win? ``.sentence``, ``.crossings``, ``.to_frame()``,
+    ``.plan("fsdp", 1.0)``, ``lab.figures.crossings``. ``over`` is bandwidth (Gbit/s) or latency (ms) of the median link
+    between hosts, all others of them in proportion, batch, or compute (times the devices' own speed). Every system
+    chooses its best plan anew at each of 7 ``values``, and crossings are bisected between. By default systems that
+    search are left out: name them, ``systems=["megatron", "dtfm-lab"]``. Those that change the mathematics are
+    computed, and never called the fastest unless ``mathematics=True``.
     """
-    given = CrossingOptions(**options)
+    if over is None:
+        systems = options.pop("systems", None)
+        for name in options.keys() - Budget.__dataclass_fields__.keys():
+            raise LabError(f"{name} is given, and not over; wanted both, such as over='bandwidth'")
+        with opened(executor) as pool:
+            return newest_of(models.stream_outcomes(*nouns(topology, job), systems, Budget(**options), pool), progress)
+    given = CrossingOptions(over=over, **options)
     network, wanted = nouns(topology, job)
     wanted.modelled()
     axis = variation(given.over, network, wanted, between=given.between)

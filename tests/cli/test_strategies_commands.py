@@ -132,7 +132,7 @@ CROSSINGS = ("strategies", "--crossings", "lecture-hall", "--job", "tiny", "--as
 def test_crossings_as_json_are_what_python_returns() -> None:
     systems = ["megatron", lab.systems.variant("megatron", transport="overlapped")]
     told = json.loads(invoked(*CROSSINGS, "--system", "megatron", "--values", "0.1:10:3", "--json").stdout)
-    found = lab.crossings("lecture-hall", "tiny", systems=systems, values=(0.1, 10.0, 3))
+    found = lab.strategies("lecture-hall", "tiny", over="bandwidth", systems=systems, values=(0.1, 10.0, 3))
     assert told == json.loads(json.dumps(found.to_dict()))
 
 

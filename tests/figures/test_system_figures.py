@@ -68,7 +68,7 @@ CROSSED = ["megatron", lab.systems.variant("megatron", transport="overlapped")]
 
 @pytest.fixture(scope="module")
 def crossed():
-    return lab.crossings("lecture-hall", "tiny", systems=CROSSED, values=(0.01, 10.0, 3))
+    return lab.strategies("lecture-hall", "tiny", over="bandwidth", systems=CROSSED, values=(0.01, 10.0, 3))
 
 
 def test_every_system_is_a_line_through_its_seconds(crossed):

@@ -13,9 +13,11 @@ BOTH = [Copies(), Chain()]
 def test_copies_overtake_a_chain_where_algebra_says() -> None:
     # copies: 6 f + g / b; gpipe over two devices with two sequences: 9 f + 2 a / b
     meet = (GRADIENT_BYTES - 2 * ACTIVATION_BYTES) / (3 * FORWARD_S)
-    found = lab.crossings(network(bandwidth_bytes_per_s=meet * 1.7), job(), systems=BOTH)
+    found = lab.strategies(network(bandwidth_bytes_per_s=meet * 1.7), job(), over="bandwidth", systems=BOTH)
     [crossing] = found.crossings
-    [closer] = lab.crossings(network(), job(), systems=BOTH, values=[0.1, 1000.0], precision=0.001).crossings
+    [closer] = lab.strategies(
+        network(), job(), over="bandwidth", systems=BOTH, values=[0.1, 1000.0], precision=0.001
+    ).crossings
     assert closer.low < to_gbps(meet) <= closer.high <= 1.001 * closer.low
     assert (crossing.before, crossing.after) == (("chain",), ("copies",))
     assert crossing.low < to_gbps(meet) <= crossing.high <= 1.05 * crossing.low
@@ -31,7 +33,7 @@ def test_copies_overtake_a_chain_where_algebra_says() -> None:
 
 def test_the_fastest_of_both_sides_choose_anew_between_them() -> None:
     systems = [lab.systems.variant("ddp", devices="all"), "dt-fm-random"]
-    found = lab.crossings("lecture-hall", "tiny", systems=systems, values=[0.01, 10.0])
+    found = lab.strategies("lecture-hall", "tiny", over="bandwidth", systems=systems, values=[0.01, 10.0])
     between = [point for point in found.points if point.refined]
     assert between
     for point in between:
@@ -42,14 +44,14 @@ def test_the_fastest_of_both_sides_choose_anew_between_them() -> None:
 
 @pytest.mark.parametrize(("over", "sign"), [("bandwidth", -1), ("latency", 1), ("compute", -1)])
 def test_a_system_that_tries_all_its_plans_never_loses_by_better_links_or_devices(over, sign) -> None:
-    found = lab.crossings("lecture-hall", "tiny", over=over, systems="megatron")
+    found = lab.strategies("lecture-hall", "tiny", over=over, systems="megatron")
     seconds = [point.seconds["megatron"] for point in found.points]
     assert len(seconds) == 7
     assert (sign * np.diff(seconds) >= -1e-9 * seconds[0]).all()
 
 
 def test_a_system_that_searches_may_choose_a_plan_that_it_found_elsewhere() -> None:
-    found = lab.crossings("lecture-hall", "tiny", systems="dtfm-lab", steps=1, values=(0.01, 1.0, 3))
+    found = lab.strategies("lecture-hall", "tiny", over="bandwidth", systems="dtfm-lab", steps=1, values=(0.01, 1.0, 3))
     seconds = [point.seconds["dtfm-lab"] for point in found.points]
     assert seconds == sorted(seconds, reverse=True)
     for point in found.points:
@@ -65,7 +67,7 @@ def test_a_system_that_searches_may_choose_a_plan_that_it_found_elsewhere() -> N
 @pytest.mark.parametrize(("name", "between"), [("shared-cards", "hosts"), ("universities", "regions")])
 def test_links_within_a_host_or_a_region_keep_their_bandwidth(name, between) -> None:
     before = lab.load_topology(name)
-    found = lab.crossings(before, job(64), between=between, systems=[Copies()], values=[1.0])
+    found = lab.strategies(before, job(64), over="bandwidth", between=between, systems=[Copies()], values=[1.0])
     now = found.points[0].plans["copies"].topology
     place = np.array([one.host if between == "hosts" else one.region for one in before.devices])
     inside = place[:, None] == place[None, :]
@@ -76,19 +78,19 @@ def test_links_within_a_host_or_a_region_keep_their_bandwidth(name, between) -> 
 
 
 def test_a_network_without_latency_has_the_given_one_everywhere() -> None:
-    found = lab.crossings(network(), job(), over="latency", systems=BOTH, values=[1.0, 10.0])
+    found = lab.strategies(network(), job(), over="latency", systems=BOTH, values=[1.0, 10.0])
     copies = [point.seconds["copies"] for point in found.points]
     assert copies[1] - copies[0] == pytest.approx(2 * 9e-3)
 
 
 def test_systems_that_change_the_mathematics_are_seen_and_never_the_fastest() -> None:
     asked = {"systems": [*BOTH, Rarely()], "values": [0.5, 2.0]}
-    found = lab.crossings(network(), job(), **asked)
+    found = lab.strategies(network(), job(), over="bandwidth", **asked)
     assert found.compared == ("copies", "chain")
     assert all(point.seconds["rarely"] < point.seconds["copies"] for point in found.points)
     assert found.sentence.endswith("not compared, as they change the mathematics: Rarely")
     assert all("rarely" not in found.fastest(point) for point in found.points)
-    found = lab.crossings(network(), job(), mathematics=True, **asked)
+    found = lab.strategies(network(), job(), over="bandwidth", mathematics=True, **asked)
     assert found.fastest(found.points[-1]) == ("rarely",)
 
 
@@ -97,7 +99,7 @@ def test_systems_whose_seconds_are_the_same_are_named_together() -> None:
         name = "again"
         title = "Again"
 
-    found = lab.crossings(network(), job(), systems=[Copies(), Again()], values=[1.0, 10.0])
+    found = lab.strategies(network(), job(), over="bandwidth", systems=[Copies(), Again()], values=[1.0, 10.0])
     assert found.crossings == ()
     assert found.sentence.startswith("Copies and Again are fastest, alike at every bandwidth")
 
@@ -107,14 +109,14 @@ def test_what_is_there_is_kept_when_it_is_stopped() -> None:
         if len(found.points) == 2:
             raise KeyboardInterrupt
 
-    found = lab.crossings(network(), job(), systems=BOTH, progress=stop)
+    found = lab.strategies(network(), job(), over="bandwidth", systems=BOTH, progress=stop)
     assert [point.value for point in found.points] == [found.axis.usual(7)[0], found.axis.usual(7)[-1]]
     assert not found.finished
     assert found.sentence.startswith("so far: ")
 
 
 def test_larger_batches_are_doubled_and_a_system_without_a_plan_says_why() -> None:
-    found = lab.crossings(network(), job(), over="batch", systems=[Copies(), Chain()], values=(1, 64, 7))
+    found = lab.strategies(network(), job(), over="batch", systems=[Copies(), Chain()], values=(1, 64, 7))
     assert [point.value for point in found.points if not point.refined] == [1, 2, 4, 8, 16, 32, 64]
     first, *others = (point for point in found.points if not point.refined)
     assert "copies" in first.reasons
@@ -133,12 +135,13 @@ def test_larger_batches_are_doubled_and_a_system_without_a_plan_says_why() -> No
         ({"over": "batch", "values": [2.5]}, "a value of batch is 2.5; wanted a whole number"),
         ({"between": "regions"}, "alike has no links between regions; wanted a network that has some"),
         ({"between": "rooms"}, "no between named 'rooms'; known: hosts, regions"),
+        ({"over": None, "values": [1.0]}, "values is given, and not over; wanted both, such as over='bandwidth'"),
         ({"precision": 0}, "crossings: precision is 0; wanted more than 0"),
         ({"system": "megatron"}, "no option named 'system'; did you mean 'systems'"),
     ],
 )
 def test_mistakes_are_told_in_a_line(options, says) -> None:
     with pytest.raises(lab.LabError) as refused:
-        lab.crossings(network(), job(), **{"systems": BOTH} | options)
+        lab.strategies(network(), job(), **{"over": "bandwidth", "systems": BOTH} | options)
     assert str(refused.value).startswith(says)
     assert "\n" not in str(refused.value)

@@ -66,7 +66,7 @@ def _rivals() -> list[Strategy]:
     give=give_winner,
     hints=(
         "What does each send in an iteration: gradients of the whole model, or activations at a few boundaries?",
-        "`lab.crossings(given.network, job)` says at which bandwidth another becomes fastest.",
+        "`lab.strategies(given.network, job, over='bandwidth')` says at which bandwidth another becomes fastest.",
         "`given.network.scaled(bandwidth=0.1)` is a network of the same devices; so is one with another link.",
         "One of the three chooses where each stage stands. Where is the order of the devices, as listed, a bad one?",
     ),
