@@ -102,10 +102,8 @@ class History:
     losses: tuple[Loss, ...] = ()
     price_per_hour: FloatArray = field(default_factory=lambda: np.zeros(0))
     """(devices,) US dollars for an hour in which a device is there, whether it serves or not."""
-    bound_samples: float | None = None
-    """No policy makes more of the same fleet, though it knew the future; None where it was not computed."""
-    bound_scope: str = ""
-    """What the bound holds for."""
+    foresight: tuple[FloatArray, FloatArray] | None = None
+    """Times and the most samples that any policy has by then, though it knew the future; None where not computed."""
 
     def __post_init__(self) -> None:
         if not len(self.start_s) or self.start_s[0] != 0 or self.end_s[-1] != self.availability.end_s:
@@ -178,11 +176,15 @@ class History:
         return self.dollars / self.samples * 1e6 if self.samples else np.inf
 
     @property
+    def bound_samples(self) -> float | None:
+        """No policy makes more of the same fleet, though it knew the future; None where it was not computed."""
+        return None if self.foresight is None else float(self.foresight[1][-1])
+
+    @property
     def share_of_bound(self) -> float | None:
         """Samples trained by the whole model, over the bound; None without one, 1 where nothing can be made."""
-        if self.bound_samples is None:
-            return None
-        return (self.samples - self.skipping_samples) / self.bound_samples if self.bound_samples else 1.0
+        bound = self.bound_samples
+        return None if bound is None else (self.samples - self.skipping_samples) / bound if bound else 1.0
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each segment: start_s, end_s, state, operation, devices, steps, samples."""

@@ -7,28 +7,45 @@ its changes while it works is not counted against foresight, which may prepare t
 
 from __future__ import annotations
 
+import numpy as np
+
 from dtfm_lab.domain.availability import Availability
+from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.elasticity.policy import Costs, Fleet
 from dtfm_lab.elasticity.replay import moments
 
 
-def most_samples(availability: Availability, fleet: Fleet, costs: Costs, *, full_batch: bool = True) -> float:
-    """An upper bound of the samples of every policy, each second's fleet at its best possible speed.
+def foresight(
+    availability: Availability, fleet: Fleet, costs: Costs, *, full_batch: bool = True
+) -> tuple[FloatArray, FloatArray]:
+    """Times, the first 0 and the last the end, and the most samples that any policy has by then.
 
     ``full_batch`` where every step trains on the job's whole batch, by the whole model.
     """
-    samples, rate, since_s, able_from_s = 0.0, 0.0, 0.0, 0.0
+    times, samples = [0.0], [0.0]
     present: frozenset[int] = frozenset()
-    for moment in [*moments(availability, costs.start_s), None]:
-        until_s = availability.end_s if moment is None else moment.time_s
-        samples += rate * max(0.0, until_s - max(since_s, able_from_s))
-        if moment is None:
-            break
+    rate, able_from_s = 0.0, 0.0
+
+    def pass_until(until_s: float) -> None:
+        if rate and times[-1] < able_from_s < until_s:
+            times.append(able_from_s)
+            samples.append(samples[-1])
+        works = until_s > able_from_s
+        samples.append(samples[-1] + (rate * (until_s - times[-1]) if works else 0.0))
+        times.append(until_s)
+
+    for moment in moments(availability, costs.start_s):
+        pass_until(moment.time_s)
         present = (present - moment.left) | moment.ready
         before, rate = rate, fleet.most_samples_per_s(present, full_batch=full_batch) if present else 0.0
         if not before and rate:
-            able_from_s = until_s + min(
+            able_from_s = moment.time_s + min(
                 min(costs.restarting(n), costs.regrouping(n)) for n in range(1, len(present) + 1)
             )
-        since_s = until_s
-    return samples
+    pass_until(availability.end_s)
+    return np.array(times), np.array(samples)
+
+
+def most_samples(availability: Availability, fleet: Fleet, costs: Costs, *, full_batch: bool = True) -> float:
+    """An upper bound of the samples of every policy: the last value of ``foresight``."""
+    return float(foresight(availability, fleet, costs, full_batch=full_batch)[1][-1])

@@ -172,18 +172,15 @@ class PlannedFleet:
         return slowest_s
 
     def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
-        """The job's batch over the lower bound of its seconds on these devices.
-
-        A smaller batch fills a pipeline for less work, so that it is no faster by the sample, but for a last
-        micro-batch of each device that the larger one may leave partly empty.
-        """
+        """The job's batch over the lower bound of its seconds on these devices; where the batch may shrink, only over
+        the bound by all devices' work together, of which every sample has its share."""
         found = self.plan(present)
         if found is None:
             return 0.0
-        least_s = max(found.iteration_lower_bound_s or 0.0, self._least_s())
-        batch = float(found.job.global_batch)
-        slack = 0.0 if full_batch else found.job.microbatch * len(present) / batch
-        return batch * (1 + slack) / least_s if least_s > 0 else np.inf
+        # a search that does not improve its bound has that of the work
+        work_s = found.iteration_lower_bound_s or 0.0
+        least_s = max(work_s, self._least_s()) if full_batch else work_s
+        return float(found.job.global_batch) / least_s if least_s > 0 else np.inf
 
     def _least_s(self) -> float:
         """A bound that no plan of the whole network beats, so none of a part of it; searched for longer, once."""

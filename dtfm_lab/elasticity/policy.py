@@ -19,21 +19,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
 import numpy as np
 
+from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.history import Operation
-from dtfm_lab.domain.registry import Registry
+from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.domain.units import IntArray
 
 
 class Fleet(Protocol):
     """How fast any set of devices trains, and what changing over costs: planned by the lab, or from a table."""
 
-    n_devices: int
+    @property
+    def n_devices(self) -> int:
+        """Devices that may be there."""
 
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
         """The best known way to train with some of these devices; None where they are too few.
@@ -194,5 +197,18 @@ policies: Registry[Callable[..., Policy]] = Registry("policy", "dtfm_lab.policie
 
 
 def policy_of(given: str | Policy, **options: Any) -> Policy:
-    """The policy itself, or the one of a name with its options. Raises UnknownName."""
-    return given if isinstance(given, Policy) else policies[given](**options)
+    """The policy itself, or the one of a name with its options.
+
+    Raises UnknownName for another name or option, PlanError for options of a policy that has its own already.
+    """
+    if isinstance(given, Policy):
+        if options:
+            raise PlanError(f"policy is {given} and {', '.join(options)}; wanted a name with options, or the policy")
+        return given
+    made = policies[given]
+    if is_dataclass(made):
+        known = [one.name for one in fields(made)]
+        for name in options:
+            if name not in known:
+                raise unknown(f"option of policy {given}", name, known)
+    return made(**options)

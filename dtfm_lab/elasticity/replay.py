@@ -7,7 +7,7 @@ between them. It never looks ahead: a policy knows the present and the past.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -77,10 +77,12 @@ def replay(
     *,
     name: str = "",
     price_per_hour: FloatArray | None = None,
+    progress: Callable[[float], object] | None = None,
 ) -> History:
     """What a run under the policy makes of the hours. The availability's devices are the fleet's.
 
-    Raises PlanError where the policy answers with devices that are not there.
+    ``progress`` is called with the seconds that have been played, at every change. Raises PlanError where the policy
+    answers with devices that are not there.
     """
     if len(availability.devices) != fleet.n_devices:
         raise PlanError(
@@ -91,6 +93,8 @@ def replay(
     for moment in moments(availability, run.costs.start_s, run.costs.notice_s):
         run.advance(moment.time_s)
         run.change(moment)
+        if progress is not None:
+            progress(moment.time_s)
     run.advance(availability.end_s)
     return run.history(price_per_hour)
 

@@ -10,9 +10,11 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.elasticity import policies
 from dtfm_lab.files import load_plan, load_schedule, load_trace, save, topology_names
 from dtfm_lab.lab import missions
 from dtfm_lab.lab.guessing import guess
+from dtfm_lab.lab.histories import replay
 from dtfm_lab.lab.ledgers import calibrate, reproduce
 from dtfm_lab.lab.plans import (
     evaluate,
@@ -53,7 +55,9 @@ __all__ = [
     "missions",
     "plan",
     "planners",
+    "policies",
     "published",
+    "replay",
     "reproduce",
     "run",
     "save",

@@ -53,18 +53,16 @@ def migrated(now: Situation, operation: Operation) -> Response | None:
 class Goodput(Policy):
     """The lab's own: of all ways to go on, the one with most samples until the next change is to be expected.
 
-    After a loss the peers of a stage share its work as in SWARM, its pipeline leaves as in torchft, or all regroup in
-    the best shape as in Oobleck, whichever makes most; an announced departure is met as in Parcae. When something
-    better exists, with who came or in another shape, it is prepared beside the work, where the time left pays for it.
-    Hazards are those seen so far, and checkpoints follow Daly's interval for the setbacks seen so far.
+    After a loss the peers of a stage share its work as in SWARM, or all regroup in the best shape as in Oobleck,
+    whichever makes more; an announced departure is met as in Parcae. When something better exists, with who came or in
+    another shape, it is prepared beside the work, where the time left pays for it. Hazards are those seen so far, and
+    checkpoints follow Daly's interval for the setbacks seen so far.
     """
 
     every_s: float = 900.0
     """A checkpoint every quarter of an hour until something is known."""
     most_ahead_s: float = 3600.0
     """No further ahead is counted on."""
-
-    full_batch = False
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None or (now.lost and not state_survives(now.fleet, now.operation, now.lost)):
@@ -80,13 +78,10 @@ class Goodput(Policy):
         return min(self.most_ahead_s, now.mean_life_s / max(1, len(now.present)))
 
     def _after_loss(self, now: Situation, operation: Operation) -> Response:
-        """The best of going on without them, sharing their work, and regrouping."""
-        regroup_s = max(now.pause_left_s, now.costs.regrouping(len(now.present)))
+        """The better of sharing their work and regrouping."""
         ways = [regrouped(now, operation)]
         if (shared := now.fleet.rerouted(operation, now.lost)) is not None:
             ways.append(Response(shared, pause_s=now.pause_left_s, keeps=Keeps.STEP))
-        if (smaller := now.fleet.without(operation, now.lost)) is not None:
-            ways.append(Response(smaller, pause_s=regroup_s, keeps=Keeps.STEP))
         best = max(ways, key=lambda way: self._samples(now, operation, way))
         return replace(best, again=Asked.STEP)
 

@@ -1,0 +1,140 @@
+"""Hours of a fleet that changes, under a policy."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.availability import Availability
+from dtfm_lab.domain.errors import JobError, TraceError
+from dtfm_lab.domain.history import History
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.elasticity import Costs, Fleet, PlannedFleet, Policy, TableFleet, foresight, policy_of
+from dtfm_lab.elasticity import replay as play
+from dtfm_lab.lab.plans import nouns
+from dtfm_lab.simulation.memory_intervals import static_memory
+
+PROCESSES_START_S = 30.0
+"""Assumed of a restart, before a checkpoint is read."""
+STORAGE_BYTES_PER_S = 1e9
+"""Assumed of the storage of checkpoints, for each device."""
+
+
+def replay(
+    topology: Topology | str | Mapping[int, float],
+    job: Job | str | float | None,
+    availability: Availability,
+    policy: str | Policy = "goodput",
+    *,
+    start_s: float = 45.0,
+    restart_s: float | None = None,
+    regroup_s: float = 2.0,
+    checkpoint_s: float | None = None,
+    notice_s: float = 0.0,
+    seed: int = 0,
+    bound: bool = True,
+    progress: Callable[[float], object] | None = None,
+    **options: Any,
+) -> History:
+    """What a training run makes of hours in which devices come and go, under a policy (``lab.policies``).
+
+    Every fleet that arises is planned for seconds by the lab, once; the same network, job and seed share their plans
+    from call to call. In place of a network and a job, a table of measured samples a second by the number of devices,
+    and the samples of a step: ``lab.replay({15: 192, 16: 215, ...}, 8192, availability)``. Devices of other names than
+    the network's take its seats (``availability.on``).
+
+    Parameters
+    ----------
+    start_s
+        From a device's coming until it can serve.
+    restart_s
+        To start all processes again and read a checkpoint: 30 s and the largest device's state at 1 GB/s, if not given.
+    regroup_s
+        To form new groups of processes that go on living.
+    checkpoint_s
+        For which training stands still while a checkpoint is written: the largest device's state at 1 GB/s, if not
+        given.
+    notice_s
+        How long before it leaves a device announces it.
+    bound
+        Whether what foresight would make is computed, too.
+    progress
+        Called with the seconds that have been played, at every change.
+    options
+        Those of the policy, such as ``every_s``.
+
+    Returns
+    -------
+    A History: ``.samples``, ``.goodput``, ``.seconds`` by state, ``.share_of_bound``, ``.dollars``, ``.to_frame()``,
+    ``.losses_frame()``.
+
+    Raises
+    ------
+    UnknownName
+        No such policy, or option of it.
+    TraceError
+        An availability that is none.
+    PlanError, JobError
+        A policy that works with who has left; a job that no device can be planned for.
+    """
+    if not isinstance(availability, Availability):
+        raise TraceError(f"availability is {availability!r}; wanted an Availability, as lab.load_availability gives")
+    chosen = policy_of(policy, **options)
+    fleet, here, prices, state_s = _fleet(topology, job, availability, seed)
+    costs = Costs(
+        start_s=start_s,
+        restart_s=PROCESSES_START_S + state_s if restart_s is None else restart_s,
+        regroup_s=regroup_s,
+        checkpoint_s=state_s if checkpoint_s is None else checkpoint_s,
+        notice_s=notice_s,
+    )
+    name = policy if isinstance(policy, str) else type(policy).__name__.lower()
+    history = play(here, fleet, chosen, costs, name=name, price_per_hour=prices, progress=progress)
+    if not bound:
+        return history
+    return replace(history, foresight=foresight(here, fleet, costs, full_batch=chosen.full_batch))
+
+
+def _fleet(
+    topology: Topology | str | Mapping[int, float], job: Job | str | float | None, availability: Availability, seed: int
+) -> tuple[Fleet, Availability, Any, float]:
+    """The fleet, who of it is there when, its prices by device, and the seconds that its state takes to write."""
+    if isinstance(topology, Mapping):
+        if isinstance(job, bool) or not isinstance(job, int | float):
+            raise JobError(f"job is {job!r} beside a table; wanted the samples of a step")
+        table = {int(n): float(rate) for n, rate in topology.items()}
+        n = len(availability.devices)
+        return TableFleet(n_devices=n, samples_per_s=table, batch=float(job)), availability, np.zeros(n), 0.0
+    if isinstance(job, int | float):
+        raise JobError(f"job is {job!r}; wanted a job, or a table of samples a second in place of the network")
+    network, job = nouns(topology, job)
+    fleet = _planned(_Key(network, job), seed)
+    prices = np.array([device.price_per_hour for device in network.devices])
+    whole = fleet.plan(frozenset(range(len(network))))
+    if whole is None:
+        raise JobError(f"job {job.name} fits no plan on all of {network.name}; wanted one that does")
+    held = static_memory(whole.job, len(whole.stages))
+    state_bytes = float((held.parameters + held.optimizer).max())
+    return fleet, availability.on(network), prices, state_bytes / STORAGE_BYTES_PER_S
+
+
+class _Key:
+    """A network and a job, equal where their numbers are."""
+
+    def __init__(self, network: Topology, job: Job) -> None:
+        self.network, self.job = network, job
+        self.identity = (network.fingerprint, network.names, repr(job))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+
+@lru_cache(maxsize=4)
+def _planned(key: _Key, seed: int) -> PlannedFleet:
+    return PlannedFleet(network=key.network, job=key.job, seed=seed)
