@@ -23,9 +23,14 @@ def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
     """
     every = plan.job.averages_every
     after = np.full(len(trace), -1, dtype=np.int64)
-    for iteration in np.unique(trace.iteration):
-        rows = np.flatnonzero(trace.iteration == iteration)
-        graph = task_graph(programs_of(plan, schedule, synchronise=(iteration + 1) % every == 0))
+    by_iteration = np.argsort(trace.iteration, kind="stable")
+    iterations, firsts = np.unique(trace.iteration[by_iteration], return_index=True)
+    graphs: dict[bool, TaskGraph] = {}
+    for iteration, rows in zip(iterations.tolist(), np.split(by_iteration, firsts[1:]), strict=True):
+        synchronise = (iteration + 1) % every == 0
+        if synchronise not in graphs:
+            graphs[synchronise] = task_graph(programs_of(plan, schedule, synchronise=synchronise))
+        graph = graphs[synchronise]
         source, target = _dependencies(graph, trace, _row_of(graph, trace, rows))
         in_time = trace.end_s[source] <= trace.end_s[target]
         source, target = source[in_time], target[in_time]

@@ -1,21 +1,35 @@
-"""The record of a run: its events, added one by one, and the Trace that they make."""
+"""The record of a run: its events, added one by one, and the Trace that they make.
+
+A run may go on for a night, so the record keeps the spans of the newest iterations only. Those of earlier ones go to a
+``SpillBuffer``, from which the trace is made. What grows in memory is a loss for each iteration.
+"""
 
 import platform
 import threading
+from bisect import bisect_left
 from collections import defaultdict
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.domain.schedule import LANE, Action, Kind, Lane
 from dtfm_lab.domain.trace import ComputeTime, Fault, RunContext, Span, Trace
+from dtfm_lab.runtime.client.spill_buffer import SpillBuffer
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
 from dtfm_lab.simulation.simulate import plan_context, shared_cards
 
 MOST_NOTES = 20
 """Notes of a run that are kept, the last ones."""
+MOST_CHECKPOINTS = 100
+"""Checkpoints that are remembered, the last ones; a run keeps two of its own on disk."""
 LAST_EVENTS = ("done", "failed", "stopped")
+SHOWN = 2
+"""Whole iterations whose spans stay in memory, for views that show the newest one while the next is measured."""
+ROW = np.dtype([(name, "f8" if name.endswith("_s") else "i8") for name in Span._fields])
+"""A span outside memory; ``action`` is a number in the record's table of actions."""
 
 Event = dict[str, Any]
 
@@ -61,6 +75,12 @@ class RunRecord:
         self.slowdowns: dict[str, float] = {}
         """Device name -> factor by which it was made slower; a replacement is as slow."""
         self._spans: dict[int, list[Span]] = defaultdict(list)
+        """By iteration; whole ones that nobody is shown any more are only in ``_rows``."""
+        self._rows = SpillBuffer()
+        """ROWs of whole iterations, in their order, up to ``_next``."""
+        self._next = spec.first_iteration
+        """Number of the iteration whose rows are written next."""
+        self._actions: dict[Action, int] = {}
         self._torch = ""
         self._lock = threading.RLock()
 
@@ -74,7 +94,7 @@ class RunRecord:
         return {self.spec.device_name(s, r): self.spec.rank(s, r) for s, r in self.spec.workers}
 
     def spans_of(self, iteration: int) -> list[Span]:
-        """Return what was measured so far of one iteration."""
+        """Return what was measured so far of one of the newest iterations; nothing of earlier ones."""
         with self._lock:
             return list(self._spans.get(iteration, []))
 
@@ -102,11 +122,19 @@ class RunRecord:
         if self.error is not None:
             raise RunError(self.error)
         with self._lock:
-            context = self.context()
-            spans = [s for i in range(self.spec.first_iteration, self.last_whole + 1) for s in self._spans[i]]
-        if not spans:
+            context, whole = self.context(), self.last_whole + 1
+            if not self.running:
+                self._write_rows(whole)
+            # a run that goes on may be taken back, which changes the rows
+            stored = self._rows.read(0, len(self._rows)) if self.running else self._rows.view()
+            rows = np.frombuffer(stored, ROW)
+            if newest := [self._rows_of(iteration) for iteration in range(self._next, whole)]:
+                rows = np.concatenate([rows, *newest])
+            actions = tuple(self._actions)
+        if not len(rows):
             raise RunError("the run was stopped before its first iteration was whole")
-        return with_predecessors(Trace.from_spans(context, spans), self.spec.plan, self.spec.built)
+        columns = {name: rows[name] for name in Span._fields}
+        return with_predecessors(Trace(context, actions, **columns), self.spec.plan, self.spec.built)
 
     def context(self) -> RunContext:
         """Return the context so far; from the profile event on it is enough to predict what is being measured."""
@@ -167,6 +195,7 @@ class RunRecord:
                 case "iteration":
                     self.losses.append(event["loss"])
                     self.late_messages, self.overruns = event["late_messages"], event["overruns"]
+                    self._write_rows(self.last_whole + 1 - SHOWN)
                 case "lost":
                     self.conditions[event["device"]] = "lost"
                 case "recovered":
@@ -175,7 +204,7 @@ class RunRecord:
                     self.held_out += ((event["iteration"], event["loss"]),)
                     self.unigram_entropy = event["unigram_entropy"]
                 case "checkpoint":
-                    self.checkpoints += ((event["iteration"], event["folder"]),)
+                    self.checkpoints = (*self.checkpoints, (event["iteration"], event["folder"]))[-MOST_CHECKPOINTS:]
                 case "warning":
                     self.notes = (*self.notes, event["message"])[-MOST_NOTES:]
                 case "text":
@@ -195,8 +224,30 @@ class RunRecord:
         del self.losses[max(0, again - self.spec.first_iteration) :]
         for iteration in [i for i in self._spans if i >= again]:
             del self._spans[iteration]
+        if again < self._next:
+            places = range(len(self._rows) // ROW.itemsize)
+            self._rows.cut(bisect_left(places, again, key=self._iteration_at) * ROW.itemsize)
+            self._next = again
         self.checkpoints = tuple((done, folder) for done, folder in self.checkpoints if done <= again)
         self.held_out = tuple((done, loss) for done, loss in self.held_out if done <= again)
+
+    def _write_rows(self, end: int) -> None:
+        """Write the iterations before ``end`` that are not written yet, and forget those that nobody is shown."""
+        for iteration in range(self._next, end):
+            self._rows.append(self._rows_of(iteration).tobytes())
+            self._next = iteration + 1
+        for iteration in [i for i in self._spans if i < min(self._next, self.last_whole + 1 - SHOWN)]:
+            del self._spans[iteration]
+
+    def _iteration_at(self, place: int) -> int:
+        return int(np.frombuffer(self._rows.read(place * ROW.itemsize, ROW.itemsize), ROW)["iteration"][0])
+
+    def _rows_of(self, iteration: int) -> np.ndarray:
+        """Return the ROWs of an iteration, sorted by replica and start."""
+        spans = sorted(self._spans.get(iteration, ()), key=lambda s: (s.replica, s.start_s, s.end_s, s.action))
+        for span in spans:
+            self._actions.setdefault(span.action, len(self._actions))
+        return np.array([(i, r, self._actions[action], s, e) for i, r, action, s, e in spans], ROW)
 
 
 def slower(times: float) -> str:

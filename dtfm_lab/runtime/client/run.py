@@ -15,10 +15,15 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.runtime.client import preload, run_report
 from dtfm_lab.runtime.client.record import LAST_EVENTS, Event, RunRecord, slower
+from dtfm_lab.runtime.client.spill_buffer import SpillBuffer
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 SLOWEST = 1000.0
 """Largest factor by which a worker may be made slower."""
+PATIENCE_S = 0.5
+"""Longest wait at once, because a wait without a limit cannot be interrupted everywhere."""
+READ_BYTES = 1 << 16
+"""Bytes of events that are read at once, unless one is longer."""
 READ_ERRORS_S = 1.0
 """Longest wait for the end of what a dead process wrote to standard error."""
 
@@ -33,8 +38,9 @@ class Run(RunRecord):
     def __init__(self, spec: RunSpec) -> None:
         super().__init__(spec)
         self._stop_requested = False
-        self._events: list[Event] = []
-        self._listeners: list[Callable[[Event], None]] = []
+        self._events = SpillBuffer()
+        """All events so far as lines of JSON."""
+        self._listeners: list[Callable[[], None]] = []
         self._changed = threading.Condition()
         self._stderr: deque[str] = deque(maxlen=60)
         self._process = preload.start_run_process()
@@ -53,23 +59,24 @@ class Run(RunRecord):
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield all events from the first, as they come; the last is done, failed or stopped."""
-        arrived: asyncio.Queue[Event] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
+        arrived, loop, at = asyncio.Event(), asyncio.get_running_loop(), 0
 
-        def listen(event: Event) -> None:
+        def listen() -> None:
             with contextlib.suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(arrived.put_nowait, event)
+                loop.call_soon_threadsafe(arrived.set)
 
         with self._changed:
-            for event in self._events:
-                arrived.put_nowait(event)
             self._listeners.append(listen)
         try:
             while True:
-                event = await arrived.get()
-                yield event
-                if event["event"] in LAST_EVENTS:
-                    return
+                arrived.clear()
+                events, at = self._events_from(at)
+                for event in events:
+                    yield event
+                    if event["event"] in LAST_EVENTS:
+                        return
+                if not events:
+                    await arrived.wait()
         finally:
             with self._changed:
                 self._listeners.remove(listen)
@@ -79,16 +86,18 @@ class Run(RunRecord):
 
         Raises RunError where the run failed, or was stopped before its first iteration was whole.
         """
-        seen = 0
+        at = 0
         try:
-            while True:
-                new = self._events_after(seen)
-                seen += len(new)
-                for event in new:
-                    if progress is not None:
-                        progress(event)
+            while progress is not None:
+                events, at = self._events_from(at, patience_s=PATIENCE_S)
+                for event in events:
+                    progress(event)
                     if event["event"] in LAST_EVENTS:
                         return self.trace()
+            with self._changed:
+                while self.running:
+                    self._changed.wait(PATIENCE_S)
+            return self.trace()
         except BaseException:  # Ctrl-C, or an error in progress: the caller may have no other reference to the run
             self.stop()
             raise
@@ -107,7 +116,7 @@ class Run(RunRecord):
                     raise RunError(
                         f"the run is over ({why}) after {len(self.losses)} iterations; wanted {n_iterations}"
                     )
-                self._changed.wait(timeout=0.5)
+                self._changed.wait(PATIENCE_S)
 
     def kill(self, device: str) -> None:
         """Kill the worker of this device (SIGKILL), as a power cut would."""
@@ -164,11 +173,19 @@ class Run(RunRecord):
             raise RunError(f"the run is over ({self.status}); wanted a running one")
         self._process.send(json.dumps({"command": command, "rank": rank, **values}) + "\n")
 
-    def _events_after(self, n: int) -> list[Event]:
-        """Return what follows the first n events, waiting for it for a moment where there is nothing yet."""
+    def _events_from(self, at: int, patience_s: float = 0.0) -> tuple[list[Event], int]:
+        """Return some events from a place in ``_events`` on, at least one where there is one, and the place after them.
+
+        Where there is nothing yet, it waits for so long.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: len(self._events) > n, timeout=0.5)
-            return self._events[n:]
+            self._changed.wait_for(lambda: len(self._events) > at, timeout=patience_s)
+            length, lines = READ_BYTES, b""
+            while at + len(lines) < len(self._events) and not lines.endswith(b"\n"):
+                lines = self._events.read(at, length)
+                lines = lines[: lines.rfind(b"\n") + 1]
+                length *= 2
+        return [json.loads(line) for line in lines.splitlines()], at + len(lines)
 
     def _read_events(self) -> None:
         """Record all events of the run; its last event only when all its processes are gone."""
@@ -208,9 +225,9 @@ class Run(RunRecord):
     def _add(self, event: Event) -> None:
         with self._changed:
             self.absorb(event)
-            self._events.append(event)
+            self._events.append(json.dumps(event).encode() + b"\n")
             for listen in self._listeners:
-                listen(event)
+                listen()
             self._changed.notify_all()
 
 

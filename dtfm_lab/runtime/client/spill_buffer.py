@@ -1,0 +1,73 @@
+"""Bytes that grow at their end for as long as a run lasts: the last ones in memory, those before in a temporary file.
+
+The file has no name, so nothing is left of it however the process ends.
+"""
+
+import mmap
+import os
+import tempfile
+import weakref
+
+MOST_IN_MEMORY = 1 << 20
+"""Bytes at the end that stay in memory; shorter contents make no file."""
+
+
+class SpillBuffer:
+    """Append, cut and read; not locked. Where the disk is full, bytes stay in memory and are tried again later."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        self._n_on_disk = 0
+        self._tail = bytearray()
+        self._spill_at = MOST_IN_MEMORY
+        """Length of the tail at which it is written next; longer after the disk refused it."""
+
+    def __len__(self) -> int:
+        return self._n_on_disk + len(self._tail)
+
+    def append(self, data: bytes) -> None:
+        self._tail += data
+        if len(self._tail) >= self._spill_at:
+            try:
+                self._spill()
+                self._spill_at = MOST_IN_MEMORY
+            except OSError:
+                self._spill_at = 2 * len(self._tail)
+
+    def cut(self, length: int) -> None:
+        """Drop what follows the first ``length`` bytes."""
+        del self._tail[max(0, length - self._n_on_disk) :]
+        self._n_on_disk = min(self._n_on_disk, length)
+
+    def read(self, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``start`` on, fewer at the end."""
+        on_disk = b""
+        if self._descriptor is not None and start < self._n_on_disk:
+            on_disk = os.pread(self._descriptor, min(length, self._n_on_disk - start), start)
+        at = max(0, start + len(on_disk) - self._n_on_disk)
+        return on_disk + bytes(self._tail[at : at + length - len(on_disk)]) if len(on_disk) < length else on_disk
+
+    def view(self) -> memoryview:
+        """Return all bytes, read-only. They are read from the disk when they are used, and remain after this buffer.
+
+        To be called when nothing more is appended or cut: both would show through.
+        """
+        if self._descriptor is not None:
+            try:
+                self._spill()
+                return memoryview(mmap.mmap(self._descriptor, self._n_on_disk, access=mmap.ACCESS_READ))
+            except (OSError, ValueError):  # the disk is full, or all was cut
+                pass
+        return memoryview(self.read(0, len(self)))
+
+    def _spill(self) -> None:
+        """Write the tail to the file. What a failed attempt has written is overwritten by the next one."""
+        if self._descriptor is None:
+            file = tempfile.TemporaryFile(prefix="dtfm_lab-")  # noqa: SIM115
+            weakref.finalize(self, file.close)
+            self._descriptor = file.fileno()
+        written = 0
+        while written < len(self._tail):
+            written += os.pwrite(self._descriptor, self._tail[written:], self._n_on_disk + written)
+        self._n_on_disk += written
+        self._tail.clear()
