@@ -1,6 +1,7 @@
-"""Reading and writing of topologies, jobs, models, schedules, plans, traces, workspaces and rows of sweeps: versioned,
-validated."""
+"""Reading and writing of topologies, availabilities, jobs, models, schedules, plans, traces, workspaces and rows of
+sweeps: versioned, validated."""
 
+from dtfm_lab.files.availability import availability_names, load_availability, save_availability
 from dtfm_lab.files.jobs import job_names, load_job, override, save_job
 from dtfm_lab.files.models import load_model, model_names
 from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, save_plan

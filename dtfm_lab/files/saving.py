@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.files.availability import save_availability
 from dtfm_lab.files.jobs import save_job
 from dtfm_lab.files.plans import save_plan
 from dtfm_lab.files.schedules import save_schedule
@@ -25,17 +27,18 @@ WRITERS: dict[type, dict[str, Writer]] = {
     Job: {".yaml": save_job, ".yml": save_job},
     Plan: {".json": save_plan},
     Trace: {".chrome.json": save_chrome_trace, ".json": save_trace, ".csv": save_losses},
+    Availability: {".csv": save_availability},
 }
 """Writer of each noun by the ending of the path; the first that fits. Those of all endings refuse what they cannot."""
 
 
-def save(thing: Topology | Job | Plan | Schedule | Trace, path: str | os.PathLike[str]) -> Path:
-    """Write a network, a job, a plan, a schedule or a trace to a file, all or nothing; returns the path.
+def save(thing: Topology | Job | Plan | Schedule | Trace | Availability, path: str | os.PathLike[str]) -> Path:
+    """Write a network, a job, a plan, a schedule, a trace or an availability to a file, all or nothing.
 
     The ending decides the format: a network as .yaml, .json, .npz or .csv, a job as .yaml, a schedule as .txt or
     torch's .csv. A plan as .json, or to be looked at as .html: one page with map, Gantt chart and player, which needs
-    neither Python nor a network. A trace as .json, as .chrome.json for ui.perfetto.dev, or its losses as .csv. Raises
-    FileError for any other ending or thing.
+    neither Python nor a network. A trace as .json, as .chrome.json for ui.perfetto.dev, or its losses as .csv; an
+    availability as .csv. Returns the path. Raises FileError for any other ending or thing.
     """
     path = Path(path)
     writers = next((each for noun, each in WRITERS.items() if isinstance(thing, noun)), None)
@@ -46,4 +49,5 @@ def save(thing: Topology | Job | Plan | Schedule | Trace, path: str | os.PathLik
         if path.name.lower().endswith(ending):
             return write(thing, path)
     kind = type(thing).__name__.lower()
-    raise FileError(f"{path}: ends in {path.suffix or 'nothing'}; wanted a {kind} as {' or '.join(writers)}")
+    article = "an" if kind[0] in "aeiou" else "a"
+    raise FileError(f"{path}: ends in {path.suffix or 'nothing'}; wanted {article} {kind} as {' or '.join(writers)}")

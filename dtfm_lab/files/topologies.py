@@ -66,7 +66,7 @@ NETWORKS: Registry[Callable[[], Topology]] = Registry("network", group="dtfm_lab
 
 def topology_names() -> list[str]:
     """Names of the networks that come with the lab, or with a plug-in."""
-    return sorted({*(path.stem for path in _shipped_folder().glob("*.yaml")), *NETWORKS})
+    return sorted({*(path.stem for path in shipped_folder().glob("*.yaml")), *NETWORKS})
 
 
 def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
@@ -79,7 +79,7 @@ def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
         raise TopologyError(f"topology is {shortened(name_or_path)}; wanted a name or a path")
     name = os.fspath(name_or_path)
     if name in topology_names():
-        shipped = _shipped_folder() / f"{name}.yaml"
+        shipped = shipped_folder() / f"{name}.yaml"
         return topology_yaml.read(shipped) if shipped.exists() else _plug_in_network(name)
     path = Path(name)
     if (found := _format_of(path)) is not None:
@@ -126,7 +126,7 @@ def _format_of(path: Path) -> TopologyFormat | None:
     return fitting[max(fitting, key=len)] if fitting else None
 
 
-def _shipped_folder() -> Path:
+def shipped_folder() -> Path:
     """The folder of networks: inside an installed package, next to the package in a checkout."""
     package = Path(__file__).parent.parent
     return package / "topologies" if (package / "topologies").is_dir() else package.parent / "topologies"

@@ -4,6 +4,7 @@ Notebooks call these functions as ``dtfm_lab``; widgets and the command line cal
 """
 
 from dtfm_lab import published, systems
+from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
@@ -11,7 +12,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.elasticity import policies
-from dtfm_lab.files import load_plan, load_schedule, load_trace, save, topology_names
+from dtfm_lab.files import load_availability, load_plan, load_schedule, load_trace, save, topology_names
 from dtfm_lab.lab import missions
 from dtfm_lab.lab.guessing import guess
 from dtfm_lab.lab.histories import replay
@@ -33,6 +34,7 @@ from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
 
 __all__ = [
+    "Availability",
     "Device",
     "Job",
     "LabError",
@@ -46,6 +48,7 @@ __all__ = [
     "explain",
     "frontier",
     "guess",
+    "load_availability",
     "load_job",
     "load_plan",
     "load_schedule",

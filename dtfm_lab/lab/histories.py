@@ -1,5 +1,6 @@
 """Hours of a fleet that changes, under a policy."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -11,9 +12,10 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.elasticity import Costs, Fleet, PlannedFleet, Policy, TableFleet, foresight, policy_of
 from dtfm_lab.elasticity import replay as play
+from dtfm_lab.files import load_availability
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.simulation.memory_intervals import static_memory
 
@@ -26,7 +28,7 @@ STORAGE_BYTES_PER_S = 1e9
 def replay(
     topology: Topology | str | Mapping[int, float],
     job: Job | str | float | None,
-    availability: Availability,
+    availability: Availability | str | os.PathLike[str],
     policy: str | Policy = "goodput",
     *,
     start_s: float = 45.0,
@@ -42,7 +44,7 @@ def replay(
     """What a training run makes of hours in which devices come and go, under a policy (``lab.policies``).
 
     Every fleet that arises is planned for seconds by the lab, once; the same network, job and seed share their plans
-    from call to call. In place of a network and a job, a table of measured samples a second by the number of devices,
+    from call to call. An availability is one of those that come with the lab, a file, or an ``Availability``. In place of a network and a job, a table of measured samples a second by the number of devices,
     and the samples of a step: ``lab.replay({15: 192, 16: 215, ...}, 8192, availability)``. Devices of other names than
     the network's take its seats (``availability.on``).
 
@@ -80,8 +82,10 @@ def replay(
     PlanError, JobError
         A policy that works with who has left; a job that no device can be planned for.
     """
+    if isinstance(availability, str | os.PathLike):
+        availability = load_availability(availability)
     if not isinstance(availability, Availability):
-        raise TraceError(f"availability is {availability!r}; wanted an Availability, as lab.load_availability gives")
+        raise TraceError(f"availability is {shortened(availability)}; wanted an Availability, its name or its file")
     chosen = policy_of(policy, **options)
     fleet, here, prices, state_s = _fleet(topology, job, availability, seed)
     costs = Costs(

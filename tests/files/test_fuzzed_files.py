@@ -12,7 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.files import load_job, load_plan, load_topology, load_trace, save_plan, save_topology, save_trace
+from dtfm_lab.files import (
+    load_availability,
+    load_job,
+    load_plan,
+    load_topology,
+    load_trace,
+    save_plan,
+    save_topology,
+    save_trace,
+)
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation.simulate import simulate
 
@@ -23,6 +32,13 @@ base: tiny
 n_stages: 2
 n_replicas: 2
 model: {name: small, n_layers: 2, d_model: 8, n_heads: 2, seq_len: 8, vocab_size: 16}
+"""
+
+EVENTS = """# end_seconds: 60
+# devices: ["a", "b"]
+seconds,event,node
+0,add,a
+7.5,remove,a
 """
 
 
@@ -47,6 +63,8 @@ def valid(folder):
     files[load_plan, "json"] = save_plan(small_plan(), folder / "plan.json").read_bytes()
     files[load_trace, "json"] = save_trace(simulate(small_plan()), folder / "trace.json").read_bytes()
     files[load_job, "yaml"] = JOB.encode()
+    files[load_availability, "csv"] = EVENTS.encode()
+    files[load_availability, "json"] = json.dumps({"metadata": {"gap_seconds": 30}, "data": [2, 0, 1]}).encode()
     return files
 
 
@@ -104,6 +122,8 @@ KINDS = [
     (load_plan, "json"),
     (load_trace, "json"),
     (load_job, "yaml"),
+    (load_availability, "csv"),
+    (load_availability, "json"),
 ]
 
 

@@ -19,7 +19,7 @@ from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 
 
 class Change(NamedTuple):
-    """What changes at one instant; who leaves and comes at once counts as leaving first."""
+    """What changes at one instant. Who leaves and comes again is in both; who comes and leaves is in neither."""
 
     time_s: float
     left: tuple[int, ...]
@@ -32,9 +32,9 @@ class Change(NamedTuple):
 class Availability:
     """Comings and goings of devices from second 0 to the end; who never comes is never there.
 
-    Events are sorted by time when it is made; at one instant, leaving stands before coming, and who comes and leaves in
-    one was not there. Raises TraceError where a device comes while it is there or leaves while it is not, a time is
-    outside 0 to the end, or a name stands twice.
+    Events are sorted by time when it is made; at one instant, those who were there leave before others come. Raises
+    TraceError where a device comes while it is there or leaves while it is not, a time is outside 0 to the end, or a
+    name stands twice.
     """
 
     devices: tuple[str, ...]
@@ -178,9 +178,21 @@ class Availability:
         begins = np.flatnonzero(np.append(True, np.diff(self.time_s) > 0))
         turns = begins + np.add.reduceat(~self.comes, begins, dtype=np.int64)
         ends = np.append(begins[1:], len(self.time_s))
-        device = tuple(self.device.tolist())
+        device, comes = tuple(self.device.tolist()), self.comes.tolist()
+        order = np.lexsort((self.device, self.time_s))
+        again = (np.diff(self.device[order]) == 0) & (np.diff(self.time_s[order]) == 0)
+        twice = set(self.time_s[order[1:][again]].tolist())
+        found = []
         instants = zip(self.time_s[begins].tolist(), begins.tolist(), turns.tolist(), ends.tolist(), strict=True)
-        return tuple(Change(at_s, device[begin:turn], device[turn:end]) for at_s, begin, turn, end in instants)
+        for at_s, begin, turn, end in instants:
+            left, came = device[begin:turn], device[turn:end]
+            if at_s in twice:
+                first = {device[i]: comes[i] for i in reversed(range(begin, end))}
+                last = {device[i]: comes[i] for i in range(begin, end)}
+                left = tuple(sorted(who for who, came_first in first.items() if not came_first))
+                came = tuple(sorted(who for who, came_last in last.items() if came_last))
+            found.append(Change(at_s, left, came))
+        return tuple(found)
 
     def counts(self) -> IntArray:
         """(changes,) devices present from each instant to the next; a single 0 where nothing ever changes."""

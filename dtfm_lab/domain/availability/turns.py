@@ -1,4 +1,4 @@
-"""The order of events: devices come and leave in turns, and at one instant leaving stands before coming."""
+"""The order of events: devices come and leave in turns, at one instant too."""
 
 import numpy as np
 
@@ -7,19 +7,29 @@ from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 
 def in_turns(time_s: FloatArray, device: IntArray, comes: BoolArray) -> tuple[IntArray, int | None]:
     """Events in order, and the first at which a device comes while it is there, or leaves while it is not; None where
-    there is none. Left out is who comes and leaves at one instant, and was not there before."""
+    there is none.
+
+    At one instant those who were there leave, then others come; who both comes and leaves does so in the only order
+    that can be. In whatever order the events are given, they come out in the same.
+    """
+    if not len(device):
+        return np.arange(0), None
     by_device = np.lexsort((comes, time_s, device))
     of, at_s, coming = device[by_device], time_s[by_device], comes[by_device]
-    step = np.where(coming, 1, -1)
-    first = np.append(True, of[1:] != of[:-1])[: len(of)]
-    before = np.cumsum(step) - step
-    there = before + step - np.repeat(before[first], np.diff(np.append(np.flatnonzero(first), len(of))))
-    same = (of[1:] == of[:-1]) & (at_s[1:] == at_s[:-1]) & ~coming[:-1] & coming[1:] & (there[:-1] == -1)
-    never = np.append(same, False)[: len(of)] | np.append(False, same)[: len(of)]
-    order = np.lexsort((comes, time_s))
-    if never.any():
-        kept = np.ones(len(of), dtype=bool)
-        kept[by_device[never]] = False
-        order = order[kept[order]]
-    wrong = np.flatnonzero(~never & ((there < 0) | (there > 1)))
-    return order, int(by_device[wrong[np.argmin(at_s[wrong])]]) if len(wrong) else None
+    is_new = np.append(True, of[1:] != of[:-1])
+    # of the events of one device at one instant, of which those that leave stand first
+    begins = np.flatnonzero(is_new | np.append(True, at_s[1:] != at_s[:-1]))
+    sizes = np.diff(np.append(begins, len(of)))
+    n_leave = np.add.reduceat(~coming, begins, dtype=np.int64)
+    net = sizes - 2 * n_leave
+    total, firsts = np.cumsum(net), np.flatnonzero(is_new[begins])
+    there = total - np.repeat((total - net)[firsts], np.diff(np.append(firsts, len(begins))))
+    was_there = np.repeat(there - net == 1, sizes)
+    nth = np.arange(len(of)) - np.repeat(begins, sizes) - np.where(coming, np.repeat(n_leave, sizes), 0)
+    turn = 2 * nth + (coming == was_there)
+    order = by_device[np.lexsort((coming, turn, at_s))]
+    wrong = np.flatnonzero((there < 0) | (there > 1))
+    if not len(wrong):
+        return order, None
+    first = wrong[np.argmin(at_s[begins[wrong]])]
+    return order, int(by_device[begins[first] + (sizes[first] - 1 if there[first] > 1 else 0)])

@@ -1,0 +1,197 @@
+"""Availabilities as CSV: events, events in milliseconds without a header, or counts; written as events.
+
+Lines that begin with ``#`` stand before all others: ``# end_seconds: 3600`` says until when it is known (else until
+the last row), ``# name:`` and ``# devices:`` name it and its devices (a JSON list, where some never come); all others
+are its source. Counts name nobody: machines are called node1, node2, ..., and the oldest leaves first.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.availability import Availability
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.network import LONGEST_NAME, MOST_DEVICES, is_plain, shortened
+from dtfm_lab.domain.units import from_ms
+from dtfm_lab.files.availability_events import OLDEST_FIRST, Event, availability_of, counted
+from dtfm_lab.files.reading import read_text, title_of, write_text
+
+KINDS = {"add": True, "remove": False}
+COLUMNS = {"seconds": "seconds", "time_s": "seconds", "event": "event", "node": "node", "device": "node"}
+"""Columns of events by the names that they may have: those of the files and of ``Availability.to_frame``."""
+
+
+def read(path: Path) -> Availability:
+    """What the first line after the comments says it holds. Raises FileError, with the line."""
+    text = read_text(path)
+    told: dict[str, Any] = {"name": title_of(path)}
+    sources: list[str] = []
+    n_comments = 0
+    while text.startswith("#"):
+        comment, _, text = text.partition("\n")
+        n_comments += 1
+        _comment(comment.lstrip("#").strip(), n_comments, path, told, sources)
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    table: list[tuple[int, list[str]]] = []
+    try:
+        for cells in rows:
+            if any(cell.strip() for cell in cells):
+                table.append((rows.line_num + n_comments, [cell.strip() for cell in cells]))
+    except csv.Error as error:
+        raise FileError(f"{path.name}: line {rows.line_num + n_comments}: broken CSV: {error}") from None
+    if not table:
+        raise FileError(f"{path.name}: holds no rows; wanted seconds,event,node or seconds,count, and rows of them")
+    header = [cell.lower() for cell in table[0][1]]
+    until_s = 0.0
+    if _number(header[0]) is not None:
+        events = _bare_events(table, path)
+    elif "count" in header:
+        events, until_s = counted(_counts(table, path), "node", path.name)
+        sources += [] if OLDEST_FIRST in sources else [OLDEST_FIRST]
+    else:
+        events = _events(table, path)
+    return availability_of(events, until_s, path, **told, source="; ".join(sources))
+
+
+def write(availability: Availability, path: Path) -> Path:
+    """Write events as .csv, from which all comes back; raises FileError for a name that CSV cannot hold."""
+    for name in (*availability.devices, availability.name):
+        if name != name.strip() or not is_plain(name) or not name:
+            raise FileError(f"{path}: cannot hold the name {name!r}; wanted plain text without blanks around it")
+    lines = [f"# name: {availability.name}"]
+    lines += [f"# source: {' '.join(availability.source.split())}"] if availability.source else []
+    lines += [f"# left_out: {availability.left_out}"] if availability.left_out else []
+    if _first_to_come(availability) != availability.devices:
+        lines += [f"# devices: {json.dumps(availability.devices, ensure_ascii=False)}"]
+    rows = io.StringIO()
+    rows.write("\n".join([*lines, f"# end_seconds: {_plain(availability.end_s)}", "seconds,event,node"]) + "\n")
+    words = {comes: kind for kind, comes in KINDS.items()}
+    times, devices, comes = (each.tolist() for each in (availability.time_s, availability.device, availability.comes))
+    csv.writer(rows, lineterminator="\n").writerows(
+        (_plain(at_s), words[came], availability.devices[device])
+        for at_s, device, came in zip(times, devices, comes, strict=True)
+    )
+    return write_text(path, rows.getvalue())
+
+
+def _comment(text: str, line: int, path: Path, told: dict[str, Any], sources: list[str]) -> None:
+    """Take what a comment tells; what it does not is source."""
+    key, _, value = (part.strip() for part in text.partition(":"))
+    where = f"{path.name}: line {line}: {key}"
+    if key == "end_seconds":
+        told["end_s"] = _number(value)
+        if told["end_s"] is None or not 0 < told["end_s"] < np.inf:
+            raise FileError(f"{where} is {shortened(value)}; wanted a number above 0")
+    elif key == "left_out":
+        if not value.isdecimal() or len(value) > 9:
+            raise FileError(f"{where} is {shortened(value)}; wanted a count of events")
+        told["left_out"] = int(value)
+    elif key == "name":
+        told["name"] = _name(value, where)
+    elif key == "devices":
+        told["devices"] = _devices(value, where)
+    elif text:
+        sources.append(value if key in ("source", "note") else text)
+
+
+def _devices(value: str, where: str) -> tuple[str, ...]:
+    try:
+        names = json.loads(value)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
+        raise FileError(f"{where} is {shortened(value)}; wanted names as a JSON list, each once")
+    return tuple(_name(name, where) for name in names)
+
+
+@lru_cache(maxsize=MOST_DEVICES)
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= LONGEST_NAME and is_plain(name)
+
+
+def _name(name: str, where: str) -> str:
+    if not _is_name(name):
+        raise FileError(f"{where} is {shortened(name)}; wanted plain text of 1 to {LONGEST_NAME} characters")
+    return name
+
+
+def _number(text: str) -> float | None:
+    """A plain number; None for anything else, what Python alone takes for one included."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else None
+    except ValueError:
+        return None
+
+
+def _time(text: str, where: str) -> float:
+    time_s = _number(text)
+    if time_s is None or not 0 <= time_s < np.inf:
+        raise FileError(f"{where} is {shortened(text)}; wanted a number, 0 or more")
+    return time_s
+
+
+def _events(table: Sequence[tuple[int, list[str]]], path: Path) -> list[Event]:
+    line, header = table[0]
+    named = [COLUMNS.get(cell.lower(), "") for cell in header]
+    for column in ("seconds", "event", "node"):
+        if column not in named:
+            found = shortened(",".join(header))
+            raise FileError(f"{path.name}: line {line}: no column {column!r} in {found}; wanted seconds,event,node")
+    places = [named.index(column) for column in ("seconds", "event", "node")]
+    rows = _of_width(table[1:], len(header), path)
+    return [_event([cells[place] for place in places], "seconds", number, path) for number, cells in rows]
+
+
+def _bare_events(table: Sequence[tuple[int, list[str]]], path: Path) -> list[Event]:
+    events = [_event(cells, "milliseconds", number, path) for number, cells in _of_width(table, 3, path)]
+    return [event._replace(time_s=from_ms(event.time_s)) for event in events]
+
+
+def _event(cells: Sequence[str], unit: str, line: int, path: Path) -> Event:
+    where = f"{path.name}: line {line}"
+    time, kind, name = cells
+    if kind.lower() not in KINDS:
+        raise FileError(f"{where}: event is {shortened(kind)}; wanted add or remove")
+    return Event(_time(time, f"{where}: {unit}"), KINDS[kind.lower()], _name(name, f"{where}: node"), line)
+
+
+def _of_width(table: Sequence[tuple[int, list[str]]], wanted: int, path: Path) -> Iterable[tuple[int, list[str]]]:
+    for number, cells in table:
+        if len(cells) != wanted:
+            raise FileError(f"{path.name}: line {number} has {len(cells)} cells; wanted {wanted}")
+        yield number, cells
+
+
+def _counts(table: Sequence[tuple[int, list[str]]], path: Path) -> list[tuple[float, int, int]]:
+    """When, how many from then on, and the line; of one instant the last, ascending."""
+    line, header = table[0]
+    names = [COLUMNS.get(cell.lower(), cell.lower()) for cell in header]
+    if sorted(names) != ["count", "seconds"]:
+        raise FileError(f"{path.name}: line {line} is {shortened(','.join(header))}; wanted seconds,count")
+    at, counted = names.index("seconds"), names.index("count")
+    found: dict[float, tuple[int, int]] = {}
+    for number, cells in _of_width(table[1:], 2, path):
+        where = f"{path.name}: line {number}"
+        found[_time(cells[at], f"{where}: seconds")] = (_count(cells[counted], f"{where}: count"), number)
+    return [(time_s, n, number) for time_s, (n, number) in sorted(found.items())]
+
+
+def _count(text: str, where: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9 or int(text) > MOST_DEVICES:
+        raise FileError(f"{where} is {shortened(text)}; wanted a whole number, 0 to {MOST_DEVICES}")
+    return int(text)
+
+
+def _first_to_come(availability: Availability) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(availability.devices[device] for device in availability.device.tolist()))
+
+
+def _plain(number: float) -> str:
+    """The shortest digits from which the number comes back."""
+    return repr(float(number)).removesuffix(".0")
