@@ -23,8 +23,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
-import numpy as np
-
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.registry import Registry, unknown
@@ -85,8 +83,8 @@ class Costs:
 
 def state_survives(fleet: Fleet, operation: Operation, lost: frozenset[int]) -> bool:
     """Whether somebody who is left holds each stage's parameters and optimiser state."""
-    left = np.isin(fleet.grid(operation), list(operation.devices - lost))
-    return bool(left.any(axis=1).all())
+    left = operation.devices - lost
+    return not any(left.isdisjoint(group) for group in fleet.grid(operation).tolist())
 
 
 class Keeps(Enum):
@@ -133,7 +131,7 @@ class Response:
     """When to ask again: at a step's end, at a checkpoint, or after so many seconds."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Situation:
     """What a policy knows when it is asked: the present and the past."""
 

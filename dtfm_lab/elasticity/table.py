@@ -80,6 +80,8 @@ class TableFleet:
     def grid(self, operation: Operation) -> IntArray:
         """Pipelines of so many devices in their order; without pipelines, all are of one stage."""
         devices = np.array(sorted(operation.devices | operation.left), dtype=np.int64)
+        if self.pipeline == 1:
+            return devices[None]
         return devices[: len(devices) - len(devices) % self.pipeline].reshape(-1, self.pipeline).T
 
     def move_s(self, old: Operation | None, new: Operation) -> float:

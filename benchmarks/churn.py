@@ -1,0 +1,57 @@
+"""Which policy wins where: three jobs over the availabilities that come with the lab, and the share of foresight.
+
+Prints a table of samples a second and shares of the bound, and how often ours is the best; ours against each of the
+others by a like-for-like replay, so that a row below 1.00 is a loss. Also how long a replay takes by the change.
+"""
+
+import sys
+import time
+
+import numpy as np
+
+import dtfm_lab as lab
+from dtfm_lab.domain.availability import Availability
+from dtfm_lab.files import availability_names
+
+JOBS = (("campus", "gpt3-xl"), ("hybrid", "gpt3-xl"), ("lecture-hall", "small"))
+OURS = "goodput"
+NOTICE_S = 30.0
+"""What Google announces a preemption ahead; Amazon 120."""
+
+
+def race(network: str, job_name: str, notice_s: float) -> None:
+    """A row for each availability, a column for each policy."""
+    job = lab.load_job(job_name, n_stages=None, n_replicas=None)
+    names = [OURS, *(name for name in lab.policies if name != OURS)]
+    print(f"{job_name} on {network}, departures announced {notice_s:g} s before; share of the bound")
+    print(f"{'':22}", *(f"{name:>9}" for name in names), "  best")
+    for availability in availability_names():
+        histories = {name: lab.replay(network, job, availability, name, notice_s=notice_s) for name in names}
+        whole = {name: one.samples - one.skipping_samples for name, one in histories.items()}
+        # one bound for all of a row: that of whole batches
+        bound = histories[OURS].bound_samples
+        best = max(whole, key=whole.__getitem__)
+        others = max(value for name, value in whole.items() if name != OURS)
+        shares = " ".join(f"{value / bound:9.3f}" for value in whole.values())
+        print(f"{availability:22} {shares}   {best}, ours {whole[OURS] / others:.3f} of the best other", flush=True)
+
+
+def speed() -> None:
+    """Seconds to replay a million events."""
+    drawn = Availability.drawn(
+        [f"d{i}" for i in range(64)], 3e7, mean_life_s=1800.0, mean_absence_s=1800.0, name="a million events"
+    )
+    table = {n: float(n) for n in range(1, 65)}
+    began = time.perf_counter()
+    history = lab.replay(table, 512, drawn, "oobleck", bound=False, start_s=0.0)
+    took_s = time.perf_counter() - began
+    steps = int(np.sum(history.steps))
+    each_us = took_s / len(drawn.time_s) * 1e6
+    print(f"{len(drawn.time_s)} events and {steps} steps in {took_s:.1f} s: {each_us:.1f} us an event")
+
+
+if __name__ == "__main__":
+    speed()
+    for network, job_name in JOBS if len(sys.argv) < 2 else [tuple(sys.argv[1:3])]:
+        for notice_s in (0.0, NOTICE_S):
+            race(network, job_name, notice_s)
