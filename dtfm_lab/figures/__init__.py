@@ -11,7 +11,7 @@ from dtfm_lab.figures.plan.convergence import convergence
 from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.results.blame import blame
-from dtfm_lab.figures.results.comparison import comparison, refit
+from dtfm_lab.figures.results.comparison import comparison
 from dtfm_lab.figures.results.guesses import guesses
 from dtfm_lab.figures.results.ledger import ledger
 from dtfm_lab.figures.results.losses import losses
@@ -45,7 +45,6 @@ __all__ = [
     "network",
     "network_map",
     "plan_map",
-    "refit",
     "save",
     "sensitivity",
     "strategies",

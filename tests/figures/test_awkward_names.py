@@ -49,7 +49,6 @@ FIGURES = {
     "sensitivity": lambda plan, steps: figures.sensitivity(explain(plan).sensitivity()),
     "comparison": lambda plan, steps: figures.comparison(slowed(plan)),
     "blame": lambda plan, steps: figures.blame(slowed(plan)),
-    "refit": lambda plan, steps: figures.refit(slowed(plan).refit(plan, simulate)),
 }
 
 

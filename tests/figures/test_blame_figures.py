@@ -3,7 +3,6 @@
 import itertools
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from dtfm_lab import figures
@@ -37,11 +36,6 @@ def slowed(small_plan, other_network):
     return compare(simulate(small_plan, "1f1b"), replace(ran, context=context))
 
 
-@pytest.fixture(scope="module")
-def refitted(small_plan, slowed):
-    return slowed.refit(small_plan, simulate)
-
-
 def test_the_slow_link_has_the_longest_bar_and_is_the_title(slowed, other_network):
     figure = figures.blame(slowed)
     link = other_network[1].replace("->", "→")
@@ -52,39 +46,26 @@ def test_the_slow_link_has_the_longest_bar_and_is_the_title(slowed, other_networ
     assert slowed.verdict in figures.alt_text(figure)
 
 
-def test_every_picture_names_clock_links_hardware_part_and_stand_in(slowed, refitted):
+def test_every_picture_names_clock_links_hardware_part_and_stand_in(slowed):
     context = replace(slowed.measured.context, rehearsed=Subplan((0, 1), (0,), 4, 2), stand_in="tiny")
     found = compare(slowed.predicted, replace(slowed.measured, context=context))
     drawn = [figures.blame(found), figures.comparison(found)]
     told = "virtual clock, messages by the link model, on CPU, rehearsing stages 0 and 1 of 4, pipeline 0 of 2"
-    for figure in (*drawn, figures.refit(replace(refitted, measured=context))):
+    for figure in drawn:
         assert told in figure.layout.title.subtitle.text.replace("<br>", " ")
 
 
-def test_a_refit_is_drawn_as_shares_of_the_drawn_values(refitted, other_network):
-    figure = figures.refit(refitted)
-    marks = {t.name: dict(zip(t.y, t.x, strict=True)) for t in figure.data if t.mode == "markers"}
-    assert marks["bandwidth of links"][other_network[1].replace("->", "→")] == pytest.approx(0.5)
-    assert all(x == pytest.approx(1) for x in marks["latency of links"].values())
-    low, high = 10 ** np.array(figure.layout.xaxis.range)
-    assert all(low < x < high for panel in marks.values() for x in panel.values())
-
-
-def test_what_is_exactly_as_predicted_is_drawn_too(predicted, small_plan):
+def test_what_is_exactly_as_predicted_is_drawn_too(predicted):
     same = compare(predicted, predicted)
     assert "no link and no device stands out" in figures.blame(same).layout.title.text
-    assert "0.0 % as fitted" in figures.refit(same.refit(small_plan, simulate)).layout.title.text
 
 
-def test_a_single_worker_is_blamed_and_refitted(small_plan):
+def test_a_single_worker_is_blamed(small_plan):
     alone = evaluate(small_plan.topology, replace(small_plan.job, n_stages=1, n_replicas=1), stages=[["ada"]])
     trace = simulate(alone)
     slow = replace(trace, start_s=2 * trace.start_s, end_s=2 * trace.end_s)
     found = compare(trace, slow)
     assert figures.blame(found).layout.title.text.startswith("device ada: computations take 2.0 times")
-    assert {t.name for t in figures.refit(found.refit(alone, simulate)).data if t.mode == "markers"} == {
-        "seconds of computations"
-    }
 
 
 def test_long_names_are_shortened_and_stay_apart():
