@@ -66,7 +66,12 @@ def _steps(request: SearchRequest, job: Job, start: IntArray | None) -> Iterator
     bound = CommunicationBound(problem, timed=request.steps is None, enabled=request.improve_bound)
 
     def step_of(found: Generation, generation: int, spent_s: Callable[[], float]) -> PlanStep:
-        in_topology = {"best": order[found.best], "bound_s": bound.update(found, generation, spent_s())}
+        held = found.held
+        in_topology = {
+            "best": order[found.best],
+            "bound_s": bound.update(found, generation, spent_s()),
+            "held": None if held is None else lambda: held().changed(order.__getitem__),
+        }
         return PlanStep(
             **vars(found) | in_topology,
             topology=topology,

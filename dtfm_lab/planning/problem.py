@@ -1,6 +1,6 @@
 """What a planner is given, a ``Problem``, and what it yields, ``Generation``s; ``planning.planners`` has an example."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -12,6 +12,7 @@ from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, path_cost, shortest_path, total_costs
 from dtfm_lab.planning.interchangeable import interchangeable
+from dtfm_lab.planning.population import Population
 
 REORDER_UP_TO = 48
 """Most stages whose order ``Problem.rematched`` improves; with more, the matchings that this needs take too long."""
@@ -112,6 +113,9 @@ class Generation:
     """Lower bound that the planner proved itself, if any; the larger of this and ``Problem.bound_s`` holds."""
     complete: bool = True
     """False for progress within a generation, which is shown but not counted as a step."""
+    held: Callable[[], Population] | None = field(default=None, repr=False)
+    """Returns what the planner holds, to be shown; None for a planner that does not say. It is called before the
+    planner goes on, or never."""
 
 
 class Planner(Protocol):

@@ -1,7 +1,7 @@
 """A step of a search: the best plan so far, and what is known about it."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dtfm_lab.domain.job import Job
@@ -10,6 +10,7 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
+from dtfm_lab.planning.population import Population
 from dtfm_lab.planning.problem import Generation
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.simulate import iteration_seconds
@@ -46,6 +47,8 @@ class PlanStep(Generation):
     """Seconds of an iteration that no plan is faster than."""
     queueing: str = "pairs"
     efficiency: GivenEfficiency = None
+    population: Population | None = field(default=None, repr=False)
+    """What the search held, where that was taken, see ``with_population``."""
 
     @property
     def devices(self) -> IntArray:
@@ -56,6 +59,10 @@ class PlanStep(Generation):
     def gap(self) -> float:
         """(incumbent - bound) / incumbent; at 0 the incumbent is proven best, by the objective."""
         return max(0.0, (self.best_s - self.bound_s) / self.best_s) if self.best_s > 0 else 0.0
+
+    def with_population(self) -> "PlanStep":
+        """The same step with what the search holds now; called before the search goes on."""
+        return replace(self, population=None if self.held is None else self.held(), held=None)
 
     @cached_property
     def plan(self) -> Plan:

@@ -10,8 +10,8 @@ until, at the end, the cost itself decides. Twins are not kept. The best placeme
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.communication_search import require_fit
 from dtfm_lab.planning.cost import PairCosts, pair_costs, total_costs
+from dtfm_lab.planning.population import Individual, PopulationFrame
 from dtfm_lab.planning.teaching_operators import (
     CROSSOVER_SHARE,
     MUTATIONS,
@@ -51,51 +52,6 @@ PACE_S = 0.36
 """Seconds that a frame stays when the search is watched, unless another pace is chosen."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TaughtIndividual:
-    """One placement of the population, and how it came about."""
-
-    number: int
-    """Counted from 0 over the whole search."""
-    grid: IntArray = field(repr=False)
-    """(S, D) device indices of the topology."""
-    cost_s: float
-    """Communication cost in seconds, as ``price_placement`` has it for this grid."""
-    operator: str
-    """``chance``, ``crossover``, or the name of a mutation."""
-    words: str
-    """What was crossed over or changed."""
-    generation: int
-    """The generation that it was born in."""
-    parents: tuple["TaughtIndividual", ...] = ()
-    """One or two, without their own parents. The first is the one that was changed."""
-
-    @property
-    def gain_s(self) -> float:
-        """Seconds less than its better parent; negative where it is dearer, 0 without parents."""
-        return min((one.cost_s for one in self.parents), default=self.cost_s) - self.cost_s
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TeachingFrame:
-    """The population after one generation."""
-
-    generation: int
-    individuals: tuple[TaughtIndividual, ...]
-    """The cheapest first."""
-    best: TaughtIndividual
-    """The cheapest so far."""
-    median_s: float
-    diversity: float
-    """Share of the devices that are in different stages in two individuals, over all pairs."""
-    made_by: Mapping[str, int]
-    """Number of the individuals by operator."""
-    evaluations: int
-    """Placements priced so far."""
-    exponent: float
-    """Exponent of the power mean by which they survive; infinite where the cost itself decides."""
-
-
 def teach(
     topology: Topology,
     job: Job,
@@ -103,7 +59,7 @@ def teach(
     *,
     most_generations: int = MOST_GENERATIONS,
     priced: Callable[[FloatArray], object] = lambda _: None,
-) -> Iterator[TeachingFrame]:
+) -> Iterator[PopulationFrame]:
     """Frames of a teaching search in the job's shape, or the most square one, until nothing better has come for long.
 
     Equal arguments and seeds yield equal frames. ``priced`` is called with every batch of costs in seconds.
@@ -172,14 +128,14 @@ def _frames(
     rng: np.random.Generator,
     most_generations: int,
     priced: Callable[[FloatArray], object],
-) -> Iterator[TeachingFrame]:
+) -> Iterator[PopulationFrame]:
     n = ground.n_devices
     n_offspring = max(1, round(n / DEVICES_AN_OFFSPRING))
     settling, patience = n + 14 * ground.n_stages, max(30, min(2 * n, 60))
     rows = np.array([rng.permutation(n) for _ in range(POPULATION)])
     cost_s, ranks = _Survival(ground, 0, settling, priced).price(rows)
     people = [
-        TaughtIndividual(
+        Individual(
             number=number,
             grid=ground.grid(row).copy(),
             cost_s=float(cost),
@@ -214,9 +170,9 @@ def _offspring(
     survival: _Survival,
     rows: IntArray,
     ranks: list[_Rank],
-    people: list[TaughtIndividual],
+    people: list[Individual],
     rng: np.random.Generator,
-) -> tuple[TaughtIndividual, IntArray, _Rank, int, int]:
+) -> tuple[Individual, IntArray, _Rank, int, int]:
     """The best of some tries with one operator: the child, its row and rank, its worse parent, and the tries."""
     parent, other = (min((int(i) for i in rng.integers(len(rows), size=2)), key=ranks.__getitem__) for _ in range(2))
     mated = bool(rng.random() < CROSSOVER_SHARE) and parent != other and len(ground.places) > 1
@@ -231,20 +187,20 @@ def _offspring(
     tried = np.array([one.row for one in made])
     cost_s, tried_ranks = survival.price(tried)
     at = min(range(len(made)), key=tried_ranks.__getitem__)
-    child = TaughtIndividual(
+    child = Individual(
         number=0,
         grid=ground.grid(tried[at]).copy(),
         cost_s=float(cost_s[at]),
         operator=operator,
         words=made[at].words,
         generation=0,
-        parents=tuple(replace(people[one], parents=()) for one in parents),
+        parents=tuple(people[one].childless for one in parents),
     )
     return child, tried[at], tried_ranks[at], max(parents, key=ranks.__getitem__), len(made)
 
 
 def _crossed(
-    ground: Ground, rows: IntArray, people: list[TaughtIndividual], recipient: int, donor: int, rng: np.random.Generator
+    ground: Ground, rows: IntArray, people: list[Individual], recipient: int, donor: int, rng: np.random.Generator
 ) -> Made:
     row, places = crossover(ground, rows[recipient], rows[donor], rng)
     words = f"{listed(places)} as in {people[donor].number}, the rest as in {people[recipient].number}"
@@ -264,12 +220,12 @@ def _is_twin(ground: Ground, row: IntArray, rank: _Rank, rows: IntArray, ranks: 
 def _frame(
     ground: Ground,
     generation: int,
-    people: list[TaughtIndividual],
-    best: TaughtIndividual,
+    people: list[Individual],
+    best: Individual,
     evaluations: int,
     exponent: float,
-) -> TeachingFrame:
-    return TeachingFrame(
+) -> PopulationFrame:
+    return PopulationFrame(
         generation=generation,
         individuals=tuple(sorted(people, key=attrgetter("cost_s"))),
         best=best,
@@ -277,7 +233,17 @@ def _frame(
         diversity=diversity(np.array([one.grid for one in people]), len(ground.names)),
         made_by=dict(Counter(one.operator for one in people).most_common()),
         evaluations=evaluations,
-        exponent=exponent,
+        rule=_rule(exponent),
+    )
+
+
+def _rule(exponent: float) -> str:
+    """Who survives, in a sentence."""
+    if not np.isfinite(exponent):
+        return "A child takes its worse parent's place if it costs no more."
+    return (
+        "A child takes its worse parent's place if no worse: by all members and pairs as yet, slow ones weighing more "
+        f"(power {exponent:.{int(exponent < 10)}f})."
     )
 
 

@@ -15,7 +15,7 @@ topology, job = lab.load_topology("worldwide"), lab.load_job("dtfm-gpt3-xl")
 frames = list(teach(topology, job, np.random.default_rng(0), most_generations=20))
 taken = []
 view = PopulationView(taken.append, height=520)
-view.begin(cells_of(*places_of(topology, pair_costs(topology, job)), topology.names, 8))
+view.begin(cells_of(*places_of(topology, pair_costs(topology, job)), topology.names))
 view.extend(frames)
 view.is_over = True
 view

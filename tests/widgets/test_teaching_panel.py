@@ -153,7 +153,7 @@ def test_a_saved_search_of_before_is_the_real_one():
 @pytest.mark.parametrize("sizes", [(8, 8, 8, 8), (1, 7), (64,), (3, 40, 1)])
 def test_no_two_devices_share_a_cell_and_places_share_no_column(sizes):
     place_of = np.repeat(np.arange(len(sizes)), sizes)
-    cells = cells_of(place_of, [f"place {n}" for n in range(len(sizes))], [""] * sum(sizes), 4)
+    cells = cells_of(place_of, [f"place {n}" for n in range(len(sizes))], [""] * sum(sizes))
     at = cells["at"]
     assert len({tuple(one) for one in at}) == sum(sizes)
     assert all(0 <= column < cells["columns"] and 0 <= row < cells["rows"] for column, row in at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from dtfm_lab.planning.iteration.fitting import MOST_SHAPES, allows, shapes_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Nearness
 from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
+from dtfm_lab.planning.population import Population
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.annealing import Freedom
@@ -50,6 +51,8 @@ class KernelPlan:
     """What it lacks in memory and below limits; 0 where it is valid."""
     judged: bool = False
     """Whether the replay or the simulator said so."""
+    operator: str = ""
+    """What it was made from."""
 
     @property
     def price(self) -> float:
@@ -185,6 +188,7 @@ class Arm:
         evaluations: int,
         operator: str,
         complete: bool,
+        held: Callable[[], Population],
     ) -> Candidate:
         """What the search yields for a plan of this shape; its value is in dollars or in seconds."""
         return Candidate(
@@ -193,6 +197,7 @@ class Arm:
             evaluations=evaluations,
             operator=operator,
             complete=complete,
+            held=held,
             job=self.job(found, problem.job),
             iteration_s=self.seconds(found) if dollars else found.value,
         )

@@ -32,7 +32,7 @@ class Judge:
     def __call__(self, arm: Arm, found: KernelPlan) -> KernelPlan:
         if self.replays:
             exact = arm.assessed(found.row, found.blocks, 0.0, shares=found.shares, ahead=found.ahead, exact=True)
-            return replace(exact, judged=True)
+            return replace(exact, judged=True, operator=found.operator)
         problem, grid = self._problem, arm.grid(found)
         try:
             plan = unpriced_plan(problem.topology, arm.job(found, problem.job), grid)

@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -37,6 +38,7 @@ from dtfm_lab.planning.objectives import (
     require_prices,
     steps_within,
 )
+from dtfm_lab.planning.population import Population
 from dtfm_lab.planning.step import PROVEN, PlanStep
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import memory
@@ -186,11 +188,12 @@ class SimulatedObjective:
 
         def step_of(found: Candidate, generation: int, spent_s: Callable[[], float]) -> PlanStep:
             bound.update(found.iteration_s, generation, spent_s, complete=found.complete, compiling_s=found.compiling_s)
-            value, least = found.iteration_s, bound.iteration_s
+            value, least, held = found.iteration_s, bound.iteration_s, found.held
             if self.dollars:
                 value, least = (dollars / tokens * TOKENS for dollars in (found.best_s, bound.dollars))
+                held = None if found.held is None else partial(_in_dollars, found.held, TOKENS / tokens)
             return PlanStep(
-                **vars(found) | {"best_s": value, "bound_s": min(least, value)},
+                **vars(found) | {"best_s": value, "bound_s": min(least, value), "held": held},
                 topology=request.topology,
                 planner=request.planner,
                 seed=request.seed,
@@ -207,6 +210,10 @@ class SimulatedObjective:
 
 def _problem(topology: Topology, job: Job, request: SearchRequest) -> IterationProblem:
     return IterationProblem.of(topology, job, request.queueing, efficiency=request.efficiency)
+
+
+def _in_dollars(held: Callable[[], Population], factor: float) -> Population:
+    return held().changed(factor=factor)
 
 
 def _warn_of_free(topology: Topology) -> None:
@@ -358,6 +365,7 @@ class _Halving:
             evaluations=sum(choice.latest.evaluations for choice in self.choices if choice.latest is not None),
             operator=newest.operator,
             complete=newest.complete,
+            held=newest.held if newest is best else None,  # another choice's are placements of another network
             generation=max(0, sum(choice.taken for choice in self.choices) - newest.complete),
             seconds=self.spent_s,
         )

@@ -21,6 +21,7 @@ import math
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job, unprice
 from dtfm_lab.planning.iteration.fitting import Fitting, fitting_plan, require_shapes
 from dtfm_lab.planning.iteration.judging import REPLAYED_SCHEDULES, Judge
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.shown import ShownArms
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.jit_warmup import start_once, while_compiling
 from dtfm_lab.simulation.simulate import iteration_seconds
@@ -94,6 +96,7 @@ class _Search:
         self.problem, self.rng, self.aim = problem, rng, aim
         self.random = seeded(rng)
         self.arms = Arms(fitting.problem, aim, fitting.others)
+        self.shown = ShownArms(self.arms)
         self.others = [part.job.checkpoints for part in fitting.others]
         self.beginnings = Beginnings(problem, self.arms, rng)
         parts = fitting.problem, *fitting.others
@@ -133,7 +136,7 @@ class _Search:
         """The first plans of all shapes, a short annealing of each, and then of the most promising."""
         for arm, found in self.given:
             self.operator = "start"
-            arm.keep(found)
+            arm.keep(replace(found, operator="start"))
             if self._take(arm):
                 yield self._candidate(complete=False)
         yield from self._first_plans(list(self.arms))
@@ -171,7 +174,7 @@ class _Search:
                 if (named := self.beginnings.structured(arm, i, STEADY)) is not None:
                     self.operator, found = named
                     self.evaluations += 1
-                    arm.keep(found)
+                    arm.keep(self.shown.tried(arm, found, self.operator))
                     if quick and self._take(arm):
                         yield self._candidate(complete=False)
         for arm in [] if quick else sorted(arms, key=lambda arm: (arm.shape[0] > 1, _priority(arm))):
@@ -183,7 +186,7 @@ class _Search:
         assert self.best is not None
         arm, found = self.best
         for other in self.arms.beside(arm):
-            other.keep(other.assessed(found.row, found.blocks, STEADY))
+            other.keep(replace(other.assessed(found.row, found.blocks, STEADY), operator="another micro-batch"))
 
     def _judged_long(self) -> bool:
         """Whether a plan was simulated since the last time, so that the clock should be looked at; not for replays."""
@@ -222,13 +225,16 @@ class _Search:
         found = arm.annealed(begin, hot, COLD, n_moves, self.random, exact=False)
         self.evaluations += n_moves
         if found.lacks > 0 or not self._judge(arm).polishes:
-            arm.keep(found)
+            arm.keep(self.shown.tried(arm, found, operator))
         elif arm.best.lacks > 0 or found.value <= arm.best.value * POLISH_WITHIN:
             one_ns = 7 * s * arm.tables.passes.n_microbatches * (1.3 / r + 0.35) + 5 * s * r * r + 3000
             n_exact = int(REPLAYED_NS * growth / one_ns) + 10
             found = arm.annealed(found, POLISH_HOT, POLISH_COLD, n_exact, self.random, exact=True)
             self.evaluations += n_exact
-            arm.keep(replace(found, judged=self._judge(arm).replays))
+            found = replace(found, judged=self._judge(arm).replays)
+            arm.keep(self.shown.tried(arm, found, operator))
+        else:
+            self.shown.tried(arm, found, operator)
 
     def _nothing_fits(self) -> str:
         """The memory and the limits that no plan was found to keep, in one line."""
@@ -249,6 +255,7 @@ class _Search:
             evaluations=self.evaluations,
             operator=self.operator,
             complete=complete,
+            held=partial(self.shown.population, self.best),
         )
 
 

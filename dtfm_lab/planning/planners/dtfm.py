@@ -32,12 +32,19 @@ import numpy as np
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import align
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
+from dtfm_lab.planning.population import Individual, Population, spread
 from dtfm_lab.planning.problem import Generation, Problem, diversity, planners
 
 POPULATION = 100
 """Number of individuals."""
 GENES = 5
 """Number of genes, the groups of devices, that the crossover copies from the donor."""
+WORDS = {
+    "chance": "every device by chance",
+    "start": "the plan that the search begins with",
+    "crossover": "some groups of one parent put into the other, then a local search",
+}
+RULE = f"Shown is every fifth of {POPULATION}, by cost; a child takes its worse parent's place if it costs no more."
 
 
 @planners.register("dtfm")
@@ -78,6 +85,24 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
             best, best_s = align(prices.groups, prices.order, problem.pair.hop_s), float(cost_s[k])
         if 0 < k < POPULATION - 1:
             yield Generation(best, best_s, k + 1, operator="chance", complete=False)
+    shown: dict[int, Individual] = {}
+
+    def held() -> Population:
+        """Every fifth of the population by cost, each priced once for its pipelines."""
+        by_cost = np.argsort(cost_s, kind="stable")
+        sampled = {int(birth_number[k]): k for k in by_cost[spread(POPULATION)]}
+        for number in [number for number in shown if number not in sampled]:
+            del shown[number]
+        for number, k in sampled.items():
+            if number not in shown:
+                price(prices, population[k])
+                grid = align(prices.groups, prices.order, problem.pair.hop_s)
+                made = "start" if number == 0 and problem.start is not None else "chance"
+                made = made if number < POPULATION else "crossover"
+                cost = float(cost_s[k])
+                shown[number] = Individual(number=number, grid=grid, cost_s=cost, operator=made, words=WORDS[made])
+        return Population(individuals=tuple(shown[number] for number in sampled), rule=RULE)
+
     state = seeded(rng)
     genes, offspring = np.zeros(n + len(size), dtype=np.int64), np.zeros(n, dtype=np.int64)
     parents: tuple[int, ...] = ()
@@ -85,7 +110,7 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
     while True:
         if survived:
             median_s, unlike = float(np.median(cost_s)), diversity(population, int(cost_s.argmin()), s, d)
-        yield Generation(best, best_s, evaluations, median_s, unlike, operator, parents)
+        yield Generation(best, best_s, evaluations, median_s, unlike, operator, parents, held=held)
         donor, recipient, offspring_s = reproduce(prices, search, population, GENES, size, state, genes, offspring)
         parents, operator = (int(birth_number[donor]), int(birth_number[recipient])), "crossover"
         worse = donor if cost_s[donor] > cost_s[recipient] else recipient

@@ -8,7 +8,8 @@ a part of the network over as a whole (Radcliffe and Surry, *Formal memetic algo
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from itertools import count, pairwise
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ import scipy
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
 from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
+from dtfm_lab.planning.planners.shown_population import Individual, ShownPopulation
 from dtfm_lab.planning.problem import Generation, Problem, diversity, planners
 
 N_CLUSTERED, N_FLIPPED, N_RANDOM = 4, 4, 2
@@ -40,16 +42,6 @@ N_SIMILAR = 16
 """Number of most similar devices that a device is often swapped with."""
 SIMILAR_UP_TO = 512
 """Most devices whose costs are compared to find similar ones; beyond, the devices with the cheapest links count."""
-
-
-@dataclass(frozen=True, eq=False)
-class Individual:
-    """One placement of a population."""
-
-    row: IntArray
-    """(N,) all devices: position stage x D + replica for the first S x D, then the idle ones."""
-    cost_s: float
-    birth_number: int = 0
 
 
 def cost_of(individual: Individual) -> float:
@@ -75,41 +67,58 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
     """
     random_rows = [rng.permutation(problem.n_devices) for _ in range(N_RANDOM + 1)]
     evaluations, best = 0, None
+    population: list[Individual] = []
+    shown = ShownPopulation(problem, population)
     if problem.start is None:
         for row in random_rows:
             evaluations += 1
-            best = min(filter(None, [best, _individual(problem, row)]), key=cost_of)
-            yield Generation(problem.grid(best.row), best.cost_s, evaluations, operator="chance", complete=False)
+            one = _individual(problem, row)
+            best = min(filter(None, [best, one]), key=cost_of)
+            shown.wait("chance", row, one)
+            grid, held = problem.grid(best.row), partial(shown.held, best)
+            yield Generation(grid, best.cost_s, evaluations, operator="chance", complete=False, held=held)
     clustered = ClusteredPlacements(problem, rng)
-    rows, _ = clustered.rows()
+    rows, costs_s = clustered.rows()
     first_rows = [rows[0]] if problem.start is None else [problem.row(problem.start), rows[0]]
     evaluations += len(first_rows)
-    best = min(filter(None, [best, *(_individual(problem, row) for row in first_rows)]), key=cost_of)
+    first_ones = [_individual(problem, row) for row in first_rows]
+    best = min(filter(None, [best, *first_ones]), key=cost_of)
     operator = "structure" if problem.start is None else "start"
     priced = evaluations + clustered.n_priced
-    first = Generation(problem.grid(best.row), best.cost_s, priced, best.cost_s, 0.0, operator)
+    if problem.start is not None:
+        shown.wait("start", first_rows[0], first_ones[0])
+        for row in random_rows[:N_RANDOM]:
+            shown.wait("chance", row)
+    shown.wait("structure", rows[0], first_ones[-1])
+    for row, cost_s in zip(rows[1:N_CLUSTERED], costs_s[1:N_CLUSTERED], strict=True):
+        shown.wait("structure", row, Individual(row, float(cost_s)))
+    held = partial(shown.held, best)
+    first = Generation(problem.grid(best.row), best.cost_s, priced, best.cost_s, 0.0, operator, held=held)
     yield first
     yield from wait_for_kernels(first, compile_kernels)
     reproduction = _Reproduction(problem, rng, clustered)
     initial = reproduction.initial_population(rows[:N_CLUSTERED], random_rows[:N_RANDOM])
-    population: list[Individual] = []
     n_initial = 0
     for birth_number in count():
         from_initial = next(initial, None)
         n_initial += from_initial is not None
         offspring = from_initial or reproduction.offspring(population)
-        improved = Individual(offspring.row, np.inf, birth_number)
+        parents = tuple(population[i].as_parent for i in offspring.parents)
+        improved = Individual(offspring.row, np.inf, birth_number, offspring.operator, parents)
         for row, cost_s, moves in reproduction.local_search(offspring, best.cost_s, birth_number - n_initial):
             evaluations += moves
-            improved = Individual(row, cost_s, birth_number)
+            improved = replace(improved, row=row, cost_s=cost_s)
             best = min(best, improved, key=cost_of)
-            priced = evaluations + clustered.n_priced
-            yield Generation(problem.grid(best.row), best.cost_s, priced, operator=offspring.operator, complete=False)
+            priced, grid, operator = evaluations + clustered.n_priced, problem.grid(best.row), offspring.operator
+            held = partial(shown.held, best)
+            yield Generation(grid, best.cost_s, priced, operator=operator, complete=False, held=held)
         evaluations += 1
-        improved = min(improved, _individual(problem, improved.row, birth_number), key=cost_of)
+        rematched = _individual(problem, improved.row)
+        if rematched.cost_s < improved.cost_s:
+            improved = replace(improved, row=rematched.row, cost_s=rematched.cost_s)
         best = min(best, improved, key=cost_of)
-        parents = tuple(population[i].birth_number for i in offspring.parents)
         _select_survivors(population, improved, offspring.parents, from_initial is not None)
+        shown.add(offspring.row, improved, is_initial=from_initial is not None)
         yield Generation(
             best=problem.grid(best.row),
             best_s=best.cost_s,
@@ -117,7 +126,8 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
             median_s=float(np.median([one.cost_s for one in population])),
             diversity=_diversity(problem, population),
             operator=offspring.operator,
-            parents=parents,
+            parents=tuple(parent.birth_number for parent in parents),
+            held=partial(shown.held, best),
         )
 
 
@@ -196,10 +206,10 @@ def _select_survivors(
         population[worse] = child
 
 
-def _individual(problem: Problem, row: IntArray, birth_number: int = 0) -> Individual:
+def _individual(problem: Problem, row: IntArray) -> Individual:
     """The individual of a row, its pipelines paired at least cost and its stages in the best order."""
     grid = problem.rematched(problem.grid(row))
-    return Individual(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid), birth_number)
+    return Individual(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid))
 
 
 def _diversity(problem: Problem, population: list[Individual]) -> float:

@@ -1,12 +1,18 @@
 """Random search: the baseline that every other planner must beat."""
 
+from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
 
+from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import align
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
+from dtfm_lab.planning.population import SHOWN, Individual, Population
 from dtfm_lab.planning.problem import Generation, Problem, planners
+
+WORDS = "every device by chance, pipelines paired and stages ordered at least cost"
+RULE = "Nothing is kept but the best; the others are some of those that were tried."
 
 
 @planners.register("random")
@@ -23,7 +29,17 @@ def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Genera
 
     prices = pricing(problem.pair.group_s, problem.pair.hop_s, n_stages, d, n_stages + 1)
     group_of, stage_of = np.empty(problem.n_devices, dtype=np.int64), np.repeat(np.arange(n_stages), d)
-    best_s, evaluations = first.best_s, 1
+    best_s, evaluations, cost_s, found_as = first.best_s, 1, first.best_s, 1
+    tried: deque[Individual] = deque(maxlen=SHOWN - 1)
+
+    def held() -> Population:
+        """The best, and those that were the newest whenever this was called."""
+        if evaluations != found_as:
+            tried.append(_individual(evaluations, align(prices.groups, prices.order, problem.pair.hop_s), cost_s))
+        others = sorted((one for one in tried if one.number != found_as), key=lambda one: one.cost_s)
+        shown = _individual(found_as, best, best_s), *others
+        return Population(individuals=shown, rule=RULE)
+
     while True:
         group_of[:] = n_stages
         group_of[rng.permutation(problem.n_devices)[:n]] = stage_of
@@ -31,7 +47,12 @@ def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Genera
         evaluations += 1
         if cost_s < best_s:
             best, best_s = align(prices.groups, prices.order, problem.pair.hop_s), cost_s
-        yield Generation(best, best_s, evaluations, operator="chance")
+            found_as = evaluations
+        yield Generation(best, best_s, evaluations, operator="chance", held=held)
+
+
+def _individual(number: int, grid: IntArray, cost_s: float) -> Individual:
+    return Individual(number=number, grid=grid, cost_s=cost_s, operator="chance", words=WORDS)
 
 
 def compile_kernels(problem: Problem) -> None:

@@ -1,47 +1,35 @@
 """The pane Search: watch a slow search think, run the real one, let planners race, or see seconds against dollars."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import ipywidgets as w
 
-from dtfm_lab import lab
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab.memory_warnings import held_memory
-from dtfm_lab.planning import PlanStep, planners, simulated
-from dtfm_lab.planning.evaluate import nearest
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
     Panel,
-    button,
     classed,
-    more_menu,
     pane,
     restore_values,
     segments,
     show,
-    spacer,
     toolbar,
 )
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
 from dtfm_lab.widgets.planner.job_controls import JobControls
-from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION, LABEL_WIDTH, ObjectiveControls
+from dtfm_lab.widgets.planner.objective_controls import ObjectiveControls
 from dtfm_lab.widgets.planner.plan_words import headline, table_of
 from dtfm_lab.widgets.planner.race_panel import RacePanel
-from dtfm_lab.widgets.planner.search_mode import BackgroundSearch, PlacementPreview, SearchMode, rows
+from dtfm_lab.widgets.planner.search_mode import SearchMode
+from dtfm_lab.widgets.planner.search_panel import SearchPanel
 from dtfm_lab.widgets.planner.teaching_panel import TeachingPanel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
-from dtfm_lab.widgets.views.convergence import ConvergenceView
 
 TEACHING, REAL, RACE, FRONTIER = "Teaching", "Real", "Race", "Frontier"
 MODES = {
@@ -56,89 +44,6 @@ MODES_BEFORE = {"Search": REAL}
 """Modes that saved files may name otherwise."""
 STEP = "plan"
 """Name of this pane."""
-BEFORE = "before the last edit: "
-SHORT_S = 0.1
-"""Seconds from which a duration is shown to a tenth of a second, so that the text does not flicker."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchSettings:
-    """What a search is asked with."""
-
-    planner: Annotated[
-        str, Option(help="Who searches: ours, the paper's, chance, or the one that proves.", choices=planners)
-    ] = "evolutionary"
-    seconds: Annotated[
-        float, Option(help="Seconds of search, unless its best is proven before.", least=0.1, most=3600)
-    ] = 3.0
-    seed: Annotated[int, Option(help="Equal seeds give equal searches.", most=2**31)] = 0
-
-
-FOUND_LIVE = "The plan below was found as you drew. Plan searches longer, and draws how it comes to its plan."
-"""Where nothing is drawn, once there is a plan."""
-
-
-class SearchPanel(SearchMode):
-    """Sets ``lab_state.plan`` to what the search finds; ``aims`` says what that makes least."""
-
-    curve: ConvergenceView
-
-    def __init__(
-        self, lab_state: LabState, changed: Callable[[], None], aims: ObjectiveControls, details: w.Widget
-    ) -> None:
-        plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
-        super().__init__(lab_state, changed, plan, SearchSettings, LABEL_WIDTH)
-        self._aims = aims
-        self.planner, self.seconds, self.seed = self._controls.values()
-        self.curve = classed(ConvergenceView(height=0), "dtfm-fill")
-        table = more_menu([details], "The plan", "Who does what, a row a device")
-        what = "What the plan makes least, and who searches for how long"
-        more = more_menu([aims.objective, aims.limits, *self._controls.values()], "Objective", what)
-        self.bar = [self.start, self.stop, spacer(), table, more]
-        self.view = w.VBox([self.curve])
-        lab_state.observe(lambda _: self._age(), ["topology", "job"])
-
-    def show_objective(self) -> None:
-        """Write the curve in the chosen objective's words, unless it holds a search for another one."""
-        if not self.curve.points:
-            measure = self._aims.measure
-            self.curve.title = measure.title
-            self.curve.show_measure(measure.objective)
-
-    def _age(self) -> None:
-        """Say of a search that is over that it was of something else than what is drawn now."""
-        if self.search is None and self.curve.points and not self.curve.caption.startswith(BEFORE):
-            self.curve.caption = f"{BEFORE}{self.curve.caption}"
-
-    def _begin(self, topology: Topology, job: Job) -> BackgroundSearch:
-        steps = lab.search(
-            topology,
-            job,
-            planner=self.planner.value,
-            seed=self.seed.value,
-            seconds=self.seconds.value,
-            **self._aims.options(),
-        )
-        self.curve.reset()
-        self.show_objective()
-        return BackgroundSearch(steps)
-
-    async def _watch(self) -> None:
-        assert self.search is not None
-        preview = PlacementPreview(self._lab_state)
-        last: PlanStep | None = None
-
-        def show(steps: Sequence[PlanStep]) -> None:
-            nonlocal last
-            last = steps[-1]
-            preview.show(last)
-            self.curve.extend_all({last.planner: rows(steps)}, describe_progress(last))
-
-        await self.search.watch_all(show)
-        if last is not None:
-            found = last
-            self.curve.caption = describe_progress(found, over=True)
-            self._lab_state.plan = await asyncio.to_thread(lambda: nearest(simulated(found.plan), None))
 
 
 class PlanPanel(Panel):
@@ -151,9 +56,12 @@ class PlanPanel(Panel):
         self.mode = classed(segments(list(MODES), list(MODES.values())), "dtfm-modes")
         self.details = w.HTML()
         self.objective_controls = ObjectiveControls(lab_state, lambda: self.real.show_objective())
-        self.real = SearchPanel(lab_state, self._update_buttons, self.objective_controls, self.details)
-        self.teaching = TeachingPanel(lab_state)
         self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
+        self.real = SearchPanel(
+            lab_state, self._update_buttons, self.objective_controls, self.details, self.race.show_live
+        )
+        self.race.live.children = [self.real.population]
+        self.teaching = TeachingPanel(lab_state)
         self.frontier = FrontierPanel(lab_state, self._update_buttons)
         self._searches: list[SearchMode] = [self.real, self.race, self.frontier]
         self.note, self.alarm = classed(w.HTML(), "dtfm-plan-note"), classed(w.HTML(), "dtfm-plan-alarm")
@@ -161,7 +69,7 @@ class PlanPanel(Panel):
         self._modes |= {RACE: self.race, FRONTIER: self.frontier}
         self._bars = {name: classed(w.HBox(mode.bar), "dtfm-mode-bar") for name, mode in self._modes.items()}
         self._mains = {name: mode.view for name, mode in self._modes.items()}
-        self._mains[REAL] = w.VBox([self.real.curve, self.alarm, self.note])
+        self._mains[REAL] = w.VBox([self.real.population, self.real.curve, self.alarm, self.note])
         for main in self._mains.values():
             classed(main, "dtfm-fill", "dtfm-mode-main")
         row = toolbar(self.mode, *self._bars.values())
@@ -220,11 +128,13 @@ class PlanPanel(Panel):
         self._enter()
 
     def _enter(self) -> None:
-        """Tell the mode that shows something on the network whether it is looked at."""
-        if STEP in (self.lab_state.pane, *self.lab_state.shown_panes) and self.mode.value == TEACHING:
+        """Tell the modes that follow the plan whether they are looked at."""
+        mode = self.mode.value if STEP in (self.lab_state.pane, *self.lab_state.shown_panes) else None
+        if mode == TEACHING:
             self.teaching.enter()
         else:
             self.teaching.leave()
+        self.real.look(mode in (REAL, RACE))
 
     def _describe_plan(self) -> None:
         """Write both seconds of the plan, and its table; a thread looks whether its devices have the memory."""
@@ -248,7 +158,6 @@ class PlanPanel(Panel):
         plan = self.lab_state.bounded_plan
         if plan is not None and not self.lab_state.plan_is_stale:
             self.note.value = markup.line(headline(plan), "figure")
-            self.real.curve.empty = FOUND_LIVE
 
     async def _look_at_memory(self, plan: Plan) -> None:
         lacking = await asyncio.to_thread(_lacking, plan)
@@ -260,14 +169,3 @@ def _lacking(plan: Plan) -> str:
     """Return which devices lack memory under the plan's schedule, and what would fit; empty where all have enough."""
     report = held_memory(plan)
     return "" if report is None or report.fits else report.advice
-
-
-def describe_progress(step: PlanStep, *, over: bool = False) -> str:
-    """Return in words how far a search has come; once it is ``over``, a bound that may rise further is left out."""
-    priced = f"{step.evaluations:,} plan{'s' * (step.evaluations != 1)} priced"
-    spent = f"{step.seconds:.1f} s" if step.seconds >= SHORT_S else format_s(step.seconds)
-    measure = measure_of(step.objective)
-    shape = f" with {step.job.n_stages} x {step.job.n_replicas}" if step.objective != COMMUNICATION else ""
-    found = f"generation {step.generation}, {priced} in {spent}: {measure.noun} {measure.words(step.best_s)}{shape}"
-    rises = over and step.objective != COMMUNICATION
-    return found if rises else f"{found}, {measure.gap_words(step.best_s, step.bound_s)}"

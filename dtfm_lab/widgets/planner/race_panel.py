@@ -18,9 +18,10 @@ from dtfm_lab.planning import PlanStep, planners, search, simulated
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, spacer
+from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, show, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.measures import MEASURES, TIMES, ObjectiveWords, format_count, measure_of, percent
+from dtfm_lab.widgets.planner.live_search import Shown
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.search_mode import (
     SHOWN_S,
@@ -35,6 +36,7 @@ from dtfm_lab.widgets.views.convergence import ConvergenceView
 RACED = ("evolutionary", "dtfm", "hybrid", "random")
 """Planners that are chosen at first, in the order of their colours."""
 NO_RACE = "No race yet. Planners search this network with equal CPU time; the lowest curve leads."
+CPU_CLOCK = "seconds of processor time of each planner"
 FAIR = "Same network, job and seed; equal CPU seconds for each, its solver's included: who has used least goes next."
 TURN_S = 0.01
 """CPU seconds of a turn, or a little more, as a step is not cut short."""
@@ -76,7 +78,7 @@ class RacePanel(SearchMode):
         }
         self.seconds, self.seed = self._controls.values()
         self.take = button("Take the leader's plan", "", "Go on with the best plan of the race", "auto", disabled=True)
-        axes = {"against": "seconds", "clock": "seconds of processor time of each planner"}
+        axes = {"against": "seconds", "clock": CPU_CLOCK}
         self.curve = classed(ConvergenceView(title="Race", height=0, **axes, empty=NO_RACE), "dtfm-fill")
         self.table = classed(w.HTML(), "dtfm-race-table")
         rarer = [
@@ -87,7 +89,9 @@ class RacePanel(SearchMode):
         rarer += [w.HTML(markup.line(FAIR, "note"))]
         more = more_menu(rarer, "Racers", "Who races, for how long, and how")
         self.bar = [self.start, self.stop, self.take, spacer(), more]
-        self.view = w.VBox([self.curve, self.table])
+        self.live = classed(w.VBox(), "dtfm-searched")
+        """The pictures of the live search, until there has been a race."""
+        self.view = w.VBox([self.live, self.curve, self.table])
         self.take.on_click(lambda _: begin(self._take_leader(), self._report_error))
         for box in self.planners.values():
             box.observe(lambda _: self.update_buttons(), "value")
@@ -117,6 +121,8 @@ class RacePanel(SearchMode):
         self._measure = measure_of(options.get("objective", COMMUNICATION))
         self.standings, self.table.value, self.take.disabled = Standings(), "", True
         self.curve.reset()
+        self.curve.clock = CPU_CLOCK
+        show(self.live, False)
         self.curve.show_measure(self._measure.objective)
         return BackgroundSearch(
             race(topology, job, self.chosen, seed=self.seed.value, cpu_s=self.seconds.value, **options)
@@ -143,6 +149,17 @@ class RacePanel(SearchMode):
                 self.curve.caption = self._describe("over after")
                 self._show_table()
                 self.take.disabled = False
+
+    def show_live(self, shown: Sequence[Shown], caption: str, is_another: bool) -> None:
+        """Draw what is new of the live search, which may be another than before, until there has been a race."""
+        if self.search is not None or self.standings.newest:
+            return
+        steps = [one.step for one in shown]
+        if is_another:
+            self.curve.reset()
+            self.curve.show_measure(steps[-1].objective)
+            self.curve.clock = "seconds of search"
+        self.curve.extend_all({steps[-1].planner: rows(steps)}, f"No race yet; {caption}")
 
     def _describe(self, state: str) -> str:
         """Return in words how far the race has come and which planners lead."""

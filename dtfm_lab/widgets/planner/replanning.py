@@ -21,6 +21,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, checkbox
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.edits import EditHistory
+from dtfm_lab.widgets.planner.live_search import LiveSearch
 from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, improved, replanned
 from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop, run_on_thread
 
@@ -142,8 +143,9 @@ class LiveReplanning(Panel):
                 self._cancelled, self._woken = Cancellation(), asyncio.Event()
                 began_s = time.monotonic()
                 found, why_not = None, ""
+                self._lab_state.live_search = live = LiveSearch()
                 try:
-                    found = await asyncio.to_thread(self._first_or_next, request, self._cancelled)
+                    found = await asyncio.to_thread(self._first_or_next, request, self._cancelled, live)
                 except LabError as error:
                     why_not = str(error)
                 now = self._next_request()
@@ -158,18 +160,21 @@ class LiveReplanning(Panel):
                 self.took_s = time.monotonic() - began_s
                 self._take(found)
                 self._looks_further = True
-                await self._look_further(found, request.job)
+                await self._look_further(found, request.job, live)
                 self._looks_further = False
+                live.is_over = True
         finally:
             self._task, self._looks_further = None, False
+            if self._lab_state.live_search is not None:
+                self._lab_state.live_search.is_over = True
 
-    def _first_or_next(self, request: Request, cancelled: Cancellation) -> Replanned | None:
+    def _first_or_next(self, request: Request, cancelled: Cancellation, live: LiveSearch) -> Replanned | None:
         if request.plan is None:
-            return first_plan(request.topology, request.job, cancelled, self._options())
+            return first_plan(request.topology, request.job, cancelled, self._options(), live)
         earlier = self.history.plan_on(request.topology, request.job)
-        return replanned(request.plan, request.topology, request.job, cancelled, self.history.before, earlier)
+        return replanned(request.plan, request.topology, request.job, cancelled, self.history.before, earlier, live)
 
-    async def _look_further(self, found: Replanned, job: Job) -> None:
+    async def _look_further(self, found: Replanned, job: Job, live: LiveSearch) -> None:
         """Search longer for the same network, as long as nothing is edited and nothing else needs the processor."""
         for budget_s, rest_s in zip(BUDGETS_S[1:], RESTS_S, strict=True):
             with suppress(TimeoutError):
@@ -178,7 +183,7 @@ class LiveReplanning(Panel):
             busy = lab_state.is_needed_elsewhere
             if self._cancelled.is_set() or busy or lab_state.plan is not found.plan or not self.switch.value:
                 return
-            better = await run_on_thread(partial(improved, found, job, self._cancelled, budget_s), self._woken)
+            better = await run_on_thread(partial(improved, found, job, self._cancelled, budget_s, live), self._woken)
             if better is None or lab_state.plan is not found.plan or not self.switch.value or lab_state.plan_is_stale:
                 return
             self._take(better)

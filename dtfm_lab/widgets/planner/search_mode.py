@@ -13,10 +13,14 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import Cancellation, PlanStep
+from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.teaching_operators import places_of
 from dtfm_lab.widgets.controls import SavedControls, button, controls_for, show
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.planner.live_search import PopulationSampler
 from dtfm_lab.widgets.tasks import Paced, Stream, begin
 from dtfm_lab.widgets.views.convergence import ConvergenceView
+from dtfm_lab.widgets.views.population import cells_of
 
 AXES = ("evaluations", "seconds")
 """What a convergence curve may be drawn against."""
@@ -39,11 +43,13 @@ class BackgroundSearch(Stream[PlanStep]):
     lets the kernel run every few milliseconds. Of thousands of steps between two calls of ``drain``, those are kept
     that improved best or bound, and of each planner the newest, with the newest median.
 
-    A stop ends the longest annealings of a plan by its seconds at once, though their step takes 300 ms.
+    A stop ends the longest annealings of a plan by its seconds at once, though their step takes 300 ms. With
+    ``has_population`` some steps, the last among them, have what the search held.
     """
 
-    def __init__(self, steps: Iterator[PlanStep]) -> None:
+    def __init__(self, steps: Iterator[PlanStep], *, has_population: bool = False) -> None:
         self._cancellation = Cancellation()
+        self._sampler = PopulationSampler() if has_population else None
         self._last: dict[str, _Last] = {}
         self._best_s: dict[str, float] = {}
         self._bound_s: dict[str, float] = {}
@@ -56,14 +62,20 @@ class BackgroundSearch(Stream[PlanStep]):
     def _follow(self, items: Iterator[PlanStep]) -> None:
         with self._cancellation.heard():
             super()._follow(items)
+        if self._sampler is not None and (newest := self.newest) is not None:
+            number = self._last[newest.planner].number + 1
+            self._keep(number, newest, sampled=self._sampler.sampled(newest, last=True))
 
-    def _keep(self, number: int, item: PlanStep) -> None:
+    def _keep(self, number: int, item: PlanStep, sampled: PlanStep | None = None) -> None:
+        if self._sampler is not None:
+            item = sampled or self._sampler.sampled(item)
         name, last = item.planner, self._last.get(item.planner)
         improved = item.best_s < self._best_s.get(name, math.inf) or item.bound_s > self._bound_s.get(name, -math.inf)
         self._best_s[name], self._bound_s[name] = item.best_s, item.bound_s
         with self._lock:
             if last is not None and last.is_superseded and self._unseen.pop(last.number, None) is not None:
                 item = item if item.median_s is not None else replace(item, median_s=last.step.median_s)
+                item = item if item.population is not None else replace(item, population=last.step.population)
             self._unseen[number] = item
         self._last[name] = _Last(number, item, not improved)
 
@@ -160,6 +172,12 @@ class PlacementPreview:
         if step.best_s < self._best_s and self._pace.is_due():
             self._best_s = step.best_s
             self._lab_state.shown_stages = stages_by_name(step.topology, step.devices)
+
+
+def network_cells(topology: Topology, job: Job) -> dict[str, Any]:
+    """Return where each device of a network is in a population's pictures; the job is of any shape."""
+    place_of, places = places_of(topology, pair_costs(topology, job))
+    return cells_of(place_of, places, topology.names)
 
 
 def stages_by_name(topology: Topology, grid: np.ndarray) -> dict[str, int]:

@@ -23,6 +23,7 @@ from dtfm_lab.planning import (
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.evaluate import nearest
 from dtfm_lab.widgets.planner.edits import SAME, BeforeEdit, PlanChange
+from dtfm_lab.widgets.planner.live_search import LiveSearch
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.tasks import shared_interpreter
 
@@ -54,15 +55,19 @@ class Replanned(NamedTuple):
         return f"{effect[:1].upper()}{effect[1:]}. {self.change.sentence}" if effect else self.change.sentence
 
 
-def first_plan(topology: Topology, job: Job, cancelled: Cancellation, options: dict[str, Any]) -> Replanned | None:
-    """Return the best plan of a short search from nothing; None where it is cancelled."""
+def first_plan(
+    topology: Topology, job: Job, cancelled: Cancellation, options: dict[str, Any], live: LiveSearch | None = None
+) -> Replanned | None:
+    """Return the best plan of a short search from nothing; None where it is cancelled. ``live`` is given its steps."""
     asked = {"objective": default_objective(job)} | options
     fitted = job if asked["objective"] != COMMUNICATION else job.fitted(len(topology))
-    best = _searched(topology, fitted, cancelled, BUDGETS_S[0], seed=0, improve_bound=False, **asked)
+    best = _searched(topology, fitted, cancelled, BUDGETS_S[0], live=live, seed=0, improve_bound=False, **asked)
     return None if best is None else Replanned(nearest(simulated(best.plan), None))
 
 
-def improved(found: Replanned, job: Job, cancelled: Cancellation, seconds: float) -> Replanned | None:
+def improved(
+    found: Replanned, job: Job, cancelled: Cancellation, seconds: float, live: LiveSearch | None = None
+) -> Replanned | None:
     """Return what a longer search from a plan finds, with its bound; the same placement where nothing is better.
 
     ``job`` is what was asked for, with what it leaves open. None where it is cancelled.
@@ -70,7 +75,8 @@ def improved(found: Replanned, job: Job, cancelled: Cancellation, seconds: float
     plan = found.plan
     options: dict[str, Any] = {"objective": plan.objective, "queueing": plan.queueing, "start": plan}
     patience_s = COMPILING_S if seconds == BUDGETS_S[-1] else PATIENCE_S
-    best = _searched(plan.topology, job, cancelled, seconds, patience_s=patience_s, seed=plan.seed or 0, **options)
+    options |= {"patience_s": patience_s, "live": live, "seed": plan.seed or 0}
+    best = _searched(plan.topology, job, cancelled, seconds, **options)
     if best is None:
         return None
     value = objectives[plan.objective].value
@@ -102,15 +108,18 @@ def _searched(
     seconds: float,
     *,
     patience_s: float = PATIENCE_S,
+    live: LiveSearch | None = None,
     **options: Any,
 ) -> PlanStep | None:
-    """Return the last step of a search of so many seconds; None where it is cancelled.
+    """Return the last step of a search of so many seconds; None where it is cancelled. ``live`` is given its steps.
 
     While its compiled code is not there yet, a search yields the plan that it begins with, which may be poor: then it
     is waited for, at most ``patience_s`` seconds.
     """
     began = time.perf_counter()
     best: PlanStep | None = None
+    if live is not None:
+        live.begin()
     with shared_interpreter(), cancelled.heard() as end_after:
         for step in search(topology, job, PLANNER, seconds=seconds, **options):
             if cancelled.is_set():
@@ -119,9 +128,13 @@ def _searched(
             if step.evaluations > 1 and (best is None or best.evaluations <= 1):
                 end_after(seconds - took_s)  # its kernels are loaded
             best = step
+            if live is not None:
+                live.add(step)
             if took_s > (seconds if step.evaluations > 1 else max(seconds, patience_s)):
                 break
-    assert best is not None, "a search yields at least one step"
+        assert best is not None, "a search yields at least one step"
+        if live is not None:
+            live.add(best, last=True)
     return best
 
 
@@ -132,6 +145,7 @@ def replanned(
     cancelled: Cancellation,
     before: BeforeEdit | None = None,
     earlier: Plan | None = None,
+    live: LiveSearch | None = None,
 ) -> Replanned | None:
     """Return the best plan of a short search from ``plan``, by its objective; None where it is cancelled.
 
@@ -149,7 +163,8 @@ def replanned(
     if start is not None and _costs_alike(plan, start):
         return _told(_kept(plan, start, plan), before, job)
     options: dict[str, Any] = {"objective": plan.objective, "queueing": plan.queueing, "improve_bound": False}
-    best = _searched(topology, job, cancelled, BUDGETS_S[0], seed=plan.seed or 0, start=start, **options)
+    options |= {"live": live, "seed": plan.seed or 0, "start": start}
+    best = _searched(topology, job, cancelled, BUDGETS_S[0], **options)
     if best is None:
         return None
     value = objectives[plan.objective].value

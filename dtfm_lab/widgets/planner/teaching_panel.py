@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import ipywidgets as w
 import numpy as np
@@ -15,16 +15,15 @@ from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray, format_s
 from dtfm_lab.planning import evaluate, plan, simulated
-from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.population import PopulationFrame
 from dtfm_lab.planning.step import PROVEN
-from dtfm_lab.planning.teaching import PACE_S, SEED, TeachingFrame, teach
-from dtfm_lab.planning.teaching_operators import places_of
+from dtfm_lab.planning.teaching import PACE_S, SEED, teach
 from dtfm_lab.widgets.controls import SavedControls, classed, controls_for, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.search_mode import SHOWN_S, stages_by_name
+from dtfm_lab.widgets.planner.search_mode import SHOWN_S, network_cells, stages_by_name
 from dtfm_lab.widgets.planner.short_searches import is_priced_alike
 from dtfm_lab.widgets.tasks import Paced, Stream, begin, has_event_loop
-from dtfm_lab.widgets.views.population import PopulationView, cells_of
+from dtfm_lab.widgets.views.population import PopulationView
 
 PACES = {"slow": 0.48, "to watch": PACE_S, "fast": 0.1}
 """Seconds that a generation stays on the screen."""
@@ -58,7 +57,7 @@ class TeachingPanel(SavedControls):
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, "plan")
-        self.search: Stream[TeachingFrame] | None = None
+        self.search: Stream[PopulationFrame] | None = None
         """The search that runs; None while none does, though frames may be left to show."""
         self.reference: Plan | None = None
         """What the real planner finds for the same cost, which the slow one is measured by."""
@@ -154,19 +153,14 @@ class TeachingPanel(SavedControls):
             self.view.hint = str(error)
             return
         self._task = task
-        self.view.begin(self._cells(task))
+        self.view.begin(network_cells(task.topology, task.job))
         self.view.hint = "Twenty placements from chance are being priced …"
         self.search = Stream(frames)
         begin(self._watch(self.search, task), self._report_error)
         begin(self._refer(task), self._report_error)
 
-    def _cells(self, task: TeachingTask) -> dict[str, Any]:
-        place_of, places = places_of(task.topology, pair_costs(task.topology, task.job))
-        assert task.job.n_stages is not None
-        return cells_of(place_of, places, task.topology.names, task.job.n_stages)
-
-    async def _watch(self, search: Stream[TeachingFrame], task: TeachingTask) -> None:
-        def show(frames: list[TeachingFrame]) -> None:
+    async def _watch(self, search: Stream[PopulationFrame], task: TeachingTask) -> None:
+        def show(frames: list[PopulationFrame]) -> None:
             if self._task is task:
                 first = not self.view.frames
                 self.view.extend(frames)
@@ -193,20 +187,8 @@ class TeachingPanel(SavedControls):
         if self.view.playing:
             self._prepare()
             if has_event_loop():
-                begin(self._turn_pages(), self._report_error)
+                begin(self.view.play(lambda: PACES[self.pace.value]), self._report_error)
         self._show(now=True)
-
-    async def _turn_pages(self) -> None:
-        """Show a generation after the other at the chosen pace, until the last."""
-        view = self.view
-        while view.playing:
-            await asyncio.sleep(PACES[self.pace.value])
-            if not view.playing:
-                return
-            if view.frame + 1 < len(view.frames):
-                view.frame += 1
-            elif view.is_over:
-                view.playing = False
 
     def _show(self, *, now: bool = False) -> None:
         """Show the individual on the network's views, at most four times a second while it plays."""

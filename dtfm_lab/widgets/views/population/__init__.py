@@ -1,6 +1,6 @@
 """A population, generation by generation: tiny pictures, one individual's story, and a curve."""
 
-import math
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,7 +8,8 @@ import numpy as np
 import traitlets
 
 from dtfm_lab.domain.units import IntArray, format_s
-from dtfm_lab.planning.teaching import TaughtIndividual, TeachingFrame
+from dtfm_lab.planning.population import Individual, PopulationFrame
+from dtfm_lab.widgets.measures import format_dollars
 from dtfm_lab.widgets.views.view import View
 
 NOBODY = -1
@@ -18,8 +19,15 @@ IDLE = -1
 
 
 class PopulationView(View):
-    """Draws frames of a teaching search. The kernel sets ``frame`` while it plays, the page where it is scrubbed."""
+    """Draws frames of a search. The kernel sets ``frame`` while it plays, the page where it is scrubbed."""
 
+    title = traitlets.Unicode("Teaching search").tag(sync=True)
+    unit = traitlets.Enum(["s", "$"], "s").tag(sync=True)
+    """Unit of the costs."""
+    has_curve = traitlets.Bool(True).tag(sync=True)
+    """Whether best, median and bound are drawn below the pictures."""
+    takes = traitlets.Bool(False).tag(sync=True)
+    """Whether an individual can be taken over as the plan."""
     cells = traitlets.Dict().tag(sync=True)
     """Where each device is in a picture, see ``cells_of``; empty where nothing is searched."""
     frame = traitlets.Int(0).tag(sync=True)
@@ -39,10 +47,10 @@ class PopulationView(View):
     """Pixels; 0 fills the element that it is in."""
 
     def __init__(self, take: Callable[[int], None] | None = None, **traits: Any) -> None:
-        super().__init__(**traits)
+        super().__init__(**{"takes": take is not None} | traits)
         self._take = take
-        self.frames: list[TeachingFrame] = []
-        self.individuals: dict[int, TaughtIndividual] = {}
+        self.frames: list[PopulationFrame] = []
+        self.individuals: dict[int, Individual] = {}
         """All that were shown, and their parents, by number."""
 
     def begin(self, cells: dict[str, Any]) -> None:
@@ -52,9 +60,9 @@ class PopulationView(View):
             self.cells, self.frame, self.chosen, self.is_over = cells, 0, NOBODY, False
         self.send({"kind": "reset"})
 
-    def extend(self, frames: Sequence[TeachingFrame]) -> None:
+    def extend(self, frames: Sequence[PopulationFrame]) -> None:
         """Add frames, with the individuals that have not been sent yet."""
-        new: dict[int, TaughtIndividual] = {}
+        new: dict[int, Individual] = {}
         for frame in frames:
             for one in (frame.best, *frame.individuals):
                 for each in (*one.parents, one):
@@ -66,8 +74,26 @@ class PopulationView(View):
         if frames:
             self._send_frames(frames, list(new.values()))
 
+    def follow(self, frames: Sequence[PopulationFrame]) -> None:
+        """Add frames and show the newest, unless an earlier one is looked at."""
+        follows = self.frame >= len(self.frames) - 1 and not self.playing
+        self.extend(frames)
+        if follows and self.frames:
+            self.frame = len(self.frames) - 1
+
+    async def play(self, pace_s: Callable[[], float]) -> None:
+        """Show a frame after the other, each for so many seconds, until the last or a pause."""
+        while self.playing:
+            await asyncio.sleep(pace_s())
+            if not self.playing:
+                return
+            if self.frame + 1 < len(self.frames):
+                self.frame += 1
+            elif self.is_over:
+                self.playing = False
+
     @property
-    def shown(self) -> TaughtIndividual | None:
+    def shown(self) -> Individual | None:
         """The chosen individual, or else the cheapest of the shown generation."""
         if self.chosen in self.individuals:
             return self.individuals[self.chosen]
@@ -75,14 +101,17 @@ class PopulationView(View):
 
     def alt_text(self) -> str:
         if not self.frames:
-            return "Teaching search: not begun"
-        frame = self.frames[min(self.frame, len(self.frames) - 1)]
+            return f"{self.title}: not begun"
+        frame, words = (
+            self.frames[min(self.frame, len(self.frames) - 1)],
+            format_dollars if self.unit == "$" else format_s,
+        )
         return (
-            f"Teaching search, generation {frame.generation}: best {format_s(frame.best.cost_s)}, "
-            f"median {format_s(frame.median_s)} of {len(frame.individuals)} placements"
+            f"{self.title}, generation {frame.generation}: best {words(frame.best.cost_s)}, "
+            f"median {words(frame.median_s)} of {len(frame.individuals)} placements"
         )
 
-    def _send_frames(self, frames: Sequence[TeachingFrame], people: Sequence[TaughtIndividual]) -> None:
+    def _send_frames(self, frames: Sequence[PopulationFrame], people: Sequence[Individual]) -> None:
         n = len(self.cells["at"])
         stages = np.full((len(people), n), IDLE, dtype="<i2")
         for row, one in zip(stages, people, strict=True):
@@ -106,7 +135,7 @@ class PopulationView(View):
                 self._take(number)
 
 
-def _frame_words(frame: TeachingFrame) -> dict[str, Any]:
+def _frame_words(frame: PopulationFrame) -> dict[str, Any]:
     return {
         "generation": frame.generation,
         "numbers": [one.number for one in frame.individuals],
@@ -116,14 +145,16 @@ def _frame_words(frame: TeachingFrame) -> dict[str, Any]:
         "diversity": frame.diversity,
         "made_by": dict(frame.made_by),
         "evaluations": frame.evaluations,
-        "exponent": frame.exponent if math.isfinite(frame.exponent) else 0.0,
+        "rule": frame.rule,
     }
 
 
-def _person_words(one: TaughtIndividual) -> dict[str, Any]:
+def _person_words(one: Individual) -> dict[str, Any]:
     return {
         "number": one.number,
         "cost_s": one.cost_s,
+        "is_estimate": one.is_estimate,
+        "shape": list(one.grid.shape),
         "operator": one.operator,
         "words": one.words,
         "generation": one.generation,
@@ -131,7 +162,7 @@ def _person_words(one: TaughtIndividual) -> dict[str, Any]:
     }
 
 
-def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str], n_stages: int) -> dict[str, Any]:
+def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     """Return ``at``, the column and row of each device, with a place's devices in columns of their own.
 
     A place of many devices has several columns, so that the picture is about square.
@@ -154,5 +185,4 @@ def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str], n_
         "starts": starts,
         "places": list(places),
         "names": list(names),
-        "n_stages": n_stages,
     }

@@ -1,5 +1,5 @@
-// A teaching search to be watched: twenty tiny pictures, one individual's story, and a curve that can be scrubbed.
-import { seconds } from "shared/axis.js";
+// A search to be watched: twenty tiny pictures, one individual's story, and a curve that can be scrubbed.
+import { dollars, seconds } from "shared/axis.js";
 import { sharpCanvas } from "shared/canvas.js";
 import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, typed } from "shared/dom.js";
 import { roving } from "shared/roving.js";
@@ -25,7 +25,7 @@ function render({ model, el }) {
   const take = h("button", { type: "button", class: "dtfm-take", title: "Make this individual the lab's plan; until then the plan at hand is kept", onclick: () => shown() && model.send({ kind: "take", number: shown().number }) }, "Take it over");
   const box = h("div", { class: "dtfm-population-curve" });
   const empty = h("div", { class: "dtfm-empty" });
-  const root = frame("dtfm-population", "A teaching search");
+  const root = frame("dtfm-population", model.get("title"));
   root.removeAttribute("tabindex"); // its controls take the focus
   root.append(h("div", { class: "dtfm-player-row" }, play, slider, counted, take), h("div", { class: "dtfm-generation" }, grid, card.root), box, empty);
   el.append(root);
@@ -39,6 +39,8 @@ function render({ model, el }) {
     draw();
   }
 
+  const words = (value) => (model.get("unit") === "$" ? dollars : seconds)(value);
+  const costOf = ({ cost_s: cost, is_estimate: isEstimate }) => `${isEstimate ? "≈ " : ""}${words(cost)}`;
   const at = () => Math.min(model.get("frame"), frames.length - 1);
   const isAtEnd = () => at() === frames.length - 1;
   const shown = () => people.get(model.get("chosen")) ?? people.get(frames[at()]?.best);
@@ -51,6 +53,8 @@ function render({ model, el }) {
     const height = model.get("height");
     root.style.height = height ? `${height}px` : "";
     root.classList.toggle("dtfm-none", !frames.length);
+    box.hidden = !model.get("has_curve");
+    take.hidden = !model.get("takes");
     empty.hidden = frames.length > 0;
     empty.textContent = model.get("hint");
     const playing = model.get("playing");
@@ -60,11 +64,11 @@ function render({ model, el }) {
     const now = frames[at()], one = shown();
     [slider.max, slider.value] = [String(frames.length - 1), String(at())];
     counted.replaceChildren("generation ", h("b", {}, String(now.generation)), `, ${now.evaluations.toLocaleString("en")} priced`);
-    slider.setAttribute("aria-valuetext", `generation ${now.generation}, best ${seconds(now.best_s)}`);
+    slider.setAttribute("aria-valuetext", `generation ${now.generation}, best ${words(now.best_s)}`);
     showTiles(now, one);
-    card.show(one, people, now, model.get("cells"));
+    card.show(one, people, now, model.get("cells"), costOf, words);
     const theme = readTheme(root), cells = model.get("cells");
-    tiles.forEach(({ canvas: small, number }) => paintPicture(small, cells, people.get(number).stages, theme));
+    tiles.forEach(({ canvas: small, number }) => paintPicture(small, cells, people.get(number), theme));
     card.paint(cells, theme);
     canvas.draw();
     root.dataset.frame = String(at());
@@ -81,11 +85,12 @@ function render({ model, el }) {
     numbers.forEach((number, place) => {
       const tile = tiles[place], person = people.get(number);
       tile.number = number;
-      tile.cost.textContent = seconds(person.cost_s);
+      tile.cost.textContent = costOf(person);
+      tile.button.title = `${person.shape.join(" x ")}, by ${person.operator}`;
       tile.button.classList.toggle("dtfm-best", number === one.number);
       tile.button.classList.toggle("dtfm-is-parent", one.parents.includes(number));
       tile.button.setAttribute("aria-pressed", String(number === model.get("chosen")));
-      tile.button.setAttribute("aria-label", `Individual ${number}, ${seconds(person.cost_s)}, by ${person.operator}`);
+      tile.button.setAttribute("aria-label", `Individual ${number}, ${costOf(person)}, ${person.shape.join(" x ")}, by ${person.operator}`);
       tile.button.dataset.number = number;
     });
     rove();
@@ -110,7 +115,7 @@ function render({ model, el }) {
 
   model.on("msg:custom", receive);
   cleanUp.add(() => model.off("msg:custom", receive));
-  onTraits(model, ["cells", "frame", "playing", "chosen", "bound_s", "planner_s", "is_over", "hint", "height"], draw, cleanUp);
+  onTraits(model, ["cells", "frame", "playing", "chosen", "bound_s", "planner_s", "is_over", "hint", "height", "has_curve", "takes", "unit"], draw, cleanUp);
   onTheme(draw, cleanUp);
   onResize(root, draw, cleanUp);
   model.send({ kind: "hello" });

@@ -1,8 +1,9 @@
 // A placement as a tiny picture: a column a place, a cell a device, coloured by its stage.
 import { stageColor } from "shared/theme.js";
 
-/** Draws onto a canvas of this element's size; `stages` holds the stage of each device, -1 for an idle one. */
-export function paintPicture(canvas, cells, stages, theme) {
+/** Draws onto a canvas of this element's size; `stages` holds the stage of each device, -1 for an idle one; `shape` has
+ * their number first. */
+export function paintPicture(canvas, cells, { stages, shape }, theme) {
   const { clientWidth: wide, clientHeight: high } = canvas;
   if (!wide || !high || !cells.columns) return;
   const ratio = window.devicePixelRatio || 1;
@@ -13,7 +14,7 @@ export function paintPicture(canvas, cells, stages, theme) {
   const gap = size > 5 * ratio ? Math.max(1, Math.round(ratio * 0.75)) : 0;
   cells.at.forEach(([column, row], device) => {
     const x = Math.round(left + column * size), y = Math.round(top + row * size);
-    context.fillStyle = stages[device] < 0 ? theme.softBorder : stageColor(stages[device], cells.n_stages, theme.dark);
+    context.fillStyle = stages[device] < 0 ? theme.softBorder : stageColor(stages[device], shape[0], theme.dark);
     context.fillRect(x, y, Math.round(left + (column + 1) * size) - x - gap, Math.round(top + (row + 1) * size) - y - gap);
   });
 }

@@ -1,0 +1,81 @@
+"""What is shown of a search for seconds or dollars: the best plan of each shape that it has begun, and the newest."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan
+from dtfm_lab.planning.population import SHOWN, Individual, Population
+
+CHECKPOINTED = {
+    "none": "",
+    "selective": ", attention computed again",
+    "block": ", blocks computed again",
+    "stage": ", stages computed again",
+}
+
+
+class ShownArms:
+    """Numbers the plans of a search in the order in which they are first shown."""
+
+    def __init__(self, arms: Arms) -> None:
+        self._arms = arms
+        self._tried: deque[tuple[Arm, KernelPlan]] = deque(maxlen=SHOWN)
+        self._known: dict[KernelPlan, Individual] = {}
+        self._newest: dict[Arm, Individual] = {}
+        """The best that was shown last of each shape: the parent of what follows it."""
+        self._n_shown = 0
+
+    def tried(self, arm: Arm, found: KernelPlan, operator: str) -> KernelPlan:
+        """The same plan with what it was made from; kept to be shown for as long as it is among the newest."""
+        found = replace(found, operator=operator)
+        self._tried.append((arm, found))
+        return found
+
+    def population(self, best: tuple[Arm, KernelPlan]) -> Population:
+        """The best of all, then those of the other shapes and the newest, the cheapest first, as the kernels priced
+        them."""
+        bests = [(arm, arm.best) for arm in self._arms if arm is not best[0] and arm.best is not None]
+        bests = sorted((one for one in bests if one[1].lacks == 0), key=_value)
+        kept = bests[: SHOWN - 1]
+        known = {found for _, found in (best, *kept)}
+        newest = [one for one in reversed(self._tried) if one[1].lacks == 0 and one[1] not in known]
+        others = sorted([*kept, *newest[: SHOWN - 1 - len(kept)]], key=_value)
+        self._known = {found: self._individual(arm, found) for arm, found in (best, *others)}
+        return Population(individuals=tuple(self._known.values()), rule=_rule(len(bests) + 1))
+
+    def _individual(self, arm: Arm, found: KernelPlan) -> Individual:
+        if found in self._known:
+            return self._known[found]
+        before = self._newest.get(arm)
+        s, r = arm.shape
+        estimated = "" if found.judged else "; its cost is estimated"
+        one = Individual(
+            number=self._n_shown,
+            grid=arm.grid(found),
+            cost_s=found.value,
+            operator=found.operator,
+            words=f"{s} x {r}, micro-batches of {arm.microbatch}{CHECKPOINTED[arm.checkpointing]}{estimated}",
+            parents=() if before is None or found.operator != "reheated" else (before.childless,),
+            is_estimate=not found.judged,
+        )
+        self._n_shown += 1
+        if found is arm.best:
+            self._newest[arm] = one
+        return one
+
+
+def _rule(n_shapes: int) -> str:
+    if n_shapes == 1:
+        return (
+            "Shown are the best, and the newest that were tried. Each is annealed; what it becomes is kept if better."
+        )
+    return (
+        f"Shown are the best of each shape and micro-batch, of {n_shapes} that fit, and then the newest that were "
+        "tried. The search anneals the shape that looks best, and gives none up."
+    )
+
+
+def _value(one: tuple[Arm, KernelPlan]) -> float:
+    return one[1].value

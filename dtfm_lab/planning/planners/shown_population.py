@@ -1,0 +1,92 @@
+"""Who is shown of the default planner: its population, who waits to join it, and the newest that are not in it."""
+
+import math
+from collections import deque
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.population import SHOWN, Population
+from dtfm_lab.planning.population import Individual as ShownIndividual
+from dtfm_lab.planning.problem import Problem
+
+WORDS = {
+    "chance": "every device by chance",
+    "structure": "made from clusters of the network",
+    "start": "the plan that the search begins with",
+    "recombination": "a part of the network as in the second parent, the rest as in the first",
+    "reheating": "the same as its parent",
+}
+RULE = (
+    "They are annealed one by one; a child takes its worse parent's place if it costs no more. Placements that are not "
+    "annealed yet are shown, too, and the newest that did not survive."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Individual:
+    """One placement of a population."""
+
+    row: IntArray
+    """(N,) all devices: position stage x D + replica for the first S x D, then the idle ones."""
+    cost_s: float
+    birth_number: int = -1
+    """Counted from 0 over those that were annealed."""
+    operator: str = ""
+    parents: tuple["Individual", ...] = ()
+    """Without their own parents."""
+
+    @property
+    def as_parent(self) -> "Individual":
+        return replace(self, parents=())
+
+
+class ShownPopulation:
+    """Costs a search nothing before it is asked; ``population`` is the planner's own list."""
+
+    def __init__(self, problem: Problem, population: list[Individual]) -> None:
+        self._problem, self._population = problem, population
+        self._rows: list[IntArray] = []
+        """Placements that annealing begins with, by their numbers, as far as they are known beforehand."""
+        self._waiting: dict[int, Individual] = {}
+        """Those of them that have not been annealed yet."""
+        self._newest: deque[Individual] = deque(maxlen=SHOWN)
+
+    def wait(self, operator: str, row: IntArray, one: Individual | None = None) -> None:
+        """Show a placement until it has been annealed, as ``one`` where it has been priced."""
+        self._waiting[len(self._rows)] = replace(one or Individual(row, math.nan), operator=operator)
+        self._rows.append(row)
+
+    def add(self, begun: IntArray, one: Individual, *, is_initial: bool) -> None:
+        """Show an individual that was annealed from a row, whether or not it has survived."""
+        self._newest.append(one)
+        for number in list(self._waiting):
+            if not is_initial or np.array_equal(self._rows[number], begun):
+                del self._waiting[number]
+
+    def held(self, best: Individual) -> Population:
+        """The best so far, the population, those that wait, and the newest others, the cheapest first."""
+        for number, one in self._waiting.items():
+            if math.isnan(one.cost_s):
+                cost_s = self._problem.cost(self._problem.grid(one.row))
+                self._waiting[number] = replace(one, cost_s=cost_s)
+        annealed = [one for one in (best, *self._population, *reversed(self._newest)) if one.birth_number >= 0]
+        by_birth = {one.birth_number: one for one in reversed(annealed)}  # the best may still be annealed
+        distinct = [by_birth[number] for number in dict.fromkeys(one.birth_number for one in annealed)]
+        n_held = len(self._population)
+        shown = [self._shown(len(self._rows) + one.birth_number, one) for one in distinct]
+        waiting = [self._shown(number, one) for number, one in self._waiting.items()]
+        individuals = sorted((shown[: n_held + 1] + waiting + shown[n_held + 1 :])[:SHOWN], key=lambda one: one.cost_s)
+        return Population(individuals=tuple(individuals), rule=RULE)
+
+    def _shown(self, number: int, one: Individual) -> ShownIndividual:
+        n_known = len(self._rows)
+        return ShownIndividual(
+            number=number,
+            grid=self._problem.grid(one.row),
+            cost_s=one.cost_s,
+            operator=one.operator,
+            words=f"{WORDS[one.operator]}, {'annealed' if one.birth_number >= 0 else 'not annealed'}",
+            parents=tuple(self._shown(n_known + parent.birth_number, parent) for parent in one.parents),
+        )

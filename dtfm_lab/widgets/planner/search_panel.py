@@ -1,0 +1,245 @@
+"""The mode Real: the search that makes the lab's plans, its population and its curve, as it was asked for or live."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import ipywidgets as w
+
+from dtfm_lab import lab
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.options import Option
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_s
+from dtfm_lab.planning import PlanStep, objectives, planners, simulated
+from dtfm_lab.planning.evaluate import nearest
+from dtfm_lab.planning.population import PopulationFrame
+from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
+from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.measures import measure_of
+from dtfm_lab.widgets.planner.live_search import LiveSearch, SearchFrames, Shown, frame_of_plan
+from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION, LABEL_WIDTH, ObjectiveControls
+from dtfm_lab.widgets.planner.search_mode import BackgroundSearch, PlacementPreview, SearchMode, network_cells, rows
+from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
+from dtfm_lab.widgets.views.convergence import ConvergenceView
+from dtfm_lab.widgets.views.population import PopulationView
+
+BEFORE = "before the last edit: "
+SHORT_S = 0.1
+"""Seconds from which a duration is shown to a tenth of a second, so that the text does not flicker."""
+REPLAY_S = 0.15
+"""Seconds that a frame stays when a search is played again."""
+NO_PLAN = "Nothing is planned yet: draw or open a network, and the search of its plan is shown here."
+NOT_WATCHED = "The search of this plan was not watched. Plan searches, and draws how it comes to its plan."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """What a search is asked with."""
+
+    planner: Annotated[
+        str, Option(help="Who searches: ours, the paper's, chance, or the one that proves.", choices=planners)
+    ] = "evolutionary"
+    seconds: Annotated[
+        float, Option(help="Seconds of search, unless its best is proven before.", least=0.1, most=3600)
+    ] = 3.0
+    seed: Annotated[int, Option(help="Equal seeds give equal searches.", most=2**31)] = 0
+
+
+class SearchPanel(SearchMode):
+    """Sets ``lab_state.plan`` to what the search finds; ``aims`` says what that makes least.
+
+    While it is looked at it draws ``lab_state.live_search``, and gives it to ``show_live``, with whether it is another
+    one than before; else it is drawn once it is looked at. A search that was asked for is drawn in its place.
+    """
+
+    curve: ConvergenceView
+
+    def __init__(
+        self,
+        lab_state: LabState,
+        changed: Callable[[], None],
+        aims: ObjectiveControls,
+        details: w.Widget,
+        show_live: Callable[[Sequence[Shown], str, bool], None],
+    ) -> None:
+        plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
+        super().__init__(lab_state, changed, plan, SearchSettings, LABEL_WIDTH)
+        self._aims, self._show_live = aims, show_live
+        self.planner, self.seconds, self.seed = self._controls.values()
+        self.population = classed(
+            PopulationView(title="The search", has_curve=False, hint=NO_PLAN), "dtfm-fill", "dtfm-searched"
+        )
+        self.curve = classed(ConvergenceView(height=0, empty=NOT_WATCHED), "dtfm-fill")
+        table = more_menu([details], "The plan", "Who does what, a row a device")
+        what = "What the plan makes least, and who searches for how long"
+        more = more_menu([aims.objective, aims.limits, *self._controls.values()], "Objective", what)
+        self.bar = [self.start, self.stop, spacer(), table, more]
+        self.view = w.VBox([self.population, self.curve])
+        self._names: tuple[str, ...] = ()
+        """Names of the devices in the pictures; empty where there are none."""
+        self._drawn: LiveSearch | None = None
+        """The live search that is drawn; None for a search that was asked for, or nothing."""
+        self._n_drawn = 0
+        """How much of the live search is drawn."""
+        self._is_looked_at = self._follows = False
+        self.population.observe(lambda _: self._play(), "playing")
+        lab_state.observe(lambda _: self._age(), ["topology", "job"])
+        lab_state.observe(lambda _: self._follow(), ["live_search", "plan"])
+        lab_state.observe(lambda _: self._raise_bound(), "bound_s")
+
+    def look(self, is_looked_at: bool) -> None:
+        """Draw what is live from now on, or no longer."""
+        self._is_looked_at = is_looked_at
+        if is_looked_at:
+            self._follow()
+        else:
+            self.population.playing = False
+
+    def show_objective(self) -> None:
+        """Write the curve in the chosen objective's words, unless it holds a search for another one."""
+        if not self.curve.points:
+            measure = self._aims.measure
+            self.curve.title = measure.title
+            self.curve.show_measure(measure.objective)
+
+    def _age(self) -> None:
+        """Say of a search that is over that it was of something else than what is drawn now."""
+        if self.search is None and self.curve.points and not self.curve.caption.startswith(BEFORE):
+            self.curve.caption = f"{BEFORE}{self.curve.caption}"
+
+    def _begin(self, topology: Topology, job: Job) -> BackgroundSearch:
+        steps = lab.search(
+            topology,
+            job,
+            planner=self.planner.value,
+            seed=self.seed.value,
+            seconds=self.seconds.value,
+            **self._aims.options(),
+        )
+        self._lab_state.live_search = self._drawn = None
+        self._clear()
+        self.show_objective()
+        return BackgroundSearch(steps, has_population=True)
+
+    async def _watch(self) -> None:
+        assert self.search is not None
+        preview, frames = PlacementPreview(self._lab_state), SearchFrames()
+        last: PlanStep | None = None
+
+        def show(steps: Sequence[PlanStep]) -> None:
+            nonlocal last
+            last = steps[-1]
+            preview.show(last)
+            self._draw([Shown(step, frames.of(step)) for step in steps], describe_progress(last))
+
+        await self.search.watch_all(show)
+        self.population.is_over = True
+        if last is not None:
+            found = last
+            self.curve.caption = describe_progress(found, over=True)
+            self._lab_state.plan = await asyncio.to_thread(lambda: nearest(simulated(found.plan), None))
+
+    def _clear(self) -> None:
+        self._names = ()
+        self.curve.reset()
+
+    def _draw(self, shown: Sequence[Shown], caption: str) -> None:
+        """Add to both pictures; those of a population begin anew with the first frame and on another network."""
+        step, frames = shown[-1].step, list[PopulationFrame]()
+        for one, frame in shown:
+            if frame is None:
+                continue
+            if one.topology.names != self._names:
+                frames, self._names = [], one.topology.names
+                self.population.begin(network_cells(one.topology, one.job))
+                self.population.unit = measure_of(one.objective).unit
+            frames.append(frame)
+        self.population.follow(frames)
+        self.curve.extend_all({step.planner: rows([one for one, _ in shown])}, caption)
+
+    def _play(self) -> None:
+        if self.population.playing and has_event_loop():
+            begin(self.population.play(lambda: REPLAY_S), self._report_error)
+
+    def _follow(self) -> None:
+        """Draw the live search, if there is one and this is looked at; else the plan, where nothing is drawn."""
+        if not self._is_looked_at or self.search is not None:
+            return
+        plan = self._lab_state.plan
+        if self._lab_state.live_search is not None:
+            if not self._follows and has_event_loop():
+                self._follows = True
+                begin(self._draw_live(), self._report_error)
+        elif plan is not None and not self._names and not self._lab_state.plan_is_stale:
+            self._draw_plan(plan)
+
+    def _draw_plan(self, plan: Plan) -> None:
+        self._names = plan.topology.names
+        self.population.begin(network_cells(plan.topology, plan.job))
+        self.population.unit = measure_of(plan.objective).unit
+        self.population.follow([frame_of_plan(plan)])
+        self.population.is_over = True
+
+    async def _draw_live(self) -> None:
+        """Draw the newest live search as it comes, until it is over or nobody looks."""
+        try:
+            while self._is_looked_at and self.search is None and (live := self._lab_state.live_search) is not None:
+                is_over = live.is_over  # read before what it has shown, so that nothing last is missed
+                if live.shown:
+                    self._draw_more(live, is_over)
+                if is_over and live is self._lab_state.live_search:
+                    return
+                await asyncio.sleep(FRAME_S)
+        finally:
+            self._follows = False
+
+    def _draw_more(self, live: LiveSearch, is_over: bool) -> None:
+        """Draw what has come since the last time, or begin anew with another search."""
+        if live is not self._drawn:
+            self._clear()
+            measure = measure_of(live.shown[0].step.objective)
+            self.curve.title = measure.title
+            self.curve.show_measure(measure.objective)
+            self._drawn, self._n_drawn = live, 0
+        new, caption = live.shown[self._n_drawn :], self._describe(live, is_over)
+        if new:
+            self._draw(new, caption)
+            self._show_live(new, caption, self._n_drawn == 0)
+            self._n_drawn += len(new)
+        elif is_over:
+            self.curve.caption = caption
+        self.population.is_over = is_over
+
+    def _raise_bound(self) -> None:
+        """Draw the bound of a live search that is over as far as it has risen since, as all else on the screen does."""
+        live, bound_s = self._drawn, self._lab_state.bound_s
+        is_newest = live is self._lab_state.live_search
+        if live is None or not is_newest or not live.is_over or self._n_drawn < len(live.shown):
+            return
+        step = live.shown[-1].step
+        if step.objective == "iteration" and bound_s > step.bound_s:
+            live.shown.append(Shown(replace(step, bound_s=min(bound_s, step.best_s)), None))
+            self._draw_more(live, is_over=True)
+
+    def _describe(self, live: LiveSearch, is_over: bool) -> str:
+        """Return how far the live search has come, and that the plan is another where that is worth no change."""
+        step, plan = live.shown[-1].step, self._lab_state.plan
+        found = f"live: {describe_progress(step, over=is_over)}"
+        if not is_over or plan is None or self._lab_state.plan_is_stale or plan.objective != step.objective:
+            return found
+        value, words = objectives[plan.objective].value(plan), measure_of(plan.objective).words
+        return found if words(value) == words(step.best_s) else f"{found}; the plan is kept at {words(value)}"
+
+
+def describe_progress(step: PlanStep, *, over: bool = False) -> str:
+    """Return in words how far a search has come; once it is ``over``, a bound that may rise further is left out."""
+    priced = f"{step.evaluations:,} plan{'s' * (step.evaluations != 1)} priced"
+    spent = f"{step.seconds:.1f} s" if step.seconds >= SHORT_S else format_s(step.seconds)
+    measure = measure_of(step.objective)
+    shape = f" with {step.job.n_stages} x {step.job.n_replicas}" if step.objective != COMMUNICATION else ""
+    found = f"generation {step.generation}, {priced} in {spent}: {measure.noun} {measure.words(step.best_s)}{shape}"
+    rises = over and step.objective != COMMUNICATION
+    return found if rises else f"{found}, {measure.gap_words(step.best_s, step.bound_s)}"
