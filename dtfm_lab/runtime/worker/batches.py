@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.files import override
 from dtfm_lab.runtime.protocol.checkpoint_folders import describe
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.worker.autograd_stage import Batch
-from dtfm_lab.runtime.worker.stages import build_stages
+from dtfm_lab.runtime.worker.stages import DTYPES, build_stages
 
 
 class TextBatches:
@@ -69,9 +69,19 @@ EMPTY_PROMPT = b"\n"
 
 def load_model(folder: str | Path) -> tuple[nn.Module, Job]:
     """The whole model of a checkpoint, or of the newest one below a folder, and its job as a single stage."""
+    from dtfm_lab.runtime.client.run_checks import why_not_built
     from dtfm_lab.runtime.worker.checkpoint_tensors import read_parameters  # safetensors is loaded where it is used
 
     checkpoint = describe(folder)
+    model_spec, held_bytes = checkpoint.model, sum(checkpoint.files.values())
+    if why := why_not_built(model_spec):
+        raise FileError(f"checkpoint {checkpoint.folder}: {why}")
+    least = model_spec.parameters * DTYPES[checkpoint.job.dtype].itemsize
+    if held_bytes < least:  # before a damaged size takes all memory
+        raise FileError(
+            f"checkpoint {checkpoint.folder}: its files have {held_bytes} bytes; wanted {least} or more for model "
+            f"{model_spec.name}"
+        )
     job = override(checkpoint.job, n_stages=1, n_replicas=1)
     model = build_stages(job, 1, [0], seed=0)[0]  # what is drawn is overwritten
     read_parameters(checkpoint.folder, model)
