@@ -93,6 +93,7 @@ QUICK = [
     "explain plan.json --device ada",
     "explain --sensitivity plan.json",
     "simulate --sweep plan.json --vary schedule=gpipe,1f1b --vary bandwidth=0.5,1,2",
+    "simulate --hours lecture-hall --job small --availability bamboo-p3 --policy restart --policy goodput",
     "explain --worth plan.json",
     "export plan.json -o run",
 ]

@@ -186,6 +186,29 @@ class History:
         bound = self.bound_samples
         return None if bound is None else (self.samples - self.skipping_samples) / bound if bound else 1.0
 
+    @property
+    def sentence(self) -> str:
+        """What came of it, in a line."""
+        return repr(self).strip("<>")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: policy, availability, hours, samples, rates, shares of the time by state, bound and dollars."""
+        end_s = self.availability.end_s
+        return {
+            "policy": self.policy,
+            "availability": self.availability.name,
+            "seconds": end_s,
+            "samples": self.samples,
+            "skipping_samples": self.skipping_samples,
+            "samples_per_s": self.goodput,
+            "bound_samples": self.bound_samples,
+            "share_of_bound": self.share_of_bound,
+            **{state: seconds / end_s for state, seconds in self.seconds.items()},
+            "losses": len(self.losses),
+            "dollars": self.dollars,
+            "left_out": self.availability.left_out,
+        }
+
     def to_frame(self) -> pd.DataFrame:
         """A row for each segment: start_s, end_s, state, operation, devices, steps, samples."""
         serving = np.array([*(len(operation.devices) for operation in self.operations), 0])

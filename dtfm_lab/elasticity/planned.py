@@ -175,12 +175,11 @@ class PlannedFleet:
         """The job's batch over the lower bound of its seconds on these devices; where the batch may shrink, only over
         the bound by all devices' work together, of which every sample has its share."""
         found = self.plan(present)
-        if found is None:
-            return 0.0
-        # a search that does not improve its bound has that of the work
-        work_s = found.iteration_lower_bound_s or 0.0
-        least_s = max(work_s, self._least_s()) if full_batch else work_s
-        return float(found.job.global_batch) / least_s if least_s > 0 else np.inf
+        # a search that does not improve its bound has that of the work; where none finds a plan, survivors of another
+        # one may still work by it, and no faster than the whole network
+        work_s = 0.0 if found is None else found.iteration_lower_bound_s or 0.0
+        least_s = max(work_s, self._least_s()) if full_batch or found is None else work_s
+        return float(self.job.global_batch) / least_s if least_s > 0 else np.inf
 
     def _least_s(self) -> float:
         """A bound that no plan of the whole network beats, so none of a part of it; searched for longer, once."""

@@ -28,6 +28,9 @@ from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.domain.units import IntArray
 
+QUARTER_S = 900.0
+"""Seconds between two checkpoints of every policy that is not told otherwise, so that none has an advantage."""
+
 
 class Fleet(Protocol):
     """How fast any set of devices trains, and what changing over costs: planned by the lab, or from a table."""

@@ -23,6 +23,7 @@ from dtfm_lab.figures.saving import save
 from dtfm_lab.figures.theme import alt_text, theme
 from dtfm_lab.figures.timeline.bubble import bubble
 from dtfm_lab.figures.timeline.gantt import gantt
+from dtfm_lab.figures.timeline.history import history, race
 from dtfm_lab.figures.timeline.memory_over_time import memory_over_time
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "frontier",
     "gantt",
     "guesses",
+    "history",
     "ledger",
     "link_matrix",
     "losses",
@@ -45,6 +47,7 @@ __all__ = [
     "network",
     "network_map",
     "plan_map",
+    "race",
     "save",
     "sensitivity",
     "strategies",

@@ -21,6 +21,8 @@ from dtfm_lab.simulation.memory_intervals import static_memory
 
 PROCESSES_START_S = 30.0
 """Assumed of a restart, before a checkpoint is read."""
+OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
+"""Fields of a job that hold for one number of devices; the plan of every fleet chooses them."""
 STORAGE_BYTES_PER_S = 1e9
 """Assumed of the storage of checkpoints, for each device."""
 
@@ -43,7 +45,7 @@ def replay(
 ) -> History:
     """What a training run makes of hours in which devices come and go, under a policy (``lab.policies``).
 
-    Every fleet that arises is planned for seconds by the lab, once; the same network, job and seed share their plans
+    Every fleet that arises is planned for seconds by the lab, once, in a shape of its own; the same network, job and seed share their plans
     from call to call. An availability is one of those that come with the lab, a file, or an ``Availability``; devices
     of other names than the network's take its seats (``availability.on``). In place of a network and a job, a table of
     measured samples a second by the number of devices, and the samples of a step:
@@ -116,6 +118,7 @@ def _fleet(
     if isinstance(job, int | float):
         raise JobError(f"job is {job!r}; wanted a job, or a table of samples a second in place of the network")
     network, job = nouns(topology, job)
+    job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
     fleet = _planned(_Key(network, job), seed)
     prices = np.array([device.price_per_hour for device in network.devices])
     whole = fleet.plan(frozenset(range(len(network))))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dtfm_lab.domain.history import Operation
-from dtfm_lab.elasticity.policy import Asked, Keeps, Policy, Response, Situation, policies
+from dtfm_lab.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies
 
 MOST_AT_RISK = 0.05
 """Share of devices without whom a further loss would be fatal, above which pipelines are rebalanced."""
@@ -32,8 +32,8 @@ class Bamboo(Policy):
     standby_slows: bool = False
     """Whether the loss of a device that stands by slows the others until they are rebalanced, as in Bamboo's simulator
     (which forgets that nobody has to take over), and needed to compare with it."""
-    every_s: float = 3600.0
-    """A checkpoint an hour, for the loss of neighbours."""
+    every_s: float = QUARTER_S
+    """A checkpoint every quarter of an hour, for the loss of neighbours."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None or (now.pause_left_s > 0 and now.lost):

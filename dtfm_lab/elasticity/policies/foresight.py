@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.restart import daly_s
 from dtfm_lab.elasticity.policies.templates import joined, regrouped, restarted
-from dtfm_lab.elasticity.policy import Asked, Keeps, Policy, Response, Situation, policies, state_survives
+from dtfm_lab.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies, state_survives
 
 
 @policies.register("parcae")
@@ -21,8 +21,8 @@ class Parcae(Policy):
     """Migrates while an announced departure is still to come, the work going on meanwhile; what comes unannounced is a
     regrouping. Parcae also predicts departures that nobody has announced: that is not modelled."""
 
-    every_s: float = 3600.0
-    """A checkpoint an hour, for the loss of a whole stage."""
+    every_s: float = QUARTER_S
+    """A checkpoint every quarter of an hour, for the loss of a whole stage."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
@@ -59,7 +59,7 @@ class Goodput(Policy):
     checkpoints follow Daly's interval for the setbacks seen so far.
     """
 
-    every_s: float = 900.0
+    every_s: float = QUARTER_S
     """A checkpoint every quarter of an hour until something is known."""
     most_ahead_s: float = 3600.0
     """No further ahead is counted on."""

@@ -12,15 +12,15 @@ import numpy as np
 
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.templates import joined, regrouped, restarted
-from dtfm_lab.elasticity.policy import Asked, Keeps, Policy, Response, Situation, policies, state_survives
+from dtfm_lab.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies, state_survives
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adapting(Policy):
     """Goes on with what ``adapted`` makes of the operation, and takes in who comes after a step."""
 
-    every_s: float = 3600.0
-    """A checkpoint an hour, for the loss of a whole stage."""
+    every_s: float = QUARTER_S
+    """A checkpoint every quarter of an hour, for the loss of a whole stage."""
     keeps_step: bool = True
     """Whether the step under way goes on at the new pace, or is begun again."""
 

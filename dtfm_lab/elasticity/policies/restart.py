@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dtfm_lab.elasticity.policy import Asked, Keeps, Policy, Response, Situation, policies
+from dtfm_lab.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies
 
 
 def young_s(checkpoint_s: float, mean_between_losses_s: float) -> float:
@@ -34,7 +34,7 @@ def daly_s(checkpoint_s: float, mean_between_losses_s: float) -> float:
 class Restart(Policy):
     """A loss stops everything: all processes start again on who is left, from the newest checkpoint."""
 
-    every_s: float = 900.0
+    every_s: float = QUARTER_S
     """A checkpoint every quarter of an hour, unless another interval is given."""
     joins: str = "loss"
     """Who comes is taken in at the next ``loss``, or at the next ``checkpoint``, which costs a restart, too."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.restart import Restart
-from dtfm_lab.elasticity.policy import Asked, Keeps, Policy, Response, Situation, policies, state_survives
+from dtfm_lab.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies, state_survives
 
 
 @policies.register("varuna")
@@ -33,8 +33,8 @@ class Oobleck(Policy):
 
     joins: str = "loss"
     """Who comes is taken in at the next ``loss``, as in Oobleck's simulator, or after the ``step``."""
-    every_s: float = 3600.0
-    """A checkpoint an hour, for the loss of a whole stage."""
+    every_s: float = QUARTER_S
+    """A checkpoint every quarter of an hour, for the loss of a whole stage."""
     meanwhile: bool = False
     """Whether the step under way may end while they regroup, though somebody is lost: not possible, but what
     Oobleck's authors simulate, and needed to compare with them."""

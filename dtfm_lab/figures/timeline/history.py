@@ -1,0 +1,202 @@
+"""Hours of a changing fleet: what every second went to, and several policies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.errors import TraceError
+from dtfm_lab.domain.history import History, State
+from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.figures.palette import BLUE, GREEN, GREY, LINE_GREY, ORANGE, PURPLE, SKY, VERMILLION
+from dtfm_lab.figures.theme import (
+    LEGEND_BELOW,
+    SUBTITLE_LETTERS,
+    SUBTITLE_LINE_PX,
+    numbered_rows,
+    row_bars,
+    stacked,
+    titled,
+    with_headings,
+    wrapped,
+)
+
+COLORS = {
+    State.TRAINING: GREEN,
+    State.CHECKPOINT: SKY,
+    State.REDONE: VERMILLION,
+    State.RECONFIGURING: ORANGE,
+    State.IDLE: PURPLE,
+    State.STOPPED: GREY,
+}
+WORDS = {
+    State.TRAINING: "training that counts",
+    State.CHECKPOINT: "writing checkpoints",
+    State.REDONE: "lost, to be done again",
+    State.RECONFIGURING: "reconfiguring",
+    State.IDLE: "too few devices",
+    State.STOPPED: "nobody there",
+}
+MOST_BINS = 300
+"""Intervals into which the band of states is cut."""
+HEIGHTS_PX = (130, 110, 190)
+BETWEEN_PX = 44
+ROW_PX = 38
+
+
+def history(history: History) -> go.Figure:
+    """Devices that are there and that serve, the share of every interval that each state takes, and the samples so far
+    beside the most that foresight would have; one axis of time."""
+    unit, in_s = _unit(history.availability.end_s)
+    total_px = sum(HEIGHTS_PX) + 2 * BETWEEN_PX
+    headings = ("devices: there, and serving", "what the time goes to", "samples so far (thousands)")
+    figure = stacked(HEIGHTS_PX, headings, gap_px=BETWEEN_PX, total_px=total_px)
+    _add_devices(figure, history, in_s)
+    _add_states(figure, history, in_s)
+    _add_samples(figure, history, in_s)
+    figure.update_xaxes(range=[0, history.availability.end_s / in_s])
+    figure.update_xaxes(title_text=f"time ({unit})", row=3, col=1)
+    figure.update_yaxes(rangemode="tozero")
+    figure.update_yaxes(range=[0, 1], tickformat=".0%", row=2, col=1)
+    titled(
+        figure,
+        f"{history.policy} on {history.availability.name}: {history.goodput:.4g} samples/s",
+        _subtitle(history),
+        alt=f"{history!r}".strip("<>") + ". " + _subtitle(history),
+        height=total_px + 210,
+        legend=LEGEND_BELOW,
+        margin_b=110,
+        hovermode="x unified",
+        bargap=0,
+        barmode="stack",
+    )
+    # plotly centres a title and its lines in the margin, so that each line needs half of one more
+    return with_headings(figure, SUBTITLE_LINE_PX * len(wrapped(_subtitle(history), SUBTITLE_LETTERS)))
+
+
+def race(histories: Sequence[History]) -> go.Figure:
+    """A bar for each policy, the one with most samples on top: the share of the time that went to each state, and what
+    came of it.
+
+    Raises TraceError for no history, or for histories of different hours.
+    """
+    if not histories:
+        raise TraceError("race of no histories; wanted one at least")
+    if len({one.availability.end_s for one in histories}) > 1:
+        ends = ", ".join(f"{one.policy} {one.availability.end_s:g} s" for one in histories)
+        raise TraceError(f"race of histories that differ in length: {ends}; wanted the same hours")
+    ranked = sorted(histories, key=lambda one: -one.samples)
+    figure = go.Figure()
+    before = np.zeros(len(ranked))
+    for state in State:
+        shares = np.array([one.seconds[state.name.lower()] / one.availability.end_s for one in ranked])
+        if not shares.any():
+            continue
+        hover = [f"{one.policy}: {share:.1%} {WORDS[state]}" for one, share in zip(ranked, shares, strict=True)]
+        rows = list(range(len(ranked)))
+        figure.add_trace(
+            row_bars(
+                shares.tolist(),
+                rows,
+                hover,
+                base=before.tolist(),
+                name=WORDS[state],
+                marker_color=COLORS[state],
+                width=0.62,
+            )
+        )
+        before = before + shares
+    for row, one in enumerate(ranked):
+        told = "" if one.share_of_bound is None else f", {one.share_of_bound:.0%} of foresight"
+        figure.add_annotation(x=1.01, y=row, text=f"{one.goodput:.4g} samples/s{told}", xanchor="left", showarrow=False)
+    figure.update_xaxes(range=[0, 1.36], tickvals=[0, 0.25, 0.5, 0.75, 1], tickformat=".0%", title_text="of the time")
+    figure.update_yaxes(**numbered_rows([one.policy for one in ranked]))
+    best, worst = ranked[0], ranked[-1]
+    return titled(
+        figure,
+        f"{best.availability.name}: {best.policy} trains most",
+        _spread(best, worst),
+        alt="; ".join(f"{one.policy} {one.goodput:.4g} samples/s" for one in ranked),
+        height=190 + ROW_PX * len(ranked),
+        barmode="overlay",
+        legend=LEGEND_BELOW,
+        margin_b=110,
+    )
+
+
+def _spread(best: History, worst: History) -> str:
+    if best is worst:
+        return ""
+    times = f"{best.samples / worst.samples:.3g} times" if worst.samples else "some, and none by"
+    skipping = " (some of its samples by a part of the model)" if best.skipping_samples else ""
+    return f"{times} the samples of {worst.policy}{skipping}; bars say where the time went"
+
+
+def _unit(end_s: float) -> tuple[str, float]:
+    """The unit of the axis, and its seconds."""
+    return ("h", 3600.0) if end_s >= 7200 else ("min", 60.0) if end_s >= 120 else ("s", 1.0)
+
+
+def _subtitle(history: History) -> str:
+    seconds, end_s = history.seconds, history.availability.end_s
+    parts = [f"{seconds[state.name.lower()] / end_s:.1%} {WORDS[state]}" for state in State]
+    told = [part for part in parts if not part.startswith("0.0%")]
+    if history.share_of_bound is not None:
+        told.append(f"{history.share_of_bound:.1%} of what nobody exceeds who knows the future")
+    if history.dollars:
+        told.append(f"{history.dollars:.4g} $, {history.dollars_per_million_samples:.4g} $ a million samples")
+    return "; ".join(told)
+
+
+def _add_devices(figure: go.Figure, history: History, in_s: float) -> None:
+    at_s = np.unique(history.availability.time_s)
+    there = history.availability.counts()
+    end_s = history.availability.end_s
+    serving = np.array([*(len(operation.devices) for operation in history.operations), 0])[history.operation]
+    for x, y, name, color, fill in (
+        (at_s, there, "there", LINE_GREY, None),
+        (history.start_s, serving, "serving", BLUE, "tozeroy"),
+    ):
+        figure.add_scatter(
+            x=np.append(x, end_s) / in_s, y=np.append(y, y[-1]) if len(y) else [0], mode="lines", name=name,
+            line={"shape": "hv", "width": 1.5, "color": color}, fill=fill, fillcolor="rgba(0, 114, 178, 0.22)",
+            hovertemplate="%{y}", row=1, col=1,
+        )  # fmt: skip
+
+
+def _add_states(figure: go.Figure, history: History, in_s: float) -> None:
+    end_s = history.availability.end_s
+    edges = np.linspace(0.0, end_s, MOST_BINS + 1)
+    for state in State:
+        chosen = history.state == state
+        if not chosen.any():
+            continue
+        share = np.diff(_passed(history.start_s[chosen], history.end_s[chosen], edges)) / np.diff(edges)
+        figure.add_bar(
+            x=(edges[:-1] + edges[1:]) / 2 / in_s, y=share, width=np.diff(edges) / in_s, name=WORDS[state],
+            marker={"color": COLORS[state], "line": {"width": 0}}, hovertemplate="%{y:.0%}", row=2, col=1,
+        )  # fmt: skip
+
+
+def _passed(begin_s: FloatArray, end_s: FloatArray, at_s: FloatArray) -> FloatArray:
+    """Seconds of these intervals, which do not overlap, that have passed at each time."""
+    before = np.append(0.0, np.cumsum(end_s - begin_s))
+    index = np.searchsorted(begin_s, at_s, side="right") - 1
+    inside = np.where(index >= 0, np.minimum(at_s, end_s[index]) - begin_s[index], 0.0)
+    passed: FloatArray = before[np.maximum(index, 0)] * (index >= 0) + np.maximum(inside, 0.0)
+    return passed
+
+
+def _add_samples(figure: go.Figure, history: History, in_s: float) -> None:
+    if history.foresight is not None:
+        at_s, most = history.foresight
+        figure.add_scatter(
+            x=at_s / in_s, y=most / 1e3, mode="lines", name="the most that foresight would have",
+            line={"width": 1.5, "dash": "dash", "color": LINE_GREY}, hovertemplate="%{y:.4~g}", row=3, col=1,
+        )  # fmt: skip
+    figure.add_scatter(
+        x=np.append(0.0, history.end_s) / in_s, y=np.append(0.0, np.cumsum(history.segment_samples)) / 1e3,
+        mode="lines", name="samples", line={"width": 2, "color": GREEN}, hovertemplate="%{y:.4~g}", row=3, col=1,
+    )  # fmt: skip
