@@ -21,6 +21,7 @@ from dtfm_lab.figures.results.systems import crossings, strategies
 from dtfm_lab.figures.results.waterfall import waterfall
 from dtfm_lab.figures.saving import save
 from dtfm_lab.figures.theme import alt_text, theme
+from dtfm_lab.figures.timeline.availability import availability
 from dtfm_lab.figures.timeline.bubble import bubble
 from dtfm_lab.figures.timeline.gantt import gantt
 from dtfm_lab.figures.timeline.history import history, race
@@ -28,6 +29,7 @@ from dtfm_lab.figures.timeline.memory_over_time import memory_over_time
 
 __all__ = [
     "alt_text",
+    "availability",
     "blame",
     "bubble",
     "coarse_graph",

@@ -10,6 +10,7 @@ import pytest
 
 from dtfm_lab import figures
 from dtfm_lab.compare import compare
+from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_job
 from dtfm_lab.lab import explain
@@ -49,6 +50,7 @@ FIGURES = {
     "sensitivity": lambda plan, steps: figures.sensitivity(explain(plan).sensitivity()),
     "comparison": lambda plan, steps: figures.comparison(slowed(plan)),
     "blame": lambda plan, steps: figures.blame(slowed(plan)),
+    "availability": lambda plan, steps: figures.availability(Availability.steady(plan.topology, 60)),
 }
 
 
