@@ -168,6 +168,18 @@ def test_those_that_come_with_the_lab_are_the_published_ones(name: str) -> None:
     assert "MIT licence, Copyright (c)" in trace.source
 
 
+def test_the_table_of_the_page_is_what_the_lab_counts() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "change.md").read_text()
+    table = {row[1].strip(" `"): row[2:7] for row in (line.split("|") for line in page.splitlines()) if len(row) == 9}
+    assert set(availability_names()) == set(table) - {"name", "---"}
+    for name in availability_names():
+        trace = lab.load_availability(name)
+        mean = trace.present_s().sum() / trace.end_s
+        minutes = trace.mean_between_losses_s / 60
+        counted = [f"{trace.end_s / HOUR:.1f}", f"{trace.counts().max()}", f"{mean:.1f}", f"{(~trace.comes).sum()}"]
+        assert [cell.strip() for cell in table[name]] == [*counted, f"{minutes:.0f}"]
+
+
 def test_the_volunteers_are_invented_and_drawn_as_their_file_says() -> None:
     trace = lab.load_availability("volunteers-at-home")
     network = load_topology("volunteers")
