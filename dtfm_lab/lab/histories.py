@@ -45,10 +45,10 @@ def replay(
 ) -> History:
     """What a training run makes of hours in which devices come and go, under a policy (``lab.policies``).
 
-    Every fleet that arises is planned for seconds by the lab, once, in a shape of its own; the same network, job and seed share their plans
-    from call to call. An availability is one of those that come with the lab, a file, or an ``Availability``; devices
-    of other names than the network's take its seats (``availability.on``). In place of a network and a job, a table of
-    measured samples a second by the number of devices, and the samples of a step:
+    Every fleet that arises is planned for seconds by the lab, once, in a shape of its own; the same network, job and
+    seed share their plans from call to call. An availability is one of those that come with the lab, a file, or an
+    ``Availability``; devices of other names than the network's take its seats (``availability.on``). In place of a
+    network and a job, a table of measured samples a second by the number of devices, and the samples of a step:
     ``lab.replay({15: 192, 16: 215, ...}, 8192, "bamboo-p3")``.
 
     Parameters
