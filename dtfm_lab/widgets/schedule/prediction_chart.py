@@ -19,7 +19,6 @@ from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.tasks import Result, begin, run_on_thread
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import NO_BARS, ROWS_PER_DEVICE, ChartRows, legend, units_of
-from dtfm_lab.widgets.views.gantt.gaps import gaps_before
 
 SAVED = {"critical_path": "show_path", "messages": "show_messages"}
 """Traits of the chart that a workspace keeps, by their names there."""
@@ -66,13 +65,6 @@ class PredictionChart(GanttView):
             self.title = f"One iteration under {context.schedule}"
             self.caption, self.stale = prediction.caption, ""
             self.shares = prediction.shares
-
-    def show_measured(self, measured: Trace) -> None:
-        """Draw the typical iteration of a measurement over the prediction, which has as many rows."""
-        context, iteration = measured.context, measured.typical_iteration
-        self.reset_measured(iteration)
-        self.extend_measured(*ChartRows(context).chart(measured).bars)
-        self.gaps = gaps_before(context.faults, iteration, measured.iteration_s, context.time_scale)
 
     async def wait_for(self, work: Callable[[], Result], words: str, set_slow: Callable[[bool], None]) -> Result | None:
         """Return what work on a thread returns, or raise what it raises; None once ``stop`` is called.

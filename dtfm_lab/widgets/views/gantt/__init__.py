@@ -9,6 +9,7 @@ import numpy.typing as npt
 import traitlets
 
 from dtfm_lab.compare.errors import format_error
+from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.widgets.views.gantt.bars import (
     FIRST_MESSAGE,
@@ -17,10 +18,12 @@ from dtfm_lab.widgets.views.gantt.bars import (
     NO_MESSAGES,
     NO_PATH,
     Bars,
+    ChartRows,
     CriticalPath,
     Messages,
     lateness_s,
 )
+from dtfm_lab.widgets.views.gantt.gaps import gaps_before
 from dtfm_lab.widgets.views.view import View
 
 
@@ -177,6 +180,13 @@ class GanttView(View):
         self._measured.append(bars)
         self.n_measured += len(bars.start)
         self._send_measured(bars, reset=False)
+
+    def show_measured(self, measured: Trace) -> None:
+        """Draw the typical iteration of a measurement over the prediction, which has as many rows."""
+        context, iteration = measured.context, measured.typical_iteration
+        self.reset_measured(iteration)
+        self.extend_measured(*ChartRows(context).chart(measured).bars)
+        self.gaps = gaps_before(context.faults, iteration, measured.iteration_s, context.time_scale)
 
     def ask_png(self, name: str) -> None:
         """Have every open page download what it shows as a PNG, on white and twice as sharp."""
