@@ -223,9 +223,11 @@ def nearest(plan: Plan, before: Plan | None) -> Plan:
         plan, placement=Placement(grid), cost=price_placement(plan.topology, plan.job, grid), iteration_s=None
     )
     if plan.iteration_s is not None:
-        nearer = simulated(nearer)
+        bound_s, nearer = plan.iteration_lower_bound_s, simulated(nearer)
         if nearer.iteration_s is None:
             return plan
+        if bound_s is not None:  # it holds for every placement
+            nearer = replace(nearer, iteration_lower_bound_s=min(bound_s, nearer.iteration_s))
     value = objectives[plan.objective].value
     return nearer if isclose(value(nearer), value(plan), rel_tol=1e-9) else plan
 

@@ -238,6 +238,7 @@ def test_of_interchangeable_devices_those_stay_that_can() -> None:
     assert other.stages != before.stages
     again = nearest(other, before)
     assert again.stages == before.stages
+    assert again.iteration_lower_bound_s == before.iteration_lower_bound_s is not None, "it holds for every placement"
     assert again.iteration_s == pytest.approx(before.iteration_s)
     first = nearest(other, None)
     assert first.iteration_s == pytest.approx(before.iteration_s)
