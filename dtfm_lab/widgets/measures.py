@@ -47,10 +47,10 @@ class ObjectiveWords:
             most = f"at most {format_times(best / bound)} times {self.better} with any plan of this job"
             return f"{most}; {self.bound_line(bound)}"
         if proven:
-            return f"{self.noun} proven best"
+            return f"{self.noun} proven best in this shape"
         times = best / bound
         how = f"{times:.0f} times the bound" if times > TIMES else f"{percent(times - 1)} above the bound"
-        return f"{how}; the bound says nothing cheaper than {self.words(bound)} exists"
+        return f"{how}; the bound says nothing cheaper than {self.words(bound)} exists in this shape"
 
 
 MEASURES = {

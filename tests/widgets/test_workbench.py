@@ -46,7 +46,7 @@ async def test_a_bound_that_rises_is_drawn_and_told() -> None:
     await until(lambda: the_lab.plan is not None)
     bound_s = panel.real.curve.points["exact"][:, 3]
     assert bound_s[-1] > bound_s[0]
-    assert panel.real.curve.caption.endswith("communication cost proven best")
+    assert panel.real.curve.caption.endswith("communication cost proven best in this shape")
     assert "gap 0.0%" in panel.note.value
 
 

@@ -117,7 +117,7 @@ def _weights(plan: Plan, groups: Lettered) -> StepText:
 def _path(plan: Plan, groups: Lettered) -> StepText:
     cost, s = plan.cost, plan.job.n_stages
     left = f"at most {max(plan.gap, 0.001):.1%} of it could be saved"
-    proof = "which is proven best" if plan.gap < PROVEN else left
+    proof = "which is proven best in this shape" if plan.gap < PROVEN else left
     whole = f"{format_s(cost.total_s)} of communication cost, {proof}."
     if s == 1:
         numbers = f"A single stage needs no path: the plan has its synchronisation, {whole}"

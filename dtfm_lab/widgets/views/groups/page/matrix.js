@@ -31,7 +31,7 @@ export function paintMatrix(context, width, height, { groups, weights, edge, ord
   for (let a = 0; a < n; a++)
     for (let b = 0; b < n; b++) {
       const weight = weights[order[a]]?.[order[b]];
-      context.fillStyle = a === b ? theme.raised : isFinite(weight) ? color(weight) : GREY;
+      context.fillStyle = a === b ? theme.surface : isFinite(weight) ? color(weight) : GREY; // a group and itself are no pair
       context.fillRect(grid.left + b * grid.cell, grid.top + a * grid.cell, grid.cell + 0.5, grid.cell + 0.5);
       if (grid.cell >= WRITTEN && isFinite(weight) && a !== b) write(context, grid, a, b, seconds(weight), high > low && (weight - low) / (high - low) > 0.5 ? theme.surface : theme.text);
     }

@@ -138,7 +138,7 @@ export function makePath({ state, choose, point, send }) {
     });
     const mark = h("div", { class: "least", style: `left:${(100 * Math.min(1, low / total)).toFixed(2)}%`, title: `No plan of this shape costs less than ${seconds(low)}` });
     sum.replaceChildren(...parts, ...(low > 0 && !proven ? [mark] : []));
-    bound.textContent = proven ? "proved the best" : low > 0 ? `no plan below ${seconds(low)}` : "";
+    bound.textContent = proven ? "proved the best of this shape" : low > 0 ? `no plan of this shape below ${seconds(low)}` : "";
     tell();
   }
 
