@@ -274,7 +274,7 @@ def control_for(option: Option, *, width: str = "", label_width: str = "", place
     if option.type is bool and not option.may_be_none:
         layout = w.Layout(width=width or "auto")
         return w.Checkbox(bool(option.default), description=label, tooltip=option.help, indent=False, layout=layout)
-    given["layout"] = w.Layout(width=width or f"calc({narrow} + {'110px' if option.choices else '85px'})")
+    given["layout"] = w.Layout(width=width or f"calc({narrow} + {'130px' if option.choices else '85px'})")
     if option.type is bool:
         return _dropdown([("as usual", None), ("yes", True), ("no", False)], option.default, given)
     if option.choices is not None:

@@ -14,7 +14,25 @@ function receive(el, name, handler, cleanUp) {
 }
 
 /** Says what is pointed at: {devices: [names]}, {stage}, {replica} or {link: [from, to]}; null for nothing any more. */
-export const shine = (el, what) => send(el, "dtfm-shine", { what });
+export function shine(el, what) {
+  pointedAt = null;
+  send(el, "dtfm-shine", { what });
+}
+let pointedAt = null; // the element of which `shines` said so last
+
+/** The handler of an element that says what it stands for while it is pointed at: until it is left, hidden or taken away. */
+export const shines = (el, what) => ({
+  onpointerenter({ currentTarget }) {
+    shine(el, what);
+    pointedAt = currentTarget;
+    const look = () => {
+      if (pointedAt !== currentTarget) return; // something else is pointed at since
+      if (currentTarget.matches(":hover")) requestAnimationFrame(look); // one that is taken away is told of no leave
+      else shine(el, null);
+    };
+    requestAnimationFrame(look);
+  },
+});
 
 /** `handler(what, isOwn)` whenever something else is pointed at; `isOwn` where this very view has said so. */
 export const onShine = (el, handler, cleanUp) =>

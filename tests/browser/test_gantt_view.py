@@ -19,6 +19,10 @@ gantt.set_predicted(*twice.T, rows=['ada'], kinds=kinds)
 gantt.reset_measured(0)
 gantt.extend_measured(*(twice + [.09, .09, 0, 0, 0]).T)
 """
+GAP = """
+gantt.devices = ['ada', 'bob']
+gantt.gaps = [{'device': 'bob', 'from': -.2, 'to': 0, 'text': '200 ms lost', 'tip': 'bob was killed', 'open': False}]
+"""
 
 
 def test_measured_bars_stream_in_over_the_predicted_ones(page, open_notebook, ask_kernel, eventually):
@@ -38,6 +42,10 @@ def test_measured_bars_stream_in_over_the_predicted_ones(page, open_notebook, as
     page.get_by_role("tooltip").filter(has_text="measured 10.0 to 110.0 ms (100 ms)").wait_for()
     ask_kernel(page, "gantt.reset_measured(4)")
     page.wait_for_selector(".dtfm-gantt[data-measured='0']")
+    ask_kernel(page, GAP)
+    page.wait_for_selector(".dtfm-gantt[data-gaps='1']")
+    box.hover(position={"x": size["width"] * 0.2, "y": size["height"] * 0.8})
+    page.get_by_role("tooltip").filter(has_text="bob was killed").wait_for()
     ask_kernel(page, SEVERAL)  # of several bars of one action, the first goes with the first
     page.wait_for_selector(".dtfm-gantt[data-predicted='3'][data-measured='3']")
     box.hover(position={"x": size["width"] * 0.5, "y": size["height"] * 0.2})

@@ -53,7 +53,12 @@ def test_rows_are_sorted_chosen_and_drawn_on_their_side_of_zero(page, open_noteb
 
     view.get_by_role("tab", name="Devices").click()
     eventually(page, "residuals.table", "devices")
+    page.evaluate("document.addEventListener('dtfm-shine', ({ detail }) => { window.lit = detail.what; })")
     view.locator("tbody tr").first.click()
     eventually(page, "chosen[2:]", ["ada"])
+    page.mouse.move(0, 0)
+    view.locator("tbody tr").first.hover()
+    page.wait_for_function("() => window.lit?.devices?.[0] === 'ada'")
     ask_kernel(page, "residuals.tables = []")
     expect(view).to_contain_text("Nothing to compare yet")
+    page.wait_for_function("() => window.lit === null")  # what is pointed at ends with the row, which nobody has left

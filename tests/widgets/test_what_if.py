@@ -273,7 +273,7 @@ async def test_pins_are_answered_loaded_and_removed() -> None:
     assert [pin.name for pin in panel.pins.pins] == ["the plan", "bandwidth × 0.1", "bandwidth × 0.1 (2)"]
     await until(lambda: all(pin.is_computed for pin in panel.pins.pins))
     first, _, last = (chip.children for chip in panel.pins.chips.children)
-    assert first[0].description.startswith("the plan  ")
+    assert first[0].description.startswith("the plan · ")
     first[0].click()
     await until(shows(panel))
     assert panel.controls.by_name["bandwidth"].value == 1.0

@@ -40,11 +40,11 @@ class JobControls(SavedControls):
         options = {option.name: option for option in options_of(Job)}
         self.batch = control_for(options["global_batch"])
         self.microbatch = menu(
-            "Micro-batch", "230px", "82px", [(CHOOSES, OPEN_MICROBATCH)], "Sequences per pipeline step"
+            "Micro-batch", "262px", "82px", [(CHOOSES, OPEN_MICROBATCH)], "Sequences per pipeline step"
         )
         self.schedule = menu(
             "Schedule",
-            "225px",
+            "250px",
             "68px",
             [(CHOOSES, OPEN_SCHEDULE), *((name, name) for name in schedules)],
             "In which order devices pass micro-batches on; a search for the communication cost leaves it open",

@@ -62,7 +62,7 @@ class Pins:
             self.chips.children = [self._chip(number) for number in range(len(pins))] or [_no_pins()]
         self._pins = pins
         for pin, chip in zip(pins, self.chips.children, strict=False):
-            chip.children[0].description = f"{pin.name}  {pin.known}"
+            chip.children[0].description = f"{pin.name} · {pin.known}"
             chip.children[0].tooltip = pin.problem or f"Turn the sliders to {pin.name}: {pin.known}"
 
     def add(self, setting: WhatIfSetting, base: WhatIfSetting) -> None:

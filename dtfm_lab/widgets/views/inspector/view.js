@@ -2,7 +2,7 @@
 import { cleanUps, h, oncePerFrame, onTraits } from "shared/dom.js";
 import { inkOn, onTheme, readTheme, stageColor } from "shared/theme.js";
 import { short } from "shared/links.js";
-import { shine } from "shared/bus.js";
+import { shines } from "shared/bus.js";
 import { view } from "shared/view.js";
 import { logSlider } from "./page/slider.js";
 
@@ -38,7 +38,7 @@ function render({ model, el }) {
       if (!one) { parts.push(h("span", { class: "dtfm-hop" }, "…")); continue; }
       parts.push(h("button", {
         type: "button", class: "dtfm-pipeline-stage", title: `Stage ${one.stage}, ${one.layers}, ${one.name}`,
-        onclick: () => select({ stage: one.stage }), onpointerenter: () => shine(el, { stage: one.stage }), onpointerleave: () => shine(el, null),
+        onclick: () => select({ stage: one.stage }), ...shines(el, { stage: one.stage }),
       }, chip(one.stage, n), h("span", {}, place(one.name)), h("small", {}, one.layers.replace(/layers? /, "").replace(" to ", "–"))));
       const hop = hops[one.stage];
       if (hop && one !== shown.at(-1)) parts.push(h("span", { class: "dtfm-hop", title: `hop from stage ${one.stage} to ${one.stage + 1}: ${hop.text}` },
@@ -46,7 +46,7 @@ function render({ model, el }) {
     }
     const sum = facts.total.flatMap(([value, words]) => [h("b", {}, value), ` ${words} `]);
     return [head(facts, h("span", { class: "dtfm-soft dtfm-keep" }, "nothing selected")), h("div", { class: "dtfm-pipeline" }, ...parts),
-      h("p", {}, ...sum, h("span", { class: "dtfm-soft" }, " click a device, stage or link"))];
+      h("p", {}, ...sum, h("span", { class: "dtfm-soft" }, "· click a device, stage or link"))];
   }
 
   const rows = (facts) => h("dl", {}, ...facts.rows.flatMap(([name, text, stage]) => [

@@ -1,7 +1,7 @@
 // The legend at the foot of the lab.
 import { cleanUps, h, onTraits, svg } from "shared/dom.js";
 import { inkOn, kindColor, onTheme, readTheme, stageColor } from "shared/theme.js";
-import { shine } from "shared/bus.js";
+import { shines } from "shared/bus.js";
 import { view } from "shared/view.js";
 
 const MOST_CHIPS = 16;
@@ -17,7 +17,7 @@ function render({ model, el }) {
       if (stage < 0) return h("span", {}, "…");
       const color = stageColor(stage, n, dark);
       return h("b", {
-        style: `background:${color};color:${inkOn(color)}`, onpointerenter: () => shine(el, { stage }), onpointerleave: () => shine(el, null),
+        style: `background:${color};color:${inkOn(color)}`, ...shines(el, { stage }),
       }, String(stage));
     })));
   }

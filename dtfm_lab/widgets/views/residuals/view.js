@@ -1,6 +1,6 @@
 // Measured less predicted, row by row: a table to sort, suspects first, with bars left and right of zero.
 import { seconds } from "shared/axis.js";
-import { onShine, shine } from "shared/bus.js";
+import { onShine, shines } from "shared/bus.js";
 import { cleanUps, frame, h, onTraits } from "shared/dom.js";
 import { roving } from "shared/roving.js";
 import { inkOn, kindColor, onTheme, readTheme, stageColor } from "shared/theme.js";
@@ -99,7 +99,7 @@ function render({ model, el }) {
     const share = row.relative === null || !isFinite(row.relative) ? "–" : percent(row.relative);
     return h("tr", {
       class: [row.suspect && "dtfm-residuals-suspect", selected.has(row.id) && "dtfm-residuals-chosen"].filter(Boolean).join(" "), "data-id": row.id, onclick: choose,
-      onpointerenter: () => shine(el, what(row, found)), onpointerleave: () => shine(el, null),
+      ...shines(el, what(row, found)),
     },
     h("th", { scope: "row" }, name), h("td", {}, seconds(row.predicted_s)), h("td", {}, seconds(row.measured_s)),
     bar(row, scale), h("td", { class: "dtfm-residuals-longer" }, row.error_s ? signed(row.error_s) : "0"), h("td", {}, share));
