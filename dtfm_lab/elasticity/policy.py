@@ -126,6 +126,9 @@ class Response:
     meanwhile: bool = False
     """Whether the operation of before goes on through the pause, its steps counting: the next one is prepared beside
     it. It must be able to, as after a coming or an announced departure."""
+    after_s: float | None = None
+    """So many seconds are needed to prepare it beside the work, which goes on as before until the first step that ends
+    later. Dropped when the policy is asked again meanwhile."""
     checkpoint_next: bool = False
     """Whether a checkpoint follows the first step."""
     every_s: float | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -115,6 +116,7 @@ class _Run:
         self.every_s = policy.every_s
         self.checkpoint_next = False
         self.again: Asked | float | None = None  # a float is a time
+        self.later: tuple[float, Response] | None = None  # from when a step's end brings it
         self.losses: list[Loss] = []
         self.departures = self.setbacks = 0
         self.device_s = 0.0
@@ -143,7 +145,7 @@ class _Run:
 
     def ask(self, why: Asked, left: frozenset[int] = NOBODY) -> None:
         """Let the policy decide, and do what it says."""
-        operation, self.again = self.operation if self.next is None else self.next, None
+        operation, self.again, self.later = self.operation if self.next is None else self.next, None, None
         lost = NOBODY if operation is None else operation.devices - self.present
         response = self.policy.decide(
             Situation(
@@ -183,6 +185,9 @@ class _Run:
 
     def _apply(self, response: Response) -> None:
         old, new = self.operation, response.operation
+        if response.after_s is not None:
+            self.later = (self.time_s + response.after_s, replace(response, after_s=None))
+            return
         self.checkpoint_next |= response.checkpoint_next
         self.every_s = self.every_s if response.every_s is None else response.every_s
         if isinstance(response.again, float | int) and not isinstance(response.again, Asked):
@@ -236,6 +241,8 @@ class _Run:
         """Let time pass until then, asking the policy where it wants to be asked."""
         while self.time_s < to_s:
             until_s = min(to_s, self.again) if isinstance(self.again, float) else to_s
+            if self.later is not None and self.later[0] > self.time_s:
+                until_s = min(until_s, self.later[0])
             if self.next is not None:
                 if self.paused_until_s <= self.time_s:
                     # what the last step had done is lost with the change
@@ -274,11 +281,15 @@ class _Run:
             self._book(State.TRAINING, to_s, operation)
             return None
         due = 1 if self.checkpoint_next else self._steps_to_checkpoint(operation)
-        most = 1 if self.again is Asked.STEP else due
+        ready = self.later is not None and self.later[0] <= self.time_s
+        most = 1 if ready or self.again is Asked.STEP else due
         steps = min(1 + math.floor((left_s - first_s) / operation.step_s), most)
         self._book(State.TRAINING, min(to_s, self.time_s + first_s + (steps - 1) * operation.step_s), operation)
         self._count(steps)
         self.done = 0.0
+        if ready and self.later is not None:
+            self._apply(self.later[1])
+            return None
         if steps == due:
             self.checkpoint_next = False
             self.writing_until_s = self.time_s + self.costs.checkpoint_s

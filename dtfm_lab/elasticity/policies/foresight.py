@@ -6,13 +6,12 @@ Source of the first: Duan et al., "Parcae: Proactive, Liveput-Optimized DNN Trai
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.restart import daly_s
 from dtfm_lab.elasticity.policies.templates import joined, regrouped, restarted
-from dtfm_lab.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies, state_survives
+from dtfm_lab.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies, state_survives
 
 
 @policies.register("parcae")
@@ -78,20 +77,21 @@ class Goodput(Policy):
         return min(self.most_ahead_s, now.mean_life_s / max(1, len(now.present)))
 
     def _after_loss(self, now: Situation, operation: Operation) -> Response:
-        """The better of sharing their work and regrouping."""
-        ways = [regrouped(now, operation)]
-        if (shared := now.fleet.rerouted(operation, now.lost)) is not None:
-            ways.append(Response(shared, pause_s=now.pause_left_s, keeps=Keeps.STEP))
-        best = max(ways, key=lambda way: self._samples(now, operation, way))
-        return replace(best, again=Asked.STEP)
-
-    def _samples(self, now: Situation, operation: Operation, way: Response) -> float:
-        """Samples until the next change, the step under way counted where it goes on."""
-        if way.operation is None:
-            return -math.inf
-        kept = now.step_done * operation.samples if way.keeps is Keeps.STEP else 0.0
+        """Sharing their work, and regrouping beside it where that pays; or regrouping at once, where that is better."""
+        shared = now.fleet.rerouted(operation, now.lost)
+        at_once = regrouped(now, operation)
+        if shared is None:
+            return at_once
+        sharing = Response(shared, pause_s=now.pause_left_s, keeps=Keeps.STEP, again=now.pause_left_s)
+        if (better := at_once.operation) is None:
+            return sharing
+        ahead_s, kept = self._ahead_s(now), now.step_done * operation.samples
+        beside_s = now.fleet.move_s(operation, better) + (1 - now.step_done) * shared.step_s
+        until_s = min(beside_s, ahead_s)
+        then = max(shared.samples_per_s, better.samples_per_s) * (ahead_s - until_s)
+        by_sharing = shared.samples_per_s * (until_s - now.pause_left_s) + then + kept
         # where the next change is nearer than the end of the pause, the shorter pause is still the better
-        return way.operation.samples_per_s * (max(self._ahead_s(now), operation.step_s) - way.pause_s) + kept
+        return at_once if better.samples_per_s * (ahead_s - at_once.pause_s) > by_sharing else sharing
 
     def _improved(self, now: Situation, operation: Operation) -> Response | None:
         """Something faster for who is there, prepared beside the work, where that pays."""
@@ -107,19 +107,14 @@ class Goodput(Policy):
         gain = (better.samples_per_s - operation.samples_per_s) * max(0.0, ahead_s - move_s)
         if gain <= operation.samples_per_s * regroup_s:
             return None
-        if now.asked is Asked.CHANGE and move_s > 0:
-            return Response(operation, keeps=Keeps.STEP, again=move_s)
-        if now.asked is not Asked.STEP:
-            return Response(operation, keeps=Keeps.STEP, again=Asked.STEP)
-        return self._safe(now, Response(better, pause_s=regroup_s, keeps=Keeps.STEP))
+        return self._safe(now, Response(better, pause_s=regroup_s, keeps=Keeps.STEP, after_s=move_s))
 
     def _safe(self, now: Situation, response: Response) -> Response:
-        """With the interval of checkpoints for as many setbacks as there were, one more counted; where a stage has no
-        second copy, every loss is one."""
+        """With Daly's interval for the setbacks so far; where a stage has no second copy, every loss is one."""
         operation = response.operation
         if operation is None or now.costs.checkpoint_s <= 0:
             return response
-        between_s = (now.time_s + self.most_ahead_s) / (now.setbacks + 1)
+        every_s = daly_s(now.costs.checkpoint_s, now.time_s / now.setbacks) if now.setbacks else self.every_s
         if now.fleet.grid(operation).shape[1] == 1:
-            between_s = min(between_s, now.mean_life_s / len(operation.devices))
-        return replace(response, every_s=daly_s(now.costs.checkpoint_s, between_s))
+            every_s = min(every_s, daly_s(now.costs.checkpoint_s, now.mean_life_s / len(operation.devices)))
+        return replace(response, every_s=every_s)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.templates import joined, regrouped, restarted
-from dtfm_lab.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies, state_survives
+from dtfm_lab.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies, state_survives
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class Adapting(Policy):
         if adapted is None:
             return regrouped(now, now.operation)
         pause_s = now.pause_left_s or self.pause_s(now)
-        # a device that is ready may be better used than not: asked again, the spare ones are looked at
-        again = Asked.STEP if now.spare else None
+        # asked again at once, devices that stand by are taken in
+        again = pause_s if now.spare else None
         keeps = Keeps.STEP if self.keeps_step else Keeps.STEPS
         return Response(adapted, pause_s=pause_s, keeps=keeps, again=again)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.restart import Restart
-from dtfm_lab.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies, state_survives
+from dtfm_lab.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies, state_survives
 
 
 @policies.register("varuna")
@@ -76,8 +76,4 @@ def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response |
         return Response(better, pause_s=max(now.pause_left_s, move_s), meanwhile=now.meanwhile, keeps=Keeps.STEP)
     if not at_step or better.samples_per_s <= operation.samples_per_s:
         return None
-    if now.asked is Asked.CHANGE and move_s > 0:
-        return Response(operation, keeps=Keeps.STEP, again=move_s)
-    if now.asked is not Asked.STEP:
-        return Response(operation, keeps=Keeps.STEP, again=Asked.STEP)
-    return Response(better, pause_s=now.costs.regrouping(len(better.devices)), keeps=Keeps.STEP)
+    return Response(better, pause_s=now.costs.regrouping(len(better.devices)), keeps=Keeps.STEP, after_s=move_s)
