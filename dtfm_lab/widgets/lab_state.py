@@ -15,6 +15,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.widgets.live_search import LiveSearch
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class LabState(traitlets.HasTraits):
     plan = traitlets.Instance(Plan, allow_none=True).tag(result=True)
     not_planned = traitlets.Unicode("").tag(result=True)
     """Why no plan follows what was drawn and chosen last, such as a job that fits no memory; empty where one does."""
-    live_search = traitlets.Instance("dtfm_lab.widgets.planner.live_search.LiveSearch", allow_none=True)
+    live_search = traitlets.Instance(LiveSearch, allow_none=True)
     """What the searches after the last edit have shown of themselves; None where a search was asked for since."""
     bound_s = traitlets.Float(0.0)
     """Seconds that no plan is faster than, as they rose since the plan was found; 0 where only the plan's own are

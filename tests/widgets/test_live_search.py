@@ -17,7 +17,7 @@ from dtfm_lab.planning.population import SHOWN
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.live_search import OF_A_PLAN, OF_BESTS, LiveSearch, SearchFrames
+from dtfm_lab.widgets.live_search import OF_A_PLAN, OF_BESTS, LiveSearch, SearchFrames
 from dtfm_lab.widgets.planner.plan_panel import RACE, REAL, PlanPanel
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.planner.short_searches import first_plan, improved
@@ -143,3 +143,29 @@ def test_a_plan_that_no_search_has_made_here_is_shown_itself():
     assert np.array_equal(frame.best.grid, state.plan.placement.devices)
     assert frame.best.cost_s == state.plan.cost.total_s
     assert frame.rule == OF_A_PLAN
+
+
+@on_a_loop
+async def test_a_plan_of_another_network_takes_the_place_of_the_search_before_it():
+    state, panel, replanning = a_live_lab()
+    state.pane = "plan"
+    view = panel.real.population
+    await until(lambda: replanning._task is None and view.is_over)
+    replanning.switch.value = False
+    other = irregular(12)
+    with state.hold_trait_notifications():
+        state.topology = other
+        state.plan = lab.evaluate(other, JOB.with_fields(n_replicas=3), stages=np.arange(12).reshape(4, 3))
+    state.job = JOB.with_fields(n_replicas=3)
+    assert view.cells["names"] == list(other.names)
+    assert len(view.frames[-1].individuals) == 1
+
+
+@on_a_loop
+async def test_after_an_edit_without_a_new_plan_the_last_search_says_that_it_is_of_before():
+    state, panel, replanning = a_live_lab()
+    await until(lambda: replanning._task is None and state.plan is not None)
+    replanning.switch.value = False
+    state.topology = irregular(seed=5)
+    state.pane = "plan"
+    assert panel.real.curve.caption.startswith("before the last edit: live: ")

@@ -20,8 +20,8 @@ from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, show, spacer
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.live_search import Shown
 from dtfm_lab.widgets.measures import MEASURES, TIMES, ObjectiveWords, format_count, measure_of, percent
-from dtfm_lab.widgets.planner.live_search import Shown
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.search_mode import (
     SHOWN_S,

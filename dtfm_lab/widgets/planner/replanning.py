@@ -20,8 +20,8 @@ from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, checkbox
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.live_search import LiveSearch
 from dtfm_lab.widgets.planner.edits import EditHistory
-from dtfm_lab.widgets.planner.live_search import LiveSearch
 from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, improved, replanned
 from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop, run_on_thread
 

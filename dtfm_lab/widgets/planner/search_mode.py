@@ -17,7 +17,7 @@ from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.teaching_operators import places_of
 from dtfm_lab.widgets.controls import SavedControls, button, controls_for, show
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.planner.live_search import PopulationSampler
+from dtfm_lab.widgets.live_search import PopulationSampler
 from dtfm_lab.widgets.tasks import Paced, Stream, begin
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 from dtfm_lab.widgets.views.population import cells_of

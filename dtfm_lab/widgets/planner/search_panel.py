@@ -18,8 +18,8 @@ from dtfm_lab.planning.evaluate import nearest
 from dtfm_lab.planning.population import PopulationFrame
 from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.live_search import LiveSearch, SearchFrames, Shown, frame_of_plan
 from dtfm_lab.widgets.measures import measure_of
-from dtfm_lab.widgets.planner.live_search import LiveSearch, SearchFrames, Shown, frame_of_plan
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION, LABEL_WIDTH, ObjectiveControls
 from dtfm_lab.widgets.planner.search_mode import BackgroundSearch, PlacementPreview, SearchMode, network_cells, rows
 from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
@@ -168,16 +168,21 @@ class SearchPanel(SearchMode):
         """Draw the live search, if there is one and this is looked at; else the plan, where nothing is drawn."""
         if not self._is_looked_at or self.search is not None:
             return
-        plan = self._lab_state.plan
-        if self._lab_state.live_search is not None:
+        live, plan = self._lab_state.live_search, self._lab_state.plan
+        if live is not None and not live.is_over:
             if not self._follows and has_event_loop():
                 self._follows = True
                 begin(self._draw_live(), self._report_error)
-        elif plan is not None and not self._names and not self._lab_state.plan_is_stale:
+            return
+        names = None if plan is None or self._lab_state.plan_is_stale else plan.topology.names
+        if live is not None and live.shown and names in (None, live.shown[-1].step.topology.names):
+            self._draw_more(live, is_over=True)
+        elif plan is not None and names not in (None, self._names):
             self._draw_plan(plan)
 
     def _draw_plan(self, plan: Plan) -> None:
-        self._names = plan.topology.names
+        self._clear()
+        self._names, self._drawn = plan.topology.names, None
         self.population.begin(network_cells(plan.topology, plan.job))
         self.population.unit = measure_of(plan.objective).unit
         self.population.follow([frame_of_plan(plan)])
@@ -228,7 +233,11 @@ class SearchPanel(SearchMode):
         """Return how far the live search has come, and that the plan is another where that is worth no change."""
         step, plan = live.shown[-1].step, self._lab_state.plan
         found = f"live: {describe_progress(step, over=is_over)}"
-        if not is_over or plan is None or self._lab_state.plan_is_stale or plan.objective != step.objective:
+        if not is_over or plan is None:
+            return found
+        if self._lab_state.plan_is_stale or plan.topology.fingerprint != step.topology.fingerprint:
+            return BEFORE + found
+        if plan.objective != step.objective:
             return found
         value, words = objectives[plan.objective].value(plan), measure_of(plan.objective).words
         return found if words(value) == words(step.best_s) else f"{found}; the plan is kept at {words(value)}"

@@ -22,8 +22,8 @@ from dtfm_lab.planning import (
 )
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.planning.evaluate import nearest
+from dtfm_lab.widgets.live_search import LiveSearch
 from dtfm_lab.widgets.planner.edits import SAME, BeforeEdit, PlanChange
-from dtfm_lab.widgets.planner.live_search import LiveSearch
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.tasks import shared_interpreter
 
