@@ -173,6 +173,7 @@ REFUSALS = {
         lambda: gpt(**SMALL | {"d_model": 10**9, "n_heads": 1}),
         "layer of kind block: parameters is",
     ),
+    "heads beyond counting": (lambda: gpt(**SMALL | {"n_heads": 10**400}), "n_heads is 1000"),
     "attention that is not there": (
         lambda: replace(gpt(**SMALL), layers=(replace(BLOCK, forward_flop=1.0),)).with_seq_len(2),
         "a block has fewer FLOP than its attention",

@@ -87,7 +87,8 @@ def gpt(
     ``d_ff`` is the width of the MLP, 4 x d_model where None; ``n_positions`` the rows of the table of
     positions, seq_len where None.
     """
-    d, t, vocab_size = _sizes(name, d_model=d_model, seq_len=seq_len, vocab_size=vocab_size)
+    sizes_given = {"d_model": d_model, "n_heads": n_heads, "seq_len": seq_len, "vocab_size": vocab_size}
+    d, n_heads, t, vocab_size = _sizes(name, **sizes_given)
     ff = 4 * d if d_ff is None else whole(f"model {name}", "d_ff", d_ff)
     positions = t if n_positions is None else whole(f"model {name}", "n_positions", n_positions)
     if positions < t:
