@@ -139,13 +139,13 @@ class History:
 
     @property
     def begun_s(self) -> float:
-        """When the first step that counts begins; the end where none does."""
-        counted = np.flatnonzero(self.steps > 0)
-        return float(self.start_s[counted[0]]) if len(counted) else self.availability.end_s
+        """When the first step begins, whether it counts in the end or not; the end where none does."""
+        worked = np.flatnonzero((self.state == State.TRAINING) | (self.state == State.REDONE))
+        return float(self.start_s[worked[0]]) if len(worked) else self.availability.end_s
 
     @property
     def throughput(self) -> float:
-        """Samples a second from the beginning of the first step that counts to the end of the last one; 0 without."""
+        """Samples a second from the beginning of the first step to the end of the last one that counts; 0 without."""
         counted = np.flatnonzero(self.steps > 0)
         return self.samples / (float(self.end_s[counted[-1]]) - self.begun_s) if len(counted) else 0.0
 

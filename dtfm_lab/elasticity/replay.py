@@ -201,7 +201,7 @@ class _Run:
             self.setbacks += old is not None
             self._void(self.first_since_checkpoint, self.first_of_step)
             self.since_checkpoint = 0
-        if response.meanwhile and response.pause_s > 0 and old is not None and self._working():
+        if response.meanwhile and response.pause_s > 0 and None not in (old, new) and self._working():
             self.next = new
             return
         self.next, self.writing_until_s = None, None
