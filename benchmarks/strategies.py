@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 import dtfm_lab as lab
+from dtfm_lab import files
 from dtfm_lab.systems import Budget, Outcome, outcome_of, work_of
 from dtfm_lab.systems.bound import fits
 from dtfm_lab.systems.branch import Branch
@@ -32,7 +33,7 @@ CHANGED = ("megatron", "deepspeed-pipeline", "deepspeed-zero-3", "fsdp", "ddp")
 def main(job: str, seconds: float, networks: str, changes: int) -> None:
     work, budget, slowest = lab.load_job(job), Budget(seconds=seconds), 0.0
     lab.strategies("lecture-hall", job, seconds=0.1)  # compiles what is compiled once
-    for name in networks.split(",") if networks else lab.topology_names():
+    for name in networks.split(",") if networks else files.topology_names():
         topology, began, cpu_began = lab.load_topology(name), time.perf_counter(), time.process_time()
         found = [outcome_of(system, topology, work, budget) for system in chosen(None)]
         took_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began

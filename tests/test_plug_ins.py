@@ -59,8 +59,9 @@ def test_the_api_and_the_lab_know_a_plug_in_by_its_names(python: Python) -> None
     pytest.importorskip("ipywidgets")
     ran = python("""
 import dtfm_lab as lab
+from dtfm_lab import files
 from dtfm_lab.simulation.schedules import build_named
-assert "ring-of-eight" in lab.topology_names()
+assert "ring-of-eight" in files.topology_names()
 assert "file-order" in lab.planners and "by-latency" in lab.schedules
 plan = lab.plan("ring-of-eight", "mlp-small", planner="file-order")
 assert plan.planner == "file-order" and plan.job.model.family == "mlp"

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 
 import dtfm_lab as lab
+from dtfm_lab import files
 from dtfm_lab.domain.network import HARDWARE
 from dtfm_lab.domain.units import TERA, GiB, to_gbps, to_ms
 
@@ -38,7 +39,7 @@ def gpus_page() -> str:
 
 def networks_page() -> str:
     """A row for each network that comes with the lab, and what it is."""
-    networks = [lab.load_topology(name) for name in lab.topology_names()]
+    networks = [lab.load_topology(name) for name in files.topology_names()]
     head = ["network", "devices", "regions", "GPUs", "latency, ms", "bandwidth, Gbit/s", "file"]
     rows, said = [], []
     for net in networks:

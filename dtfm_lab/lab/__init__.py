@@ -12,7 +12,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.elasticity import policies
-from dtfm_lab.files import load_availability, load_plan, load_schedule, load_trace, save, topology_names
+from dtfm_lab.files import load_availability, load_plan, load_trace, save
 from dtfm_lab.lab import missions
 from dtfm_lab.lab.guessing import guess
 from dtfm_lab.lab.histories import replay
@@ -51,7 +51,6 @@ __all__ = [
     "load_availability",
     "load_job",
     "load_plan",
-    "load_schedule",
     "load_topology",
     "load_trace",
     "memory",
@@ -71,6 +70,5 @@ __all__ = [
     "strategies",
     "sweep",
     "systems",
-    "topology_names",
     "with_job",
 ]

@@ -1,4 +1,4 @@
-"""The event rules of the simulators of Varuna, Oobleck and Bamboo in Oobleck's artefact, re-implemented with their defects.
+"""The event rules of the simulators of Varuna, Oobleck and Bamboo in Oobleck's artefact, with their defects.
 
 Each defect can be mended alone, so that what it does to a published number is measured. Times are whole milliseconds,
 as there. Rules read from tools/simulator of github.com/SymbioticLab/Oobleck (MIT licence).

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dtfm_lab as lab
+from dtfm_lab import files
 from dtfm_lab.domain.trace import Fault, Trace
 from dtfm_lab.files.workspaces import load_workspace
 from dtfm_lab.runtime.multihost.hosts import load_hosts, load_run_folder
@@ -104,7 +105,7 @@ def test_a_measurement_of_a_part_that_survived_a_loss() -> None:
 
 @pytest.mark.parametrize("ending", ["txt", "csv"])
 def test_a_schedule(ending: str) -> None:
-    schedule = lab.load_schedule(SAVED / f"schedule.{ending}")
+    schedule = files.load_schedule(SAVED / f"schedule.{ending}")
     assert schedule.n_microbatches == 4
     assert schedule.orders == lab.load_trace(SAVED / "measured.json").context.orders
 
@@ -140,6 +141,6 @@ def test_an_exported_run(tmp_path: Path) -> None:
     run = load_run_folder(folder)
     assert run.spec.plan.cost.total_s == COST_S
     assert (run.spec.iterations, run.spec.clock, run.spec.seed) == (3, "real", 4)
-    assert run.spec.orders == lab.load_schedule(SAVED / "schedule.txt").orders
+    assert run.spec.orders == files.load_schedule(SAVED / "schedule.txt").orders
     assert run.hosts == {"ada": (0, 1, 4, 5), "edsger": (2, 3, 6, 7)}
     assert [host.name for host in load_hosts(folder / "hosts.yaml", run.spec)] == ["ada", "edsger"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import dtfm_lab as lab
+from dtfm_lab import files
 from dtfm_lab.lab.plans import default_job
 
 PLAN = lab.plan("lecture-hall", "tiny", steps=2)
@@ -35,7 +36,7 @@ def test_every_step_of_a_search_has_a_plan() -> None:
 
 
 def test_without_a_job_a_network_gets_one_of_its_size() -> None:
-    for name in lab.topology_names():
+    for name in files.topology_names():
         topology = lab.load_topology(name)
         n = len(topology)
         assert default_job(topology).name == ("small" if n <= 16 else "dtfm-gpt3-xl" if n == 64 else "gpt3-xl"), name
@@ -64,7 +65,7 @@ def test_a_schedule_is_a_name_a_noun_or_a_file(tmp_path: Path) -> None:
     assert lab.simulate(PLAN, built).to_frame().equals(named.to_frame())
     for ending in ("txt", "csv"):
         path = lab.save(built, tmp_path / f"mine.{ending}")
-        assert lab.load_schedule(path).orders == built.orders
+        assert files.load_schedule(path).orders == built.orders
         for given in (path, str(path)):
             assert lab.simulate(PLAN, given).iteration_s == named.iteration_s
             assert lab.memory(PLAN, given).peak_bytes.tolist() == lab.memory(PLAN, "zb-h1").peak_bytes.tolist()

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import dtfm_lab as lab
+from dtfm_lab import files
 from dtfm_lab.domain.network import Topology, find_place, link_between
 
 filling = pytest.importorskip("dtfm_lab.widgets.network.links", reason="needs the lab extra")
 documents = pytest.importorskip("dtfm_lab.widgets.network.document_conversion", reason="needs the lab extra")
 
 
-@pytest.mark.parametrize("name", lab.topology_names())
+@pytest.mark.parametrize("name", files.topology_names())
 def test_a_shipped_network_survives_the_canvas_whole(name: str) -> None:
     topology = lab.load_topology(name)
     document = documents.document_of(topology)
