@@ -134,8 +134,8 @@ def in_heap_order(availability: Availability) -> Availability:
     Bamboo's pipelines are of nodes beside each other in this order, which for nodes of one instant is the heap's.
     """
     queue: list[_Event] = []
-    for event in zip(availability.time_s, ~availability.comes, availability.device, strict=True):
-        heapq.heappush(queue, _Event(*event))
+    for values in zip(availability.time_s, ~availability.comes, availability.device, strict=True):
+        heapq.heappush(queue, _Event(*values))
     heapq.heapify(queue)  # as in the simulator: it puts equal events in another order
     place: dict[int, int] = {}
     while queue:
