@@ -60,7 +60,7 @@ async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -
     assert "no device stands out" in panel.tiles.value
     assert panel.residuals.shown["rows"][0]["id"] == first["name"]
     assert first["sentence"].replace("->", "→") in panel.told.value
-    assert {"->".join(names) for names in lab_state.suspects} == set(comparison.suspects["name"])
+    assert {" -> ".join(names) for names in lab_state.suspects} == set(comparison.suspects["name"])
     await until(lambda: panel.refitting.is_useful)
     lab_state.comparison = None
     assert (panel.residuals.tables, lab_state.compare_note, lab_state.suspects) == ([], "", ())
