@@ -83,12 +83,13 @@ class PlannedFleet:
             found = self.plan(present)
             if found is not None and current is not None and current.plan is not None:
                 found = nearest(found, current.plan)
-            self._operations[key] = None if found is None else self._of(found)
+            self._operations[key] = None if found is None else self.of(found)
             if current is not None:
                 self._kept.append(current)  # so that no other operation gets its id
         return self._operations[key]
 
-    def _of(self, plan: Plan) -> Operation:
+    def of(self, plan: Plan) -> Operation:
+        """Working by a simulated plan, whose devices are the network's by name."""
         assert plan.iteration_s is not None, "a search for seconds simulates what it finds"
         indices = [self.network.index(name) for group in plan.stages for name in group]
         samples = float(sum(plan.job.microbatch_counts) * plan.job.microbatch)
@@ -118,7 +119,7 @@ class PlannedFleet:
             for replica, name in enumerate(group):
                 ranks[plan.topology.index(name)] = replica * len(grid) + stage
         smaller = simulated(evaluate(plan.topology, job, rank_map=ranks))
-        return None if smaller.iteration_s is None else self._of(smaller)
+        return None if smaller.iteration_s is None else self.of(smaller)
 
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """The peers of a lost device share its work evenly and put it into their idle seconds first.
