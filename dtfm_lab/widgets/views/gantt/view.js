@@ -1,7 +1,7 @@
 // Who does what when: predicted bars, and over them measured ones as they come in.
 import { cleanUps, frame, h, oncePerFrame, oncePerMessage, onTraits, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
-import { readTheme } from "shared/theme.js";
+import { onTheme, readTheme } from "shared/theme.js";
 import { view } from "shared/view.js";
 import { Bars, barUnder, COLUMNS, counterpart, joined, LATE, NO_BARS } from "./page/bars.js";
 import { chartPainter } from "./page/chart.js";
@@ -343,6 +343,7 @@ function render({ model, el }) {
     }
   }
 
+  onTheme(reloadTexts, cleanUp); // the strip and the legend are no canvas, which follows by itself
   onTraits(model, BAR_TRAITS, reloadUpper, cleanUp);
   onTraits(model, TEXT_TRAITS, reloadTexts, cleanUp);
   model.on("msg:custom", receive);

@@ -38,8 +38,8 @@ function render({ model, el }) {
   const numbers = h("div", { class: "dtfm-numbers", role: "group", "aria-label": "Live numbers" });
   const more = h("button", {
     type: "button", class: "dtfm-plain", "data-menu": "more", "aria-haspopup": "dialog", "aria-expanded": "false",
-    title: "Save and restore, a page, a link, a video; larger type", onclick: (event) => toggleMenu(el, "more", event.currentTarget),
-  }, "Save, share");
+    title: "Save and restore, a page, a link, a video; larger type", "aria-label": "Save, share", onclick: (event) => toggleMenu(el, "more", event.currentTarget),
+  }, h("span", { class: "dtfm-roomy" }, "Save, share"), h("span", { class: "dtfm-brief" }, "Share"));
   const whole = h("button", {
     type: "button", class: "dtfm-plain dtfm-whole", "aria-label": "Whole window", title: "Show the lab in the whole window (F)", onclick: () => toggleWindow(el),
   });

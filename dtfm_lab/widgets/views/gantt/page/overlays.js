@@ -105,6 +105,7 @@ export function endLabels(context, place, ends, theme) {
     .map((end) => ({ ...end, x: Math.min(place.right, place.x(end.at)), isBeyond: at(end) > place.to * 1.0001 })).sort((one, other) => one.x - other.x);
   let room = place.right + 12; // labels end where the one to their right begins
   for (const end of inSight.reverse()) {
+    if (context.measureText(end.text).width > room) end.text = end.text.replace(/^iteration \d+ /, ""); // a phone
     const width = context.measureText(end.text).width;
     end.to = Math.min(room, end.x + 6 + width / 2);
     end.from = end.to - width;
