@@ -62,6 +62,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/baseline.py
 	$(BIN)/python benchmarks/bounds.py
 	$(BIN)/python benchmarks/iteration.py
+	$(BIN)/python benchmarks/replanning.py
 	$(BIN)/python benchmarks/thousand.py
 	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/predictions.py

@@ -20,6 +20,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "paths",
         "networks-and-jobs",
         "objectives",
+        "change",
         "schedules",
         "systems",
         "strategies",

@@ -24,6 +24,7 @@ from dtfm_lab.lab.plans import (
     load_job,
     load_topology,
     plan,
+    replan,
     search,
     with_job,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "planners",
     "policies",
     "published",
+    "replan",
     "replay",
     "reproduce",
     "run",

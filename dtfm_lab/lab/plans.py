@@ -1,7 +1,7 @@
 """From a network and a job to a plan, and functions that explain, compare and price plans."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 from dtfm_lab import files, planning
@@ -20,7 +20,7 @@ from dtfm_lab.lab.arguments import (
     of_plan,
 )
 from dtfm_lab.lab.memory_warnings import warned
-from dtfm_lab.planning import Explanation, Frontier, PlanStep
+from dtfm_lab.planning import Explanation, Frontier, PlanStep, Replan
 from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
 SMALL_NETWORK = 16
@@ -120,6 +120,47 @@ def evaluate(
     """
     plan = planning.evaluate(*nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups)
     return warned(planning.simulated(plan))
+
+
+def replan(
+    plan: Plan | str,
+    *,
+    lost: Iterable[str] = (),
+    joined: Iterable[str] | Topology = (),
+    changed: Topology | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    horizon_s: float | None = None,
+) -> Replan:
+    """The plan that follows ``plan`` when devices go or come, or links change, and what the change takes.
+
+    ``.plan``; ``.moves``, who gets which parameters and optimiser states, from whom, in ``.move_s`` seconds over these
+    links; ``.stay``, the old plan with only its holes filled; ``.pays_after_s``, when the new plan is ahead of that.
+    Devices stay where they are for what does not pay within ``horizon_s`` seconds of training, an hour by default. The
+    search begins with the old plan and looks near it: some tenths of a second, or as many ``seconds`` as are given.
+
+    Parameters
+    ----------
+    lost
+        Names of devices that go.
+    joined
+        Devices that come: a network that has them beside the old ones, or names of devices of ``changed``. Idle devices
+        of the plan's network are there already.
+    changed
+        The network with its links, or its devices' speeds, as they are now.
+
+    Raises
+    ------
+    UnknownName
+        A lost device that the plan's network does not have.
+    PlanError
+        Nobody is left, a network lacks a device that is not lost, or no plan fits what is left.
+    JobError
+        The plan's job has no model, so that nobody knows how much would move.
+    """
+    plan = as_plan(plan)
+    network = planning.network_after(plan, lost=lost, joined=joined, changed=changed)
+    return planning.replan(plan, network, seconds=seconds, seed=seed, horizon_s=horizon_s)
 
 
 @overload

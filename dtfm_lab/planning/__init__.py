@@ -16,8 +16,10 @@ from dtfm_lab.planning.explain.worth import Worth, stream_worth, worth_table
 from dtfm_lab.planning.iteration import objective as _objectives  # noqa: F401
 from dtfm_lab.planning.iteration.frontier import Frontier
 from dtfm_lab.planning.iteration.frontier_search import stream_frontier
+from dtfm_lab.planning.moving import Moves, moves
 from dtfm_lab.planning.objectives import Objective, default_objective, objectives
 from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
+from dtfm_lab.planning.replanning import Replan, network_after, replan
 from dtfm_lab.planning.search import plan, search
 from dtfm_lab.planning.step import PlanStep
 
@@ -27,20 +29,25 @@ __all__ = [
     "Explanation",
     "Frontier",
     "Generation",
+    "Moves",
     "Objective",
     "PlanStep",
     "Planner",
     "Problem",
+    "Replan",
     "Worth",
     "adapt_plan",
     "default_objective",
     "evaluate",
     "explain",
     "lower_bound_s",
+    "moves",
+    "network_after",
     "objectives",
     "plan",
     "planners",
     "price_placement",
+    "replan",
     "search",
     "simulated",
     "stream_frontier",

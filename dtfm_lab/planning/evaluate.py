@@ -8,6 +8,7 @@ without changing any cost, so each class of them is laid over its old places by 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import isclose
 from typing import Any
 
@@ -18,7 +19,7 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.communication_search import require_fit
 from dtfm_lab.planning.cost import PairCosts, align, coarsened_weights, pair_costs, price_placement, shortest_path
@@ -164,7 +165,7 @@ def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
     taken = {name for group in placed for name in group if name is not None}
     free = [name for name in topology.names if name not in taken]
     if (len(placed), len(placed[0])) == (job.n_stages, job.n_replicas):
-        grid = _filled(placed, free, topology, pair_costs(topology, job))
+        grid = filled(placed, free, topology, pair_costs(topology, job))
         if plan.objective == "communication" and len(set(job.microbatch_counts)) == 1:
             return evaluate(topology, job, stages=grid)
         return evaluate(topology, job, rank_map=Placement(np.array(grid)).rank_map(len(topology)))
@@ -188,7 +189,7 @@ def _as_planned(job: Job, planned: Job) -> Job:
     return job.with_fields(**taken) if taken else job
 
 
-def _filled(placed: list[list[str | None]], free: list[str], topology: Topology, pair: PairCosts) -> list[list[int]]:
+def filled(placed: list[list[str | None]], free: list[str], topology: Topology, pair: PairCosts) -> list[list[int]]:
     """Device indices by stage; vacant places are filled in the order of the stages, by the nearest free device."""
     grid = [[None if name is None else topology.index(name) for name in group] for group in placed]
     left = [topology.index(name) for name in free]
@@ -216,7 +217,7 @@ def nearest(plan: Plan, before: Plan | None) -> Plan:
     there is no plan before. Devices are found by name. The plan itself where nothing is nearer, and where the exchange
     turns out to change its value after all.
     """
-    grid = _exchanged(plan, before)
+    grid = nearest_grid(plan, before)
     if np.array_equal(grid, plan.placement.devices):
         return plan
     nearer = replace(
@@ -232,17 +233,18 @@ def nearest(plan: Plan, before: Plan | None) -> Plan:
     return nearer if isclose(value(nearer), value(plan), rel_tol=1e-9) else plan
 
 
-def _exchanged(plan: Plan, before: Plan | None) -> IntArray:
+def nearest_grid(plan: Plan, before: Plan | None) -> IntArray:
     """(S, D) grid of the plan in which each class of interchangeable devices is laid over its old places."""
     grid = plan.placement.devices.copy()
     topology = plan.topology
+    shared = None if before is None else shared_stages(before.job, plan.job)
     old = {} if before is None else _places(before.topology, before.placement.devices)
     new = _places(topology, grid)
     of_device = device_classes(topology)
     for which in np.flatnonzero(np.bincount(of_device) > 1):
         names = [topology.names[device] for device in np.flatnonzero(of_device == which)]
         slots = sorted((new.get(name) for name in names), key=lambda slot: (slot is None, slot))
-        kept = np.array([[_kept(old.get(name), slot) for slot in slots] for name in names])
+        kept = np.array([[_kept(old.get(name), slot, shared) for slot in slots] for name in names])
         steps = np.arange(len(names))
         kept -= REPLICA / 2 / len(names) ** 3 * (steps[:, None] - steps) ** 2  # in all less than any place kept
         for row, column in zip(*scipy.optimize.linear_sum_assignment(kept, maximize=True), strict=True):
@@ -255,12 +257,27 @@ def _places(topology: Topology, grid: IntArray) -> dict[str, tuple[int, int]]:
     return {topology.names[device]: (s, r) for (s, r), device in np.ndenumerate(grid)}
 
 
-def _kept(was: tuple[int, int] | None, now: tuple[int, int] | None) -> float:
-    if was is None or now is None:
+def _kept(was: tuple[int, int] | None, now: tuple[int, int] | None, shared: FloatArray | None) -> float:
+    if was is None or now is None or shared is None:
         return STAGE * (was is now)
-    return STAGE * (was[0] == now[0]) + REPLICA * (was[1] == now[1])
+    return STAGE * float(shared[was[0], now[0]]) + REPLICA * (was[1] == now[1])
 
 
+def shared_stages(before: Job, after: Job) -> FloatArray:
+    """(S, S') share of each later stage's parameters that each earlier stage has, too; 1 where it is the same stage.
+
+    Stages of jobs of message sizes only, or of two models, are the same where their numbers are.
+    """
+    if before.model is None or after.model is None or before.model.layers != after.model.layers:
+        return np.eye(before.n_stages, after.n_stages)
+    ends = np.cumsum([0, *(layer.parameters for layer in after.model.layers)])
+    was, now = (ends[np.cumsum([0, *job.cut(job.n_stages)])] for job in (before, after))
+    both = np.minimum(was[1:, None], now[None, 1:]) - np.maximum(was[:-1, None], now[None, :-1])
+    shared: FloatArray = np.maximum(both, 0) / np.maximum(np.diff(now), 1)
+    return shared
+
+
+@lru_cache(maxsize=8)  # of one network, many plans are compared
 def device_classes(topology: Topology) -> IntArray:
     """(N,) class of each device: those of one class have the same attributes and the same links to all others."""
     kinds = [replace(device, name="any", position=None) for device in topology.devices]

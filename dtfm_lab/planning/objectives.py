@@ -52,6 +52,9 @@ class SearchRequest:
     the search early."""
     start: Plan | None = None
     """A plan to improve on, its devices found by name; of the same shape where the job names one."""
+    nearby: tuple[Plan, ...] = ()
+    """Plans, the best first, near which alone is searched: for the shortest searches, by the planner ``evolutionary``
+    for seconds or dollars; any other search starts with the first of them."""
     queueing: str = "pairs"
     """Which messages wait for each other in the simulated iteration: those of ``pairs`` or of ``cards``."""
     efficiency: GivenEfficiency = None

@@ -158,7 +158,7 @@ def _without_device(plan: Plan, device: int) -> Iterator[tuple[IntArray, Job]]:
     if job.n_replicas > 1:
         counts = np.delete(np.array(job.microbatch_counts), replica)
         fewer = job.with_fields(n_replicas=job.n_replicas - 1)
-        shares = _rounded(counts, sum(job.microbatch_counts))
+        shares = shared_out(counts, sum(job.microbatch_counts))
         yield np.delete(grid, replica, axis=1), fewer.with_fields(microbatches_per_replica=shares, warmups=job.warmups)
 
 
@@ -174,10 +174,10 @@ def shares_with(counts: tuple[int, ...], replica: int, count: int) -> tuple[int,
     """Micro-batches of each pipeline with so many for one of them, the others in proportion to what they had."""
     others = np.delete(np.array(counts), replica)
     count = min(count, sum(counts) - len(others))
-    return tuple(np.insert(np.array(_rounded(others, sum(counts) - count)), replica, count).tolist())
+    return tuple(np.insert(np.array(shared_out(others, sum(counts) - count)), replica, count).tolist())
 
 
-def _rounded(counts: IntArray, total: int) -> tuple[int, ...]:
+def shared_out(counts: IntArray, total: int) -> tuple[int, ...]:
     """Whole numbers of 1 or more, in proportion to these and of this sum: by largest remainder."""
     exact = counts * (total - len(counts)) / max(counts.sum(), 1)
     whole = np.floor(exact).astype(np.int64)

@@ -32,6 +32,8 @@ NO_RANDOM: RandomState = np.zeros(1, dtype=np.uint64)
 
 OTHER_SHAPES = 60
 """Most shapes of every size of micro-batches but the first."""
+SCATTERED = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+"""Numbers of stages of which a search near a plan tries a few structured placements."""
 APART = 2
 """Least ratio of two sizes of micro-batches with which a search begins; those between them follow beside the best."""
 
@@ -216,15 +218,18 @@ class Arm:
 
 
 class Arms:
-    """All shapes of a problem of one checkpointing, and those of others that are begun later."""
+    """All shapes of a problem of one checkpointing, and those of others that are begun later; ``begun`` is False where
+    all of them are."""
 
-    def __init__(self, problem: IterationProblem, aim: Aim, others: Sequence[IterationProblem] = ()) -> None:
+    def __init__(
+        self, problem: IterationProblem, aim: Aim, others: Sequence[IterationProblem] = (), *, begun: bool = True
+    ) -> None:
         self.nearness = Nearness(problem)
         self._problems = {one.job.checkpoints: one for one in (problem, *others)}
         self._aim = aim
         self._arms: dict[tuple[int, int, int, str], Arm] = {}
         self._tables: dict[tuple[int, int, str], Tables] = {}
-        for i, microbatch in enumerate(_apart(problem.microbatches)):
+        for i, microbatch in enumerate(_apart(problem.microbatches) if begun else ()):
             for shape in shapes_of(problem, microbatch, MOST_SHAPES if i == 0 else OTHER_SHAPES):
                 self.begin(shape, microbatch, problem.job.checkpoints)
 
@@ -260,6 +265,30 @@ class Arms:
         if problem is None or microbatch not in problem.microbatches or not allows(problem, shape, microbatch):
             return None
         return self.begin(shape, microbatch, checkpointing)
+
+    def next_to(self, arm: Arm) -> list[Arm]:
+        """New arms of shapes next to this one's: as many stages, one more or one less, each with as many pipelines as
+        there are devices for, and with one less; and as many stages with one pipeline more or less."""
+        (s, r), n = arm.shape, self._problems[arm.checkpointing].n_devices
+        shapes = [(s, r - 1), (s, r + 1)] + [(t, n // t - i) for i in (0, 1) for t in (s, s + 1, s - 1) if t > 0]
+        return self._new(shapes, arm)
+
+    def scattered(self, arm: Arm) -> list[Arm]:
+        """New arms of a few shapes of all kinds: numbers of stages on a scale, with as many pipelines as there are
+        devices for, and with three quarters of that."""
+        n = self._problems[arm.checkpointing].n_devices
+        shapes = [(s, n // s * share // 4) for share in (4, 3) for s in SCATTERED]
+        return self._new(shapes, arm)
+
+    def _new(self, shapes: list[tuple[int, int]], like: Arm) -> list[Arm]:
+        """Arms of the shapes that the job allows and that have none yet, else like another."""
+        microbatch, how = like.microbatch, like.checkpointing
+        problem = self._problems[how]
+        return [
+            self.begin(shape, microbatch, how)
+            for shape in dict.fromkeys(shapes)
+            if min(shape) > 0 and (*shape, microbatch, how) not in self._arms and allows(problem, shape, microbatch)
+        ]
 
     def neighbour_of(self, arm: Arm, rng: np.random.Generator) -> Arm | None:
         """An arm of nearly the same shape, the best or, as often, any of them; None where there is none."""

@@ -100,9 +100,13 @@ class Beginnings:
         return None if arm is None else (arm, arm.assessed(self._filled(fitting.grid), fitting.blocks, 1.0))
 
     def _reshaped(self, arm: Arm, factor: float) -> KernelPlan | None:
-        """A neighbouring shape's best plan, made to fit this shape by adding or dropping pipelines and stages."""
         neighbour = self._arms.neighbour_of(arm, self._rng)
-        if neighbour is None or neighbour.best is None:
+        return None if neighbour is None else self.reshaped(arm, neighbour, factor)
+
+    def reshaped(self, arm: Arm, neighbour: Arm, factor: float) -> KernelPlan | None:
+        """Another shape's best plan, made to fit this shape by adding or dropping pipelines and stages; None where it
+        has none, or too few devices."""
+        if neighbour.best is None:
             return None
         (s, r), (s_there, r_there) = arm.shape, neighbour.shape
         grid = neighbour.best.row[: s_there * r_there].reshape(s_there, r_there)

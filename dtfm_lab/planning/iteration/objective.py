@@ -178,7 +178,7 @@ class SimulatedObjective:
         problem, aim = _problem(topology, job, request), self._aim(request)
         rng = np.random.default_rng(request.seed)
         if request.planner == OWN_PLANNER:
-            found = search_iteration(problem, rng, start=request.start, aim=aim)
+            found = search_iteration(problem, rng, start=request.start, nearby=request.nearby, aim=aim)
         else:
             found = placements_by(request, aim, rng)
         return self._steps(request, found, IncrementalBound([problem], aim, request))

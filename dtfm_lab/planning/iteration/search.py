@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -51,6 +51,8 @@ FIRST_LENGTH, GROWTH, LONGEST = 1.0, 1.2, 12.0
 Many short ones from different structures find more than few long ones."""
 CURIOSITY = 0.1
 """By how much each e-fold of work raises a shape's price."""
+NEAR_CURIOSITY, NEAR_GROWTH = 0.05, 1.1
+"""By how much each annealing raises a shape's price in a search near given plans, and lengthens the next one."""
 ESTIMATED_NS, REPLAYED_NS = 20e6, 8e6
 """Nominal nanoseconds of an arm's first annealing by the estimate and by the replay; they only set numbers of moves."""
 COLD = 1e-4
@@ -67,35 +69,48 @@ MOST_ROUNDS = 3
 
 
 def search_iteration(
-    problem: IterationProblem, rng: np.random.Generator, *, start: Plan | None = None, aim: Aim | None = None
+    problem: IterationProblem,
+    rng: np.random.Generator,
+    *,
+    start: Plan | None = None,
+    nearby: Sequence[Plan] = (),
+    aim: Aim | None = None,
 ) -> Iterator[Candidate]:
     """Ever better plans of a problem, endlessly: one or more candidates a step, each the best so far.
+
+    Where there are plans ``nearby``, these are begun with and only shapes next to those of good plans are tried.
 
     Equal problems and generators yield equal candidates. Raises PlanError where no plan is possible: by the call where
     the job's shape or the devices' memory rule all out, later where the limits of ``aim`` do.
     """
     require_shapes(problem)
-    return _run(problem, rng, start, aim or Aim(), fitting_plan(problem))
+    return _run(problem, rng, (start, nearby), aim or Aim(), fitting_plan(problem))
+
+
+Given = tuple[Plan | None, Sequence[Plan]]
+"""The plan that a search starts with, and those near which alone it searches."""
 
 
 def _run(
-    problem: IterationProblem, rng: np.random.Generator, start: Plan | None, aim: Aim, fitting: Fitting
+    problem: IterationProblem, rng: np.random.Generator, given: Given, aim: Aim, fitting: Fitting
 ) -> Iterator[Candidate]:
     compiling_s = yield from wait_for_kernels(problem, fitting, aim)
-    for candidate in _Search(problem, rng, start, aim, fitting).run():
+    for candidate in _Search(problem, rng, given, aim, fitting).run():
         yield replace(candidate, compiling_s=compiling_s)
 
 
 class _Search:
     def __init__(
-        self, problem: IterationProblem, rng: np.random.Generator, start: Plan | None, aim: Aim, fitting: Fitting
+        self, problem: IterationProblem, rng: np.random.Generator, given: Given, aim: Aim, fitting: Fitting
     ) -> None:
         from dtfm_lab.planning.kernels.random_numbers import seeded
 
         unused = copy.deepcopy(rng)
         self.problem, self.rng, self.aim = problem, rng, aim
         self.random = seeded(rng)
-        self.arms = Arms(fitting.problem, aim, fitting.others)
+        start, nearby = given
+        self.nearby = bool(nearby)
+        self.arms = Arms(fitting.problem, aim, fitting.others, begun=not nearby)
         self.shown = ShownArms(self.arms)
         self.others = [part.job.checkpoints for part in fitting.others]
         self.beginnings = Beginnings(problem, self.arms, rng)
@@ -105,7 +120,12 @@ class _Search:
         self.operator = ""
         self.best: tuple[Arm, KernelPlan] | None = None
         self.waited = False
-        self.given = [found for found in (self.beginnings.of_plan(start), self.beginnings.of_fitting(fitting)) if found]
+        begun = [self.beginnings.of_plan(plan) for plan in (start, *nearby)]
+        if not any(begun):  # nothing to search near to
+            self.nearby, self.arms = False, Arms(fitting.problem, aim, fitting.others)
+            self.shown = ShownArms(self.arms)
+            self.beginnings = Beginnings(problem, self.arms, rng)
+        self.given = [found for found in (*begun, self.beginnings.of_fitting(fitting)) if found]
         self.opened = None if problem.job.schedule in REPLAYED_SCHEDULES else _without_schedule(problem, unused, aim)
 
     def run(self) -> Iterator[Candidate]:
@@ -139,6 +159,9 @@ class _Search:
             arm.keep(replace(found, operator="start"))
             if self._take(arm):
                 yield self._candidate(complete=False)
+        if self.nearby and self.best is not None:
+            yield from self._near()
+            return
         yield from self._first_plans(list(self.arms))
         yield from self._first_plans(self._tight())
         for rounds in range(MOST_ROUNDS):
@@ -153,6 +176,25 @@ class _Search:
             self._begin_beside()
             arm = min(self.arms, key=_priority)
             self._improve(arm, min(FIRST_LENGTH * GROWTH ** (arm.slices - 1), LONGEST))
+            self._take(arm)
+            yield self._candidate()
+
+    def _near(self) -> Iterator[Candidate]:
+        """Plans near the given ones: shapes next to the best one's are made of it, and all are annealed a little at a
+        time. Structured placements of a few shapes take part, as a network may have become another one."""
+        assert self.best is not None
+        yield from self._first_plans(self.arms.scattered(self.best[0]))
+        while True:
+            best = self.best[0]
+            for arm in self.arms.next_to(best):
+                if (found := self.beginnings.reshaped(arm, best, STEADY)) is not None:
+                    self.operator = "reshaped, {} x {}".format(*arm.shape)
+                    self.evaluations += 1
+                    arm.keep(found)
+                    if self._take(arm):
+                        yield self._candidate(complete=False)
+            arm = min((arm for arm in self.arms if arm.best is not None), key=_near_priority)
+            self._improve(arm, min(FIRST_GROWTH * NEAR_GROWTH**arm.slices, LONGEST))
             self._take(arm)
             yield self._candidate()
 
@@ -262,13 +304,19 @@ class _Search:
 def _without_schedule(problem: IterationProblem, rng: np.random.Generator, aim: Aim) -> Iterator[Candidate]:
     """The search of the same job with any schedule."""
     opened = replace(problem, job=problem.job.with_fields(schedule=None))
-    return _Search(opened, rng, None, aim, fitting_plan(opened)).run()
+    return _Search(opened, rng, (None, ()), aim, fitting_plan(opened)).run()
 
 
 def _priority(arm: Arm) -> float:
     if arm.best is None:
         return math.inf
     return math.log(max(arm.best.price, 1e-300)) + CURIOSITY * math.log1p(arm.work)
+
+
+def _near_priority(arm: Arm) -> float:
+    """As ``_priority``, by the number of annealings: where these are few, no shape gets most of them."""
+    assert arm.best is not None
+    return math.log(max(arm.best.price, 1e-300)) + NEAR_CURIOSITY * arm.slices
 
 
 QUICK_S = 0.4

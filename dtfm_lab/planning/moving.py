@@ -1,0 +1,250 @@
+"""What has to move before another plan can train: parameters and optimiser states, from whom to whom, and how long.
+
+The state of a model is a line: the parameters of its layers, first layer first, and the optimiser's states of the same
+parameters. Every device of a plan holds pieces of it: its stages, the last one's copy of a tied embedding, and, where
+replicas split states (``sharding``), its shard. A device of the new plan gets what it does not hold yet, so who serves
+the same stage in both plans gets nothing, and a stage that is cut elsewhere moves only what is cut off.
+
+Each piece comes whole from one living device that held it in the old plan, from the one that delivers it first. The
+rule of links is the simulator's (``domain.network.links``): with ``pairs`` every directed pair is a link of its own;
+where cards queue, messages leave a card and come in one at a time. Larger pieces are sent first; devices that have just
+got a piece do not hand it on. All pieces are sent at once, and training waits for the last.
+
+A piece that no living device holds comes from a checkpoint. Where that lies is not known: it is taken to arrive over
+the fastest link into its device, and to wait for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind
+from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES
+from dtfm_lab.simulation.schedules import choices_of
+from dtfm_lab.simulation.sharding import sharded_over
+
+CHECKPOINT = -1
+"""Sender of a piece that no living device holds."""
+SAME = 1e-9
+"""Relative difference in time below which the holder that has sent least sends."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Moves:
+    """Pieces of state that devices get, a row each: arrays of one length, the largest piece first."""
+
+    topology: Topology
+    """The network of the new plan, in which devices are numbered."""
+    sender: IntArray
+    """Device that holds the piece; ``CHECKPOINT`` where no living one does."""
+    receiver: IntArray
+    stage: IntArray
+    """Position in the new plan's pipelines that the receiver takes."""
+    n_bytes: IntArray
+    start_s: FloatArray
+    """Seconds after the beginning of all moves."""
+    end_s: FloatArray
+    """When the last byte is there."""
+
+    def __len__(self) -> int:
+        return len(self.receiver)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} moves of {self.total_bytes / 1e9:.3g} GB in {self.move_s:.3g} s>"
+
+    @property
+    def move_s(self) -> float:
+        """Seconds until every device has its state; 0 where nothing moves."""
+        return float(self.end_s.max(initial=0.0))
+
+    @property
+    def total_bytes(self) -> int:
+        return int(self.n_bytes.sum())
+
+    @property
+    def from_checkpoint(self) -> Mask:
+        """Whether each piece comes from a checkpoint. Where one does, all devices go back to that checkpoint's step."""
+        found: Mask = self.sender == CHECKPOINT
+        return found
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a piece: device, stage (of the new plan), sender (``checkpoint`` where no living device holds it),
+        bytes, start_s, end_s."""
+        names = (*self.topology.names, "checkpoint")  # CHECKPOINT is the last of these
+        return pd.DataFrame(
+            {
+                "device": [names[d] for d in self.receiver],
+                "stage": self.stage,
+                "sender": [names[d] for d in self.sender],
+                "bytes": self.n_bytes,
+                "start_s": self.start_s,
+                "end_s": self.end_s,
+            }
+        )
+
+
+def moves(old: Plan, new: Plan, present: Iterable[str] | None = None) -> Moves:
+    """What moves between two plans of one model, over the links of the new plan.
+
+    ``present`` are the names of the devices that still have what they held in the old plan; None for all of the new
+    plan's network. Devices are found by name. Raises JobError for a job without a model, PlanError where the plans are
+    for different models.
+    """
+    _require_one_model(old.job, new.job)
+    n, alive = len(new.topology), _alive(old, new, present)
+    state = _States(old, new)
+    held, needed = state.of_devices(alive, n)
+    missing = needed & ~held
+    receivers = np.flatnonzero(missing.any(axis=0))
+    # parts of the line that the same devices hold are one piece
+    holders, kind = np.unique(held[missing.any(axis=1)], axis=0, return_inverse=True)
+    n_bytes = np.zeros((len(holders), n), dtype=np.int64)
+    np.add.at(n_bytes, kind.ravel(), missing[missing.any(axis=1)] * state.n_bytes[missing.any(axis=1), None])
+    piece, receiver = np.nonzero(n_bytes[:, receivers])
+    receiver = receivers[receiver]
+    size = n_bytes[piece, receiver]
+    order = np.lexsort((receiver, -size))
+    piece, receiver, size = piece[order], receiver[order], size[order]
+    sender, start_s, end_s = _sent(Links.of(new.topology, new.queueing), holders[piece], receiver, size)
+    stage_of = np.full(n, -1)
+    stage_of[new.placement.devices] = np.arange(len(new.placement.devices))[:, None]
+    return Moves(
+        topology=new.topology,
+        sender=sender,
+        receiver=receiver,
+        stage=stage_of[receiver],
+        n_bytes=size,
+        start_s=start_s,
+        end_s=end_s,
+    )
+
+
+def _require_one_model(old: Job, new: Job) -> None:
+    models = old.modelled(), new.modelled()
+    if models[0].layers != models[1].layers or old.dtype != new.dtype:
+        raise PlanError(
+            f"the old plan trains {models[0].name} in {old.dtype}, the new one {models[1].name} in {new.dtype}; wanted "
+            "the same"
+        )
+
+
+def _alive(old: Plan, new: Plan, present: Iterable[str] | None) -> IntArray:
+    """(devices of the old network,) number of each in the new network; -1 for those that are gone."""
+    at = {name: i for i, name in enumerate(new.topology.names)}
+    there = at.keys() if present is None else set(present) & at.keys()
+    return np.array([at[name] if name in there else -1 for name in old.topology.names])
+
+
+class _Piece(NamedTuple):
+    """From ``low`` to below ``high`` of the line of parameters, on these devices."""
+
+    device: IntArray
+    low: IntArray
+    high: IntArray
+
+
+class _States:
+    """The line cut wherever a device of either plan begins or ends to hold it."""
+
+    def __init__(self, old: Plan, new: Plan) -> None:
+        self._pieces = [(_held(old, of), _held(new, of)) for of in ("parameters", "optimizer")]
+        self._ends = [np.unique(np.concatenate([x for one in both for x in one[1:]])) for both in self._pieces]
+        each = BYTES_PER_ELEMENT[new.job.dtype], OPTIMIZER_BYTES[new.job.dtype]
+        self.n_bytes: IntArray = np.concatenate(
+            [np.diff(ends) * size for ends, size in zip(self._ends, each, strict=True)]
+        )
+        """(K,) bytes of each part of the line."""
+
+    def of_devices(self, alive: IntArray, n: int) -> tuple[Mask, Mask]:
+        """(K, n) whether each device held a part, as far as it is alive, and whether it needs it."""
+        held, needed = [], []
+        for ends, (before, after) in zip(self._ends, self._pieces, strict=True):
+            here = alive[before.device]
+            kept = here >= 0
+            held.append(_covered(ends, _Piece(here[kept], before.low[kept], before.high[kept]), n))
+            needed.append(_covered(ends, after, n))
+        return np.concatenate(held), np.concatenate(needed)
+
+
+def _covered(ends: IntArray, pieces: _Piece, n: int) -> Mask:
+    """(parts, n) whether a device holds a part."""
+    change = np.zeros((len(ends), n), dtype=np.int64)
+    np.add.at(change, (np.searchsorted(ends, pieces.low), pieces.device), 1)
+    np.add.at(change, (np.searchsorted(ends, pieces.high), pieces.device), -1)
+    covered: Mask = np.cumsum(change, axis=0)[:-1] > 0
+    return covered
+
+
+def _held(plan: Plan, what: str) -> _Piece:
+    """What the devices of a plan hold of the parameters, or of the states of the optimiser."""
+    job, grid = plan.job, plan.placement.devices
+    n_replicas = grid.shape[1]
+    parts = getattr(sharded_over(job.sharding, n_replicas), what)
+    device, low, high = [], [], []
+    for position, begin, end in _stages(job):
+        shard = (end - begin) * np.arange(parts + 1) // parts + begin
+        which = np.arange(n_replicas) if parts > 1 else np.zeros(n_replicas, dtype=np.int64)
+        device.append(grid[position])
+        low.append(shard[which])
+        high.append(shard[which + 1])
+    return _Piece(*(np.concatenate(columns) for columns in (device, low, high)))
+
+
+def _stages(job: Job) -> list[tuple[int, int, int]]:
+    """Position in the pipeline, first and last parameter on the line, of every stage; and of a tied embedding's copy at
+    the last."""
+    model = job.modelled()
+    several = "stages_per_device" in choices_of(job.schedule_name)
+    n_stages = job.n_stages * (job.stages_per_device if several else 1)
+    ends = np.cumsum([0, *(layer.parameters for layer in model.layers)])
+    cuts = ends[np.cumsum([0, *job.cut(n_stages)])].tolist()
+    found = [(stage % job.n_stages, cuts[stage], cuts[stage + 1]) for stage in range(n_stages)]
+    if job.ties_stages:
+        assert model.layers[0].kind is LayerKind.EMBEDDING, "what is tied is the embedding"
+        found.append(((n_stages - 1) % job.n_stages, 0, model.vocab_size * model.d_model))
+    return found
+
+
+def _sent(
+    links: Links, holders: Mask, receiver: IntArray, n_bytes: IntArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Sender, start and end of every piece, each from the holder that delivers it first, in their order."""
+    n, n_pieces = len(links.latency_s), len(receiver)
+    everyone = np.arange(n)
+    moving_s = np.array(links.moving_s(everyone[None, :], receiver[:, None], n_bytes[:, None].astype(float)))
+    sender = np.full(n_pieces, CHECKPOINT)
+    start_s, end_s = np.zeros(n_pieces), np.zeros(n_pieces)
+    alone = ~holders.any(axis=1)
+    if alone.any():
+        bandwidth = links.bandwidth_bytes_per_s.copy()
+        np.fill_diagonal(bandwidth, 0.0)
+        at = receiver[alone]
+        fastest = bandwidth.max(axis=0)[at] if n > 1 else np.full(len(at), np.inf)
+        end_s[alone] = n_bytes[alone] / fastest
+    free_s, sent = np.zeros(2 * n + n * n), np.zeros(n)
+    for row in np.flatnonzero(~alone).tolist():
+        to = int(receiver[row])
+        who = np.flatnonzero(holders[row])
+        leaving, coming = links.queues(who, np.full_like(who, to))
+        latency_s, takes_s = links.latency_s[who, to], moving_s[row, who]
+        begin_s = np.maximum(free_s[leaving], np.where(coming >= 0, free_s[coming] - latency_s, 0.0))
+        there_s = begin_s + takes_s + latency_s
+        best = int(np.where(there_s <= there_s.min() * (1 + SAME), sent[who], np.inf).argmin())
+        sender[row], start_s[row], end_s[row] = who[best], begin_s[best], there_s[best]
+        sent[who[best]] += n_bytes[row]
+        free_s[leaving[best]] = begin_s[best] + takes_s[best]
+        if coming[best] >= 0:
+            free_s[coming[best]] = there_s[best]
+    return sender, start_s, end_s

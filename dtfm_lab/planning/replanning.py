@@ -1,0 +1,296 @@
+"""Plans that follow: a new plan for a network whose devices came and went, or whose links changed, from an old one.
+
+The search begins with the old plan, its holes filled, and with fewer pipelines; it looks at shapes next to these
+(``SearchRequest.nearby``). Of all that it finds, the plan is taken that makes least::
+
+    value x (1 + move_s / horizon_s)
+
+``value`` is what the old plan was made for, such as seconds of an iteration: those of the move (``planning.moving``)
+are spread over the iterations of the horizon, an hour by default. So devices stay where they are for a gain that would
+not pay for their move within that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology, as_number, shortened
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import IntArray, format_bytes, format_s
+from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.evaluate import filled, nearest, nearest_grid, simulated
+from dtfm_lab.planning.explain.nearby_plans import SETTLED, opened, placed, shared_out
+from dtfm_lab.planning.iteration.candidate import unpriced_plan
+from dtfm_lab.planning.moving import Moves, moves
+from dtfm_lab.planning.objectives import objectives
+from dtfm_lab.planning.search import search
+from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.simulation.efficiency import speeds_of
+from dtfm_lab.simulation.memory_intervals import usable_bytes
+
+HORIZON_S = 3600.0
+"""Seconds of training within which a move has to pay, where none are given."""
+STEPS = 24
+"""Steps of a search that is given no seconds."""
+NEARLY = 0.9
+"""Share of the speed of a plan's slowest device that a device needs to fill a hole, where enough have it."""
+COMMUNICATION = "communication"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Replan:
+    """A new plan beside the old one, and what the change takes."""
+
+    before: Plan
+    plan: Plan
+    """The new plan, on the network that is there now."""
+    stay: Plan | None
+    """The old plan with nothing but its holes filled, by idle or new devices; None where there are none for them, or
+    where it does not fit."""
+    moves: Moves
+    """Who gets which parameters and optimiser states, from whom."""
+    stay_moves: Moves | None
+    """The same for ``stay``."""
+    horizon_s: float
+
+    def __repr__(self) -> str:
+        return f"<Replan: {self.sentence}>"
+
+    @property
+    def move_s(self) -> float:
+        """Seconds until every device has its state."""
+        return self.moves.move_s
+
+    @property
+    def stays(self) -> bool:
+        """Whether the plan is ``stay``."""
+        return self.plan is self.stay
+
+    @cached_property
+    def pays_after_s(self) -> float | None:
+        """Seconds after the change from which on the new plan has done more iterations than ``stay``: 0.0 where it is
+        ahead at once, as where nobody can stay; None where the plan is ``stay`` itself."""
+        if self.stays:
+            return None
+        if self.stay is None or self.stay_moves is None:
+            return 0.0
+        new, old = value_of(self.plan), value_of(self.stay)
+        later_s = self.move_s - self.stay_moves.move_s
+        if later_s <= 0:
+            return 0.0
+        return (self.move_s * old - self.stay_moves.move_s * new) / (old - new) if new < old else None
+
+    @cached_property
+    def sentence(self) -> str:
+        """What becomes of the plan, what moves, and when that pays."""
+        shape = "{} x {}".format(*self.plan.placement.devices.shape)
+        value = format_s(value_of(self.plan))
+        if self.stays and not len(self.moves):
+            return f"The plan stays: {shape}, {value}, and nothing moves."
+        moved = len(np.unique(self.moves.receiver))
+        what = f"{moved} device{'s get' if moved > 1 else ' gets'} {format_bytes(self.moves.total_bytes)}"
+        words = [
+            f"{'The holes are filled' if self.stays else 'A new plan'}: {shape}, {value}",
+            f"{what} in {format_s(self.move_s)}" if moved else "nothing moves",
+        ]
+        if not self.stays and self.stay is not None:
+            after_s = self.pays_after_s
+            when = "ahead at once" if not after_s else f"ahead after {format_s(after_s)}"
+            words.append(f"{when} of filling the holes alone ({format_s(value_of(self.stay))})")
+        if lost := sorted(set(self.moves.stage[self.moves.from_checkpoint].tolist())):
+            named = ("stage " if len(lost) == 1 else "stages ") + ", ".join(map(str, lost))
+            words.append(f"{named} from a checkpoint, to whose step all go back")
+        return "; ".join(words) + "."
+
+
+def value_of(plan: Plan) -> float:
+    """What the plan was made for: seconds of its iteration or of its communication cost, or dollars."""
+    return objectives[plan.objective].value(plan)
+
+
+def network_after(
+    plan: Plan,
+    *,
+    lost: Iterable[str] = (),
+    joined: Iterable[str] | Topology = (),
+    changed: Topology | None = None,
+) -> Topology:
+    """The network that is there after a change, its devices in the order of the one that names them.
+
+    Raises PlanError or UnknownName for names that are not there, and where nobody is left; see ``lab.replan``.
+    """
+    there = plan.topology
+    if isinstance(joined, Topology):
+        if changed is not None:
+            raise PlanError("joined and changed are both networks; wanted one, and names in joined")
+        whole, new = joined, [name for name in joined.names if name not in set(there.names)]
+    else:
+        whole, new = there if changed is None else changed, _names("joined", joined)
+    if not isinstance(whole, Topology):
+        raise PlanError(f"changed is {shortened(whole)}; wanted a Topology")
+    gone = _names("lost", lost)
+    for name in gone:
+        if name not in there.names:
+            raise unknown("device of this plan's network", name, there.names)
+    for name in new:
+        if name not in whole.names:
+            raise PlanError(f"joined names {name!r}, which {whole.name} does not have; wanted a Topology that has it")
+    kept = (set(there.names) - set(gone)) | set(new)
+    if both := sorted(set(gone) & set(new)):
+        raise PlanError(f"{both[0]} is both lost and joined; wanted one of the two")
+    if missing := [name for name in there.names if name in kept and name not in whole.names]:
+        raise PlanError(f"{whole.name} lacks {missing[0]}, which is not lost; wanted all devices that are left")
+    if not kept:
+        raise PlanError(
+            f"all {len(there)} devices of {there.name} are lost; wanted one that is left, or one that joins"
+        )
+    return whole if kept == set(whole.names) else whole.subset([name for name in whole.names if name in kept])
+
+
+def _names(what: str, given: Iterable[str]) -> list[str]:
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise PlanError(f"{what} is {shortened(given)}; wanted a list of names of devices")
+    return names
+
+
+def replan(
+    plan: Plan,
+    network: Topology,
+    *,
+    seconds: float | None = None,
+    seed: int = 0,
+    horizon_s: float | None = None,
+) -> Replan:
+    """The plan that follows another on a network; the same plan where nothing has changed. See ``lab.replan``."""
+    horizon_s = _checked(horizon_s)
+    plan.job.modelled()
+    plan = simulated(plan)
+    if network.names == plan.topology.names and network.fingerprint == plan.topology.fingerprint:
+        nothing = moves(plan, plan)
+        return Replan(before=plan, plan=plan, stay=plan, moves=nothing, stay_moves=nothing, horizon_s=horizon_s)
+    job = asked_of(plan, len(network))
+    begun = beginnings(plan, network)
+    same = [one.placement.devices for one in begun if one.job == plan.job]
+    stay = placed(plan, same[0], plan.job, network) if same else None
+    stay_moves = None if stay is None else moves(plan, stay)
+    best: PlanStep | None = None
+    least, last = np.inf, np.inf
+    if stay is not None and stay_moves is not None:
+        least = value_of(stay) * (1 + stay_moves.move_s / horizon_s)
+    for step in search(
+        network,
+        job,
+        objective=plan.objective,
+        nearby=tuple(begun),
+        queueing=plan.queueing,
+        efficiency=plan.efficiency,
+        seed=seed,
+        improve_bound=False,
+        **({"steps": STEPS} if seconds is None else {"seconds": seconds}),
+    ):
+        if step.best_s >= last:
+            continue
+        last = step.best_s
+        worth = last * (1 + moves(plan, _kept_near(step, plan)).move_s / horizon_s)
+        if worth < least:
+            best, least = step, worth
+    chosen = stay if best is None else nearest(best.plan, plan)
+    assert chosen is not None, "a search yields at least one step"
+    return Replan(
+        before=plan, plan=chosen, stay=stay, moves=moves(plan, chosen), stay_moves=stay_moves, horizon_s=horizon_s
+    )
+
+
+def _checked(horizon_s: object) -> float:
+    number = HORIZON_S if horizon_s is None else as_number(horizon_s)
+    if number is None or not 0 < number < inf:
+        raise PlanError(f"horizon_s is {shortened(horizon_s)}; wanted seconds above 0")
+    return number
+
+
+def _kept_near(step: PlanStep, before: Plan) -> Plan:
+    """The step's plan, not priced, its interchangeable devices where most of them were."""
+    found = replace(unpriced_plan(step.topology, step.job, step.best), queueing=step.queueing)
+    return replace(found, placement=Placement(nearest_grid(found, before)))
+
+
+def asked_of(plan: Plan, n_devices: int) -> Job:
+    """What is planned again: the plan's job with all open that was open to its search, and with the shape open, too,
+    where as many devices as its job named are no longer there.
+
+    The sizes of a job's messages are for its shape, so that a plan for the communication cost keeps it where it can.
+    """
+    if plan.objective == COMMUNICATION:
+        job = plan.job
+        return job if job.n_tasklets <= n_devices else job.freed("n_stages", "n_replicas").fitted(n_devices)
+    if plan.left_open is None:
+        return opened(plan)
+    job = plan.job.freed(*(what for what in plan.left_open if what not in SETTLED))
+    return job if (job.n_stages or 1) * (job.n_replicas or 1) <= n_devices else opened(plan)
+
+
+def beginnings(plan: Plan, network: Topology) -> list[Plan]:
+    """Plans near an old one on a network, not priced, for a search to begin with; devices are found by name.
+
+    First the old plan with its holes filled: by devices of the same stage, out of pipelines that are given up where
+    there are too few devices for all of them, then by the idle devices that are nearest. Then, where devices that
+    served are gone, the old plan without the pipelines, and without the stages, that lost one.
+    """
+    there = set(network.names)
+    grid = [[name if name in there else None for name in group] for group in plan.stages]
+    holes = np.array([[name is None for name in group] for group in grid])
+    n_stages, n_replicas = holes.shape
+    by_holes = np.argsort(holes.sum(axis=0), kind="stable")
+    found = []
+    for kept in dict.fromkeys((min(n_replicas, len(network) // n_stages), int((~holes).all(axis=0).sum()))):
+        if kept:
+            with suppress(LabError):  # such as a batch that so many pipelines do not divide
+                found.append(_with_pipelines(plan, network, grid, np.sort(by_holes[:kept])))
+    stages = np.flatnonzero((~holes).all(axis=1))
+    if 0 < len(stages) < n_stages:
+        with suppress(LabError):
+            rows = [[network.index(str(name)) for name in grid[stage]] for stage in stages]
+            found.append(unpriced_plan(network, plan.job.with_fields(n_stages=len(stages)), np.array(rows)))
+    return found
+
+
+def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]], pipelines: IntArray) -> Plan:
+    """The plan with these of its pipelines alone, their holes filled; they share out all micro-batches."""
+    kept: list[list[str | None]] = []
+    for group in grid:
+        left_over = [name for r, name in enumerate(group) if name is not None and r not in pipelines]
+        row = [group[r] for r in pipelines]
+        kept.append([left_over.pop() if name is None and left_over else name for name in row])
+    used = {name for row in kept for name in row}
+    free = [name for name in network.names if name not in used]
+    n_holes = sum(name is None for row in kept for name in row)
+    free = _equals(plan, network, free, n_holes) or free
+    job = plan.job
+    if len(pipelines) < job.n_replicas:
+        counts = np.array(job.microbatch_counts)
+        shares = None if job.microbatches_per_replica is None else shared_out(counts[pipelines], int(counts.sum()))
+        fewer = job.with_fields(n_replicas=len(pipelines))
+        job = fewer.with_fields(microbatches_per_replica=shares, warmups=plan.job.warmups)
+    return unpriced_plan(network, job, np.array(filled(kept, free, network, pair_costs(network, job))))
+
+
+def _equals(plan: Plan, network: Topology, free: list[str], n_holes: int) -> list[str]:
+    """Those of the free devices that are no less than the least of the plan, in memory and nearly in speed; empty where
+    these are too few."""
+    job, old, new = plan.job, plan.topology.devices, network.devices
+    grid = plan.placement.devices
+    speed, wanted_speed = (np.array(speeds_of(job, devices, plan.efficiency)) for devices in (new, old))
+    room, wanted_room = usable_bytes(job, new), usable_bytes(job, old)
+    equal = (speed >= NEARLY * wanted_speed[grid].min()) & (room >= wanted_room[grid].min())
+    found = [name for name in free if equal[network.index(name)]]
+    return found if len(found) >= n_holes else []
