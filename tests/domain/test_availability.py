@@ -153,6 +153,7 @@ GOOD = {"devices": ("a", "b"), "time_s": [0.0, 5.0], "device": [0, 0], "comes": 
         ({"time_s": [0.0, np.nan]}, "an event at nan s; wanted 0 to the end at 9 s"),
         ({"device": [0, -1]}, "an event names device -1; wanted 0 to 1, an index of the devices"),
         ({"device": [0, 2]}, "an event names device 2; wanted 0 to 1"),
+        ({"devices": ("a", 5)}, "a device is named 5; wanted text"),
         ({"devices": ("a", "a")}, "device a stands twice in the list; wanted each once"),
         ({"end_s": np.inf}, "ends after inf s; wanted more than 0"),
         ({"end_s": "9"}, "ends after '9' s; wanted more than 0"),
@@ -169,12 +170,34 @@ def test_an_interval_that_is_none_is_refused(interval: object) -> None:
         Availability.from_intervals({"a": [interval]}, 60)
 
 
+def test_intervals_may_be_an_array_and_have_to_be_several() -> None:
+    assert Availability.from_intervals({"a": np.array([[0, 5], [7, 9]])}, 60).present_s().tolist() == [7]
+    for forgotten in ((0, 3600), 5):
+        with pytest.raises(TraceError, match="wanted when it comes and, later, leaves, in seconds"):
+            Availability.from_intervals({"a": forgotten}, 60)
+    with pytest.raises(TraceError, match="ends after 'late' s; wanted more than 0"):
+        Availability.from_intervals({"a": [(0, 5)]}, "late")
+
+
+def test_the_name_of_a_network_is_no_network() -> None:
+    with pytest.raises(
+        TraceError, match=r"network is 'worldwide'; wanted a Topology, such as lab\.load_topology loads"
+    ):
+        Availability.steady(network(1), 60).on("worldwide")
+
+
+@pytest.mark.parametrize("factor", [0, -2, np.inf, np.nan, "twice"])
+def test_a_factor_that_is_none_is_refused(factor: object) -> None:
+    with pytest.raises(TraceError, match="times faster; wanted a factor above 0"):
+        Availability.steady(network(1), 60).faster(factor)
+
+
 def test_intervals_that_overlap_are_refused() -> None:
     with pytest.raises(TraceError, match="a comes at 2 s while it is there"):
         Availability.from_intervals({"a": [(0, 3), (2, 5)]}, 60)
 
 
-@pytest.mark.parametrize("end_s", [0, -1, 61, np.nan])
+@pytest.mark.parametrize("end_s", [0, -1, 61, np.nan, "soon"])
 def test_it_is_not_known_for_longer_than_it_is(end_s: float) -> None:
     with pytest.raises(TraceError, match="wanted more than 0, at most its 60 s"):
         Availability.steady(network(1), 60).until(end_s)

@@ -118,6 +118,9 @@ def test_the_same_seed_gives_the_same_events_and_another_gives_others() -> None:
         ({"region_loss_s": 10}, "region_loss_s is given, and no device has a region; wanted a network of regions"),
         ({"devices": "volunteers"}, "devices are 'volunteers'; wanted a Topology, or a list of names"),
         ({"end_s": -5}, "drawn until -5 s; wanted more than 0"),
+        ({"end_s": "a day"}, "drawn until 'a day' s; wanted more than 0"),
+        ({"seed": -1}, "seed is -1; wanted a whole number, 0 or more"),
+        ({"seed": 1.5}, "seed is 1.5; wanted a whole number, 0 or more"),
         ({"mean_life_s": 1e-6, "mean_absence_s": 1e-6}, "devices for 60 s make some .* events; wanted at most"),
     ],
 )

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.availability.rates import Rates
-from dtfm_lab.domain.availability.turns import in_turns
+from dtfm_lab.domain.availability.turns import checked_order
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
@@ -56,31 +56,9 @@ class Availability:
         time_s = np.array(self.time_s, dtype=np.float64)
         device, comes = np.array(self.device, dtype=np.int64), np.array(self.comes, dtype=bool)
         devices, end_s = tuple(self.devices), as_number(self.end_s)
-        if not time_s.shape == device.shape == comes.shape or time_s.ndim != 1:
-            raise TraceError(
-                f"{self.name}: {time_s.size} times, {device.size} devices and {comes.size} kinds of events; "
-                "wanted as many of each"
-            )
         if end_s is None or not 0 < end_s < np.inf:
             raise TraceError(f"{self.name}: ends after {shortened(self.end_s)} s; wanted more than 0")
-        if len(set(devices)) < len(devices):
-            twice = next(name for at, name in enumerate(devices) if name in devices[:at])
-            raise TraceError(f"{self.name}: device {twice} stands twice in the list; wanted each once")
-        outside = ~((time_s >= 0) & (time_s <= end_s))
-        if outside.any():
-            raise TraceError(f"{self.name}: an event at {time_s[outside][0]:g} s; wanted 0 to the end at {end_s:g} s")
-        unknown = (device < 0) | (device >= len(devices))
-        if unknown.any():
-            raise TraceError(
-                f"{self.name}: an event names device {device[unknown][0]}; wanted 0 to {len(devices) - 1}, "
-                "an index of the devices"
-            )
-        order, wrong = in_turns(time_s, device, comes)
-        if wrong is not None:
-            name, when = devices[int(device[wrong])], f"{time_s[wrong]:g} s"
-            if comes[wrong]:
-                raise TraceError(f"{self.name}: {name} comes at {when} while it is there; wanted it to leave before")
-            raise TraceError(f"{self.name}: {name} leaves at {when} while it is not there; wanted it to come before")
+        order = checked_order(self.name, devices, end_s, time_s, device, comes)
         for field_, values in (("time_s", time_s[order]), ("device", device[order]), ("comes", comes[order])):
             values.setflags(write=False)
             object.__setattr__(self, field_, values)
@@ -101,14 +79,15 @@ class Availability:
         """From the intervals, (come, leave) in seconds, in which each device is there; one that reaches the end does
         not leave."""
         events: list[tuple[float, int, bool]] = []
+        until_s = as_number(end_s)
         for index, (device, intervals) in enumerate(present.items()):
-            for interval in intervals:
-                ends = [as_number(end) for end in interval] if isinstance(interval, Sequence) else []
+            for interval in intervals if isinstance(intervals, Iterable) else [intervals]:
+                ends = [as_number(end) for end in interval] if isinstance(interval, Iterable) else []
                 if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
                     wanted = "when it comes and, later, leaves, in seconds"
                     raise TraceError(f"{name}: {device} is there from and to {shortened(interval)}; wanted {wanted}")
                 events.append((ends[0], index, True))
-                if ends[1] < end_s:
+                if until_s is None or ends[1] < until_s:
                     events.append((ends[1], index, False))
         time_s = np.array([event[0] for event in events])
         index_of = np.array([event[1] for event in events], dtype=np.int64)
@@ -149,6 +128,8 @@ class Availability:
         )
         if isinstance(devices, str):
             raise TraceError(f"{name}: devices are {shortened(devices)}; wanted a Topology, or a list of names")
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise TraceError(f"{name}: seed is {shortened(seed)}; wanted a whole number, 0 or more")
         if isinstance(devices, Topology):
             names, regions = devices.names, [device.region for device in devices.devices]
         else:
@@ -160,9 +141,10 @@ class Availability:
     @classmethod
     def steady(cls, topology: Topology, end_s: float) -> Self:
         """All devices of a network, from the first second to the last."""
-        n = len(topology)
+        names = _names_of(topology)
+        n = len(names)
         return cls(
-            devices=topology.names,
+            devices=names,
             time_s=np.zeros(n),
             device=np.arange(n),
             comes=np.ones(n, bool),
@@ -228,7 +210,7 @@ class Availability:
         every machine a new name, who comes takes the first free device, in the network's order; who finds none is left
         out, and its events are counted in ``left_out``.
         """
-        names = topology.names
+        names = _names_of(topology)
         place = {name: index for index, name in enumerate(names)}
         if set(self.devices) <= set(names):
             index = np.array([place[name] for name in self.devices], dtype=np.int64)
@@ -257,18 +239,19 @@ class Availability:
 
     def until(self, end_s: float) -> Self:
         """Its first seconds, with what changes in the last. Raises TraceError where it is not known for so long."""
-        if not 0 < end_s <= self.end_s:
-            raise TraceError(f"{self.name} until {end_s:g} s; wanted more than 0, at most its {self.end_s:g} s")
-        kept = self.time_s <= end_s
-        return replace(
-            self, time_s=self.time_s[kept], device=self.device[kept], comes=self.comes[kept], end_s=float(end_s)
-        )
+        until_s = as_number(end_s)
+        if until_s is None or not 0 < until_s <= self.end_s:
+            found = shortened(end_s)
+            raise TraceError(f"{self.name} until {found} s; wanted more than 0, at most its {self.end_s:g} s")
+        kept = self.time_s <= until_s
+        return replace(self, time_s=self.time_s[kept], device=self.device[kept], comes=self.comes[kept], end_s=until_s)
 
     def faster(self, factor: float) -> Self:
         """The same changes in a ``factor`` less of time: an hour in a minute is ``faster(60)``."""
-        if not (np.isfinite(factor) and factor > 0):
-            raise TraceError(f"{self.name} {factor} times faster; wanted a factor above 0")
-        return replace(self, time_s=self.time_s / factor, end_s=self.end_s / factor)
+        times = as_number(factor)
+        if times is None or not 0 < times < np.inf:
+            raise TraceError(f"{self.name} {shortened(factor)} times faster; wanted a factor above 0")
+        return replace(self, time_s=self.time_s / times, end_s=self.end_s / times)
 
     def to_frame(self) -> pd.DataFrame:
         """Columns time_s, event (add or remove) and device, a row for each event."""
@@ -280,3 +263,10 @@ class Availability:
                 "device": names[self.device] if len(self.device) else [],
             }
         )
+
+
+def _names_of(topology: object) -> tuple[str, ...]:
+    """Names of a network's devices; a network's name is none."""
+    if not isinstance(topology, Topology):
+        raise TraceError(f"network is {shortened(topology)}; wanted a Topology, such as lab.load_topology loads")
+    return topology.names

@@ -136,8 +136,8 @@ class Rates:
         return _Losses(np.array([names.index(region) if region else -1 for region in regions]), times)
 
     def _check_events(self, n: int, end_s: float) -> None:
-        if not 0 < end_s < math.inf:
-            raise TraceError(f"drawn until {end_s} s; wanted more than 0")
+        if not isinstance(end_s, int | float | np.number) or not 0 < end_s < math.inf:
+            raise TraceError(f"drawn until {shortened(end_s)} s; wanted more than 0")
         cycle_s = self.mean_life_s + self.mean_absence_s
         times = 2 * (1 if math.isinf(cycle_s) else 1 + end_s / cycle_s) + end_s / (self.region_loss_s or math.inf)
         if n * times > MOST_EVENTS:
