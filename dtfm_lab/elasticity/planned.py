@@ -13,9 +13,9 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.evaluate import device_classes, evaluate, nearest, simulated
+from dtfm_lab.planning.moving import moves
 from dtfm_lab.planning.search import plan as search_plan
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.memory_intervals import static_memory
 
 GENERATIONS = 3
 """Generations of the search for each fleet: the first one has the best of every shape."""
@@ -140,37 +140,13 @@ class PlannedFleet:
         return operation.losing(lost, step_s=trace.iteration_s + longer_s)
 
     def move_s(self, old: Operation | None, new: Operation) -> float:
-        """Until the last one who serves other layers than before has their parameters and optimiser state, from the
-        nearest device that held them; all at once, each link for itself. 0 where they come from a checkpoint, which a
-        restart loads."""
+        """Until everybody who serves other layers than before has their parameters and optimiser states, from those who
+        are left and held them, over the links. 0 where there was no plan: a restart reads a checkpoint."""
         if old is None or old.plan is None or new.plan is None:
             return 0.0
-        held, wanted = _layers(old.plan), _layers(new.plan)
-        n_bytes = static_memory(new.plan.job, len(new.plan.stages))
-        stage_bytes = (n_bytes.parameters + n_bytes.optimizer).astype(float)
-        slowest_s = 0.0
-        for stage, group in enumerate(new.plan.stages):
-            first, last = wanted[group[0]]
-            for name in group:
-                mine = held.get(name)
-                have = 0 if mine is None else max(0, min(mine[1], last) - max(mine[0], first))
-                if have == last - first:
-                    continue
-                missing = stage_bytes[stage] * (1 - have / (last - first))
-                sources = [
-                    self.network.index(other)
-                    for other, span in held.items()
-                    if other != name
-                    and span[0] < last
-                    and span[1] > first
-                    and self.network.index(other) in old.devices & new.devices
-                ]
-                if not sources:
-                    continue
-                at = self.network.index(name)
-                speed = self.network.bandwidth_bytes_per_s[sources, at].max()
-                slowest_s = max(slowest_s, missing / speed + float(self.network.latency_s[sources, at].min()))
-        return slowest_s
+        there = set(new.plan.topology.names)
+        holders = [name for index in old.devices if (name := self.network.names[index]) in there]
+        return moves(old.plan, new.plan, holders).move_s
 
     def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
         """The job's batch over the lower bound of its seconds on these devices; where the batch may shrink, only over
@@ -190,11 +166,3 @@ class PlannedFleet:
             )
             self._whole.append(bounded.iteration_lower_bound_s or 0.0)
         return self._whole[0]
-
-
-def _layers(plan: Plan) -> dict[str, tuple[int, int]]:
-    """Of each device by name, the first layer that it holds and the one after its last."""
-    layers = plan.layers
-    assert layers is not None, "a job with a model has layers"
-    ends = np.cumsum(layers)
-    return {name: (int(end - layers[stage]), int(end)) for stage, end in enumerate(ends) for name in plan.stages[stage]}

@@ -110,6 +110,7 @@ class _Run:
         self.operation: Operation | None = None
         self.done = 0.0  # share of the step under way
         self.paused_until_s = 0.0
+        self.ghosts = False  # whether who has left still works until then
         self.next: Operation | None = None  # at work after the pause, through which the one of before goes on
         self.writing_until_s: float | None = None  # a checkpoint under way
         self.since_checkpoint = self.worked = 0
@@ -174,7 +175,7 @@ class _Run:
                 self.operation, self.next, self.writing_until_s = self.next, None, None
             return
         self._must_be_there(response.operation)
-        self._apply(response)
+        self._apply(response, lost)
 
     def _must_be_there(self, operation: Operation | None) -> None:
         if operation is not None and (gone := operation.devices - self.present):
@@ -183,7 +184,7 @@ class _Run:
                 f"policy {self.name} goes on with {names} at {self.time_s:g} s; wanted devices that are there"
             )
 
-    def _apply(self, response: Response) -> None:
+    def _apply(self, response: Response, lost: frozenset[int] = NOBODY) -> None:
         old, new = self.operation, response.operation
         if response.after_s is not None:
             self.later = (self.time_s + response.after_s, replace(response, after_s=None))
@@ -201,7 +202,10 @@ class _Run:
             self.setbacks += old is not None
             self._void(self.first_since_checkpoint, self.first_of_step)
             self.since_checkpoint = 0
-        if response.meanwhile and response.pause_s > 0 and None not in (old, new) and self._working():
+        # with somebody lost it can go on only where a policy says so of a loss, as published simulators do
+        self.ghosts = bool(lost) or (self.ghosts and self.next is not None)
+        able = old is not None and (self.ghosts or old.devices <= self.present)
+        if response.meanwhile and response.pause_s > 0 and new is not None and able and self._working():
             self.next = new
             return
         self.next, self.writing_until_s = None, None
