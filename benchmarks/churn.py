@@ -13,7 +13,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.files import availability_names
 
-JOBS = (("campus", "gpt3-xl"), ("mixed-gpus", "llama-3-8b"), ("lecture-hall", "small"))
+JOBS = (("lecture-hall", "small"), ("campus", "gpt3-xl"), ("mixed-gpus", "llama-3-8b"))
 OURS = "goodput"
 NOTICE_S = 30.0
 """What Google announces a preemption ahead; Amazon 120."""

@@ -157,6 +157,8 @@ class Situation:
     """Devices that have announced their departure."""
     pause_left_s: float
     """Seconds until it is at work; 0 where it is."""
+    reading: bool
+    """Whether those seconds are a restart, in which everybody reads a checkpoint: nothing has to be moved."""
     meanwhile: bool
     """Whether the one before it still works until then."""
     step_done: float
@@ -167,6 +169,10 @@ class Situation:
     """How often work went back to a checkpoint, so far."""
     device_s: float
     """Seconds that devices were there, all together, so far."""
+
+    def move_s(self, new: Operation) -> float:
+        """Seconds to bring the state to who serves other layers in a new operation; 0 while all read a checkpoint."""
+        return 0.0 if self.reading else self.fleet.move_s(self.operation, new)
 
     @property
     def spare(self) -> frozenset[int]:

@@ -110,6 +110,7 @@ class _Run:
         self.operation: Operation | None = None
         self.done = 0.0  # share of the step under way
         self.paused_until_s = 0.0
+        self.reading = False  # whether a checkpoint is read until then
         self.ghosts = False  # whether who has left still works until then
         self.next: Operation | None = None  # at work after the pause, through which the one of before goes on
         self.writing_until_s: float | None = None  # a checkpoint under way
@@ -160,6 +161,7 @@ class _Run:
                 left=left,
                 leaving=self.leaving,
                 pause_left_s=max(0.0, self.paused_until_s - self.time_s),
+                reading=self.reading and self.paused_until_s > self.time_s,
                 meanwhile=self.next is not None,
                 step_done=self.done,
                 losses=self.departures,
@@ -197,6 +199,7 @@ class _Run:
             self.again = response.again
         if new is old and response.pause_s <= 0 and response.keeps is Keeps.STEP:
             return  # as before, only asked again
+        self.reading = response.keeps is Keeps.CHECKPOINT or (self.reading and self.paused_until_s > self.time_s)
         self.paused_until_s = self.time_s + response.pause_s
         if response.keeps is Keeps.CHECKPOINT:
             self.setbacks += old is not None
@@ -292,7 +295,8 @@ class _Run:
         self._count(steps)
         self.done = 0.0
         if ready and self.later is not None:
-            self._apply(self.later[1])
+            (_, prepared), self.later = self.later, None
+            self._apply(prepared)
             return None
         if steps == due:
             self.checkpoint_next = False

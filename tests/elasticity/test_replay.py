@@ -150,6 +150,17 @@ def test_an_announced_departure_costs_no_work_where_the_notice_suffices():
     assert late.samples == 190.0 * (15 + (300 - 159) // 10)
 
 
+def test_who_comes_stops_the_work_once():
+    """A fifth device is taken in after the step under way, and regrouping takes its seconds once."""
+    fleet = TableFleet(n_devices=5, samples_per_s={4: 19.0, 5: 38.0}, batch=190.0)  # steps of 10 s, then of 5 s
+    present = {f"d{i}": [(0.0, 205.0)] for i in range(4)} | {"d4": [(103.0, 205.0)]}
+    hours = Availability.from_intervals(present, 205.0)
+    for name in ("swarm", "parcae", "goodput"):
+        history = replay(hours, fleet, policy_of(name), Costs(start_s=0.0, restart_s=0.0, regroup_s=7.0))
+        assert history.seconds["reconfiguring"] == pytest.approx(7.0), name
+        assert history.samples == 190.0 * (11 + (205 - 117) // 5), name
+
+
 def test_the_best_interval_of_checkpoints_is_where_young_and_daly_say():
     """Sweeping the interval on losses at random finds its best near the two formulas."""
     rng = np.random.default_rng(1)

@@ -43,7 +43,7 @@ def migrated(now: Situation, operation: Operation) -> Response | None:
     best = now.fleet.operation(now.present - now.leaving, operation)
     if best is None:
         return None
-    pause_s = now.costs.regrouping(len(best.devices)) + now.fleet.move_s(operation, best)
+    pause_s = now.costs.regrouping(len(best.devices)) + now.move_s(best)
     return Response(best, pause_s=max(now.pause_left_s, pause_s), meanwhile=True)
 
 
@@ -86,7 +86,7 @@ class Goodput(Policy):
         if (better := at_once.operation) is None:
             return sharing
         ahead_s, kept = self._ahead_s(now), now.step_done * operation.samples
-        beside_s = now.fleet.move_s(operation, better) + (1 - now.step_done) * shared.step_s
+        beside_s = now.move_s(better) + (1 - now.step_done) * shared.step_s
         until_s = min(beside_s, ahead_s)
         then = max(shared.samples_per_s, better.samples_per_s) * (ahead_s - until_s)
         by_sharing = shared.samples_per_s * (until_s - now.pause_left_s) + then + kept
@@ -99,7 +99,7 @@ class Goodput(Policy):
         better = now.fleet.operation(staying.present, operation)
         if better is None or better.samples_per_s <= operation.samples_per_s * (1 + 1e-9):
             return None
-        move_s, regroup_s = now.fleet.move_s(operation, better), now.costs.regrouping(len(better.devices))
+        move_s, regroup_s = now.move_s(better), now.costs.regrouping(len(better.devices))
         if now.pause_left_s > 0:
             pause_s = max(now.pause_left_s, move_s)
             return self._safe(now, Response(better, pause_s=pause_s, meanwhile=now.meanwhile, keeps=Keeps.STEP))

@@ -59,7 +59,7 @@ def regrouped(now: Situation, operation: Operation, *, meanwhile: bool = False) 
     best = now.fleet.operation(now.present, operation)
     if best is None:
         return Response(None)
-    pause_s = now.costs.regrouping(len(operation.devices)) + now.fleet.move_s(operation, best)
+    pause_s = now.costs.regrouping(len(operation.devices)) + now.move_s(best)
     return Response(best, pause_s=pause_s, meanwhile=meanwhile)
 
 
@@ -71,7 +71,7 @@ def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response |
     better = now.fleet.operation(now.present, operation) if now.spare else None
     if better is None or better.devices == operation.devices:
         return None
-    move_s = now.fleet.move_s(operation, better)
+    move_s = now.move_s(better)
     if now.pause_left_s > 0:
         return Response(better, pause_s=max(now.pause_left_s, move_s), meanwhile=now.meanwhile, keeps=Keeps.STEP)
     if not at_step or better.samples_per_s <= operation.samples_per_s:
