@@ -1,7 +1,6 @@
 // A dialog that lies over the lab it is part of: the rest cannot be reached while it is open. Escape and the veil close it.
-import { h } from "./dom.js";
+import { h, stopsIn } from "./dom.js";
 
-const STOPS = "button, [href], input, select, textarea, [tabindex]:not([tabindex='-1'])";
 let made = 0;
 
 /**
@@ -41,7 +40,7 @@ export function dialog(el, { className, label, onClose = () => {} }, ...children
     event.stopPropagation();
     if (event.key === "Escape") { event.preventDefault(); close(); }
     if (event.key !== "Tab") return;
-    const stops = [...card.querySelectorAll(STOPS)].filter((one) => !one.disabled && one.offsetParent);
+    const stops = stopsIn(card);
     const [first, last] = [stops[0], stops.at(-1)];
     const leaves = event.shiftKey ? [first, card].includes(document.activeElement) : document.activeElement === last;
     if (leaves && first) { event.preventDefault(); (event.shiftKey ? last : first).focus(); }

@@ -89,3 +89,10 @@ export function sized(model, el, root, box, cleanUp) {
   onTraits(model, ["height"], resize, cleanUp);
   resize();
 }
+
+const STOPS = "button, [href], input:not([type=hidden]), select, textarea, summary, [tabindex]";
+
+/** What the Tab key stops at in a part of the page, in its order. */
+export function stopsIn(box) {
+  return [...box.querySelectorAll(STOPS)].filter((one) => one.tabIndex >= 0 && !one.disabled && one.checkVisibility({ visibilityProperty: true }) && !one.closest("[inert]"));
+}

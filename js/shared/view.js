@@ -1,11 +1,20 @@
 // What every view exports.
 
+/**
+ * Letters are no commands of the notebook while something in a view has the focus: JupyterLab asks the focused element
+ * itself before those around it, and M on a button would make text of the cell.
+ */
+export const keepLetters = ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true");
+
 /** A view of anywidget, drawn by `render`. */
 export const view = (render) => ({
   initialize({ model }) {
     hearLate(model).catch(() => {}); // hosts of anywidget beside Jupyter have other models
   },
-  render,
+  render(given) {
+    given.el.addEventListener("focusin", keepLetters);
+    return render(given);
+  },
 });
 
 /**

@@ -132,14 +132,15 @@ class LabPage:
         """Show a result by its tab; returns its part of the page."""
         tab = self.root.get_by_role("tablist", name="Results").get_by_role("tab", name=re.compile(f"^{title}"))
         tab.click()
-        return self._shown(title)
+        return self.shown(title)
 
     def key_pane(self, digit, title):
         """Show a result by its digit."""
         self.page.keyboard.press(str(digit))
-        return self._shown(title)
+        return self.shown(title)
 
-    def _shown(self, title):
+    def shown(self, title):
+        """Wait for a result; its part of the page."""
         name = {"Search": "plan", "What if": "what-if"}.get(title, title.lower())
         out = self.root.locator(f".dtfm-out-{name}")
         out.wait_for()

@@ -142,7 +142,7 @@ def is_close(text: str, seconds: float) -> bool:
 def check(one: Shown) -> None:
     """Hold every statement against the plans."""
     was, now = value(one.before), value(one.after)
-    told = one.lead.rsplit(": ", 1)[-1].rstrip(".")
+    told = one.lead.rsplit(": ", 1)[-1].rstrip(".").removeprefix("communication cost ")
     if told.startswith("stays "):
         assert abs(now - was) <= SAME * was
         assert is_close(told.removeprefix("stays "), now)

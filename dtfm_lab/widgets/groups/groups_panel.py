@@ -51,7 +51,7 @@ class GroupsPanel(Panel):
         self._controls = {"step": self.step, "mode": self.mode}
         self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
         self.line = classed(w.HTML(), "dtfm-groups-line")
-        self.why = w.HTML()
+        self.why = w.HTML(tabbable=True)  # a page of text, which arrows scroll
         self.why_menu = more_menu(
             [self.why], label="Why so?", tooltip="Why the plan is as it is, or a selected device where it is"
         )

@@ -104,11 +104,8 @@ class SchedulePanel(Panel):
 
     def _say_title(self) -> None:
         units = self.chart.units
-        members = [len(unit["members"]) for unit in units if unit.get("members")]
-        if members:
-            hint = f"a row a stage: computation above, messages below; click a row for its {max(members)} devices"
-        else:
-            hint = "a row a device: computation above, messages below"
+        opens = any(unit.get("members") for unit in units)
+        hint = "a row a stage, messages below; a click opens it" if opens else "a row a device, messages below"
         said = f"<b>One iteration</b> <span>{escape(hint) if units else ''}</span>"
         lacking = "" if self._shown is None else self._shown.lacking
         self.title.value = "" if lacking else f'<div class="dtfm-schedule-title" title="{escape(hint)}">{said}</div>'

@@ -110,7 +110,8 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
     """
     change = _change_since(before, plan, found)
     if plan.objective == COMMUNICATION or plan.iteration_s is None:
-        seconds = effect(before.plan.cost.total_s, plan.cost.total_s, COMMUNICATION)
+        cost = effect(before.plan.cost.total_s, plan.cost.total_s, COMMUNICATION)
+        seconds = cost if plan.job.model is None else f"communication cost {cost}"  # the bar leads with the iteration
     elif plan.objective == "iteration":
         seconds = effect(before.iteration_s, modelled_s(state), plan.objective)
     else:

@@ -109,7 +109,7 @@ def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:
     cannot = "; what the lab is turned to cannot be" if base is None else ""
     rows = [measure.cells(now, base) for measure in MEASURES if getattr(now, measure.name) is not None]
     cells = table(
-        pd.DataFrame(rows, columns=["of an iteration", "", "from the plan"]), "dtfm-answer-cells", "the answer"
+        pd.DataFrame(rows, columns=["of an iteration", "as set", "from the plan"]), "dtfm-answer-cells", "the answer"
     )
     under = f'<div class="dtfm-answer-with">{escape(under + cannot)}</div>'
     return f'<div class="dtfm-answer" data-answer="{number}">{under}{cells}{_memory(now)}</div>'

@@ -16,7 +16,7 @@ function render({ model, el }) {
   const file = h("input", { type: "file", multiple: true, hidden: true, accept: model.get("suffixes"), onchange: () => openFiles([...file.files]) });
   const pick = h("button", { type: "button", class: "dtfm-quiet dtfm-door-file", onclick: () => file.click() }, "or drop a file: YAML, JSON, CSV, npz");
   const box = dialog(el, { className: "dtfm-door", label: "Open a network", onClose: closed },
-    h("header", {}, h("h2", {}, "Train one model on many machines far apart"),
+    h("div", { class: "dtfm-dialog-head" }, h("h2", {}, "Train one model on many machines far apart"),
       h("button", { type: "button", class: "dtfm-quiet", onclick: () => box.close() }, "Close")),
     h("p", {}, "Open a network. It is planned at once; then pull at a link and see what that does."),
     h("div", { class: "dtfm-door-body" }, gallery, list),

@@ -281,6 +281,11 @@ function render({ model, el }) {
     pinned.follow();
   }
 
+  function showShares() {
+    shares.element.hidden = nothing() || !model.get("shares").length;
+    if (!shares.element.hidden) shares.show(model.get("shares"), readTheme(box).dark);
+  }
+
   function showTexts() {
     version++;
     state = { ...state, ...readRest(model, state) };
@@ -296,8 +301,7 @@ function render({ model, el }) {
     for (const [name, is] of [["dtfm-gantt-fills", !height], ["dtfm-gantt-bare", isBare]]) root.classList.toggle(name, is);
     el.classList.toggle("dtfm-gantt-fills", !height);
     box.style.height = height ? `${height}px` : "";
-    shares.element.hidden = nothing() || !model.get("shares").length;
-    if (!shares.element.hidden) shares.show(model.get("shares"), readTheme(box));
+    showShares();
     root.setAttribute("aria-label", [`${model.get("title")}: ${upper.count} predicted and ${lower.count} measured bars`, ...state.gaps.map(({ tip }) => tip)].join(". "));
     root.setAttribute("aria-busy", String(!busy.hidden));
     for (const [name, count] of Object.entries({

@@ -11,7 +11,7 @@ function render({ model, el }) {
   const search = h("input", { type: "search", placeholder: "Find a word", "aria-label": "Find a word", oninput: fill });
   const list = h("dl", { class: "dtfm-words-list", tabindex: "0", "aria-label": "Words" });
   const close = h("button", { type: "button", class: "dtfm-quiet", onclick: () => box.close() }, "Close");
-  const head = h("header", {}, h("h2", {}, "Words"), search, close);
+  const head = h("div", { class: "dtfm-dialog-head" }, h("h2", {}, "Words"), search, close);
   const box = dialog(el, { className: "dtfm-words", label: "Words", onClose: closed }, head, list);
   cleanUp.add(box.remove);
   explainWords(el, () => [model.get("words"), model.get("also")], cleanUp);

@@ -1,12 +1,12 @@
 // The inspector below the network: one pipeline, a device, a stage, or a link with its sliders.
-import { cleanUps, h, oncePerFrame, onTraits } from "shared/dom.js";
+import { cleanUps, h, oncePerFrame, onTraits, stopsIn } from "shared/dom.js";
 import { inkOn, onTheme, readTheme, stageColor } from "shared/theme.js";
 import { short } from "shared/links.js";
 import { shines } from "shared/bus.js";
 import { view } from "shared/view.js";
 import { logSlider } from "./page/slider.js";
 
-const NARROWEST = 58; // pixels of a stage with its hop in the row of a pipeline; where there is less, some are left out
+const NARROWEST = 54; // pixels of a stage with its hop in the row of a pipeline; where there is less, some are left out
 const ROOMY = 88; // pixels from which places have their whole names
 
 function render({ model, el }) {
@@ -72,7 +72,9 @@ function render({ model, el }) {
     const facts = model.get("facts");
     const parts = { pipeline, link, device: (f) => [head(f, close()), rows(f)], stage: (f) => [head(f, close()), rows(f)] }[facts.kind];
     root.dataset.kind = facts.kind ?? "";
+    const focused = stopsIn(root).indexOf(document.activeElement);
     root.replaceChildren(...(parts ? parts(facts) : [head({ title: "", hint: "", ...facts })]));
+    if (focused >= 0) (stopsIn(root)[focused] ?? stopsIn(root)[0])?.focus({ preventScroll: true });
   }
 
   const later = oncePerFrame(show, cleanUp);

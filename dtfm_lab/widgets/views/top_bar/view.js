@@ -2,7 +2,7 @@
 import { cleanUps, h, onResize, onTraits, svg } from "shared/dom.js";
 import { onTheme } from "shared/theme.js";
 import { view } from "shared/view.js";
-import { closeMenus, onMenus, toggleMenu } from "./page/menus.js";
+import { closeMenus, leaveMenus, onMenus, toggleMenu } from "./page/menus.js";
 import { labKeys } from "./page/keys.js";
 import { leaveWindow, onWindow, toggleWindow } from "./page/window.js";
 import { isDark } from "./page/dark.js";
@@ -11,7 +11,7 @@ import { copyLink, takeLink } from "./page/link.js";
 import { nameControls } from "./page/names.js";
 import { onRecord, record } from "./page/record.js";
 
-const MOST_LEFT_OUT = 4;
+const MOST_LEFT_OUT = 5;
 const LAST_PICTURE = { lead: "Python has ended.", rest: "This is the last picture of the lab.", kind: "error" };
 const LOGO = [[6, 20, 0], [13, 9, 3], [22, 17, 5], [26, 6, 7]]; // a pipeline of four stages
 const VISITOR = "dtfm-visitor";
@@ -20,7 +20,7 @@ const COLORS = ["#442F9A", "#804CB4", "#BA6EC1", "#FCB1D0"];
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const root = h("div", { class: "dtfm dtfm-top", "data-lm-suppress-shortcuts": "true" });
-  const bar = h("header", { class: "dtfm-bar", role: "banner", "aria-label": "Lab" });
+  const bar = h("div", { class: "dtfm-bar", role: "group", "aria-label": "Lab" });
   const headline = h("div", { class: "dtfm-headline", role: "status", "aria-live": "polite" });
   root.append(bar, headline);
   el.append(root);
@@ -73,6 +73,7 @@ function render({ model, el }) {
   }
 
   function showNumbers() {
+    const focused = [...numbers.querySelectorAll("[tabindex]")].indexOf(document.activeElement);
     numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, short, bad, word, under: [below, briefly] = [] }) => h("div", { class: `dtfm-number${below ? " dtfm-leads" : ""}`, "data-word-of": word, title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}` },
       h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
       h("span", { class: "dtfm-number-value" },
@@ -80,9 +81,10 @@ function render({ model, el }) {
         h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note), h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short)),
       below ? h("span", { class: "dtfm-number-under", "data-word": "communication cost", tabindex: "0" }, h("span", { class: "dtfm-long" }, below), h("span", { class: "dtfm-short" }, briefly)) : null)));
     fit();
+    numbers.querySelectorAll("[tabindex]")[focused]?.focus({ preventScroll: true });
   }
 
-  /** Leaves out what is said elsewhere too, until nothing is cut: long notes, throughput and price, all notes, then what was. */
+  /** Leaves out what is said elsewhere too, until nothing is cut: long notes, price, throughput, all notes, then what was. */
   function fit() {
     const key = JSON.stringify([room, ...[...numbers.children].map((child) => child.textContent.length)]);
     if (!fitting.has(key)) fitting.set(key, measuredFit());
@@ -107,7 +109,8 @@ function render({ model, el }) {
     live.hidden = gone;
     const isLive = model.get("live");
     live.setAttribute("aria-checked", String(isLive));
-    live.textContent = isLive ? ["live", model.get("live_note")].filter(Boolean).join(" · ") : "not live";
+    const note = isLive && model.get("live_note");
+    live.replaceChildren(isLive ? "live" : "not live", note ? h("span", {}, ` · ${note}`) : "");
   }
 
   function act() {
@@ -185,7 +188,7 @@ function render({ model, el }) {
   nameControls(el, cleanUp);
   onWindow(el, showWindow, cleanUp);
   if (!still) onRecord(el, recordPane, cleanUp);
-  labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => closeMenus(el) || leaveWindow(el) }, cleanUp);
+  labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => leaveMenus(el) || leaveWindow(el) }, cleanUp);
   onResize(numbers, () => { if (room !== numbers.clientWidth) { room = numbers.clientWidth; fit(); } }, cleanUp);
   showPickers(); showNumbers(); showHeadline(); showAction(); showWindow(false); sendTheme();
   if (!model.get("visitor")) { model.set("visitor", visitor(model.get("own_id"))); model.save_changes(); }

@@ -76,7 +76,7 @@ export function lights(root, changed, cleanUp) {
     const text = moment(time.t_s);
     const width = context.measureText(text).width + 12;
     const left = Math.min(place.right + 12 - width, x - width / 2);
-    const under = place.labels.filter((label) => label.from < left + width + 6 && label.to > left - 6); // half a label says nothing
+    const under = [...place.labels, ...place.ticks].filter((label) => label.from < left + width + 6 && label.to > left - 6); // half a label says nothing
     const from = Math.min(left - 6, ...under.map((label) => label.from - (label.isBeyond ? 14 : 2))), to = Math.max(left + width + 6, ...under.map((label) => label.to));
     context.fillStyle = theme.surface;
     context.fillRect(from, 0, to - from, place.top - 4);

@@ -91,12 +91,14 @@ export function paintAxis(context, place, unit, taken, width, whole, theme) {
   context.textBaseline = "middle";
   context.font = theme.font.replace(/^\d+px/, "11px");
   context.fillStyle = theme.softText;
+  place.ticks = []; // [from, to] of those that are written
   for (const { x, text } of marksOf(place, unit)) {
     const half = context.measureText(text).width / 2;
     const middle = Math.min(x, place.right + 10 - half);
     if (taken.some(([from, to]) => middle + half > from - 4 && middle - half < to + 4)) continue;
     context.textAlign = "center";
     context.fillText(text, middle, place.top - 14);
+    place.ticks.push({ from: middle - half, to: middle + half });
   }
   context.fillStyle = theme.border;
   context.fillRect(0, place.top - 1, place.right, 1);

@@ -4,14 +4,14 @@ import { kindColor } from "shared/theme.js";
 
 const TONES = { ink: 0.95, dark: 0.5, middle: 0.3, light: 0.16 }; // of the ink on the page
 
-/** `show(shares, theme)` of `{name, share, tone}`, where a tone is a kind of action or how dark a grey is. */
+/** `show(shares, dark)` of `{name, share, tone}`, where a tone is a kind of action or how dark a grey is. */
 export function shareStrip() {
   const bar = h("div", { class: "dtfm-gantt-shares-bar", "aria-hidden": "true" });
   const words = h("div", { class: "dtfm-gantt-shares-words" });
   const element = h("div", { class: "dtfm-gantt-shares" }, bar, words);
 
-  function show(shares, theme) {
-    const color = (tone) => (tone in TONES ? `color-mix(in srgb, ${theme.text} ${100 * TONES[tone]}%, ${theme.surface})` : kindColor(tone, theme.dark));
+  function show(shares, dark) {
+    const color = (tone) => (tone in TONES ? `color-mix(in srgb, var(--dtfm-text) ${100 * TONES[tone]}%, var(--dtfm-surface))` : kindColor(tone, dark));
     bar.replaceChildren(...shares.map(({ share, tone }) => h("i", { style: `flex:${share} 0 0;background:${color(tone)}` })));
     words.replaceChildren(
       ...shares.map(({ name, share, tone }) => h("span", {}, h("i", { style: `background:${color(tone)}` }), `${name} `, h("b", {}, share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`))),

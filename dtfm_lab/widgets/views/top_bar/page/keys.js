@@ -1,4 +1,6 @@
 // Keys that hold wherever the focus is in the lab, but in a field: 1 to 8 panes, Z undo, F whole window, ? words, Esc.
+import { stopsIn } from "shared/dom.js";
+import { keepLetters } from "shared/view.js";
 
 const TYPED_IN = "input:not([type=range]):not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable=true]";
 const MOVES = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"]);
@@ -12,7 +14,7 @@ export function labKeys(el, { press, toggleWindow, leave }, cleanUp) {
   const lab = () => el.closest(".dtfm-lab");
   function onKey(event) {
     const { target, key, ctrlKey, metaKey, altKey } = event;
-    if (!lab()?.contains(target) || event.defaultPrevented) return;
+    if (!lab()?.contains(document.activeElement) || event.defaultPrevented) return; // not the target: it may have gone
     if (key === "Escape" && leave()) event.stopPropagation();
     if (ctrlKey || metaKey || altKey || target.matches?.(TYPED_IN)) return;
     const tab = /^[1-9]$/.test(key) && lab().querySelectorAll(".dtfm-effect-head [role=tab]")[Number(key) - 1];
@@ -24,20 +26,33 @@ export function labKeys(el, { press, toggleWindow, leave }, cleanUp) {
     event.preventDefault();
     event.stopPropagation();
   }
-  /** A focused element that goes would leave the focus to the notebook's cell, where a digit makes a heading of the cell. */
-  function keepFocus({ target }) {
-    setTimeout(() => { if (!target.isConnected && document.activeElement?.contains(lab())) lab()?.focus({ preventScroll: true }); });
+  let last = null; // what had the focus in the lab
+  function focused(event) {
+    last = event.target;
+    keepLetters(event);
   }
-  const on = { keydown: keepToLab, focusout: keepFocus };
+  /**
+   * A focused button that goes, hides or is disabled, as Plan while it searches, would leave the focus to the page, where a
+   * digit makes a heading of the notebook's cell: what follows in the lab has it then.
+   */
+  function keepFocus() {
+    const gone = last && (!last.isConnected || last.disabled || !last.checkVisibility());
+    if (!gone || !document.activeElement?.contains(lab())) return;
+    const follows = (one) => last.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING;
+    ((last.isConnected && stopsIn(lab()).find(follows)) || lab()).focus({ preventScroll: true });
+  }
+  const left = () => setTimeout(keepFocus);
+  const on = { keydown: keepToLab, focusin: focused, focusout: left };
   let held = null;
   const later = setTimeout(() => {
     held = lab();
     if (!held) return;
-    held.setAttribute("data-lm-suppress-shortcuts", "true"); // letters are no commands of the notebook
     held.tabIndex = -1; // a click on nothing in it gives it the focus
     for (const [name, handler] of Object.entries(on)) held.addEventListener(name, handler);
   }, 200);
   cleanUp.add(() => { clearTimeout(later); for (const [name, handler] of Object.entries(on)) held?.removeEventListener(name, handler); });
+  document.addEventListener("keydown", keepFocus, true);
+  cleanUp.add(() => document.removeEventListener("keydown", keepFocus, true));
   document.addEventListener("keydown", onKey);
   cleanUp.add(() => document.removeEventListener("keydown", onKey));
 }

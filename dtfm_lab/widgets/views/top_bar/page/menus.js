@@ -1,4 +1,9 @@
-// Menus of the lab: boxes of widgets that lie over it. One is open at a time; Escape and a click elsewhere close it.
+// Menus of the lab: boxes of widgets that lie over it. One is open at a time; Escape, a click elsewhere and the focus that
+// leaves close it.
+
+import { stopsIn } from "shared/dom.js";
+
+const OPENERS = "[data-menu][aria-expanded=true], .dtfm-more-button.mod-active";
 
 const labOf = (el) => el.closest(".dtfm-lab");
 const boxOf = (el, name) => labOf(el)?.querySelector(`.dtfm-menu-${name}`);
@@ -30,11 +35,32 @@ export function closeMenus(el, except = null) {
   return any;
 }
 
+/** Closes what is open, and gives the focus to the button that had opened it. */
+export function leaveMenus(el) {
+  const opener = [...(labOf(el)?.querySelectorAll(OPENERS) ?? [])].at(-1);
+  if (!closeMenus(el)) return false;
+  opener?.focus({ preventScroll: true });
+  return true;
+}
+
 export function onMenus(el, cleanUp) {
-  const onPointer = ({ target }) => {
+  const onOther = ({ target }) => {
     if (!(target instanceof Element) || target.closest(".dtfm-menu, .dtfm-more, [data-menu]")) return;
     closeMenus(el);
   };
-  document.addEventListener("pointerdown", onPointer, true);
-  cleanUp.add(() => document.removeEventListener("pointerdown", onPointer, true));
+  const onFocus = (event) => { if (event.target !== labOf(el) && labOf(el)?.contains(event.target)) onOther(event); };
+  const onKey = (event) => {
+    const { key, shiftKey, target } = event;
+    const box = target.closest?.(".dtfm-lab > .dtfm-menu.dtfm-open, .dtfm-popover");
+    if (!box || !labOf(el)?.contains(box)) return;
+    // The bar's menus stand at the lab's end: past their first and last field one is at their button again.
+    const isPast = key === "Tab" && box.matches(".dtfm-menu") && target === stopsIn(box).at(shiftKey ? 0 : -1);
+    if (!(isPast || key === "Escape") || !leaveMenus(el)) return; // some fields keep Escape to themselves
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  for (const [name, handler] of [["pointerdown", onOther], ["focusin", onFocus], ["keydown", onKey]]) {
+    document.addEventListener(name, handler, true);
+    cleanUp.add(() => document.removeEventListener(name, handler, true));
+  }
 }

@@ -1,5 +1,5 @@
 // Names for screen readers, where the notebook's own controls have none: of sliders' handles, and of fields that are
-// labelled by a tooltip only.
+// labelled by a tooltip only. Headers of what folds, which only a click opens there, are buttons for keys, too.
 
 const REST_MS = 500;
 
@@ -14,6 +14,15 @@ function nameAll(lab) {
     const said = [...(field.labels ?? [])].some((label) => label.textContent.trim());
     const name = field.title || widget?.title || field.placeholder;
     if (!said && name) field.setAttribute("aria-label", name);
+  }
+  for (const header of lab.querySelectorAll(".jupyter-widget-Collapse-header:not([role])")) {
+    header.setAttribute("role", "button");
+    header.tabIndex = 0;
+    header.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      header.click();
+    });
   }
 }
 

@@ -1,5 +1,6 @@
 // The lab over the whole window. A notebook's cell may be clipped and moved by its surroundings, so the lab goes to the
-// browser's top layer, as a popover does.
+// browser's top layer, as a popover does. Tab goes round in it: what it covers cannot be seen.
+import { stopsIn } from "shared/dom.js";
 
 const labOf = (el) => el.closest(".dtfm-lab");
 
@@ -32,6 +33,19 @@ export function onWindow(el, handler, cleanUp) {
     };
     lab.addEventListener("toggle", listen);
     cleanUp.add(() => lab.removeEventListener("toggle", listen));
+    let step = 0; // of the Tab key that is being pressed
+    const onTab = ({ key, shiftKey }) => {
+      if (key !== "Tab") return;
+      step = shiftKey ? -1 : 1;
+      setTimeout(() => { step = 0; });
+    };
+    const onFocus = ({ target }) => {
+      if (step && lab.matches(":popover-open") && !lab.contains(target)) stopsIn(lab).at(step > 0 ? 0 : -1)?.focus();
+    };
+    for (const [name, handler] of [["keydown", onTab], ["focusin", onFocus]]) {
+      document.addEventListener(name, handler, true);
+      cleanUp.add(() => document.removeEventListener(name, handler, true));
+    }
   }, 200); // the lab comes into the page after its children
   cleanUp.add(() => clearTimeout(later));
 }

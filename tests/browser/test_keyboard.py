@@ -1,0 +1,173 @@
+"""The lab without a mouse: every stop of the Tab key shows the focus, menus give it back, and nothing keeps it."""
+
+import re
+
+import pytest
+from lab_page import LabPage
+
+expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+pytest.importorskip("torch", reason="a run trains with torch")
+
+MOST_STOPS = 120
+WRONG = """() => {
+    const one = document.activeElement;
+    const name = `${one.tagName} ${one.getAttribute("aria-label") || one.title || one.textContent}`.slice(0, 80);
+    if (!one.closest(".dtfm-lab")) return `the focus left the lab for ${name}`;
+    const styles = (part) => ["", "::after"].map((pseudo) => {
+        const style = getComputedStyle(part, pseudo);
+        return ["outlineStyle", "outlineWidth", "boxShadow", "borderColor", "borderWidth", "stroke", "strokeWidth"]
+            .map((name) => style[name]);
+    });
+    const look = () => JSON.stringify([one, ...one.querySelectorAll("*")].slice(0, 8).map(styles));
+    const { x, y, right, bottom } = one.getBoundingClientRect();
+    if (right < 1 || bottom < 1 || x > innerWidth - 1 || y > innerHeight - 1) return `out of sight: ${name}`;
+    const focused = look();
+    one.blur();
+    const plain = look();
+    one.focus({ preventScroll: true });
+    return focused === plain ? `nothing shows the focus of ${name}` : "";
+}"""
+"""What is wrong with where the focus is; empty for nothing."""
+CELLS = "window.jupyterapp.shell.currentWidget.content.widgets.map(({ model }) => model.type)"
+PANES = ("Search", "Groups", "Schedule", "What if", "Run", "Compare", "Systems", "Course")
+PLANNED = "the_lab.plan is not None and not the_lab.lab_state.plan_is_stale and the_lab.predicted is not None"
+
+
+class Keys:
+    """A person's hands on a keyboard."""
+
+    def __init__(self, page, root):
+        self.page, self.root = page, root
+
+    def press(self, *keys):
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def reach(self, target, *, back=False):
+        """Go on by Tab until the focus is there."""
+        for _ in range(MOST_STOPS):
+            if self.is_at(target):
+                return
+            self.press("Shift+Tab" if back else "Tab")
+            wrong = self.page.evaluate(WRONG)
+            assert wrong == "", f"on the way to {target}: {wrong}"
+        raise AssertionError(f"{target} is not reached by Tab")
+
+    def is_at(self, target):
+        return target.count() == 1 and target.evaluate("(one) => one === document.activeElement")
+
+    def button(self, name, within=None):
+        return (within or self.root).get_by_role("button", name=name, exact=isinstance(name, str))
+
+    def type(self, text):
+        self.page.keyboard.type(text)
+
+
+def test_the_lab_is_walked_by_keyboard_alone(page, open_notebook, ask_kernel, eventually):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    open_notebook(page, ['import dtfm_lab as lab\nthe_lab = lab.Lab("raspberry-pi", autosave=False)\nthe_lab'])
+    lab = LabPage(page, "keys")
+    lab.whole_window()
+    keys, bar = Keys(page, lab.root), lab.root.locator(".dtfm-bar")
+    eventually(page, PLANNED, True)
+
+    network = bar.locator("[data-menu=network]")
+    keys.reach(network)
+    keys.press("Enter")
+    keys.reach(lab.root.locator(".dtfm-menu-network").get_by_label("Open", exact=True))
+    keys.type("lect")
+    eventually(page, f"{PLANNED} and the_lab.topology.name", "lecture-hall")
+    keys.press("Escape")
+    assert keys.is_at(network)
+    keys.press("m")  # a letter that makes text of a notebook's cell
+    assert page.evaluate(CELLS) == ["code"]
+
+    drawn = ask_kernel(page, "print(the_lab.topology.fingerprint)")
+    keys.reach(lab.link("pairs without a line"))
+    keys.press("ArrowLeft")
+    expect(lab.headline).to_contain_text("Gbit/s:")
+    keys.press("z")
+    eventually(page, f"{PLANNED} and the_lab.topology.fingerprint", drawn)
+
+    job = bar.locator("[data-menu=job]")
+    keys.reach(job, back=True)
+    keys.press("Enter")
+    keys.reach(lab.root.locator(".dtfm-menu-job").get_by_label("Job", exact=True))
+    keys.type("tiny")
+    keys.reach(lab.root.locator(".dtfm-menu-job").get_by_label("Batch", exact=True))
+    keys.press("Control+a")
+    keys.type("8")
+    keys.press("Tab")
+    eventually(page, f"{PLANNED} and (the_lab.plan.job.name, the_lab.plan.job.global_batch)", ("tiny", 8))
+    keys.press("Escape")
+    assert keys.is_at(job)
+
+    pictures = lab.root.get_by_role("tablist", name="Views of the network")
+    keys.reach(pictures.get_by_role("tab", selected=True))
+    for title in ("Matrix", "Map", "Canvas"):
+        keys.press("ArrowRight")
+        expect(pictures.get_by_role("tab", name=title)).to_have_attribute("aria-selected", "true")
+        keys.reach(lab.root.get_by_role("button", name=re.compile("^(Play|Pause)")).first)
+        keys.reach(pictures.get_by_role("tab", selected=True), back=True)
+
+    results = lab.root.get_by_role("tablist", name="Results")
+    keys.reach(results.get_by_role("tab", selected=True))
+    keys.press("ArrowRight", "ArrowLeft")
+    for digit, title in enumerate(PANES, 1):  # through every other pane from its tab on, through the others back to it
+        lab.key_pane(digit, title)
+        tab = results.get_by_role("tab", name=re.compile(f"^{title}"))
+        keys.reach(network if digit % 2 else tab, back=not digit % 2)
+
+
+def test_a_search_a_run_and_a_kill_need_no_mouse(page, open_notebook, ask_kernel, eventually):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    open_notebook(page, ['import dtfm_lab as lab\nthe_lab = lab.Lab("lecture-hall", "tiny", autosave=False)\nthe_lab'])
+    lab = LabPage(page, "keys")
+    lab.whole_window()
+    keys = Keys(page, lab.root)
+    eventually(page, PLANNED, True)
+
+    keys.press("1")
+    search = lab.root.locator(".dtfm-out-plan")
+    keys.reach(search.get_by_role("button", name="Real", exact=True))
+    keys.press("Enter")
+    plan = search.get_by_role("button", name="Plan", exact=True)
+    plan.wait_for()
+    lab.at_rest()
+    keys.reach(plan)
+    keys.press("Enter")
+    eventually(page, "'plan' in the_lab.lab_state.busy", True)
+    eventually(page, f"{PLANNED} and 'plan' not in the_lab.lab_state.busy", True)
+
+    keys.press("5")
+    run = lab.root.locator(".dtfm-out-run")
+    keys.reach(run.get_by_label("Iterations", exact=True))
+    keys.press("Control+a")
+    keys.type("16")
+    keys.press("Tab")
+    keys.reach(run.get_by_role("button", name="Run", exact=True), back=True)
+    keys.press("Enter")
+    eventually(page, "the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) >= 2", True)
+    disturb = run.get_by_role("button", name=re.compile("^Disturb"))
+    keys.reach(disturb)
+    keys.press("Enter")
+    kill = run.get_by_role("menuitem", name=re.compile("^Kill"))
+    kill.wait_for()
+    while not keys.is_at(kill):
+        keys.press("ArrowDown")
+    keys.press("Enter")
+    eventually(page, "len(the_lab.run_panel.run.faults)", 1)
+    expect(disturb).to_be_focused()
+    eventually(page, "the_lab.comparison is not None", True)
+
+    keys.press("6")
+    compared = lab.root.locator(".dtfm-out-compare")
+    keys.reach(compared.locator(".dtfm-residuals tbody button").first)
+    keys.press("Enter")
+    eventually(page, "bool(the_lab.lab_state.selected)", True)
+
+    keys.press("4")
+    batch = lab.root.locator(".dtfm-out-what-if").get_by_role("slider", name="Batch")
+    keys.reach(batch)
+    keys.press("ArrowRight")
+    expect(lab.headline).to_contain_text("an iteration")
