@@ -1,4 +1,4 @@
-"""Kills and stops of hosts in one run on three: what hangs, what is left behind, how long recovery takes.
+"""Kills and stops of hosts in a run of eight workers on four: what hangs, what is left, how long recovery takes.
 
 ``python benchmarks/hosts.py [--faults 20] [--seed 0]``. Hosts are process trees of this machine, each with an
 agent. A kill ends a whole host but the first (agent and workers, by SIGKILL) and starts it again, or ends one worker of
@@ -48,8 +48,9 @@ def main() -> None:
 
 def one_run(folder: Path, n_faults: int, rng: np.random.Generator) -> int:
     """Carry out the faults; return how many hung, failed or left something behind."""
-    plan = small_plan(2, 2)
-    hosts = [Host(name=n, address="127.0.0.1", workers=w) for n, w in (("a", (0,)), ("b", (1,)), ("c", (2, 3)))]
+    plan = small_plan(2, 4)
+    held = {"a": (0, 1), "b": (2, 3), "c": (4, 5), "d": (6, 7)}
+    hosts = [Host(name=name, address="127.0.0.1", workers=workers) for name, workers in held.items()]
     n_iterations = 400 * n_faults + 400
     spec = spec_for(plan, "1f1b", iterations=n_iterations, checkpoint_folder="checkpoints", checkpoint_every=500)
     run = Hosts(export(spec, folder / "run", hosts, port=free_port(), await_s=240), folder / "logs")
@@ -62,12 +63,12 @@ def one_run(folder: Path, n_faults: int, rng: np.random.Generator) -> int:
             kind = KINDS[int(rng.integers(3))]
             began_s, done = time.monotonic(), run.last_iteration()
             n_recovered = run.count("recovered")
-            victim = run["b" if rng.random() < 0.5 else "c"]
+            victim = run["bcd"[int(rng.integers(3))]]
             if kind == "kill a host":
                 victim.kill()
                 victim.start()
             elif kind == "kill a worker":
-                victim = list(run)[int(rng.integers(3))]
+                victim = run["abcd"[int(rng.integers(4))]]
                 victim.workers()[0].send_signal(signal.SIGKILL)
             else:
                 victim.stop()

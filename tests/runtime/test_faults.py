@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -97,7 +98,8 @@ def test_a_worker_that_stands_still_does_not_outlive_the_process_that_leads_it()
     assert left_behind(run.pid) == []
 
 
-def test_workers_go_when_the_kernel_dies() -> None:
+@pytest.mark.parametrize("still", ["coordinator and workers", "fork server"])
+def test_workers_go_when_the_kernel_dies_whatever_stands_still(still: str) -> None:
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from test_faults import under_way\n"
@@ -107,9 +109,19 @@ def test_workers_go_when_the_kernel_dies() -> None:
     kernel = subprocess.Popen([sys.executable, "-c", script, folder], stdout=subprocess.PIPE, text=True)
     assert kernel.stdout is not None
     group = int(kernel.stdout.readline())
+    coordinator, (server,) = psutil.Process(group), psutil.Process(kernel.pid).children()
+    stopped = [server] if still == "fork server" else [coordinator, *coordinator.children()]
+    for process in stopped:
+        process.suspend()
     kernel.kill()
     kernel.wait()
-    assert left_behind(group) == []
+    try:
+        assert left_behind(group) == []
+    finally:
+        for process in stopped:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+    assert left_behind(server.pid) == []
 
 
 def test_ctrl_c_while_waiting_stops_the_run() -> None:

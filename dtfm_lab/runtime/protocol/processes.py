@@ -6,8 +6,10 @@ the coordinator are lines of JSON on standard input and output.
 """
 
 import contextlib
+import ctypes
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -18,13 +20,19 @@ from typing import Any, NoReturn
 
 CHECK_EVERY_S = 0.2
 """Seconds between checks whether the parent process is still there."""
+PR_SET_PDEATHSIG = 1
+"""Linux's number of the request for a signal when the thread that forked this process ends."""
 
 
 def exit_with_parent(parent: int | None = None) -> None:
-    """Poll the parent's process id from now on: a parent that was killed cannot order anyone to exit.
+    """End with the parent from now on: one that was killed cannot order anyone to exit.
 
-    ``parent`` is its id where that is known, so that one that ended before this call is noticed, too.
+    ``parent`` is its id where that is known, so that one that ended before this call is noticed, too. Linux ends also a
+    process that is stopped or stuck in a call in C; it takes the end of the thread that forked for that of the parent,
+    so parents fork on their main threads.
     """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_watch, args=(os.getppid() if parent is None else parent,), daemon=True).start()
 
 

@@ -9,6 +9,7 @@ serves the Unix socket FD, one JSON message a datagram. The client sends a numbe
 three descriptors. The server sends ``started`` with a process id, ``refused`` where the system had no process left, and
 ``ended`` with the exit status. It stays single-threaded, too. It exits when the client has closed its end, or when
 nothing has run for IDLE_S seconds. Runs do not depend on it once they are started: they watch their own standard input.
+One that is stopped cannot do so, and is killed by the server when the client is gone.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Collection
 from typing import Any
 
 from dtfm_lab.runtime.coordinator.coordinator import lead
@@ -32,6 +34,8 @@ from dtfm_lab.runtime.protocol.run_options import RunSpec
 LONGEST_MESSAGE = 1 << 20
 STREAMS = 3
 """Descriptors of a run: standard input, output and error."""
+PATIENCE_S = 5.0
+"""Longest time that runs take to end when their client is gone; one that is stopped takes for ever."""
 
 
 def forked_workers(spec: RunSpec) -> StartWorker:
@@ -101,7 +105,7 @@ def serve(client: socket.socket, idle_s: float) -> None:
         if client in readable:
             message, descriptors, _, _ = socket.recv_fds(client, LONGEST_MESSAGE, STREAMS)
             if not message:
-                return
+                return end_runs(numbers)
             order = json.loads(message)
             try:
                 pid = os.fork()
@@ -116,6 +120,17 @@ def serve(client: socket.socket, idle_s: float) -> None:
                 numbers[pid] = order["number"]
             for descriptor in descriptors:
                 os.close(descriptor)
+
+
+def end_runs(pids: Collection[int]) -> None:
+    """Wait until these runs, whose client is gone, have ended, and kill those that do not with their workers."""
+    left, deadline_s = set(pids), time.monotonic() + PATIENCE_S
+    while left and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+        left -= {pid for pid, _ in ended_children()}
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 def become_run(client: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
