@@ -12,7 +12,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.evaluate import device_classes, evaluate, nearest, simulated
+from dtfm_lab.planning.adapting import device_classes, nearest
+from dtfm_lab.planning.evaluate import evaluate, simulated
 from dtfm_lab.planning.moving import moves
 from dtfm_lab.planning.search import plan as search_plan
 from dtfm_lab.simulation import simulate

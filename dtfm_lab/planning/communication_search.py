@@ -39,10 +39,12 @@ class CommunicationCost:
         if not job.shaped:
             job = job.fitted(len(topology))
         require_fit(topology, job)
+        near = (one for one in request.nearby if one.placement.devices.shape == (job.n_stages, job.n_replicas))
+        begun = request.start or next(near, None)
         start = None
-        if request.start is not None:
-            check_start(job, request.start)
-            start = np.array([[topology.index(name) for name in group] for group in request.start.stages])
+        if begun is not None:
+            check_start(job, begun)
+            start = np.array([[topology.index(name) for name in group] for group in begun.stages])
         return _steps(request, job, start)
 
 

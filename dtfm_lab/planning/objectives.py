@@ -53,8 +53,8 @@ class SearchRequest:
     start: Plan | None = None
     """A plan to improve on, its devices found by name; of the same shape where the job names one."""
     nearby: tuple[Plan, ...] = ()
-    """Plans, the best first, near which alone is searched: for the shortest searches, by the planner ``evolutionary``
-    for seconds or dollars; any other search starts with the first of them."""
+    """Plans near which alone is searched, for the shortest searches for seconds or dollars by ``evolutionary``. One for
+    the communication cost that has no start begins with the first of them that has the job's shape."""
     queueing: str = "pairs"
     """Which messages wait for each other in the simulated iteration: those of ``pairs`` or of ``cards``."""
     efficiency: GivenEfficiency = None

@@ -13,36 +13,31 @@ not pay for their move within that time.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
 import numpy as np
 
-from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import IntArray, format_bytes, format_s
-from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.evaluate import filled, nearest, nearest_grid, simulated
-from dtfm_lab.planning.explain.nearby_plans import SETTLED, opened, placed, shared_out
+from dtfm_lab.domain.units import format_bytes, format_s
+from dtfm_lab.planning.adapting import beginnings, nearest, nearest_grid
+from dtfm_lab.planning.evaluate import simulated
+from dtfm_lab.planning.explain.nearby_plans import SETTLED, opened, placed
 from dtfm_lab.planning.iteration.candidate import unpriced_plan
 from dtfm_lab.planning.moving import Moves, moves
 from dtfm_lab.planning.objectives import objectives
 from dtfm_lab.planning.search import search
 from dtfm_lab.planning.step import PlanStep
-from dtfm_lab.simulation.efficiency import speeds_of
-from dtfm_lab.simulation.memory_intervals import usable_bytes
 
 HORIZON_S = 3600.0
 """Seconds of training within which a move has to pay, where none are given."""
 STEPS = 24
 """Steps of a search that is given no seconds."""
-NEARLY = 0.9
-"""Share of the speed of a plan's slowest device that a device needs to fill a hole, where enough have it."""
 COMMUNICATION = "communication"
 
 
@@ -93,7 +88,7 @@ class Replan:
     def sentence(self) -> str:
         """What becomes of the plan, what moves, and when that pays."""
         shape = "{} x {}".format(*self.plan.placement.devices.shape)
-        value = format_s(value_of(self.plan))
+        value = _words(self.plan)
         if self.stays and not len(self.moves):
             return f"The plan stays: {shape}, {value}, and nothing moves."
         moved = len(np.unique(self.moves.receiver))
@@ -103,13 +98,25 @@ class Replan:
             f"{what} in {format_s(self.move_s)}" if moved else "nothing moves",
         ]
         if not self.stays and self.stay is not None:
-            after_s = self.pays_after_s
-            when = "ahead at once" if not after_s else f"ahead after {format_s(after_s)}"
-            words.append(f"{when} of filling the holes alone ({format_s(value_of(self.stay))})")
+            words.append(self._beside(self.stay))
         if lost := sorted(set(self.moves.stage[self.moves.from_checkpoint].tolist())):
             named = ("stage " if len(lost) == 1 else "stages ") + ", ".join(map(str, lost))
             words.append(f"{named} from a checkpoint, to whose step all go back")
         return "; ".join(words) + "."
+
+    def _beside(self, stay: Plan) -> str:
+        """How it compares with filling the holes alone."""
+        alone = f"filling the holes alone ({_words(stay)})"
+        if value_of(self.plan) > value_of(stay) and self.stay_moves is not None:
+            move_s, within = format_s(self.stay_moves.move_s), format_s(self.horizon_s)
+            return f"{alone} would not pay for its move of {move_s} within {within}"
+        after_s = self.pays_after_s
+        return f"ahead {f'after {format_s(after_s)}' if after_s else 'at once'} of {alone}"
+
+
+def _words(plan: Plan) -> str:
+    value, unit = value_of(plan), objectives[plan.objective].unit
+    return format_s(value) if unit == "s" else f"{value:.4g} {unit}"
 
 
 def value_of(plan: Plan) -> float:
@@ -178,18 +185,17 @@ def replan(
     if network.names == plan.topology.names and network.fingerprint == plan.topology.fingerprint:
         nothing = moves(plan, plan)
         return Replan(before=plan, plan=plan, stay=plan, moves=nothing, stay_moves=nothing, horizon_s=horizon_s)
-    job = asked_of(plan, len(network))
     begun = beginnings(plan, network)
     same = [one.placement.devices for one in begun if one.job == plan.job]
     stay = placed(plan, same[0], plan.job, network) if same else None
     stay_moves = None if stay is None else moves(plan, stay)
-    best: PlanStep | None = None
-    least, last = np.inf, np.inf
+    least, last = inf, inf
     if stay is not None and stay_moves is not None:
         least = value_of(stay) * (1 + stay_moves.move_s / horizon_s)
+    best: PlanStep | None = None
     for step in search(
         network,
-        job,
+        asked_of(plan, len(network)),
         objective=plan.objective,
         nearby=tuple(begun),
         queueing=plan.queueing,
@@ -198,17 +204,22 @@ def replan(
         improve_bound=False,
         **({"steps": STEPS} if seconds is None else {"seconds": seconds}),
     ):
-        if step.best_s >= last:
-            continue
-        last = step.best_s
-        worth = last * (1 + moves(plan, _kept_near(step, plan)).move_s / horizon_s)
-        if worth < least:
-            best, least = step, worth
+        if step.best_s < last:
+            last = step.best_s
+            worth = last * (1 + moves(plan, _kept_near(step, plan)).move_s / horizon_s)
+            if worth < least:
+                best, least = step, worth
     chosen = stay if best is None else nearest(best.plan, plan)
     assert chosen is not None, "a search yields at least one step"
-    return Replan(
-        before=plan, plan=chosen, stay=stay, moves=moves(plan, chosen), stay_moves=stay_moves, horizon_s=horizon_s
-    )
+    found = moves(plan, chosen)
+    # the search does not tell of those that are slower and move less; communication costs are of one shape
+    for one in begun if plan.objective != COMMUNICATION else ():
+        if moves(plan, one).move_s < found.move_s:
+            slower = placed(plan, one.placement.devices, one.job, network)
+            worth = inf if slower is None else value_of(slower) * (1 + moves(plan, slower).move_s / horizon_s)
+            if slower is not None and worth < least:
+                chosen, found, least = slower, moves(plan, slower), worth
+    return Replan(before=plan, plan=chosen, stay=stay, moves=found, stay_moves=stay_moves, horizon_s=horizon_s)
 
 
 def _checked(horizon_s: object) -> float:
@@ -237,60 +248,3 @@ def asked_of(plan: Plan, n_devices: int) -> Job:
         return opened(plan)
     job = plan.job.freed(*(what for what in plan.left_open if what not in SETTLED))
     return job if (job.n_stages or 1) * (job.n_replicas or 1) <= n_devices else opened(plan)
-
-
-def beginnings(plan: Plan, network: Topology) -> list[Plan]:
-    """Plans near an old one on a network, not priced, for a search to begin with; devices are found by name.
-
-    First the old plan with its holes filled: by devices of the same stage, out of pipelines that are given up where
-    there are too few devices for all of them, then by the idle devices that are nearest. Then, where devices that
-    served are gone, the old plan without the pipelines, and without the stages, that lost one.
-    """
-    there = set(network.names)
-    grid = [[name if name in there else None for name in group] for group in plan.stages]
-    holes = np.array([[name is None for name in group] for group in grid])
-    n_stages, n_replicas = holes.shape
-    by_holes = np.argsort(holes.sum(axis=0), kind="stable")
-    found = []
-    for kept in dict.fromkeys((min(n_replicas, len(network) // n_stages), int((~holes).all(axis=0).sum()))):
-        if kept:
-            with suppress(LabError):  # such as a batch that so many pipelines do not divide
-                found.append(_with_pipelines(plan, network, grid, np.sort(by_holes[:kept])))
-    stages = np.flatnonzero((~holes).all(axis=1))
-    if 0 < len(stages) < n_stages:
-        with suppress(LabError):
-            rows = [[network.index(str(name)) for name in grid[stage]] for stage in stages]
-            found.append(unpriced_plan(network, plan.job.with_fields(n_stages=len(stages)), np.array(rows)))
-    return found
-
-
-def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]], pipelines: IntArray) -> Plan:
-    """The plan with these of its pipelines alone, their holes filled; they share out all micro-batches."""
-    kept: list[list[str | None]] = []
-    for group in grid:
-        left_over = [name for r, name in enumerate(group) if name is not None and r not in pipelines]
-        row = [group[r] for r in pipelines]
-        kept.append([left_over.pop() if name is None and left_over else name for name in row])
-    used = {name for row in kept for name in row}
-    free = [name for name in network.names if name not in used]
-    n_holes = sum(name is None for row in kept for name in row)
-    free = _equals(plan, network, free, n_holes) or free
-    job = plan.job
-    if len(pipelines) < job.n_replicas:
-        counts = np.array(job.microbatch_counts)
-        shares = None if job.microbatches_per_replica is None else shared_out(counts[pipelines], int(counts.sum()))
-        fewer = job.with_fields(n_replicas=len(pipelines))
-        job = fewer.with_fields(microbatches_per_replica=shares, warmups=plan.job.warmups)
-    return unpriced_plan(network, job, np.array(filled(kept, free, network, pair_costs(network, job))))
-
-
-def _equals(plan: Plan, network: Topology, free: list[str], n_holes: int) -> list[str]:
-    """Those of the free devices that are no less than the least of the plan, in memory and nearly in speed; empty where
-    these are too few."""
-    job, old, new = plan.job, plan.topology.devices, network.devices
-    grid = plan.placement.devices
-    speed, wanted_speed = (np.array(speeds_of(job, devices, plan.efficiency)) for devices in (new, old))
-    room, wanted_room = usable_bytes(job, new), usable_bytes(job, old)
-    equal = (speed >= NEARLY * wanted_speed[grid].min()) & (room >= wanted_room[grid].min())
-    found = [name for name in free if equal[network.index(name)]]
-    return found if len(found) >= n_holes else []

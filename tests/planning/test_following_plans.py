@@ -15,7 +15,8 @@ from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Replan, evaluate, moves, plan
-from dtfm_lab.planning.replanning import beginnings, value_of
+from dtfm_lab.planning.adapting import beginnings
+from dtfm_lab.planning.replanning import value_of
 from dtfm_lab.simulation.memory import memory
 
 MODEL = gpt(name="eight", n_layers=8, d_model=64, n_heads=2, seq_len=16, vocab_size=100)
@@ -131,6 +132,24 @@ def test_the_shorter_the_horizon_the_less_moves(whole):
     stays, goes = (lab.replan(whole, changed=slow, horizon_s=horizon_s) for horizon_s in (1e-6, 1e9))
     assert stays.move_s == 0.0
     assert value_of(goes.plan) <= value_of(stays.plan) * (1 + 1e-9)
+
+
+def test_a_plan_that_moves_nothing_is_taken_where_a_faster_one_would_not_pay():
+    before = planned(8, 4, n_stages=2, n_replicas=3)
+    lost = [before.stages[0][0]]
+    found = lab.replan(before, lost=lost, horizon_s=1e-6)
+    assert found.move_s == 0.0
+    if found.stay is not None and value_of(found.plan) > value_of(found.stay):
+        assert "would not pay for its move of" in found.sentence
+    assert value_of(lab.replan(before, lost=lost, horizon_s=1e9).plan) <= value_of(found.plan) * (1 + 1e-9)
+
+
+def test_a_plan_for_dollars_is_followed_by_one_and_told_in_dollars():
+    there = replace(laptops(7, 0), devices=tuple(replace(d, price_per_hour=1.0) for d in laptops(7, 0).devices))
+    before = plan(there, JOB, objective="price", steps=1, improve_bound=False)
+    found = lab.replan(before, lost=before.stages[0][:1])
+    assert found.plan.objective == "price"
+    assert "$ a billion tokens" in found.sentence
 
 
 def test_devices_that_come_are_put_to_work():

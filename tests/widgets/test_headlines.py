@@ -16,7 +16,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Cancellation, Difference, adapt_plan, simulated
-from dtfm_lab.planning.evaluate import nearest
+from dtfm_lab.planning.adapting import nearest
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 

@@ -8,16 +8,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from loops import on_a_loop, until
 from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
-from dtfm_lab.planning import Cancellation, adapt_plan, evaluate
+from dtfm_lab.planning import Cancellation, adapt_plan, evaluate, simulated
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
+from dtfm_lab.planning.adapting import beginnings
 from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import replanning as module
@@ -187,6 +189,18 @@ def test_nobody_moves_for_nothing():
     again = replanned(before, hardly, JOB, Cancellation())
     if again.plan.cost.total_s > before.cost.total_s * (1 - 1e-3):
         assert again.words.endswith("The plan stays.")
+
+
+def test_too_few_devices_for_the_shape_leave_a_plan_of_fewer_pipelines_at_once():
+    topology, job = irregular(), lab.load_job("small", n_stages=None, n_replicas=None, global_batch=24)
+    shaped = job.with_fields(n_stages=4, n_replicas=3, schedule="1f1b")
+    before = simulated(evaluate(topology, shaped, stages=np.arange(12).reshape(4, 3).tolist()))
+    before = before.changed(objective="iteration", iteration_s=before.iteration_s, left_open=job.left_open)
+    rest = topology.subset([name for name in topology.names if name != before.stages[1][1]][:11])
+    found = replanned(before, rest, job, Cancellation())
+    (fewer, *_) = (simulated(one) for one in beginnings(before, rest))
+    assert fewer.placement.devices.shape == (4, 2)
+    assert found.plan.iteration_s <= fewer.iteration_s * (1 + 1e-9)
 
 
 def test_the_stages_keep_their_numbers_where_they_can():

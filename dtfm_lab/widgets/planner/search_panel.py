@@ -14,7 +14,7 @@ from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import PlanStep, objectives, planners, simulated
-from dtfm_lab.planning.evaluate import nearest
+from dtfm_lab.planning.adapting import nearest
 from dtfm_lab.planning.population import PopulationFrame
 from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState

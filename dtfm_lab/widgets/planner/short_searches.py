@@ -20,8 +20,8 @@ from dtfm_lab.planning import (
     search,
     simulated,
 )
+from dtfm_lab.planning.adapting import beginnings, nearest
 from dtfm_lab.planning.cost import pair_costs
-from dtfm_lab.planning.evaluate import nearest
 from dtfm_lab.widgets.live_search import LiveSearch
 from dtfm_lab.widgets.planner.edits import SAME, BeforeEdit, PlanChange
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
@@ -154,7 +154,7 @@ def replanned(
     placement is kept where the best saves too little: the one before the edit first, then that of ``plan``, then that
     of ``earlier``, with the planner that found it. Where the edit changes no cost, as a new name of a region does,
     nothing is searched, so that a placement made by hand stays. Of what is found, as many devices as can stay where
-    they were.
+    they were. Where there are too few devices for the plan's shape, the search begins with fewer of its pipelines.
 
     Raises PlanError where the job does not fit the network.
     """
@@ -164,6 +164,8 @@ def replanned(
         return _told(_kept(plan, start, plan), before, job)
     options: dict[str, Any] = {"objective": plan.objective, "queueing": plan.queueing, "improve_bound": False}
     options |= {"live": live, "seed": plan.seed or 0, "start": start}
+    if start is None and plan.objective != COMMUNICATION:
+        options["nearby"] = tuple(beginnings(plan, topology))
     best = _searched(topology, job, cancelled, BUDGETS_S[0], **options)
     if best is None:
         return None
