@@ -18,23 +18,27 @@ from dtfm_lab.planning.population import SHOWN, Individual, PopulationFrame
 EVERY_S, EVERY_SHARE = 0.12, 0.03
 """Seconds between two populations that are taken of a search, and the least share of its time: an hour of search has
 some 250, as one of three seconds has 25."""
+MOST_SHARE = 0.015
+"""Share of a search's time that taking them may cost: after a dear one, the next is the later."""
 OF_BESTS = "This planner keeps no population: these are the best that it has found, one after the other."
 OF_A_PLAN = "This is the plan at hand; its search was not watched. Plan searches, and draws what it holds."
 
 
 class PopulationSampler:
-    """Takes a search's population now and then, on its thread: often at first, then ever less often."""
+    """Takes a search's population now and then, on its thread, by the search's own clock."""
 
     def __init__(self) -> None:
-        self._began_s, self._due_s = time.monotonic(), 0.0
+        self._due_s = 0.0
 
     def sampled(self, step: PlanStep, *, last: bool = False) -> PlanStep:
         """The step, with the search's population where one is due, or where it is the last step."""
-        now_s = time.monotonic() - self._began_s
-        if step.held is None or (now_s < self._due_s and not last):
+        if step.held is None or (step.seconds < self._due_s and not last):
             return step
-        self._due_s = now_s + max(EVERY_S, EVERY_SHARE * now_s)
-        return step.with_population()
+        began_s = time.perf_counter()
+        taken = step.with_population()
+        took_s = time.perf_counter() - began_s
+        self._due_s = step.seconds + max(EVERY_S, EVERY_SHARE * step.seconds, took_s / MOST_SHARE)
+        return taken
 
 
 class SearchFrames:
@@ -97,7 +101,7 @@ class LiveSearch:
     def begin(self) -> None:
         """Another search begins."""
         self.n_searches += 1
-        self._before = self.newest
+        self._before, self._sampler = self.newest, PopulationSampler()
 
     def add(self, step: PlanStep, *, last: bool = False) -> None:
         """Keep what is new in a step, before its search goes on."""

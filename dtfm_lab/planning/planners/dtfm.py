@@ -76,11 +76,12 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
     from dtfm_lab.planning.kernels.random_numbers import seeded
 
     cost_s, birth_number = np.full(POPULATION, np.inf), np.arange(POPULATION)
+    path = np.zeros((POPULATION, s), dtype=np.int64)  # the order of each individual's groups
     prices = pricing(problem.pair.group_s, problem.pair.hop_s, s, d, len(size))
     search = cyclic_search(problem.pair.hop_s, problem.pair.group_s, s, d, classical)
     best_s = first.best_s
     for k, individual in enumerate(population):
-        cost_s[k] = price(prices, individual)
+        cost_s[k], path[k] = price(prices, individual), prices.order
         if cost_s[k] < best_s:
             best, best_s = align(prices.groups, prices.order, problem.pair.hop_s), float(cost_s[k])
         if 0 < k < POPULATION - 1:
@@ -88,15 +89,15 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
     shown: dict[int, Individual] = {}
 
     def held() -> Population:
-        """Every fifth of the population by cost, each priced once for its pipelines."""
+        """Every fifth of the population by cost, each paired once."""
         by_cost = np.argsort(cost_s, kind="stable")
         sampled = {int(birth_number[k]): k for k in by_cost[spread(POPULATION)]}
         for number in [number for number in shown if number not in sampled]:
             del shown[number]
         for number, k in sampled.items():
             if number not in shown:
-                price(prices, population[k])
-                grid = align(prices.groups, prices.order, problem.pair.hop_s)
+                groups = problem.grid(np.argsort(population[k], kind="stable"))
+                grid = align(groups, path[k], problem.pair.hop_s)
                 made = "start" if number == 0 and problem.start is not None else "chance"
                 made = made if number < POPULATION else "crossover"
                 cost = float(cost_s[k])
@@ -116,6 +117,7 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
         worse = donor if cost_s[donor] > cost_s[recipient] else recipient
         if survived := offspring_s <= cost_s[worse]:
             population[worse], cost_s[worse], birth_number[worse] = offspring, offspring_s, evaluations
+            path[worse] = prices.order
         evaluations += 1
         if offspring_s < best_s:
             best, best_s = align(prices.groups, prices.order, problem.pair.hop_s), offspring_s
