@@ -215,33 +215,6 @@ def test_an_output_may_be_a_pipe() -> None:
     assert plan["dtfm_plan"] == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["plan", "broken.yaml"], "broken.yaml: line 2, column 1: broken YAML"),
-        (["plan", "nowhere.yaml"], "nowhere.yaml: no such file"),
-        (["plan", "worldwid"], "no topology named 'worldwid'; did you mean 'worldwide'?"),
-        (["plan", "lecture-hall", "--job", "tinny"], "no job named 'tinny'; did you mean 'tiny'?"),
-        (["plan", "lecture-hall", "--planner", "evolution"], "no planner named 'evolution'; did you mean"),
-        (["plan", "lecture-hall", "--planer", "random"], "No such option '--planer'"),
-        (["plan"], "Missing argument 'TOPOLOGY'"),
-        (["plon"], "No such command 'plon'"),
-        (["simulate", "none.json"], "none.json: no such file"),
-        (["simulate", "other.json"], "no key 'dtfm_plan'; wanted a plan file (it holds a trace)"),
-        (["evaluate", "lecture-hall", "--placement", "other.json"], "wanted one of the keys stages, rank_map, groups"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_input_is_one_line_and_exit_status_2(shell: Shell, arguments: list[str], says: str) -> None:
-    Path("broken.yaml").write_text("regions: [1")
-    Path("other.json").write_text('{"dtfm_trace": 1}')
-    status, out, err = shell(*arguments)
-    assert (status, out) == (2, "")
-    assert says in err
-    assert err.count("\n") == 1
-    assert err.startswith("dtfm-lab: ")
-
-
 def test_run_says_so_where_torch_is_missing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell("plan", "lecture-hall", "--steps", "1", "-o", "plan.json")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -267,13 +240,6 @@ def test_the_kernel_side_never_loads_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-@pytest.mark.parametrize("placement", ['{"stages": 3}', '{"stages": [0, 1]}', '{"rank_map": 3}', '{"summary": null}'])
-def test_a_placement_file_that_holds_no_placement_is_one_line(shell: Shell, placement: str) -> None:
-    Path("own.json").write_text(placement)
-    status, out, err = shell("evaluate", "lecture-hall", "--placement", "own.json", "--json")
-    assert (status, out, err.count("\n")) == (2, "", 1)
 
 
 def test_nobody_searches_for_an_output_that_cannot_be_written(shell: Shell) -> None:
@@ -416,49 +382,58 @@ def test_schedules_are_printed_saved_and_simulated(shell: Shell, plan_file: str)
     assert f"device 3, at most 1 held: {built.orders[3].split()[0]} " in shell("show", "--schedule", "1f1b", *sizes)[1]
 
 
+PLAN = ["plan", "lecture-hall", "--job", "tiny", "--steps", "1"]
+SWEEP = ["simulate", "--sweep", "plan.json", "--vary"]
+SHOW = ["show", "--schedule"]
+SIZES = ["--stages", "2", "--microbatches", "2"]
+WRONG = [
+    (["plan", "broken.yaml"], "broken.yaml: line 2, column 1: broken YAML"),
+    (["plan", "nowhere.yaml"], "nowhere.yaml: no such file"),
+    (["plan", "lecture-hall", "--planner", "evolution"], "no planner named 'evolution'; did you mean"),
+    (["plan", "lecture-hall", "--planer", "random"], "No such option '--planer'"),
+    (["plan"], "Missing argument 'TOPOLOGY'"),
+    (["plon"], "No such command 'plon'"),
+    (["simulate", "other.json"], "no key 'dtfm_plan'; wanted a plan file (it holds a trace)"),
+    *((["evaluate", "lecture-hall", "--placement", f"own-{i}.json"], "") for i in range(4)),
+    (["evaluate", "lecture-hall", "--placement", "other.json"], "wanted one of the keys stages, rank_map, groups"),
+    ([*SWEEP, "schedule"], "--vary is 'schedule'; wanted NAME=VALUE, such as schedule=gpipe,1f1b"),
+    ([*SWEEP, "latency=1", "--vary", "latency=2"], "latency is given twice; wanted it once"),
+    ([*SWEEP, "bandwidth=1", "--csv", "no/rows.csv"], "no is no folder to write to"),
+    (["simulate", "plan.json", "--schedule", "none.csv"], "none.csv: no such file"),
+    (["simulate", "plan.json", "--chrome", "no/trace.json"], "no is no folder to write to"),
+    (["simulate", "plan.json", "--like", "t.json", "--set", "recompute=true"], "wanted it without recompute"),
+    ([*SHOW, "gpipe"], "wanted --stages and --microbatches"),
+    ([*SHOW, "plan.json"], "no pipeline schedule named 'plan.json'"),
+    ([*SHOW, "own.txt", "--stages", "2"], "own.txt is a file, which has its sizes; wanted it without such"),
+    ([*SHOW, "gpipe", *SIZES, "--warmups", "1,0"], "no --warmups to choose"),
+    ([*SHOW, "adaptive-1f1b", *SIZES, "--warmups", "a,b"], "is 'a'; wanted"),
+    ([*PLAN, "--set", "microbach=2"], "no job field named 'microbach'; did you mean 'microbatch'"),
+    ([*PLAN, "--set", "microbatch"], "--set is 'microbatch'; wanted NAME=VALUE, such as recompute=true"),
+    ([*PLAN, "--microbatch", "1", "--set", "microbatch=2"], "microbatch is given twice; wanted it once"),
+    ([*PLAN, "--recompute"], "no option --recompute; wanted --set recompute=VALUE"),
+    ([*PLAN, "--stages", "two"], "n_stages is 'two'; wanted a whole number from 1"),
+    (["compare", "plan.json", "plan.json", "--refit", "plan.json"], "--refit and -o are for traces; wanted two plans"),
+    (["open", "https://example.org"], "the link holds no lab"),
+    (["open", "#dtfm-lab=eJw"], "damaged or cut off"),
+]
+PLACEMENTS = ('{"stages": 3}', '{"stages": [0, 1]}', '{"rank_map": 3}', '{"summary": null}')
+
+
 @pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (
-            ["simulate", "--sweep", "plan.json", "--vary", "schedule"],
-            "--vary is 'schedule'; wanted NAME=VALUE, such as schedule=gpipe,1f1b",
-        ),
-        (
-            ["simulate", "--sweep", "plan.json", "--vary", "latency=1", "--vary", "latency=2"],
-            "latency is given twice; wanted it once",
-        ),
-        (["simulate", "--sweep", "plan.json", "--vary", "bandwidth=fast"], "bandwidth is 'fast'; wanted more than 0"),
-        (
-            ["simulate", "--sweep", "plan.json", "--vary", "bandwidth=1", "--csv", "no/rows.csv"],
-            "no is no folder to write to",
-        ),
-        (["simulate", "plan.json", "--schedule", "none.csv"], "none.csv: no such file"),
-        (["simulate", "plan.json", "--chrome", "no/trace.json"], "no is no folder to write to"),
-        (["simulate", "plan.json", "--like", "t.json", "--set", "recompute=true"], "wanted it without recompute"),
-        (["show", "--schedule", "gpipe"], "wanted --stages and --microbatches"),
-        (["show", "--schedule", "plan.json"], "no pipeline schedule named 'plan.json'"),
-        (
-            ["show", "--schedule", "own.txt", "--stages", "2"],
-            "own.txt is a file, which has its sizes; wanted it without such",
-        ),
-        (
-            ["show", "--schedule", "gpipe", "--stages", "2", "--microbatches", "2", "--warmups", "1,0"],
-            "no --warmups to choose",
-        ),
-        (
-            ["show", "--schedule", "adaptive-1f1b", "--stages", "2", "--microbatches", "2", "--warmups", "a,b"],
-            "is 'a'; wanted",
-        ),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ("arguments", "says"), WRONG, ids=lambda each: " ".join(each) if isinstance(each, list) else ""
 )
-def test_a_wrong_simulation_is_one_line_and_exit_status_2(
+def test_wrong_input_is_one_line_and_exit_status_2(
     shell: Shell, plan_file: str, arguments: list[str], says: str
 ) -> None:
+    Path("broken.yaml").write_text("regions: [1")
+    Path("other.json").write_text('{"dtfm_trace": 1}')
+    for number, placement in enumerate(PLACEMENTS):
+        Path(f"own-{number}.json").write_text(placement)
     status, out, err = shell(*arguments)
     assert (status, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
+    assert err.startswith("dtfm-lab: ")
 
 
 def test_the_help_fits_a_terminal_of_24_lines_and_cuts_no_sentence(shell: Shell, monkeypatch) -> None:
@@ -482,23 +457,6 @@ def test_a_subject_has_a_help_of_its_own_and_its_word_alone_is_refused(subject: 
     assert shell(word)[2] == f"dtfm-lab: no command {word}; wanted dtfm-lab {subject}\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--set", "microbach=2"], "no job field named 'microbach'; did you mean 'microbatch'"),
-        (["--set", "microbatch"], "--set is 'microbatch'; wanted NAME=VALUE, such as recompute=true"),
-        (["--microbatch", "1", "--set", "microbatch=2"], "microbatch is given twice; wanted it once"),
-        (["--set", "dtype=bf16", "recompute=often"], "recompute is 'often'; wanted true or false"),
-        (["--recompute"], "no option --recompute; wanted --set recompute=VALUE"),
-        (["--stages", "two"], "n_stages is 'two'; wanted a whole number from 1"),
-    ],
-)
-def test_a_field_of_the_job_that_is_mistaken_is_refused_in_one_line(words: list[str], says: str, shell: Shell) -> None:
-    status, _, err = shell("plan", "lecture-hall", "--job", "tiny", "--steps", "1", *words)
-    assert (status, err.count("\n")) == (2, 1)
-    assert says in err
-
-
 def test_set_takes_several_words_and_lists(shell: Shell) -> None:
     fields = ["--set", "n_stages=4", "n_replicas=2", "blocks_per_stage=1,3,2,2", "--set", "recompute=true"]
     placed = json.loads(shell("plan", "lecture-hall", *fields, "--job", "tiny", "--steps", "1", "--json")[1])
@@ -516,16 +474,3 @@ def test_what_follows_two_dashes_chooses_no_subject() -> None:
     top = click.Context(cli.cli)
     assert cli.cli.resolve_command(top, ["lab", "--", "--app"])[2] == ["--", "--app"]
     assert cli.cli.resolve_command(top, ["lab", "--app", "--", "--app"])[2] == ["--", "--app"]
-
-
-def test_two_plans_are_compared_without_what_is_of_traces(shell: Shell, plan_file: str) -> None:
-    status, _, err = shell("compare", plan_file, plan_file, "--refit", plan_file)
-    assert (status, err) == (2, "dtfm-lab: --refit and -o are for traces; wanted two plans without them\n")
-
-
-def test_a_link_without_a_lab_is_refused_before_anything_is_served(shell: Shell) -> None:
-    for link, said in (("https://example.org", "the link holds no lab"), ("#dtfm-lab=eJw", "damaged or cut off")):
-        status, out, line = shell("open", link)
-        assert (status, out) == (2, "")
-        assert said in line
-        assert len(line.strip().splitlines()) == 1

@@ -161,6 +161,7 @@ def extra(trace: Trace) -> Trace:
 @pytest.mark.parametrize(
     ("predicted", "ran", "says"),
     [
+        (PREDICTED, simulate(lecture_hall_plan(), "zb-h1"), "zb-h1"),
         (
             PREDICTED,
             simulate(lecture_hall_plan(global_batch=8)),
@@ -179,7 +180,14 @@ def extra(trace: Trace) -> Trace:
             "predicted has 2 iterations, measured 3; wanted one or as many",
         ),
     ],
-    ids=["fewer micro-batches", "an action more", "an action less", "another placement", "other iterations"],
+    ids=[
+        "another schedule",
+        "fewer micro-batches",
+        "an action more",
+        "an action less",
+        "another placement",
+        "other iterations",
+    ],
 )
 def test_traces_of_different_things_are_refused_in_one_line(predicted, ran, says):
     with pytest.raises(TraceError, match=says) as refused:

@@ -1,5 +1,6 @@
 """Models count as the papers do; jobs divide, or say what is left over."""
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -214,7 +215,7 @@ def test_shapes_use_every_device_and_every_one_can_be_made(n_devices):
 
 
 def test_a_job_of_message_sizes_is_priced_only():
-    made = Job.from_bytes(2, 3, gradient_bytes=5e8, activation_bytes=7e8)
+    made = Job.from_bytes(np.int64(2), 3, gradient_bytes=5e8, activation_bytes=7e8)
     assert (made.n_tasklets, made.gradient_bytes, made.hop_bytes) == (6, 5e8, 7e8)
     for ask in (made.modelled, made.to_frame, lambda: made.tokens, lambda: made.flop):
         with pytest.raises(JobError, match="holds message sizes only; simulating or running it needs a model"):

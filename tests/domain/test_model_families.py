@@ -155,6 +155,7 @@ REFUSALS = {
         lambda: llama(d_ff=7, n_kv_heads=3, **SMALL),
         "n_kv_heads is 3; wanted a divisor of its 4 heads",
     ),
+    "no heads": (lambda: gpt(**SMALL | {"n_heads": 0}), "n_heads is 0; wanted a whole number"),
     "a name of two lines": (lambda: gpt(**SMALL, name="a\nb"), r"model is named 'a\\nb'; wanted text without"),
     "half a vocabulary": (lambda: gpt(**SMALL | {"vocab_size": 1.5}), "vocab_size is 1.5; wanted a whole number"),
     "a head in the middle": (

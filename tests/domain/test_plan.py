@@ -61,8 +61,9 @@ def test_the_coarsened_graph_shows_groups_path_and_matching():
         (lambda: Placement(np.array([0, 1])), r"shape \(2,\); wanted \(stages, replicas\)"),
         (lambda: made([[0, 1], [2, 3], [4, 5]]), "placement of 3 x 2; job wants 2 x 3"),
         (lambda: made([[0, 1, 2], [3, 4, 7]]), "names device 7, but matrices has 7"),
+        (lambda: Placement(np.array([[-1, 0]])), "device -1"),
     ],
-    ids=["twice", "a row", "another shape", "too few devices"],
+    ids=["twice", "a row", "another shape", "too few devices", "below none"],
 )
 def test_a_placement_that_does_not_fit_is_refused(make, says):
     with pytest.raises(PlanError, match=says):

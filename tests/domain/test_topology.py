@@ -35,11 +35,14 @@ def same(a: Topology, b: Topology) -> bool:
 
 
 def test_matrices_are_milliseconds_and_gigabits_from_row_to_column():
-    topology = Topology.from_matrices([[7, 1], [2, 7]], [[7, 8], [16, 7]], names=["a", "b"], regions=["x", "y"])
+    topology = Topology.from_matrices(
+        [[7, 1], [2, 7]], [[7, 8], [16, 7]], names=["a", "b"], regions=np.array(["x", "y"])
+    )
     assert topology.latency_s.tolist() == [[0, 0.001], [0.002, 0]]
     assert topology.bandwidth_bytes_per_s.tolist() == [[np.inf, 1e9], [2e9, np.inf]]
     assert topology.names == ("a", "b")
     assert topology.regions == ("x", "y")
+    assert {type(device.region) for device in topology.devices} == {str}
 
 
 @given(seeds, st.floats(0, 1e12))
@@ -169,5 +172,13 @@ def test_an_impossible_network_is_refused_in_one_line(name):
 def test_an_unknown_device_is_refused_with_the_nearest_one():
     with pytest.raises(UnknownName, match=r"no device named 'devise-1'; did you mean 'device-1'\?"):
         pair().with_link("device-0", "devise-1", latency_s=1)
-    with pytest.raises(LabError):
-        pair().subset(["nobody"])
+    for make in (
+        lambda: pair().subset(["nobody"]),
+        lambda: pair().subset([9]),
+        lambda: pair().subset([-1]),
+        lambda: pair().with_link(0, 9, latency_s=1.0),
+        lambda: pair().with_link(0, -1, latency_s=1.0),
+        lambda: Topology.from_matrices([[0, 1], [1]], np.ones((2, 2))),
+    ):
+        with pytest.raises(LabError):
+            make()

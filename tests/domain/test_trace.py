@@ -32,8 +32,12 @@ def columns(**changed):
         ({"end_s": [1.0, 0.5]}, r"row 1 \(0B0\) ends before it starts"),
         ({"action": [0, 0]}, "holds an action of one iteration and replica twice"),
         ({key: [] for key in columns()}, "no rows; wanted at least one"),
+        ({"action": [0, 2]}, "action"),
+        ({"action": [0, -1]}, "action"),
+        ({"replica": [0, 99]}, "replica"),
+        ({"replica": [0, -1]}, "replica"),
     ],
-    ids=["ragged", "backwards", "twice", "empty"],
+    ids=str,
 )
 def test_rows_that_contradict_each_other_are_refused(changed, says):
     with pytest.raises(TraceError, match=says):

@@ -43,7 +43,7 @@ MODELS_OF_ONES_OWN = [
 def test_a_job_of_any_model_survives_saving_exactly(tmp_path, model):
     for job in (
         Job(name="mine", model=model, **SHAPE, dtype="bf16", schedule="1f1b", given_hop_bytes=0.1),
-        Job.from_bytes(3, 4, gradient_bytes=1 / 3 * 1e9, activation_bytes=0.0),
+        replace(Job.from_bytes(3, 4, gradient_bytes=1 / 3 * 1e9, activation_bytes=0.0), n_stages=1, schedule="1f1b"),
     ):
         assert load_job(save_job(job, tmp_path / "saved.yaml")) == job
 

@@ -136,13 +136,14 @@ def test_a_trace_survives_saving_exactly(tmp_path, trace):
     ("change", "says"),
     [
         (lambda d: d["start_s"].pop(), "columns have lengths .*; wanted one length"),
+        (lambda d: d["end_s"].__setitem__(0, float("nan")), "a time that is no number"),
         (lambda d: d["end_s"].__setitem__(0, -1.0), r"row 0 \(0F0\) ends before it starts"),
         (lambda d: d["context"].update(clock="sundial"), "context.clock: .*; found 'sundial'"),
         (lambda d: d["actions"][0].__setitem__(1, "SLEEP"), r"actions\[0\].*; found 'SLEEP'"),
         (lambda d: d.update(finish_s=d.pop("end_s")), "unknown key 'finish_s'"),
         (lambda d: d.pop("context"), "context: field required"),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_a_trace_file_that_contradicts_itself_is_refused(tmp_path, change, says):
     path = save_trace(simulate(small_plan()), tmp_path / "mine.json")

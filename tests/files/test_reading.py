@@ -151,9 +151,10 @@ LOADERS = {"topology": load_topology, "job": load_job, "plan": load_plan, "trace
 
 @pytest.mark.parametrize("noun", LOADERS)
 def test_another_version_is_refused(tmp_path, noun):
-    path = written(tmp_path, f"dtfm_{noun}: 2\n")
-    with pytest.raises(FileError, match=f"mine.yaml: dtfm_{noun} is version 2; this release reads version 1"):
-        LOADERS[noun](path)
+    for version in ("2", "true"):
+        says = f"mine.yaml: dtfm_{noun} is version {version.title()}; this release reads version 1"
+        with pytest.raises(FileError, match=says):
+            LOADERS[noun](written(tmp_path, f"dtfm_{noun}: {version}\n"))
 
 
 @pytest.mark.parametrize("noun", LOADERS)
@@ -181,14 +182,24 @@ def test_a_write_is_whole_and_leaves_nothing_else(tmp_path):
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = written(tmp_path, "old", "a.json")
     (tmp_path / ".a.json.partial").mkdir()  # where the new text would go first
-    with pytest.raises(FileError, match=r"a\.json: cannot be written: "):
-        write_text(path, "new")
+    (tmp_path / "b.json").mkdir()
+    for each in (path, tmp_path / "b.json"):
+        with pytest.raises(FileError, match=r"\.json: cannot be written: "):
+            write_text(each, "new")
     assert path.read_text() == "old"
+    assert {each.name for each in tmp_path.iterdir()} == {"a.json", "b.json", ".a.json.partial"}
 
 
 def test_a_write_into_a_missing_folder_is_refused(tmp_path):
     with pytest.raises(FileError, match="cannot be written: No such file or directory"):
         write_text(tmp_path / "nowhere" / "a.json", "new")
+
+
+def test_a_name_is_no_folder_of_that_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, load in (("tiny", load_job), ("spot", load_topology)):
+        (tmp_path / name).mkdir()
+        assert load(name).name == name
 
 
 def test_a_link_is_followed_and_stays_one(tmp_path):

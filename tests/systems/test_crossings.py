@@ -115,6 +115,12 @@ def test_what_is_there_is_kept_when_it_is_stopped() -> None:
     assert found.sentence.startswith("so far: ")
 
 
+@pytest.mark.parametrize("over", [None, "bandwidth"])
+def test_a_job_of_message_sizes_is_refused(over) -> None:
+    with pytest.raises(lab.LabError, match="holds message sizes only"):
+        lab.strategies(network(), lab.Job.from_bytes(2, 2, 1e6, 1e6), over=over)
+
+
 def test_larger_batches_are_doubled_and_a_system_without_a_plan_says_why() -> None:
     found = lab.strategies(network(), job(), over="batch", systems=[Copies(), Chain()], values=(1, 64, 7))
     assert [point.value for point in found.points if not point.refined] == [1, 2, 4, 8, 16, 32, 64]
