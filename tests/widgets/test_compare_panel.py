@@ -203,16 +203,6 @@ async def test_where_every_link_is_as_drawn_there_is_no_network_to_use() -> None
     assert not panel.refitting.is_useful
 
 
-def test_what_is_shown_comes_back_and_what_is_not_possible_is_passed_over() -> None:
-    panel = bench_and_panel()[1]
-    panel.restore({"table": "devices", "sort_by": "relative", "descending": False})
-    said = panel.settings()
-    assert said == {"table": "devices", "sort_by": "relative", "descending": False}
-    panel.restore({"table": "chairs", "sort_by": 3, "descending": "yes", "unknown": 1})
-    panel.restore({"sort_by": ["label"], "table": []})
-    assert panel.settings() == said
-
-
 def test_the_first_of_many_rows_is_told_in_a_line() -> None:
     row = {"predicted_s": 1.0, "measured_s": 2.0, "error_s": 1.0, "low_s": None, "high_s": None, "relative": 1.0}
     rows = [row | {"id": f"<{i}>", "label": f"<{i}>", "selects": True} for i in range(200)]

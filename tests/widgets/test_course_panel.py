@@ -134,15 +134,6 @@ async def test_a_file_that_cannot_be_read_is_one_line_in_the_pane():
     assert panel.board.problem
 
 
-def test_what_was_open_is_restored_and_unknown_names_are_not():
-    panel = a_panel("half-and-half")
-    other = a_panel("")
-    other.restore(panel.settings())
-    assert other.board.chosen == "half-and-half"
-    other.restore({"chosen": "no-such-mission"})
-    assert other.board.chosen == "half-and-half"
-
-
 @pytest.mark.parametrize(
     ("text", "html"),
     [

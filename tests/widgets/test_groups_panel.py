@@ -309,14 +309,3 @@ async def test_why_so_answers_for_the_plan_and_for_a_device() -> None:
     device = plan.stages[1][0]
     lab_state.selected = (device,)
     await until(lambda: f"{device} serves stage 1" in panel.why.value)
-
-
-def test_settings_come_back_and_what_is_impossible_is_ignored():
-    _, panel = panel_of(plan_of())
-    panel.step.value, panel.mode.value = "c", "weights"
-    kept = panel.settings()
-    _, other = panel_of(None)
-    other.restore(kept | {"unknown": 1, "edge": 2})
-    assert other.groups.step == "c"
-    other.restore({"step": "z", "mode": "pie"})
-    assert other.settings() == kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from dataclasses import replace
 
@@ -94,36 +93,6 @@ async def test_the_median_of_the_population_is_drawn():
     await until(lambda: lab_state.plan is not None)
     rows = panel.real.curve.points["dtfm"]
     assert (rows[-1, 4] >= rows[-1, 2]).all()
-
-
-def test_settings_are_plain_and_come_back():
-    _, panel = a_panel(planner="dtfm", seed=7, seconds=9)
-    panel.job_controls.batch.value = 64
-    panel.real.curve.against = "seconds"
-    panel.mode.value = "Race"
-    panel.race.seconds.value = 12
-    panel.race.planners["exact"].value = True
-    kept = json.loads(json.dumps(panel.settings()))
-    _, other = a_panel()
-    other.restore(kept)
-    assert other.settings() == panel.settings()
-    assert other.job_controls.shape.value == (4, 4)
-    assert other.real.search is None
-    assert other.race.search is None
-
-
-def test_settings_that_are_not_possible_are_passed_over():
-    _, panel = a_panel()
-    before = panel.settings()
-    for odd in (
-        {},
-        {"job": 3, "search": [], "race": None, "mode": "By hand"},
-        {"job": {"job": "nobody's", "shape": [3, 3], "batch": -1}},
-        {"search": {"planner": "luck", "seconds": -2, "seed": "x", "speed": 4, "against": "hope"}},
-        {"race": {"planners": 5, "seconds": 1e9}, "unknown": 1},
-    ):
-        panel.restore(odd)
-        assert panel.settings() == before
 
 
 @pytest.mark.parametrize(
@@ -263,24 +232,10 @@ async def test_a_plan_for_seconds_is_told_with_both_seconds_and_who_does_what():
     assert "NA" not in panel.details.value
 
 
-def test_settings_of_the_objective_come_back():
+def test_limits_that_a_file_of_before_had_switched_off_stay_off():
     _, panel = a_panel_for()
-    panel.objective_controls.objective.value = "price"
-    panel.objective_controls.max_seconds.value = 2.5
-    panel.job_controls.schedule.value, panel.job_controls.microbatch.value, panel.job_controls.shape.value = (
-        "1f1b",
-        1,
-        (),
-    )
-    kept = json.loads(json.dumps(panel.settings()))
-    _, other = a_panel_for()
-    other.restore(kept)
-    assert other.settings() == panel.settings()
-    assert other.job_controls.shape.value == ()
-    kept["objective"]["more"] = False
-    _, third = a_panel_for()
-    third.restore(kept)
-    assert "max_iteration_s" not in third.objective_controls.options(), "a file of before had switched them off"
+    panel.objective_controls.restore({"objective": "price", "max_iteration_s": 2.5, "more": False})
+    assert "max_iteration_s" not in panel.objective_controls.options()
 
 
 @pytest.fixture(scope="module")

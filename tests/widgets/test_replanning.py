@@ -220,15 +220,6 @@ def test_what_is_given_up_says_nothing():
     assert replanned(plan, irregular(seed=1), JOB, given_up) is None
 
 
-def test_settings_come_back():
-    _, replanning = a_lab_state()
-    replanning.restore({"on": True})
-    assert replanning.settings() == {"on": True}
-    replanning.restore({"on": "perhaps", "other": 1})
-    assert replanning.settings() == {"on": True}
-    assert module.BUDGETS_S[0] < 0.1, "a drag is answered while it goes on"
-
-
 @pytest.mark.parametrize("edit", ["region", "name"])
 def test_an_edit_that_no_placement_is_priced_by_leaves_a_plan_made_by_hand(edit):
     topology = irregular()

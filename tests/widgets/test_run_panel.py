@@ -174,24 +174,6 @@ def test_without_a_plan_nothing_starts() -> None:
     assert panel.run is None
 
 
-def test_settings_come_back_and_what_is_not_possible_is_passed_over() -> None:
-    panel = RunPanel(LabState(), Chart())  # type: ignore[arg-type]
-    panel.clock.value, panel.iterations.value = "paced", 12
-    panel.options.by_name["sample_bytes"].value = 0
-    said = panel.settings()
-    other = RunPanel(LabState(), Chart())  # type: ignore[arg-type]
-    other.restore(said)
-    assert other.settings() == said
-    for nonsense in (
-        {"clock": "sundial", "iterations": 10**9, "options": {"text": 3, "sample_bytes": -1}, "unknown": 1},
-        {"clock": None, "iterations": "many", "options": None},
-        {},
-    ):
-        other.restore(nonsense)
-        assert other.settings() == said | {"options": other.options.settings()}
-    assert other.options.by_name["sample_bytes"].value == 0
-
-
 def test_every_clock_is_explained_and_what_few_cores_mean_for_it() -> None:
     for clock in CLOCKS:
         text = explain_clock(clock, 8, 2)

@@ -69,18 +69,6 @@ async def test_a_field_that_others_try_out_ends_where_the_job_itself_says_someth
 
 
 @on_a_loop
-async def test_settings_come_back_and_what_is_not_possible_is_ignored() -> None:
-    _, panel = await shown()
-    wanted = {"critical_path": True, "messages": True}
-    panel.restore(wanted | {"critical_path": "of iron", "of tomorrow": 1})
-    assert panel.settings() == {"critical_path": False, "messages": True}
-    panel.restore(wanted)
-    _, other = await shown()
-    other.restore(panel.settings())
-    assert other.settings() == wanted
-
-
-@on_a_loop
 async def test_a_prediction_that_takes_long_says_so() -> None:
     _, panel = await shown()
     played = predictions.simulate
