@@ -148,9 +148,6 @@ def test_of_several_iterations_only_the_last_averages_and_their_mean_counts(name
     assert trace.iteration_s == pytest.approx(((every - 1) * alone_s + last_s) / every)
 
 
-# compression
-
-
 # profiles and runs
 
 

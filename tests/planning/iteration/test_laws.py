@@ -210,35 +210,11 @@ def test_where_synchronisation_overlaps_the_bound_stays_below_every_plan(seed, s
 # memory
 
 
-def test_where_nothing_fits_the_search_says_so():
-    n = 4
-    tiny = Topology.from_matrices(np.full((n, n), 1.0), np.full((n, n), 10.0), gpu="T4", memory_gib=0.1)
-    with pytest.raises(PlanError, match="memory"):
-        planned(tiny, small_job(**LEAVES_OPEN))
-
-
 def test_more_stages_than_blocks_or_more_tasklets_than_devices_are_refused():
     with pytest.raises(LabError):
         planned(mixed(), small_job(n_stages=7))
     with pytest.raises(LabError):
         planned(mixed(), small_job(n_stages=3, n_replicas=3))
-
-
-def test_activations_are_recomputed_where_only_that_fits():
-    model = gpt(name="gpt-4", n_layers=4, d_model=1024, n_heads=16, seq_len=2048, vocab_size=8192)
-    job = small_job(model=model, microbatch=1, global_batch=16, n_stages=1, n_replicas=1, schedule="gpipe")
-
-    def alone(gib: float) -> Topology:
-        links = np.full((2, 2), 1.0)
-        return Topology.from_matrices(links, links, gpu="A100", memory_gib=gib)
-
-    roomy = planned(alone(80.0), job)
-    again = roomy.changed(job=roomy.job.with_fields(recompute=True))
-    needs = [int(memory(one).peak_bytes.max()) / 2**30 for one in (again, roomy)]
-    assert roomy.job.checkpoints == "none"
-    found = planned(alone(sum(needs) / 2), job)
-    assert found.job.checkpoints != "none"
-    assert memory(found).fits
 
 
 # price and limits
