@@ -71,7 +71,7 @@ async def test_what_the_race_says_of_its_leader_the_bar_says_of_the_plan_that_is
     the_lab = lab.Lab("lecture-hall", autosave=False)
     await at_rest(the_lab)
     the_lab.replanning.switch.value = False
-    the_lab.plan_panel.aims.objective.value = objective
+    the_lab.plan_panel.objective_controls.objective.value = objective
     race = the_lab.plan_panel.race
     race.seconds.value = 0.2
     race.start.click()
