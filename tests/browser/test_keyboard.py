@@ -158,16 +158,3 @@ def test_a_search_a_run_and_a_kill_need_no_mouse(page, open_notebook, ask_kernel
     keys.press("Enter")
     eventually(page, "len(the_lab.run_panel.run.faults)", 1)
     expect(disturb).to_be_focused()
-    eventually(page, "the_lab.comparison is not None", True)
-
-    keys.press("6")
-    compared = lab.root.locator(".dtfm-out-compare")
-    keys.reach(compared.locator(".dtfm-residuals tbody button").first)
-    keys.press("Enter")
-    eventually(page, "bool(the_lab.lab_state.selected)", True)
-
-    keys.press("4")
-    batch = lab.root.locator(".dtfm-out-what-if").get_by_role("slider", name="Batch")
-    keys.reach(batch)
-    keys.press("ArrowRight")
-    expect(lab.headline).to_contain_text("an iteration")
