@@ -8,7 +8,7 @@ export function card(choose) {
   const pictures = h("div", { class: "dtfm-family" });
   const title = h("strong"), about = h("p", { class: "dtfm-about" }), words = h("p", { class: "dtfm-story" });
   const rest = h("p", { class: "dtfm-rest" });
-  const root = h("section", { class: "dtfm-card", "aria-label": "One individual" },
+  const root = h("section", { class: "dtfm-card", tabindex: "0", "aria-label": "One individual" },
     title, about, pictures, words, rest);
   let painted = [];
 
