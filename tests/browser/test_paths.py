@@ -76,8 +76,13 @@ def test_a_student_finds_why_eight_laptops_wait(page, open_notebook, ask_kernel,
         compared.get_by_role("tab", name="Devices").click()
     compared.get_by_role("button", name="longer", exact=True).click()
     page.wait_for_timeout(500)
-    compared.locator(".dtfm-residuals tbody button").first.click()
-    compared.get_by_role("button", name="It is this one").click()
+    for row in range(4):  # on a busy machine others take longer, too: the student tries the next
+        compared.locator(".dtfm-residuals tbody button").nth(row).click()
+        compared.get_by_role("button", name="It is this one").click()
+        tried = f"the_lab.run_panel.guessing.tries == {row + 1} or not the_lab.lab_state.is_mystery"
+        eventually(page, tried, True)
+        if ask_kernel(page, "print(the_lab.lab_state.is_mystery)") == "False":
+            break
     eventually(page, "the_lab.lab_state.is_mystery", False)
     lab.look("mystery-found")
     expect(lab.headline).to_contain_text("it is")
@@ -104,7 +109,7 @@ def test_a_lecture_shows_that_placement_matters(page, open_notebook, ask_kernel,
     eventually(page, "the_lab.plan_panel.teaching.view.frame > 8", True)
     lab.look("teaching")
     search.get_by_role("button", name=re.compile("Pause")).first.click()
-    search.get_by_label("Generation", exact=True).fill("2")
+    search.get_by_label("Generation", exact=True).locator("visible=true").fill("2")
     eventually(page, "the_lab.plan_panel.teaching.view.frame", 2)
     lab.look("scrubbed-back")
 
