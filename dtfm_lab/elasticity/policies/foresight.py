@@ -110,11 +110,14 @@ class Goodput(Policy):
         return self._safe(now, Response(better, pause_s=regroup_s, keeps=Keeps.STEP, after_s=move_s))
 
     def _safe(self, now: Situation, response: Response) -> Response:
-        """With Daly's interval for the setbacks so far; where a stage has no second copy, every loss is one."""
+        """With Daly's interval for the setbacks so far; where a stage has no second copy, every loss that nobody announces
+        is one, of which some are expected before the first: an hour of everybody's is counted beside what was seen."""
         operation = response.operation
         if operation is None or now.costs.checkpoint_s <= 0:
             return response
         every_s = daly_s(now.costs.checkpoint_s, now.time_s / now.setbacks) if now.setbacks else self.every_s
-        if now.fleet.grid(operation).shape[1] == 1:
-            every_s = min(every_s, daly_s(now.costs.checkpoint_s, now.mean_life_s / len(operation.devices)))
+        if now.fleet.grid(operation).shape[1] == 1 and now.costs.notice_s <= 0:
+            serving = len(operation.devices)
+            between_s = (now.device_s / serving + self.most_ahead_s) / (now.losses + 1)
+            every_s = min(every_s, daly_s(now.costs.checkpoint_s, between_s))
         return replace(response, every_s=every_s)
