@@ -110,8 +110,8 @@ class Goodput(Policy):
         return self._safe(now, Response(better, pause_s=regroup_s, keeps=Keeps.STEP, after_s=move_s))
 
     def _safe(self, now: Situation, response: Response) -> Response:
-        """With Daly's interval for the setbacks so far; where a stage has no second copy, every loss that nobody announces
-        is one, of which some are expected before the first: an hour of everybody's is counted beside what was seen."""
+        """With Daly's interval for the setbacks so far. Where a stage has no second copy, every loss that nobody
+        announces is one, and the first is expected after an hour of everybody's."""
         operation = response.operation
         if operation is None or now.costs.checkpoint_s <= 0:
             return response
