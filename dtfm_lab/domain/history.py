@@ -123,9 +123,13 @@ class History:
     @cached_property
     def segment_samples(self) -> FloatArray:
         """(K,) sequences trained in each segment, of steps that count."""
-        each = np.array([*(operation.samples for operation in self.operations), 0.0])
-        samples: FloatArray = self.steps * each[self.operation]
+        samples: FloatArray = self.steps * self._of_operations("samples")
         return samples
+
+    def _of_operations(self, what: str) -> FloatArray:
+        """(K,) a number of the operation of each segment; 0 where none is at work."""
+        numbers: FloatArray = np.array([*(getattr(one, what) for one in self.operations), 0.0])[self.operation]
+        return numbers
 
     @property
     def samples(self) -> float:
@@ -154,16 +158,14 @@ class History:
         """Seconds of each state, which add up to the end, and of them ``redundant``, which is part of training."""
         lasts = self.end_s - self.start_s
         by_state = np.bincount(self.state, weights=lasts, minlength=len(State))
-        share = np.array([*(operation.redundant_share for operation in self.operations), 0.0])
         training = self.state == State.TRAINING
-        redundant = float((lasts * share[self.operation])[training].sum())
+        redundant = float((lasts * self._of_operations("redundant_share"))[training].sum())
         return {state.name.lower(): float(by_state[state]) for state in State} | {"redundant": redundant}
 
     @property
     def skipping_samples(self) -> float:
         """Of the samples, those that were trained without some of the model's layers."""
-        share = np.array([*(operation.skipping_share for operation in self.operations), 0.0])
-        return float((self.segment_samples * share[self.operation]).sum())
+        return float((self.segment_samples * self._of_operations("skipping_share")).sum())
 
     @property
     def dollars(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,8 +11,8 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.plan import Placement, Plan
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.adapting import device_classes, nearest
 from dtfm_lab.planning.evaluate import evaluate, simulated
 from dtfm_lab.planning.moving import moves
@@ -36,11 +37,10 @@ class PlannedFleet:
     seed: int = 0
     _class_of: IntArray = field(init=False, repr=False)
     _planned: dict[tuple[int, ...], Plan | None] = field(default_factory=dict, init=False, repr=False)
-    _operations: dict[tuple[frozenset[int], int], Operation | None] = field(
+    _operations: dict[tuple[frozenset[int], Operation | None], Operation | None] = field(
         default_factory=dict, init=False, repr=False
     )
     _whole: list[float] = field(default_factory=list, init=False, repr=False)
-    _kept: list[Operation] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_class_of", device_classes(self.network))
@@ -79,27 +79,29 @@ class PlannedFleet:
 
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
         """The plan of who is there, its devices near those of ``current``."""
-        key = (present, id(current))
+        key = (present, current)
         if key not in self._operations:
             found = self.plan(present)
             if found is not None and current is not None and current.plan is not None:
                 found = nearest(found, current.plan)
             self._operations[key] = None if found is None else self.of(found)
-            if current is not None:
-                self._kept.append(current)  # so that no other operation gets its id
         return self._operations[key]
 
     def of(self, plan: Plan) -> Operation:
         """Working by a simulated plan, whose devices are the network's by name."""
         assert plan.iteration_s is not None, "a search for seconds simulates what it finds"
-        indices = [self.network.index(name) for group in plan.stages for name in group]
         samples = float(sum(plan.job.microbatch_counts) * plan.job.microbatch)
-        return Operation(devices=frozenset(indices), step_s=plan.iteration_s, samples=samples, plan=plan)
+        devices = frozenset(self._indices(plan).ravel().tolist())
+        return Operation(devices=devices, step_s=plan.iteration_s, samples=samples, plan=plan)
 
     def grid(self, operation: Operation) -> IntArray:
         """(stages, replicas) devices of the operation's plan."""
         assert operation.plan is not None, "operations of this fleet have plans"
-        return np.array([[self.network.index(name) for name in group] for group in operation.plan.stages])
+        return self._indices(operation.plan)
+
+    def _indices(self, plan: Plan) -> IntArray:
+        """(stages, replicas) indices of a plan's devices in the whole network."""
+        return np.array([self.network.index(name) for name in plan.topology.names])[plan.placement.devices]
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """The plan without the pipelines of the lost, each of the others with its own micro-batches, simulated."""
@@ -114,11 +116,7 @@ class PlannedFleet:
             global_batch=sum(counts) * plan.job.microbatch,
             microbatches_per_replica=tuple(counts),
         )
-        stages = [[plan.stages[stage][replica] for replica in kept] for stage in range(len(grid))]
-        ranks: list[int | None] = [None] * len(plan.topology)
-        for stage, group in enumerate(stages):
-            for replica, name in enumerate(group):
-                ranks[plan.topology.index(name)] = replica * len(grid) + stage
+        ranks = Placement(plan.placement.devices[:, kept]).rank_map(len(plan.topology))
         smaller = simulated(evaluate(plan.topology, job, rank_map=ranks))
         return None if smaller.iteration_s is None else self.of(smaller)
 
@@ -132,13 +130,12 @@ class PlannedFleet:
         gone = ~np.isin(grid, list(operation.devices - lost))
         if gone.all(axis=1).any():
             return None
-        trace = simulate(plan)
-        busy_s = trace.bubble["busy_s"].to_numpy().reshape(grid.shape)
+        iteration_s, busy_s = _busy_s(plan)
         left = (~gone).sum(axis=1)
         extra_s = (busy_s * gone).sum(axis=1) / left
-        idle_s = trace.iteration_s - np.where(gone, 0.0, busy_s).max(axis=1)
+        idle_s = iteration_s - np.where(gone, 0.0, busy_s).max(axis=1)
         longer_s = float(np.maximum(extra_s - idle_s, 0.0).max())
-        return operation.losing(lost, step_s=trace.iteration_s + longer_s)
+        return operation.losing(lost, step_s=iteration_s + longer_s)
 
     def move_s(self, old: Operation | None, new: Operation) -> float:
         """Until everybody who serves other layers than before has their parameters and optimiser states, from those who
@@ -167,3 +164,10 @@ class PlannedFleet:
             )
             self._whole.append(bounded.iteration_lower_bound_s or 0.0)
         return self._whole[0]
+
+
+@lru_cache(maxsize=256)  # several losses come upon one plan
+def _busy_s(plan: Plan) -> tuple[float, FloatArray]:
+    """Seconds of the plan's iteration, and (stages, replicas) of them in which each device computes."""
+    trace = simulate(plan)
+    return trace.iteration_s, trace.bubble["busy_s"].to_numpy().reshape(plan.placement.devices.shape)

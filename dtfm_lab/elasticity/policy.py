@@ -12,7 +12,7 @@ A complete example, which works with as many devices as are there and loses the 
         def decide(self, now: Situation) -> Response | None:
             if not now.lost and now.operation is not None:
                 return None  # who comes waits for the next loss
-            return Response(now.fleet.operation(now.present), pause_s=now.costs.restart_s)
+            return Response(now.fleet.operation(now.present), pause_s=now.costs.restarting(len(now.present)))
 """
 
 from __future__ import annotations

@@ -122,7 +122,6 @@ class _Run:
         self.losses: list[Loss] = []
         self.departures = self.setbacks = 0
         self.device_s = 0.0
-        self.n_there = 0
         self.operations: list[Operation] = []
         self.number_of: dict[int, int] = {}
         # a segment is [start, end, state, operation, steps]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.restart import daly_s
-from dtfm_lab.elasticity.policies.templates import joined, regrouped, restarted
+from dtfm_lab.elasticity.policies.templates import joined, prepared, regrouped, restarted, taken_along
 from dtfm_lab.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies, state_survives
 
 
@@ -99,15 +99,12 @@ class Goodput(Policy):
         better = now.fleet.operation(staying.present, operation)
         if better is None or better.samples_per_s <= operation.samples_per_s * (1 + 1e-9):
             return None
-        move_s, regroup_s = now.move_s(better), now.costs.regrouping(len(better.devices))
         if now.pause_left_s > 0:
-            pause_s = max(now.pause_left_s, move_s)
-            return self._safe(now, Response(better, pause_s=pause_s, meanwhile=now.meanwhile, keeps=Keeps.STEP))
-        ahead_s = self._ahead_s(now)
-        gain = (better.samples_per_s - operation.samples_per_s) * max(0.0, ahead_s - move_s)
-        if gain <= operation.samples_per_s * regroup_s:
-            return None
-        return self._safe(now, Response(better, pause_s=regroup_s, keeps=Keeps.STEP, after_s=move_s))
+            return self._safe(now, taken_along(now, better))
+        change = prepared(now, better)
+        assert change.after_s is not None, "it takes its seconds beside the work"
+        gain = (better.samples_per_s - operation.samples_per_s) * max(0.0, self._ahead_s(now) - change.after_s)
+        return self._safe(now, change) if gain > operation.samples_per_s * change.pause_s else None
 
     def _safe(self, now: Situation, response: Response) -> Response:
         """With Daly's interval for the setbacks so far. Where a stage has no second copy, every loss that nobody

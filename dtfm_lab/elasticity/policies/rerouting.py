@@ -7,6 +7,7 @@ al., "SWARM Parallelism", ICML 2023; Blagoev et al., "SkipPipe", 2025; torchft, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ class Adapting(Policy):
     """A checkpoint every quarter of an hour, for the loss of a whole stage."""
     keeps_step: bool = True
     """Whether the step under way goes on at the new pace, or is begun again."""
+    regroups: ClassVar[bool] = False
+    """Whether groups of processes are formed anew before it goes on."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
@@ -34,7 +37,7 @@ class Adapting(Policy):
         adapted = self.adapted(now, now.operation)
         if adapted is None:
             return regrouped(now, now.operation)
-        pause_s = now.pause_left_s or self.pause_s(now)
+        pause_s = now.pause_left_s or (now.costs.regrouping(len(now.present)) if self.regroups else 0.0)
         # asked again at once, devices that stand by are taken in
         again = pause_s if now.spare else None
         keeps = Keeps.STEP if self.keeps_step else Keeps.STEPS
@@ -44,10 +47,6 @@ class Adapting(Policy):
         """The operation without the lost; None where only another shape can go on."""
         raise NotImplementedError
 
-    def pause_s(self, now: Situation) -> float:
-        """Seconds until it is at work."""
-        return 0.0
-
 
 @policies.register("recycle")
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +55,10 @@ class ReCycle(Adapting):
     step under way is begun again."""
 
     keeps_step: bool = False
+    regroups = True
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:
         return now.fleet.rerouted(operation, now.lost)
-
-    def pause_s(self, now: Situation) -> float:
-        return now.costs.regrouping(len(now.present))
 
 
 @policies.register("swarm")
@@ -83,12 +80,10 @@ class TorchFT(Adapting):
     after a new quorum. Who comes joins when its state has been fetched from a peer, after a step."""
 
     full_batch = False
+    regroups = True
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:
         return now.fleet.without(operation, now.lost)
-
-    def pause_s(self, now: Situation) -> float:
-        return now.costs.regrouping(len(now.present))
 
 
 @policies.register("skippipe")

@@ -47,9 +47,10 @@ class Oobleck(Policy):
         return joined(now, now.operation, at_step=self.joins == "step")
 
 
-def restarted(now: Situation, keeps: Keeps = Keeps.CHECKPOINT) -> Response:
+def restarted(now: Situation) -> Response:
     """Everything from the newest checkpoint, with the best for who is there."""
-    return Response(now.fleet.operation(now.present), pause_s=now.costs.restarting(len(now.present)), keeps=keeps)
+    pause_s = now.costs.restarting(len(now.present))
+    return Response(now.fleet.operation(now.present), pause_s=pause_s, keeps=Keeps.CHECKPOINT)
 
 
 def regrouped(now: Situation, operation: Operation, *, meanwhile: bool = False) -> Response:
@@ -71,9 +72,21 @@ def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response |
     better = now.fleet.operation(now.present, operation) if now.spare else None
     if better is None or better.devices == operation.devices:
         return None
-    move_s = now.move_s(better)
     if now.pause_left_s > 0:
-        return Response(better, pause_s=max(now.pause_left_s, move_s), meanwhile=now.meanwhile, keeps=Keeps.STEP)
+        return taken_along(now, better)
     if not at_step or better.samples_per_s <= operation.samples_per_s:
         return None
-    return Response(better, pause_s=now.costs.regrouping(len(better.devices)), keeps=Keeps.STEP, after_s=move_s)
+    return prepared(now, better)
+
+
+def taken_along(now: Situation, better: Operation) -> Response:
+    """Another operation after the pause that is under way, which lasts until its state is there, too."""
+    return Response(
+        better, pause_s=max(now.pause_left_s, now.move_s(better)), meanwhile=now.meanwhile, keeps=Keeps.STEP
+    )
+
+
+def prepared(now: Situation, better: Operation) -> Response:
+    """Another operation at the end of a step, its state moved beside the work before."""
+    pause_s = now.costs.regrouping(len(better.devices))
+    return Response(better, pause_s=pause_s, keeps=Keeps.STEP, after_s=now.move_s(better))

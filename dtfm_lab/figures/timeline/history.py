@@ -64,7 +64,7 @@ def history(history: History) -> go.Figure:
         figure,
         f"{history.policy} on {history.availability.name}: {history.goodput:.4g} samples/s",
         _subtitle(history),
-        alt=f"{history!r}".strip("<>") + ". " + _subtitle(history),
+        alt=f"{history.sentence}. " + _subtitle(history),
         height=total_px + 210,
         legend=LEGEND_BELOW,
         margin_b=110,
@@ -154,7 +154,7 @@ def _add_devices(figure: go.Figure, history: History, in_s: float) -> None:
     at_s = np.unique(history.availability.time_s)
     there = history.availability.counts()
     end_s = history.availability.end_s
-    serving = np.array([*(len(operation.devices) for operation in history.operations), 0])[history.operation]
+    serving = history.to_frame()["devices"].to_numpy()
     for x, y, name, color, fill in (
         (at_s, there, "there", LINE_GREY, None),
         (history.start_s, serving, "serving", BLUE, "tozeroy"),
