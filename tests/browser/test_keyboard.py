@@ -143,7 +143,7 @@ def test_a_search_a_run_and_a_kill_need_no_mouse(page, open_notebook, ask_kernel
     run = lab.root.locator(".dtfm-out-run")
     keys.reach(run.get_by_label("Iterations", exact=True))
     keys.press("Control+a")
-    keys.type("16")
+    keys.type("2000")  # more than are done before the walk ends
     keys.press("Tab")
     keys.reach(run.get_by_role("button", name="Run", exact=True), back=True)
     keys.press("Enter")
@@ -158,3 +158,4 @@ def test_a_search_a_run_and_a_kill_need_no_mouse(page, open_notebook, ask_kernel
     keys.press("Enter")
     eventually(page, "len(the_lab.run_panel.run.faults)", 1)
     expect(disturb).to_be_focused()
+    ask_kernel(page, "the_lab.run_panel.run.stop()")

@@ -110,6 +110,19 @@ def test_edits_of_one_drag_are_laid_against_what_was_before_the_drag() -> None:
     assert history.before.topology is last
 
 
+def test_an_edit_that_follows_the_opening_of_a_network_at_once_is_told() -> None:
+    state, clock = a_state("worldwide"), [0.0]
+    history = EditHistory(state, lambda: clock[0])
+    opened = lab.load_topology("lecture-hall")
+    state.topology, state.job = opened, lab.load_job("small")
+    assert history.before is None
+    state.plan = lab.plan(opened, state.job, seed=0, steps=1)
+    clock[0] += 0.1
+    state.topology = opened.with_link(0, 5, bandwidth_gbps=0.01)
+    assert history.before is not None
+    assert history.before.topology is opened
+
+
 def test_the_next_action_leads_through_the_story() -> None:
     state = LabState()
     assert next_action(state).name == "open"

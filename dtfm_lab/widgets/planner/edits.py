@@ -175,8 +175,11 @@ class EditHistory:
             return
         now_s = self._now_s()
         if change["name"] == "topology" and change["old"].name != change["new"].name:
-            self.before = None
-        elif self._settled is not None and now_s - self._last_edit_s > ONE_EDIT_S and not self._was_in_gesture:
+            self.before = self._settled = None  # another network is no edit: one that follows at once is the first
+            self._last_edit_s, self._was_in_gesture = now_s - ONE_EDIT_S, False
+        if self._settled is None:  # nothing stands yet that an edit could be told from
+            return
+        if now_s - self._last_edit_s >= ONE_EDIT_S and not self._was_in_gesture:
             self.before = self._settled
         self._last_edit_s, self._was_in_gesture = now_s, self._in_gesture()
 

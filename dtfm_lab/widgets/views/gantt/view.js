@@ -118,6 +118,7 @@ function render({ model, el }) {
 
   function paint(context, width, height, theme) {
     place = null;
+    drawPointer(); // what is under a pointer that rests is told anew, also where it was told in this frame already
     if (nothing()) return;
     const look = { width, height, theme, ratio: window.devicePixelRatio || 1, span: view.visible(), whole: extentNow().whole, moving, scroll: rows.scroll(), fill: !model.get("height") };
     const painted = paintChart(context, look, { ...state, upper: glide.bars(state.upper), unit: settled().unit });
