@@ -221,7 +221,7 @@ def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
     def starter(spec: RunSpec) -> StartWorker:
         rendezvous.append(Rendezvous(folder, spec, commands.poll))
         note(joined=COORDINATOR)
-        return rendezvous[0].start
+        return lambda _, rank: rendezvous[0].start(rank)
 
     def end(status: int, why: str) -> None:
         note(end=[status, why])

@@ -85,7 +85,7 @@ class Led:
         reading, self._writing = Pipe(duplex=False)
         self._reading, commands.fd = reading, reading.fileno()
 
-        def start(rank: int) -> WorkerHandle:
+        def start(spec: RunSpec, rank: int) -> WorkerHandle:
             ours, theirs = Pipe()
             position, replica = spec.workers[rank]
             own = [(stage, kind) for stage, at, kind in computations if stage == position and at == replica]

@@ -21,6 +21,7 @@ from dtfm_lab.domain.trace import Subplan
 from dtfm_lab.runtime.client.gpu_inventory import check_runs_on, why_too_large_for_gpus
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.client.run_checks import (
+    MOST_WORKERS,
     checked_spec,
     why_not_trained,
     why_too_large,
@@ -34,7 +35,6 @@ from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSpec
 DEFAULT_ITERATIONS = {"virtual": 20, "paced": 5, "real": 20}
 """Iterations that are run if none are given, by clock: enough for the job ``small`` to get below the unigram entropy
 on the virtual and the real clock."""
-MOST_WORKERS = 32
 DEFAULT_WORKERS = 8
 """Workers that run a part of a plan of more than MOST_WORKERS devices."""
 

@@ -74,6 +74,13 @@ class RunRecord:
         """Device name -> lost, back, paused or 2 x slower; devices to which nothing happened are left out."""
         self.slowdowns: dict[str, float] = {}
         """Device name -> factor by which it was made slower; a replacement is as slow."""
+        self.earlier: tuple[Trace, ...] = ()
+        """What was measured under each plan before the one that is followed now, whole iterations only."""
+        self.replans: tuple[Event, ...] = ()
+        """Each time that another plan was taken up: ``iteration``, how many were ``undone``, how many workers were
+        ``kept`` and ``started``, and the wall seconds that it took, ``lost_s``, once it is done."""
+        self._since = spec.first_iteration
+        """Number of the first iteration under this plan."""
         self._spans: dict[int, list[Span]] = defaultdict(list)
         """By iteration; whole ones that nobody is shown any more are only in ``_rows``."""
         self._rows = SpillBuffer()
@@ -133,8 +140,7 @@ class RunRecord:
             actions = tuple(self._actions)
         if not len(rows):
             raise RunError("the run was stopped before its first iteration was whole")
-        columns = {name: rows[name] for name in Span._fields}
-        return with_predecessors(Trace(context, actions, **columns), self.spec.plan, self.spec.built)
+        return self._trace_of(rows, actions, context)
 
     def context(self) -> RunContext:
         """Return the context so far; from the profile event on it is enough to predict what is being measured."""
@@ -156,7 +162,7 @@ class RunRecord:
             link_spread=self.compute_spread if spec.clock == "real" else 0.0,
             compute_spread=((self.compute_spread,) * plan.job.n_replicas,) * plan.job.n_stages,
             profile=self.profile,
-            losses=tuple(self.losses),
+            losses=tuple(self.losses[self._since - spec.first_iteration :]),
             late_messages=self.late_messages,
             overruns=self.overruns,
             faults=self.faults,
@@ -200,6 +206,10 @@ class RunRecord:
                     self.conditions[event["device"]] = "lost"
                 case "recovered":
                     self._go_back(event)
+                case "replanned":
+                    self._begin_anew(event)
+                case "resumed":
+                    self.replans = (*self.replans[:-1], self.replans[-1] | {"lost_s": event["lost_s"]})
                 case "held_out":
                     self.held_out += ((event["iteration"], event["loss"]),)
                     self.unigram_entropy = event["unigram_entropy"]
@@ -216,11 +226,38 @@ class RunRecord:
             if event["event"] in LAST_EVENTS:
                 self.status = event["event"]
 
+    def _begin_anew(self, event: Event) -> None:
+        """Another plan is followed from now on: what was measured under the one before is a trace of its own."""
+        again = event["iteration"]
+        self._take_back(again)
+        if self.last_whole >= self._since and (rows := self._part()) is not None:
+            self.earlier += (rows,)
+        self._spans.clear()
+        self._rows, self._actions = SpillBuffer(), {}
+        self._since = self._next = again
+        self.spec, self.profile = RunSpec.from_line(event["spec"]), ()
+        self.status, self.conditions = "profiling", {}
+        self.replans += ({key: event[key] for key in ("iteration", "undone", "kept", "started", "from_checkpoint")},)
+
+    def _part(self) -> Trace | None:
+        """The trace of this plan's whole iterations so far; None where the checkpoint is older than all of them."""
+        self._write_rows(self.last_whole + 1)
+        rows = np.frombuffer(self._rows.view(), ROW)
+        return self._trace_of(rows, tuple(self._actions), self.context()) if len(rows) else None
+
+    def _trace_of(self, rows: np.ndarray, actions: tuple[Action, ...], context: RunContext) -> Trace:
+        columns = {name: rows[name] for name in Span._fields}
+        return with_predecessors(Trace(context, actions, **columns), self.spec.plan, self.spec.built)
+
     def _go_back(self, event: Event) -> None:
         """Remove this iteration and all later ones, which will be repeated."""
         again = event["iteration"]
         self.conditions[event["device"]] = slower(self.slowdowns.get(event["device"], 1.0)) or "back"
         self.faults += (Fault(again, event["device"], event["how"], event["state_from"], event["lost_s"]),)
+        self._take_back(again)
+
+    def _take_back(self, again: int) -> None:
+        """Forget this iteration and all later ones."""
         del self.losses[max(0, again - self.spec.first_iteration) :]
         for iteration in [i for i in self._spans if i >= again]:
             del self._spans[iteration]

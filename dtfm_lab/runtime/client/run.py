@@ -11,10 +11,12 @@ from typing import Any
 
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.network import as_number, shortened
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.runtime.client import preload, run_report
 from dtfm_lab.runtime.client.record import LAST_EVENTS, Event, RunRecord, slower
+from dtfm_lab.runtime.client.run_checks import following
 from dtfm_lab.runtime.client.spill_buffer import SpillBuffer
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -142,6 +144,30 @@ class Run(RunRecord):
         if condition := slower(times):
             self.conditions[device] = condition
 
+    def leave(self, device: str) -> None:
+        """Let this device go for good: its worker is killed, nobody replaces it, and the run waits for a new plan.
+
+        See ``follow``. A device that the plan does not use may leave, too, and a plan with it that was sent before is
+        void. Raises RunError where the run is over.
+        """
+        self._send(command="leave", device=device)
+
+    def follow(self, plan: Plan, schedule: Any = None, *, pause_s: float = 0.0, from_checkpoint: bool = False) -> None:
+        """Go on by another plan, of the same model and batch, from the newest state, after the iteration under way.
+
+        One replica of every stage hands its state over. Where a stage has none left, or ``from_checkpoint``, the newest
+        checkpoint is read, and the iterations since are done again. Workers whose devices are in both plans go on
+        living. On the paced clock it takes ``pause_s`` seconds of the run at least, as moving the state over the links
+        would. What was measured so far is in ``earlier``.
+
+        Raises LabError, JobError or ScheduleError for a plan that this run cannot follow, RunError where it is over.
+        """
+        spec = following(self.spec, plan, schedule)
+        devices = [spec.device_name(*worker) for worker in spec.workers]
+        self._send(
+            command="follow", spec=spec.to_line(), devices=devices, pause_s=pause_s, from_checkpoint=from_checkpoint
+        )
+
     def rank_of(self, device: str) -> int:
         """Return the rank of the device's worker. Raises UnknownName where it has none."""
         if device not in (ranks := self.ranks):
@@ -168,10 +194,12 @@ class Run(RunRecord):
         return run_report.html(self)
 
     def _command(self, device: str, command: str, **values: Any) -> None:
-        rank = self.rank_of(device)
+        self._send(command=command, rank=self.rank_of(device), **values)
+
+    def _send(self, **command: Any) -> None:
         if not self.running:
             raise RunError(f"the run is over ({self.status}); wanted a running one")
-        self._process.send(json.dumps({"command": command, "rank": rank, **values}) + "\n")
+        self._process.send(json.dumps(command) + "\n")
 
     def _events_from(self, at: int, patience_s: float = 0.0) -> tuple[list[Event], int]:
         """Return some events from a place in ``_events`` on, at least one where there is one, and the place after them.

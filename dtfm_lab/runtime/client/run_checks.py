@@ -33,6 +33,8 @@ BYTE_VALUES = 256
 BYTES_PER_WORKER = 80e6
 """Resident memory of a worker without its stage; that of torch itself is shared by all."""
 NAME = "stand-in"
+MOST_WORKERS = 32
+"""Workers of a run on one machine."""
 
 
 def stand_in_for(job: Job) -> ModelSpec:
@@ -235,6 +237,32 @@ def checked_spec(
         )
     simulate_iteration(plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links)
     return spec
+
+
+SAME = ("model", "dtype", "global_batch")
+"""Fields of a job that a run keeps when it follows another plan."""
+
+
+def following(spec: RunSpec, plan: Plan, schedule: str | Schedule | None) -> RunSpec:
+    """Return the run that goes on by another plan.
+
+    Raises LabError where it cannot, and what ``checked_spec`` raises.
+    """
+    if spec.uses_groups:
+        raise LabError("carrier is groups, whose processes cannot change places; wanted sockets")
+    if spec.emulated is not None:
+        raise LabError(f"emulated is {spec.emulated.name}, whose devices are those of one plan; wanted none")
+    for field in SAME:
+        was, now = getattr(spec.plan.job, field), getattr(plan.job, field)
+        if was != now:
+            raise LabError(
+                f"{field} of the plan to follow is {getattr(now, 'name', now)}; wanted {getattr(was, 'name', was)}, "
+                f"that of the run"
+            )
+    if plan.job.n_tasklets > MOST_WORKERS:
+        raise LabError(f"the plan to follow needs {plan.job.n_tasklets} workers; wanted at most {MOST_WORKERS}")
+    kept = ("iterations", "checkpoint_folder", "resume_from", "text", "first_iteration", "secret", "stand_in")
+    return checked_spec(plan, schedule, spec, cannot=False, **{name: getattr(spec, name) for name in kept})
 
 
 def check_job(spec: RunSpec) -> None:

@@ -3,6 +3,10 @@
 An iteration counts once every worker has finished it. Where a worker is lost before that, the others return to the
 beginning of that iteration, a replacement gets its state from a replica (or all workers read a checkpoint), and the
 iteration is repeated: losses are those of an undisturbed run.
+
+A device that has left for good is not replaced: a new plan is waited for. It may come at any time, and is followed
+between two iterations, or in place of one that was broken off: one replica of each stage writes its state, workers
+whose devices are in both plans take their new places, others end or are started, all are calibrated anew, and read it.
 """
 
 import contextlib
@@ -10,6 +14,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +32,13 @@ from dtfm_lab.runtime.coordinator.calibration import (
     replay,
     turns_of,
 )
-from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, Recovery, find_recovery, why_unrecoverable
+from dtfm_lab.runtime.coordinator.recovery import (
+    CheckpointPolicy,
+    Recovery,
+    find_recovery,
+    holders,
+    why_unrecoverable,
+)
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
 from dtfm_lab.runtime.protocol.processes import CommandReader, InputClosed, emit
@@ -93,11 +104,14 @@ class Coordinator:
         """Ranks whose new worker has no state yet: how the one before was lost, and when."""
         self._checkpoint = None if spec.resume_from is None else (spec.first_iteration, spec.resume_from)
         """Iterations and folder of the newest checkpoint."""
+        self._handed: Recovery | None = None
+        """What all read until the first iteration under a new plan is done."""
         self._span_rows: list[list[Any]] = []
         """The spans of this iteration, where they are replayed before they are emitted."""
         self._n_losses: Counter[tuple[int | None, int]] = Counter()
         """How often each (rank, iteration) was lost; rank None counts broken connections."""
         self._late_messages = self._overruns = self._n_evaluations = 0
+        self._time_scale = 1.0
         self._pool = WorkerPool(
             spec, commands, start_worker, replaceable=self._is_replaceable, on_spans=self._collect_spans
         )
@@ -110,18 +124,15 @@ class Coordinator:
                 "warning", message=f"checkpoint_folder {spec.checkpoint_folder} is not locked against other runs: {why}"
             )
         self._until_done(self._join)
-        emit("ready", workers=len(spec.workers), torch=pool.workers[0].torch_version)
-        pool.phase = "in the calibration"
-        measured = self._until_done(self._calibrate)
-        pool.limits.calibrated(measured)
-        self._build(calibrate(spec, measured, self._calibrated_s))
+        emit("ready", workers=len(self._spec.workers), torch=pool.workers[0].torch_version)
+        self._calibrate_and_build()
         answers: list[Answer] = []
         while self._done < last or not answers:  # a loss after the last iteration may take the run back
             while self._done < last:
                 self._train_iteration(last)
             pool.phase = "while leaving"
             answers = self._until_done(lambda: pool.order_all("leave"))
-        for (position, replica), answer in zip(spec.workers, answers, strict=True):
+        for (position, replica), answer in zip(self._spec.workers, answers, strict=True):
             emit("parameters", stage=position, replica=replica, sha256=answer["sha256"])
         pool.order_exit()
 
@@ -133,6 +144,8 @@ class Coordinator:
     def _train_iteration(self, last: int) -> None:
         """Carry out one iteration and what is due after it."""
         spec, pool = self._spec, self._pool
+        if pool.new_plan is not None:
+            self._follow()
         pool.phase = f"in iteration {self._done}"
         self._until_done(self._iterate)
         done = self._done
@@ -155,6 +168,13 @@ class Coordinator:
                 return phase()
             except WorkersLost as loss:
                 lost = loss
+
+    def _calibrate_and_build(self) -> None:
+        """Measure the computations, and build the stages that are trained."""
+        self._pool.phase = "in the calibration"
+        measured = self._until_done(self._calibrate)
+        self._pool.limits.calibrated(measured)
+        self._build(calibrate(self._spec, measured, self._calibrated_s))
 
     def _calibrate(self) -> dict[Work, MeasuredDurations]:
         """Run iterations on copies of the stages; return what each computation took."""
@@ -187,6 +207,7 @@ class Coordinator:
             rows = [(row.stage, row.kind, row.seconds) for row in profile if row.replica == replica]
             drawn_s = [row for row in rows if row[0] in held]
             self._train_orders[rank] = {"drawn_s": drawn_s, "time_scale": time_scale, "turns": turns[rank]}
+        self._time_scale = time_scale
         self._until_done(lambda: self._pool.order_all("train", each=self._train_orders))
         if self._spec.slow_worker is not None:
             self._pool.slow(*self._spec.slow_worker)
@@ -207,6 +228,7 @@ class Coordinator:
             overruns=self._overruns,
         )
         self._done += 1
+        self._handed = None
 
     def _evaluate(self, done: int) -> None:
         if self._done != done:  # a loss took the run back, and the evaluation will be due again
@@ -241,7 +263,7 @@ class Coordinator:
 
     def _begin(self, do: str, **order: Any) -> list[Answer]:
         # an order takes its time to arrive: moment 0 is later by as much for all workers
-        head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers)
+        head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers.values())
         return self._pool.order_all(do, began_monotonic_s=time.monotonic() + head_start_s, **order)
 
     def _collect_spans(self, rows: list[Any]) -> None:
@@ -255,6 +277,8 @@ class Coordinator:
         return self._train_orders is None or self._recovery(lost) is not None
 
     def _recovery(self, lost: Collection[int]) -> Recovery | None:
+        if self._handed is not None:
+            return self._handed
         return find_recovery(self._spec, lost, self._done, self._checkpoint)
 
     def _replace(self, lost: dict[int, str]) -> None:
@@ -262,6 +286,11 @@ class Coordinator:
         pool = self._pool
         for rank, how in lost.items():
             emit("lost", device=pool.device(rank), iteration=self._done, how=how)
+        if pool.gone & lost.keys():
+            pool.drop(lost)
+            pool.await_plan()
+            self._follow()
+            return
         blamed: list[int | None] = [*lost] or [None]
         for culprit in blamed:
             self._n_losses[culprit, self._done] += 1
@@ -308,7 +337,7 @@ class Coordinator:
             pool.order_all(
                 "join",
                 each,
-                addresses=[worker.address for worker in pool.workers],
+                addresses=[worker.address for worker in pool.workers.values()],
                 version=None if found is None else found.version,
                 checkpoint=None if found is None else found.checkpoint,
             )
@@ -317,6 +346,71 @@ class Coordinator:
             raise
         pool.send_slowdowns_again(self._without_state)
         self._report_recovered(set(self._without_state), found)
+
+    def _follow(self) -> None:
+        """Go on by the new plan, from the newest state that is left."""
+        pool, before, began_s = self._pool, self._spec, time.monotonic()
+        assert pool.new_plan is not None, "it was sent"
+        command, pool.new_plan = pool.new_plan, None
+        spec = RunSpec.from_line(command["spec"])
+        if spec.clock == "paced":
+            spec = replace(spec, time_scale=self._time_scale if self._train_orders is not None else before.time_scale)
+        if self._train_orders is not None:
+            self._handed = self._hand_over(from_checkpoint=command["from_checkpoint"])
+        self._spec, self._train_orders = spec, None
+        self._checkpoints.follow(spec)
+        undone = self._done - (self._done if self._handed is None else self._handed.version)
+        self._done -= undone
+        del self._losses[self._done - spec.first_iteration :]
+        self._without_state.clear()
+        self._n_losses.clear()
+        self._span_rows = []
+        n_kept, n_started = pool.regroup(spec)
+        told = {"iteration": self._done, "undone": undone, "kept": n_kept, "started": n_started}
+        emit("replanned", spec=command["spec"], from_checkpoint=command["from_checkpoint"], **told)
+        self._until_done(self._join)
+        self._calibrate_and_build()
+        if self._handed is not None:
+            self._until_done(self._join)  # and read it
+        paced = self._time_scale if spec.clock == "paced" else 0.0
+        left_s = command["pause_s"] * paced - (time.monotonic() - began_s)
+        if left_s > 0:
+            self._until_done(partial(pool.rest, left_s))
+        emit("resumed", iteration=self._done, lost_s=time.monotonic() - began_s)
+
+    def _hand_over(self, *, from_checkpoint: bool) -> Recovery:
+        """Return the state that all will read: what the living have, or a checkpoint. Raises RunFailed without any."""
+        spec, pool = self._spec, self._pool
+        pool.phase = "while a new plan was taken up"
+        if self._handed is not None and not from_checkpoint:
+            return self._handed
+        while not from_checkpoint:
+            givers = holders(spec, pool.workers.keys() - self._without_state.keys())
+            if givers is None:
+                break
+            folder = str(self._checkpoints.hand_over_folder())
+            pool.epoch += 1
+            each = {rank: {"writes": rank in givers, "each": len(givers) > spec.plan.job.n_stages} for rank in givers}
+            each |= {rank: {"writes": False, "each": False} for rank in pool.workers.keys() - givers}
+            try:
+                answers = pool.order_all("hand_over", each, folder=folder, version=self._done)
+            except WorkersLost as loss:
+                pool.drop(loss.how)
+                continue
+            if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
+                raise RunFailed(f"no state could be handed over to a new plan: {unwritten[0]}")
+            self._checkpoint = self._done, folder
+            return Recovery(self._done, checkpoint=folder)
+        if self._checkpoint is not None:
+            return Recovery(self._checkpoint[0], checkpoint=self._checkpoint[1])
+        if from_checkpoint or self._done == spec.first_iteration:
+            return Recovery(spec.first_iteration)
+        missing = next(
+            rank
+            for rank, (position, _) in enumerate(spec.workers)
+            if position not in {spec.workers[one][0] for one in pool.workers}
+        )
+        raise RunFailed(f"{pool.describe(missing)} left {pool.phase}: {why_unrecoverable(spec, missing)}")
 
     def _report_recovered(self, ranks: Collection[int], found: Recovery | None) -> None:
         for rank in sorted(ranks):

@@ -50,6 +50,20 @@ def find_recovery(
     return None if checkpoint is None else Recovery(checkpoint[0], checkpoint=checkpoint[1])
 
 
+def holders(spec: RunSpec, living: Collection[int]) -> set[int] | None:
+    """Return the ranks that hand their state over to a new plan, among those that are left; None where a part of the
+    state is left with nobody, and only a checkpoint has it.
+
+    One replica of each stage does, where all are equal; otherwise every one has to.
+    """
+    if _why_alone(spec):
+        return set(living) if len(living) == len(spec.workers) else None
+    first: dict[int, int] = {}
+    for rank in sorted(living):
+        first.setdefault(spec.workers[rank][0], rank)
+    return set(first.values()) if len(first) == spec.plan.job.n_stages else None
+
+
 def why_unrecoverable(spec: RunSpec, rank: int) -> str:
     """Return why ``find_recovery`` found nothing, in one clause."""
     if why := _why_alone(spec):
@@ -94,6 +108,7 @@ class CheckpointPolicy:
         """Raises FileError where another run has the folder."""
         self._spec = spec
         self._temporary: str | None = None
+        self._n_handed = 0
         self._corpus = spec.corpus.opened()
         self._written: list[Path] = []
         self._earlier_losses: tuple[float, ...] = ()
@@ -144,6 +159,24 @@ class CheckpointPolicy:
             raise
         self._written = checkpoint_folders.prune([*(old for old in self._written if old != folder), folder])
 
+    def hand_over_folder(self) -> Path:
+        """A folder for the state that goes to a new plan; those before are removed.
+
+        Raises FileError where none can be made.
+        """
+        parent = Path(self._temporary_folder())
+        self._n_handed += 1
+        folder = parent / f"handed-{self._n_handed:06d}"
+        checkpoint_folders.prepare(folder)
+        for old in parent.glob("handed-*"):
+            if old != folder:
+                shutil.rmtree(old, ignore_errors=True)
+        return folder
+
+    def follow(self, spec: RunSpec) -> None:
+        """Checkpoints are of another plan from now on."""
+        self._spec = spec
+
     def close(self) -> None:
         """Remove the temporary folder, if there is one, and unlock the user's."""
         if self._lock is not None:
@@ -154,6 +187,9 @@ class CheckpointPolicy:
     def _parent(self) -> str:
         if self._spec.checkpoint_folder is not None:
             return self._spec.checkpoint_folder
+        return self._temporary_folder()
+
+    def _temporary_folder(self) -> str:
         try:
             self._temporary = self._temporary or tempfile.mkdtemp(prefix="dtfm_lab-")
         except OSError as error:

@@ -180,8 +180,8 @@ class WorkerHandle:
         self.connection.close()
 
 
-StartWorker = Callable[[int], WorkerHandle]
-"""Starts a new worker for a rank."""
+StartWorker = Callable[[RunSpec, int], WorkerHandle]
+"""Starts a new worker for a rank of a run, whose plan may be another one by then."""
 
 
 def _signal_name(number: int) -> str:

@@ -62,17 +62,22 @@ class WorkerPool:
         """The last message of a worker about broken connections that no lost worker explains."""
         self.epoch = 0
         """Number of the newest join order. Answers to earlier orders are ignored."""
-        self.workers: list[WorkerHandle] = [start_worker(rank) for rank in range(len(spec.workers))]
+        self.workers: dict[int, WorkerHandle] = {rank: start_worker(spec, rank) for rank in range(len(spec.workers))}
+        """By rank; without those that have left, until a new plan says how to go on."""
+        self.gone: set[int] = set()
+        """Ranks whose devices have left for good: nobody is started in their place."""
+        self.new_plan: dict[str, Any] | None = None
+        """The newest command to follow another plan, until it is carried out."""
         self._slowdowns: dict[int, float] = {}
         self._unsent_slowdowns: set[int] = set()
 
     def wait_until_listening(self) -> None:
         """Wait until every worker has reported its address. Raises WorkersLost."""
-        self._gather("listening", lambda: all(worker.address is not None for worker in self.workers))
+        self._gather("listening", lambda: all(worker.address is not None for worker in self.workers.values()))
 
     def order_all(self, do: str, each: dict[int, dict[str, Any]] | None = None, **order: Any) -> list[Answer]:
         """Send an order to every worker, return their answers by rank. Raises WorkersLost and RunFailed."""
-        for rank, worker in enumerate(self.workers):
+        for rank, worker in self.workers.items():
             with contextlib.suppress(OSError):  # a worker that is gone is detected while gathering
                 worker.order(do, epoch=self.epoch, **order, **({} if each is None else each[rank]))
         return self._gather(do)
@@ -80,7 +85,58 @@ class WorkerPool:
     def replace(self, rank: int) -> None:
         """End the worker of this rank and start a new one."""
         self.workers[rank].end()
-        self.workers[rank] = self._start_worker(rank)
+        self.workers[rank] = self._start_worker(self._spec, rank)
+
+    def drop(self, ranks: Collection[int]) -> None:
+        """End the workers of these ranks, and start none in their place."""
+        for rank in ranks:
+            if worker := self.workers.pop(rank, None):
+                worker.end()
+
+    def await_plan(self) -> None:
+        """Wait for a command to follow a new plan. Raises RunFailed where none comes."""
+        names = ", ".join(sorted(map(self.device, self.gone)))
+        until_s = time.monotonic() + TIMEOUT_S
+        while self.new_plan is None:
+            if time.monotonic() > until_s:
+                raise RunFailed(f"{names} left {self.phase}, and no plan without followed within {TIMEOUT_S:.0f} s")
+            self._receive()
+
+    def rest(self, seconds: float) -> None:
+        """Let time pass, with an eye on the workers. Raises WorkersLost."""
+        until_s = time.monotonic() + seconds
+        while (left_s := until_s - time.monotonic()) > 0:
+            self._receive(left_s)
+            self._check_alive((), "rest")
+
+    def regroup(self, spec: RunSpec) -> tuple[int, int]:
+        """Give the workers that live the ranks that a new plan has for their devices; end those of devices that it does
+        not use, and start those that are missing. Returns how many went on, and how many were started."""
+        ranks = {spec.device_name(*worker): rank for rank, worker in enumerate(spec.workers)}
+        living = {self.device(rank): worker for rank, worker in self.workers.items()}
+        slowdowns = {self.device(rank): factor for rank, factor in self._slowdowns.items()}
+        for name, worker in living.items():
+            if name not in ranks:
+                worker.end()
+        self._spec, self.limits, self.gone = spec, WorkLimits(spec), set()
+        self.workers = {rank: living[name] for name, rank in ranks.items() if name in living}
+        for rank, worker in self.workers.items():
+            worker.rank = rank
+        self._slowdowns = {ranks[name]: factor for name, factor in slowdowns.items() if name in ranks}
+        self._unsent_slowdowns = set(self._slowdowns)
+        line = spec.to_line()
+        while True:
+            self.epoch += 1
+            try:
+                self.order_all("become", each={rank: {"own_rank": rank} for rank in self.workers}, spec=line)
+                break
+            except WorkersLost as loss:
+                self.drop(loss.how)
+        n_kept = len(self.workers)
+        for rank in set(ranks.values()) - self.workers.keys():
+            self.workers[rank] = self._start_worker(spec, rank)
+        self.workers = dict(sorted(self.workers.items()))
+        return n_kept, len(ranks) - n_kept
 
     def send_slowdowns_again(self, ranks: Collection[int]) -> None:
         """Order the slowdowns of these ranks again, because a replacement must be as slow as the worker before it."""
@@ -103,13 +159,13 @@ class WorkerPool:
 
     def order_exit(self) -> None:
         """Let all workers exit by themselves."""
-        for worker in self.workers:
+        for worker in self.workers.values():
             with contextlib.suppress(OSError):
                 worker.order("exit")
 
     def end(self) -> None:
         """Kill all workers."""
-        for worker in self.workers:
+        for worker in self.workers.values():
             worker.end()
 
     def _gather(self, do: str, is_enough: Callable[[], bool] = lambda: False) -> list[Answer]:
@@ -131,7 +187,7 @@ class WorkerPool:
                         broken_s, broken = broken_s or time.monotonic(), message["message"]
                     case "listening":
                         worker.address, worker.torch_version = message["address"], message["torch"]
-                        emit("listening", workers=sum(other.address is not None for other in self.workers))
+                        emit("listening", workers=sum(other.address is not None for other in self.workers.values()))
                     case "spans":
                         self._on_spans(message["rows"])
                     case event if event == do:
@@ -143,18 +199,20 @@ class WorkerPool:
                 self.connection_error = broken
                 raise WorkersLost({}, answers)
             if now_s - last_s > TIMEOUT_S:
-                silent = next(rank for rank in range(len(self.workers)) if rank not in answers)
+                silent = next(rank for rank in self.workers if rank not in answers)
                 raise RunFailed(f"{self.describe(silent)} was silent for {TIMEOUT_S:.0f} s {self.phase}")
         return [answers[rank] for rank in sorted(answers)]
 
-    def _receive(self) -> list[tuple[WorkerHandle, Answer]]:
+    def _receive(self, most_s: float = CHECK_EVERY_S) -> list[tuple[WorkerHandle, Answer]]:
         """Wait up to CHECK_EVERY_S for messages and return them; commands of the client are carried out."""
         self._carry_out(self._commands.complete())  # these may have come in one piece with an earlier line
         self._send_slowdowns()
-        active: dict[Any, WorkerHandle] = {worker.connection: worker for worker in self.workers if worker.is_open}
-        sentinels = [worker.process.sentinel for worker in self.workers if worker.process is not None]
+        active: dict[Any, WorkerHandle] = {
+            worker.connection: worker for worker in self.workers.values() if worker.is_open
+        }
+        sentinels = [worker.process.sentinel for worker in self.workers.values() if worker.process is not None]
         messages = []
-        for ready in wait([*active, *sentinels, self._commands.fd], timeout=CHECK_EVERY_S):
+        for ready in wait([*active, *sentinels, self._commands.fd], timeout=min(most_s, CHECK_EVERY_S)):
             if ready == self._commands.fd:
                 self._carry_out(self._commands.read())
             elif worker := active.get(ready):
@@ -163,15 +221,16 @@ class WorkerPool:
 
     def _check_alive(self, answered: Collection[int], do: str) -> None:
         """Raise WorkersLost where a worker is gone, or is stuck and can be replaced."""
-        self.limits.look(worker.progress for worker in self.workers)
-        lost = {worker.rank: how for worker in self.workers if (how := worker.why_gone()) is not None}
-        for rank in [worker.rank for worker in self.workers if worker.rank not in lost and worker.is_stuck()]:
+        workers = self.workers.values()
+        self.limits.look(worker.progress for worker in workers)
+        lost = {worker.rank: how for worker in workers if (how := worker.why_gone()) is not None}
+        for rank in [worker.rank for worker in workers if worker.rank not in lost and worker.is_stuck()]:
             if self._replaceable({*lost, rank}):
                 lost[rank] = STOOD_STILL
             elif time.monotonic() - self.workers[rank].last_message_s > STUCK_TIMEOUT_S:
                 how = f"{STOOD_STILL} for {STUCK_TIMEOUT_S:.0f} s"
                 raise RunFailed(f"{self.describe(rank)} {how} {self.phase}: {why_unrecoverable(self._spec, rank)}")
-        heard = [worker for worker in self.workers if not worker.is_silent]
+        heard = [worker for worker in workers if not worker.is_silent]
         for worker in [worker for worker in heard if worker.rank not in {*lost, *answered}]:
             if (overdue := self.limits.overdue(worker.rank, worker.progress, do)) is None:
                 continue
@@ -184,7 +243,14 @@ class WorkerPool:
 
     def _carry_out(self, commands: list[dict[str, Any]]) -> None:
         for command in commands:
-            rank = command["rank"]
+            if command["command"] == "follow":
+                self.new_plan = command
+                continue
+            if command["command"] == "leave":
+                self._leave(command["device"])
+                continue
+            if (rank := command["rank"]) not in self.workers:
+                continue
             match command["command"]:
                 case "kill":
                     self.workers[rank].signal(signal.SIGKILL)
@@ -195,9 +261,20 @@ class WorkerPool:
                 case "slow":
                     self.slow(rank, command["factor"])
 
+    def _leave(self, name: str) -> None:
+        """A device is gone for good, and so is a plan that was to be followed with it."""
+        if self.new_plan is not None and name in self.new_plan["devices"]:
+            self.new_plan = None
+        for rank, worker in self.workers.items():
+            if self.device(rank) == name:
+                self.gone.add(rank)
+                worker.signal(signal.SIGKILL)
+
     def _send_slowdowns(self) -> None:
         """Send those that are due, except to stopped workers: what these do not read would fill their pipes."""
-        for rank in [rank for rank in self._unsent_slowdowns if not self.workers[rank].is_stopped()]:
+        for rank in [
+            rank for rank in self._unsent_slowdowns & self.workers.keys() if not self.workers[rank].is_stopped()
+        ]:
             self._unsent_slowdowns.remove(rank)
             with contextlib.suppress(OSError):
                 self.workers[rank].order("slow", factor=self._slowdowns[rank])

@@ -47,7 +47,7 @@ def forked_workers(spec: RunSpec) -> StartWorker:
     # The text is opened once, so that every replacement trains on the same bytes, even if the file is replaced.
     corpus = spec.corpus.opened() if forks else None
 
-    def start(rank: int) -> WorkerHandle:
+    def start(spec: RunSpec, rank: int) -> WorkerHandle:
         ours, theirs = context.Pipe()
         process = context.Process(target=worker.main, args=(spec, rank, theirs, corpus), daemon=True)
         process.start()

@@ -76,7 +76,7 @@ class Reporter:
     """Sends events; called from the computing thread and from sender threads."""
 
     def __init__(self, connection: MessageConnection, rank: int) -> None:
-        self._connection, self._rank = connection, rank
+        self._connection, self.rank = connection, rank
         self.is_busy: Callable[[], bool] = lambda: False
         """Whether the computing thread is computing, rather than waiting for other workers."""
         self.activity = Activity()
@@ -90,7 +90,7 @@ class Reporter:
         """Send an event after the spans reported so far."""
         with self._lock:
             self._flush()
-            self._write({"event": event, "rank": self._rank, **values})
+            self._write({"event": event, "rank": self.rank, **values})
 
     def span(self, span: Span) -> None:
         """Send a span with the next batch."""
@@ -112,11 +112,11 @@ class Reporter:
             work = self.activity.beat(self.is_busy(), now_s - last_s)
             last_s = now_s
             with self._lock:
-                self._write({"event": "alive", "rank": self._rank, **work})
+                self._write({"event": "alive", "rank": self.rank, **work})
 
     def _flush(self) -> None:
         if self._rows:
-            self._write({"event": "spans", "rank": self._rank, "epoch": self._epoch, "rows": self._rows})
+            self._write({"event": "spans", "rank": self.rank, "epoch": self._epoch, "rows": self._rows})
             self._rows, self._last_s = [], time.monotonic()
 
     def _write(self, values: dict[str, Any]) -> None:

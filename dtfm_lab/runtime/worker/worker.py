@@ -138,7 +138,7 @@ class Worker:
                     continue
                 case "exit":
                     os._exit(self._host.on_exit(order))
-                case "join":
+                case "join" | "hand_over" | "become":
                     with self._lock:
                         self._epoch = order["epoch"]
                         if self._transport is not None:
@@ -186,6 +186,33 @@ class Worker:
         for other in order["gives_state_to"]:
             transport.send(other, version, STATE, math.state.to_bytes())
         transport.flush()
+        return {}
+
+    def _hand_over(self, order: Order) -> Answer:
+        """Write this worker's tensors for a new plan, as they were before the step that is under way."""
+        from dtfm_lab.runtime.worker.checkpoint_tensors import write
+
+        self._report.begin_epoch(order["epoch"])
+        math = self._current_executor.math
+        math.discard()
+        math.state.roll_back_to(order["version"])
+        if order["writes"]:
+            try:
+                write(Path(order["folder"]), math.modules, math.state, self._replica if order["each"] else 0)
+            except (OSError, FileError) as error:
+                return {"unwritten": str(error)}
+        return {"unwritten": ""}
+
+    def _become(self, order: Order) -> Answer:
+        """Take another place in another plan; what was trained is left to those to whom it was handed over."""
+        spec = self._spec = RunSpec.from_line(order["spec"])
+        self._rank = self._report.rank = order["own_rank"]
+        self._position, self._replica = spec.workers[self._rank]
+        self._transport = self._executor = None
+        self._log = ComputeLog()
+        job = spec.trained
+        self._batches = TextBatches(self._batches.corpus, job.modelled().seq_len, job.global_batch, spec.seed)
+        gc.collect()
         return {}
 
     def _calibrate(self, order: Order) -> Answer:
