@@ -13,10 +13,12 @@ from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.elasticity import Costs, Fleet, PlannedFleet, Policy, TableFleet, foresight, policy_of
 from dtfm_lab.elasticity import replay as play
 from dtfm_lab.files import load_availability
 from dtfm_lab.lab.plans import nouns
+from dtfm_lab.runtime.client import hours
 from dtfm_lab.simulation.memory_intervals import static_memory
 
 PROCESSES_START_S = 30.0
@@ -98,11 +100,38 @@ def replay(
         checkpoint_s=state_s if checkpoint_s is None else checkpoint_s,
         notice_s=notice_s,
     )
-    name = policy if isinstance(policy, str) else type(policy).__name__.lower()
-    history = play(here, fleet, chosen, costs, name=name, price_per_hour=prices, progress=progress)
+    history = play(here, fleet, chosen, costs, name=name_of(policy), price_per_hour=prices, progress=progress)
     if not bound:
         return history
     return replace(history, foresight=foresight(here, fleet, costs, full_batch=chosen.full_batch))
+
+
+def name_of(policy: str | Policy) -> str:
+    """Under which name a policy's history goes."""
+    return policy if isinstance(policy, str) else type(policy).__name__.lower()
+
+
+def run_hours(
+    plan: Plan,
+    availability: Availability | str | os.PathLike[str],
+    policy: str | Policy,
+    *,
+    start_s: float = 45.0,
+    restart_s: float | None = None,
+    regroup_s: float = 2.0,
+    progress: Callable[[Any], None] | None = None,
+    **options: Any,
+) -> History:
+    """The same for real: see ``lab.run``. Raises what ``replay`` and ``start`` raise."""
+    if isinstance(availability, str | os.PathLike):
+        availability = load_availability(availability)
+    chosen = policy_of(policy)
+    fleet, here, _, state_s = _fleet(plan.topology, plan.job, availability, 0)
+    restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
+    costs = Costs(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
+    name = name_of(policy)
+    hours.refuse_rerouting(play(here, fleet, chosen, costs, name=name))  # every fleet is planned by then
+    return hours.run_hours(here, fleet, chosen, costs, name=name, progress=progress, **options)
 
 
 def _fleet(

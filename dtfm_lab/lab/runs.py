@@ -4,9 +4,11 @@ from typing import Any, overload
 
 from dtfm_lab.compare import Comparison
 from dtfm_lab.compare import compare as compare_traces
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_plan, as_schedule, of_schedule
+from dtfm_lab.lab.histories import run_hours
 from dtfm_lab.planning import Difference
 from dtfm_lab.runtime.client import launch
 from dtfm_lab.runtime.client.run import Run
@@ -24,13 +26,41 @@ def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any)
 
 @of_schedule(MeasuredOptions)
 def run(
-    plan: Plan | str, schedule: AnySchedule | None = None, *, progress: Progress | None = None, **options: Any
-) -> Trace:
+    plan: Plan | str,
+    schedule: AnySchedule | None = None,
+    *,
+    progress: Progress | None = None,
+    availability: Any = None,
+    policy: Any = "oobleck",
+    start_s: float = 45.0,
+    restart_s: float | None = None,
+    regroup_s: float = 2.0,
+    **options: Any,
+) -> Any:
     """Run a plan for real on this machine and return the measured Trace; ``progress`` is called with every event.
 
-    Options are those of ``start``.
+    With an ``availability``, play its hours on the paced clock and return the measured History: workers are killed and
+    started as devices leave and come, and ``policy`` says how the run goes on, each time by a plan of the lab for who
+    is there, on the network and for the job of ``plan``. An hour takes ``time_scale`` hours. ``start_s``, ``restart_s``
+    and ``regroup_s`` are as in ``replay``, which predicts these hours; a change takes at least what they say. Policies
+    whose answer is no plan, such as swarm, which lets others do the work of who left, are refused with LabError.
+
+    Other options are those of ``start``.
     """
-    return launch.start(as_plan(plan), as_schedule(schedule), **options).wait(progress)
+    if availability is None:
+        return launch.start(as_plan(plan), as_schedule(schedule), **options).wait(progress)
+    if schedule is not None:
+        raise LabError(f"schedule is {schedule} beside an availability, whose plans have their own; wanted none")
+    return run_hours(
+        as_plan(plan),
+        availability,
+        policy,
+        start_s=start_s,
+        restart_s=restart_s,
+        regroup_s=regroup_s,
+        progress=progress,
+        **options,
+    )
 
 
 @overload

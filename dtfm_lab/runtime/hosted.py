@@ -24,7 +24,7 @@ from typing import Any, NoReturn, TextIO
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.files import save_trace
 from dtfm_lab.runtime.client.record import RunRecord
-from dtfm_lab.runtime.coordinator.coordinator import lead
+from dtfm_lab.runtime.coordinator.lead import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.multihost.hosts import RunFolder, load_run_folder
 from dtfm_lab.runtime.multihost.rendezvous import Rendezvous, RunOver, join_run

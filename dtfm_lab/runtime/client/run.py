@@ -153,12 +153,13 @@ class Run(RunRecord):
         self._send(command="leave", device=device)
 
     def follow(self, plan: Plan, schedule: Any = None, *, pause_s: float = 0.0, from_checkpoint: bool = False) -> None:
-        """Go on by another plan, of the same model and batch, from the newest state, after the iteration under way.
+        """Go on by another plan of the same model, from the newest state, after the iteration under way.
 
         One replica of every stage hands its state over. Where a stage has none left, or ``from_checkpoint``, the newest
         checkpoint is read, and the iterations since are done again. Workers whose devices are in both plans go on
         living. On the paced clock it takes ``pause_s`` seconds of the run at least, as moving the state over the links
-        would. What was measured so far is in ``earlier``.
+        would. What was measured so far is in ``earlier``. Of the same batch, the losses are those of a run that nothing
+        happens to.
 
         Raises LabError, JobError or ScheduleError for a plan that this run cannot follow, RunError where it is over.
         """

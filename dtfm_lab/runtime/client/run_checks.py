@@ -239,7 +239,7 @@ def checked_spec(
     return spec
 
 
-SAME = ("model", "dtype", "global_batch")
+SAME = ("model", "dtype")
 """Fields of a job that a run keeps when it follows another plan."""
 
 

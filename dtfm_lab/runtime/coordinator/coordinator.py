@@ -9,7 +9,6 @@ between two iterations, or in place of one that was broken off: one replica of e
 whose devices are in both plans take their new places, others end or are started, all are calibrated anew, and read it.
 """
 
-import contextlib
 import math
 import time
 from collections import Counter
@@ -18,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.runtime.coordinator.calibration import (
     FEWEST,
@@ -32,16 +31,16 @@ from dtfm_lab.runtime.coordinator.calibration import (
     replay,
     turns_of,
 )
+from dtfm_lab.runtime.coordinator.hand_over import hand_over
 from dtfm_lab.runtime.coordinator.recovery import (
     CheckpointPolicy,
     Recovery,
     find_recovery,
-    holders,
     why_unrecoverable,
 )
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
-from dtfm_lab.runtime.protocol.processes import CommandReader, InputClosed, emit
+from dtfm_lab.runtime.protocol.processes import CommandReader, emit
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 HEAD_START_S = 0.02
@@ -52,39 +51,6 @@ MOST_LOSSES = 3
 """The run fails when one device is lost more often than this in one iteration."""
 FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
 """Numbers that no training iteration has: calibrations count upwards from the first, evaluations downwards."""
-
-
-def lead(
-    commands: CommandReader,
-    read_spec: Callable[[], RunSpec],
-    starter: Callable[[RunSpec], StartWorker],
-    on_end: Callable[[int, str], None] = lambda status, why: None,
-) -> None:
-    """Carry out one run and emit how it ended: done, stopped or failed.
-
-    ``starter`` is called after the first event is emitted, and may wait for workers of other hosts. ``on_end`` is
-    called with an exit status and why it is not 0, while the workers are still there.
-    """
-    coordinator = None
-    status, why = 1, "the coordinator broke down"
-    try:
-        spec = read_spec()
-        emit("starting", workers=len(spec.workers))
-        coordinator = Coordinator(spec, commands, starter(spec))
-        coordinator.run()
-        status, why = 0, ""
-        emit("done")
-    except InputClosed:
-        why = "the run was stopped"
-        with contextlib.suppress(OSError):  # the client may be gone
-            emit("stopped")
-    except (RunFailed, LabError) as error:
-        why = str(error)
-        emit("failed", message=why)
-    finally:
-        on_end(status, why)
-        if coordinator is not None:
-            coordinator.end()
 
 
 class Coordinator:
@@ -112,6 +78,8 @@ class Coordinator:
         """How often each (rank, iteration) was lost; rank None counts broken connections."""
         self._late_messages = self._overruns = self._n_evaluations = 0
         self._time_scale = 1.0
+        self._moment_s = self._ready_s = 0.0
+        """Moment 0 of the last iteration; since when the next could have begun: what is between is told with it."""
         self._pool = WorkerPool(
             spec, commands, start_worker, replaceable=self._is_replaceable, on_spans=self._collect_spans
         )
@@ -209,11 +177,14 @@ class Coordinator:
             self._train_orders[rank] = {"drawn_s": drawn_s, "time_scale": time_scale, "turns": turns[rank]}
         self._time_scale = time_scale
         self._until_done(lambda: self._pool.order_all("train", each=self._train_orders))
+        self._ready_s = time.monotonic()
         if self._spec.slow_worker is not None:
             self._pool.slow(*self._spec.slow_worker)
 
     def _iterate(self) -> None:
+        ready_s = self._ready_s
         answers = self._begin("iterate", iteration=self._done)
+        gap_s, self._ready_s = self._moment_s - ready_s, time.monotonic()
         self._losses.append(_mean_loss(answers))
         self._late_messages += sum(answer["late_messages"] for answer in answers)
         self._overruns += sum(answer["overruns"] for answer in answers)
@@ -226,6 +197,7 @@ class Coordinator:
             loss=self._losses[-1],
             late_messages=self._late_messages,
             overruns=self._overruns,
+            gap_s=max(0.0, gap_s),
         )
         self._done += 1
         self._handed = None
@@ -264,7 +236,8 @@ class Coordinator:
     def _begin(self, do: str, **order: Any) -> list[Answer]:
         # an order takes its time to arrive: moment 0 is later by as much for all workers
         head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers.values())
-        return self._pool.order_all(do, began_monotonic_s=time.monotonic() + head_start_s, **order)
+        self._moment_s = time.monotonic() + head_start_s
+        return self._pool.order_all(do, began_monotonic_s=self._moment_s, **order)
 
     def _collect_spans(self, rows: list[Any]) -> None:
         if self._spec.replays:
@@ -356,7 +329,12 @@ class Coordinator:
         if spec.clock == "paced":
             spec = replace(spec, time_scale=self._time_scale if self._train_orders is not None else before.time_scale)
         if self._train_orders is not None:
-            self._handed = self._hand_over(from_checkpoint=command["from_checkpoint"])
+            pool.phase = "while a new plan was taken up"
+            if self._handed is None or command["from_checkpoint"]:
+                newest = None if command["from_checkpoint"] else self._done
+                self._handed = hand_over(before, pool, self._checkpoints, newest, self._checkpoint, self._without_state)
+                if self._handed.checkpoint is not None:
+                    self._checkpoint = self._handed.version, self._handed.checkpoint
         self._spec, self._train_orders = spec, None
         self._checkpoints.follow(spec)
         undone = self._done - (self._done if self._handed is None else self._handed.version)
@@ -376,41 +354,8 @@ class Coordinator:
         left_s = command["pause_s"] * paced - (time.monotonic() - began_s)
         if left_s > 0:
             self._until_done(partial(pool.rest, left_s))
+        self._ready_s = time.monotonic()
         emit("resumed", iteration=self._done, lost_s=time.monotonic() - began_s)
-
-    def _hand_over(self, *, from_checkpoint: bool) -> Recovery:
-        """Return the state that all will read: what the living have, or a checkpoint. Raises RunFailed without any."""
-        spec, pool = self._spec, self._pool
-        pool.phase = "while a new plan was taken up"
-        if self._handed is not None and not from_checkpoint:
-            return self._handed
-        while not from_checkpoint:
-            givers = holders(spec, pool.workers.keys() - self._without_state.keys())
-            if givers is None:
-                break
-            folder = str(self._checkpoints.hand_over_folder())
-            pool.epoch += 1
-            each = {rank: {"writes": rank in givers, "each": len(givers) > spec.plan.job.n_stages} for rank in givers}
-            each |= {rank: {"writes": False, "each": False} for rank in pool.workers.keys() - givers}
-            try:
-                answers = pool.order_all("hand_over", each, folder=folder, version=self._done)
-            except WorkersLost as loss:
-                pool.drop(loss.how)
-                continue
-            if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
-                raise RunFailed(f"no state could be handed over to a new plan: {unwritten[0]}")
-            self._checkpoint = self._done, folder
-            return Recovery(self._done, checkpoint=folder)
-        if self._checkpoint is not None:
-            return Recovery(self._checkpoint[0], checkpoint=self._checkpoint[1])
-        if from_checkpoint or self._done == spec.first_iteration:
-            return Recovery(spec.first_iteration)
-        missing = next(
-            rank
-            for rank, (position, _) in enumerate(spec.workers)
-            if position not in {spec.workers[one][0] for one in pool.workers}
-        )
-        raise RunFailed(f"{pool.describe(missing)} left {pool.phase}: {why_unrecoverable(spec, missing)}")
 
     def _report_recovered(self, ranks: Collection[int], found: Recovery | None) -> None:
         for rank in sorted(ranks):

@@ -25,7 +25,7 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from dtfm_lab.runtime.coordinator.coordinator import lead
+from dtfm_lab.runtime.coordinator.lead import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle
 from dtfm_lab.runtime.protocol.locks import await_turn
 from dtfm_lab.runtime.protocol.processes import CommandReader, ended_children, exit_after, send

@@ -1,0 +1,292 @@
+"""Hours of a fleet that changes, for real: workers leave and come as an availability says; the run follows a policy.
+
+The clock is paced: a second of the run takes ``time_scale`` wall seconds, so an hour may pass in a minute. It stands
+still between two iterations, while orders go to the workers: those milliseconds are this machine's. Every fleet has
+been planned before the first worker starts, by playing the same hours in the replay: its History is the prediction.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.domain.availability import Availability
+from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.domain.history import History, Operation
+from dtfm_lab.elasticity import Costs, Fleet, Policy
+from dtfm_lab.elasticity.policy import Asked, Keeps, Response, Situation
+from dtfm_lab.elasticity.replay import Moment, moments
+from dtfm_lab.runtime.client.launch import start
+from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history
+from dtfm_lab.runtime.client.record import LAST_EVENTS, Event
+from dtfm_lab.runtime.client.run import Run
+
+OWN = ("clock", "iterations", "checkpoint_folder", "checkpoint_every", "resume_from")
+"""Options of a run that the hours set themselves."""
+LATE = 0.05
+"""Share of computations that took longer than on their devices, from which on a reader is warned."""
+MOST_ITERATIONS = 10**6
+"""The hours end the run, not its iterations."""
+NOBODY: frozenset[int] = frozenset()
+
+
+def refuse_rerouting(history: History) -> None:
+    """Raise LabError where a policy lets others do the work of who left: workers do not."""
+    if any(operation.left or operation.plan is None for operation in history.operations):
+        raise LabError(
+            f"policy {history.policy} lets others do the work of who left, which workers cannot do; wanted one whose "
+            "every answer is a plan, such as oobleck, varuna, restart or torchft"
+        )
+
+
+def run_hours(
+    availability: Availability,
+    fleet: Fleet,
+    policy: Policy,
+    costs: Costs,
+    *,
+    name: str,
+    progress: Callable[[Event], None] | None = None,
+    **options: Any,
+) -> History:
+    """Start workers for who is there, let them leave and come, and return the measured History.
+
+    ``options`` are those of ``start``. Raises LabError for one that the hours set themselves, what ``start`` raises,
+    and RunError where the run fails.
+    """
+    for option in OWN:
+        if options.get(option) not in (None, "paced" if option == "clock" else None):
+            raise LabError(f"{option} is {options[option]} beside an availability, which sets it; wanted none")
+    with tempfile.TemporaryDirectory(prefix="dtfm_lab-") as folder:
+        hours = Hours(availability, fleet, policy, costs, name, progress, options, folder)
+        try:
+            return hours.play()
+        finally:
+            if hours.run is not None:
+                hours.run.stop()
+                hours.heard.join()
+
+
+@dataclass
+class Hours:
+    """The state of the hours: who is there, what is at work, and what has been booked."""
+
+    availability: Availability
+    fleet: Fleet
+    policy: Policy
+    costs: Costs
+    name: str
+    progress: Callable[[Event], None] | None
+    options: dict[str, Any]
+    folder: str
+    run: Run | None = None
+    present: frozenset[int] = NOBODY
+    operation: Operation | None = None
+    """The last one that the policy answered with; it is at work, or next to be."""
+    pause_until_s: float = 0.0
+    later: tuple[float, Response] | None = None
+    """An answer that is prepared beside the work, and when it is ready."""
+    began_s: float = 0.0
+    gaps_s: float = 0.0
+    """Wall seconds between iterations, so far."""
+    scale: float = 1.0
+    n_losses: int = 0
+    setbacks: int = 0
+    device_s: float = 0.0
+    at_s: float = 0.0
+    events: list[tuple[float, Event]] = field(default_factory=list)
+    """With the wall time at which each came."""
+    departures: list[Departure] = field(default_factory=list)
+    waits: list[tuple[float, float]] = field(default_factory=list)
+    """From when until when the policy knew no plan for who was there."""
+    started_s: float = 0.0
+    first_step_s: float = 0.0
+    followed: list[Operation] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    failure: BaseException | None = None
+    heard: threading.Thread = field(default_factory=threading.Thread)
+
+    def play(self) -> History:
+        """Play the hours to their end."""
+        for moment in moments(self.availability, self.costs.start_s, self.costs.notice_s):
+            self._wait_until(moment.time_s)
+            self._change(moment)
+        self._wait_until(self.availability.end_s)
+        assert self.run is not None, "somebody was there"
+        self.run.stop()
+        self.heard.join()
+        self._warn_late()
+        return measured_history(
+            Heard(
+                availability=self.availability,
+                policy=self.name,
+                operations=tuple(self.followed),
+                started_s=self.started_s,
+                first_step_s=self.first_step_s,
+                events=tuple(self._timed()),
+                departures=tuple(self.departures),
+                waits=tuple(self.waits),
+            )
+        )
+
+    def _warn_late(self) -> None:
+        """Warn where this machine was too slow for the pace."""
+        assert self.run is not None, "it has ended"
+        computations = len(self.run.losses) * sum(2 * count for count in self.run.spec.plan.job.microbatch_counts)
+        if computations and self.run.overruns > LATE * computations:
+            warnings.warn(
+                f"{self.run.overruns} computations took longer than time_scale {self.scale:g} gives them: their "
+                "seconds are this machine's; wanted a larger time_scale, or fewer workers",
+                stacklevel=4,
+            )
+
+    def now_s(self) -> float:
+        """Seconds of the run."""
+        return (time.monotonic() - self.began_s - self.gaps_s) / self.scale
+
+    def _timed(self) -> Iterator[tuple[float, Event]]:
+        """Every event with its time by the run's clock."""
+        gaps_s = 0.0
+        for at, event in self.events:
+            gaps_s += event.get("gap_s", 0.0)
+            yield (at - self.began_s - gaps_s) / self.scale, event
+
+    def _wait_until(self, moment_s: float) -> None:
+        """Let time pass until then; what is prepared beside the work is followed when it is ready."""
+        if self.run is None:
+            self._book(moment_s)
+            return
+        while True:
+            until_s = moment_s if self.later is None else min(moment_s, self.later[0])
+            with self.changed:
+                while (left_s := (until_s - self.now_s()) * self.scale) > 0 and self.failure is None:
+                    self.changed.wait(min(left_s, 0.5))
+            if self.failure is not None:
+                raise self.failure
+            self._book(until_s)
+            if self.later is None or self.later[0] > until_s:
+                return
+            (_, response), self.later = self.later, None
+            self._follow(response, pause_s=response.pause_s)
+
+    def _book(self, moment_s: float) -> None:
+        self.device_s += len(self.present) * (moment_s - self.at_s)
+        self.at_s = moment_s
+
+    def _change(self, moment: Moment) -> None:
+        """Devices leave and come, and the policy is asked."""
+        self.present = (self.present - moment.left) | moment.ready
+        if moment.left:
+            names = tuple(self.availability.devices[device] for device in sorted(moment.left))
+            serving = 0 if self.operation is None else len(moment.left & self.operation.devices)
+            self.departures.append(Departure(moment.time_s, names, serving))
+        self.n_losses += bool(moment.left)
+        if self.run is not None:
+            for device in sorted(moment.left):
+                self.run.leave(self.availability.devices[device])
+        self.later = None
+        response = self.policy.decide(self._situation(moment))
+        if response is None:
+            return
+        if response.after_s is not None:
+            self.later = moment.time_s + response.after_s, response
+            return
+        self._follow(response, pause_s=response.pause_s)
+
+    def _situation(self, moment: Moment) -> Situation:
+        operation = self.operation
+        lost = NOBODY if operation is None else operation.devices - self.present
+        return Situation(
+            time_s=moment.time_s,
+            asked=Asked.CHANGE,
+            fleet=self.fleet,
+            costs=self.costs,
+            present=self.present,
+            operation=operation,
+            lost=lost,
+            left=moment.left,
+            leaving=moment.leaving,
+            pause_left_s=max(0.0, self.pause_until_s - moment.time_s),
+            reading=False,
+            meanwhile=False,
+            step_done=0.0,
+            losses=self.n_losses,
+            setbacks=self.setbacks,
+            device_s=self.device_s,
+        )
+
+    def _follow(self, response: Response, *, pause_s: float) -> None:
+        """Take up what the policy answered."""
+        before, self.operation = self.operation, response.operation
+        if before is None and self.waits and self.run is not None:
+            self.waits[-1] = self.waits[-1][0], self.at_s
+        if response.operation is None and self.run is not None:
+            self.waits.append((self.at_s, self.availability.end_s))
+        if response.operation is None or response.operation is before:
+            return
+        plan = response.operation.plan
+        if plan is None or response.operation.left:
+            raise LabError(f"policy {self.name} answers with work that no plan describes, which workers cannot do")
+        self.pause_until_s = self.at_s + pause_s
+        self.followed.append(response.operation)
+        if self.run is None:
+            self._start(response.operation, pause_s)
+            return
+        back = response.keeps is Keeps.CHECKPOINT
+        self.setbacks += back
+        self.run.follow(plan, pause_s=pause_s, from_checkpoint=back)
+
+    def _start(self, operation: Operation, pause_s: float) -> None:
+        """Start the workers; their start and calibration are before the first second, the policy's pause after it."""
+        assert operation.plan is not None, "it was checked"
+        every = 0
+        if np.isfinite(self.policy.every_s):
+            every = max(1, round(self.policy.every_s / operation.step_s))
+        given = {"checkpoint_folder": self.folder, "checkpoint_every": self.policy.every_steps or every}
+        self.run = start(operation.plan, **(self.options | given | {"clock": "paced", "iterations": MOST_ITERATIONS}))
+        self.heard = threading.Thread(target=self._listen, daemon=True)
+        self.heard.start()
+        with self.changed:
+            while self.run.status in ("starting", "profiling") and self.failure is None:
+                self.changed.wait(0.5)
+        if self.failure is not None:
+            raise self.failure
+        self.scale = self.run.time_scale
+        first_s = next(at for at, event in self.events if event["event"] == "profile")
+        self.started_s, self.first_step_s = self.at_s, self.at_s + pause_s
+        self.began_s = first_s - self.first_step_s * self.scale
+
+    def _listen(self) -> None:
+        """Keep every event but the spans, with the time at which it came."""
+
+        def note(event: Event) -> None:
+            with self.changed:
+                if event["event"] != "spans":
+                    self.events.append((time.monotonic(), event))
+                    self.gaps_s += event.get("gap_s", 0.0)
+                self.changed.notify_all()
+            if self.progress is not None:
+                self.progress(event)
+
+        assert self.run is not None
+        try:
+            self.run.wait(note)
+            ended = self.run.status
+        except BaseException as error:
+            if self.run.status == "stopped":
+                return
+            with self.changed:
+                self.failure = error
+                self.changed.notify_all()
+            return
+        if ended in LAST_EVENTS and ended != "stopped":
+            with self.changed:
+                self.failure = RunError(f"the run is over ({ended}) before its hours are")
+                self.changed.notify_all()

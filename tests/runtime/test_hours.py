@@ -1,0 +1,138 @@
+"""Hours of a fleet that changes, for real: every second and every step is booked, and losses stay what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from run_helpers import small_model
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.history import Operation, State
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history
+from dtfm_lab.runtime.protocol.run_options import RunSpec
+
+N = 6
+NETWORK = Topology.from_matrices(
+    np.full((N, N), 30.0), np.full((N, N), 0.005), name="even", gpu="laptop", peak_flop_per_s=2e7
+)
+JOB = lab.load_job("tiny").with_fields(
+    n_stages=None, n_replicas=None, model=small_model(), dtype="fp64", global_batch=12, microbatch=1
+)
+END_S = 120.0
+
+
+def there(**absent: tuple[float, float]) -> lab.Availability:
+    """Everybody is there, but for these devices in these seconds."""
+    intervals = {name: [(0.0, END_S)] for name in NETWORK.names}
+    for name, (leaves, comes) in absent.items():
+        after = [(comes, END_S)] if comes < END_S else []
+        intervals[name.replace("_", "-")] = [(0.0, leaves), *after]
+    return lab.Availability.from_intervals(intervals, END_S)
+
+
+def a_plan() -> lab.Plan:
+    return lab.plan(NETWORK, JOB, seed=0, steps=1)
+
+
+@pytest.mark.filterwarnings("ignore:.*computations took longer")  # as on a busy machine
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [
+        (lab.policies["oobleck"](joins="step"), {}),
+        (lab.policies["restart"](every_s=12.0), {"restart_s": 4.0}),
+    ],
+)
+def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any, options: dict[str, float]) -> None:
+    pytest.importorskip("torch", reason="a run trains with torch")
+    losses: dict[int, float] = {}
+    n_followed = 0
+
+    def note(event: dict[str, Any]) -> None:
+        nonlocal n_followed
+        n_followed += event["event"] == "resumed"
+        if event["event"] == "iteration":
+            assert losses.setdefault(event["iteration"], event["loss"]) == pytest.approx(event["loss"], rel=1e-12)
+
+    given = {"start_s": 0.0, "regroup_s": 1.0} | options
+    availability = there(device_1=(30, 70), device_4=(50, END_S))
+    predicted = lab.replay(NETWORK, JOB, availability, policy, checkpoint_s=0, bound=False, **given)
+    measured = lab.run(
+        a_plan(), availability=availability, policy=policy, time_scale=0.05, progress=note, seed=3, **given
+    )
+    assert sum(measured.seconds[state.name.lower()] for state in State) == pytest.approx(END_S)
+    assert measured.to_frame().steps.sum() <= len(losses)
+    assert [loss[:3] for loss in measured.losses] == [loss[:3] for loss in predicted.losses]
+    assert n_followed >= 1
+    followed = [one.plan.stages for one in measured.operations]
+    assert followed == [one.plan.stages for one in predicted.operations][: len(followed)]
+    reference = lab.run(a_plan(), iterations=max(losses) + 1, seed=3).context.losses
+    np.testing.assert_allclose([losses[i] for i in sorted(losses)], reference, rtol=1e-9)
+
+
+def test_a_policy_whose_answer_is_no_plan_is_refused() -> None:
+    with pytest.raises(LabError, match=r"policy swarm lets others do the work of who left.*wanted one whose every"):
+        lab.run(a_plan(), availability=there(device_1=(30, 70)), policy="swarm", start_s=0.0)
+    with pytest.raises(LabError, match="clock is virtual beside an availability, which sets it"):
+        lab.run(a_plan(), availability=there(), clock="virtual")
+    with pytest.raises(LabError, match="schedule is gpipe beside an availability"):
+        lab.run(a_plan(), "gpipe", availability=there())
+
+
+def heard(events: list[tuple[float, dict[str, Any]]], **fields: Any) -> Heard:
+    plans = [lab.plan(NETWORK, JOB.with_fields(n_stages=s, n_replicas=r), seed=0, steps=1) for s, r in ((2, 3), (2, 2))]
+    operations = tuple(
+        Operation(devices=frozenset(range(plan.job.n_tasklets)), step_s=4.0, samples=12.0, plan=plan) for plan in plans
+    )
+    specs = [RunSpec(plan=plan, schedule="gpipe", orders=("",), iterations=1).to_line() for plan in plans]
+    told = [(at, event | ({"spec": specs[1]} if event["event"] == "replanned" else {})) for at, event in events]
+    known: dict[str, Any] = {
+        "availability": there(),
+        "policy": "oobleck",
+        "operations": operations,
+        "started_s": 1.0,
+        "first_step_s": 3.0,
+        "departures": (),
+        "waits": (),
+    }
+    return Heard(events=tuple(told), **(known | fields))
+
+
+STEPS = [(7.0, {"event": "iteration"}), (11.0, {"event": "iteration"}), (15.0, {"event": "iteration"})]
+
+
+def test_a_loss_makes_its_step_void_and_a_checkpoint_those_since() -> None:
+    events = [
+        *STEPS,
+        (18.0, {"event": "lost"}),
+        (18.5, {"event": "replanned", "undone": 1}),
+        (20.0, {"event": "resumed"}),
+        (24.0, {"event": "iteration"}),
+        (500.0, {"event": "iteration"}),
+    ]
+    history = measured_history(heard(events, departures=(Departure(17.0, ("device-1",), 1),)))
+    assert history.samples == 3 * 12
+    wanted = {"stopped": 1, "redone": 2 + 4, "reconfiguring": 2 + 3, "training": 8 + 4 + 96, "idle": 0, "checkpoint": 0}
+    assert {name: history.seconds[name] for name in wanted} == pytest.approx(wanted)
+    assert history.losses == ((17.0, ("device-1",), 1, 6.0, 12.0, 3.0),)
+    assert set(history.operation[history.start_s >= 18.5]) == {1}
+
+
+def test_who_comes_is_taken_in_after_a_step_and_waiting_for_a_plan_is_idleness() -> None:
+    joined = measured_history(
+        heard([*STEPS, (15.5, {"event": "replanned", "undone": 0}), (16.0, {"event": "resumed"})])
+    )
+    assert joined.seconds["reconfiguring"] == pytest.approx(2 + 1)
+    assert joined.seconds["redone"] == 0
+    events = [
+        *STEPS,
+        (17.1, {"event": "lost"}),
+        (60.0, {"event": "replanned", "undone": 0}),
+        (62.0, {"event": "resumed"}),
+    ]
+    waited = heard(events, departures=(Departure(17.0, ("device-1",), 1),), waits=((17.0, 59.0),))
+    assert measured_history(waited).seconds["idle"] == pytest.approx(42.0)
+    assert measured_history(waited).seconds["reconfiguring"] == pytest.approx(2 + 3)
