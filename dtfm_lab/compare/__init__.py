@@ -1,7 +1,11 @@
-"""Trace x Trace -> Comparison: errors, the links and devices that cause them, drift, and a refit of the network."""
+"""Trace x Trace -> Comparison: errors, the links and devices that cause them, drift, and a refit of the network.
+
+And History x History -> HistoryComparison, of hours.
+"""
 
 from dtfm_lab.compare.comparison import Comparison, compare
 from dtfm_lab.compare.drift import Drift
+from dtfm_lab.compare.histories import HistoryComparison
 from dtfm_lab.compare.refit import Refit
 
-__all__ = ["Comparison", "Drift", "Refit", "compare"]
+__all__ = ["Comparison", "Drift", "HistoryComparison", "Refit", "compare"]

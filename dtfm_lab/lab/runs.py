@@ -2,9 +2,10 @@
 
 from typing import Any, overload
 
-from dtfm_lab.compare import Comparison
+from dtfm_lab.compare import Comparison, HistoryComparison
 from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.history import History
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_plan, as_schedule, of_schedule
@@ -67,11 +68,16 @@ def run(
 def compare(before: Plan | str, after: Plan | str) -> Difference: ...
 @overload
 def compare(before: Trace, after: Trace) -> Comparison: ...
-def compare(before: Any, after: Any) -> Comparison | Difference:
+@overload
+def compare(before: History, after: History) -> HistoryComparison: ...
+def compare(before: Any, after: Any) -> Comparison | Difference | HistoryComparison:
     """Two traces side by side, predicted and measured: errors by row, iteration, kind, stage, device and link;
     ``.suspects``, ``.drift``, ``.refit(plan, lab.simulate)``. Or two plans: what moved, and what that cost or brought:
-    ``.text``, ``.to_frame()``, ``.parts``.
+    ``.text``, ``.to_frame()``, ``.parts``. Or two histories of the same hours: ``.text``, ``.goodput_error``
+    and what it is made of, and a row for each stretch between two changes, ``.to_frame()``.
     """
+    if isinstance(before, History) and isinstance(after, History):
+        return HistoryComparison(before, after)
     if isinstance(before, Plan | str) or isinstance(after, Plan | str):
         return Difference(as_plan(before), as_plan(after))
     return compare_traces(before, after)
