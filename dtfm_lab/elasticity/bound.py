@@ -7,6 +7,8 @@ its changes while it works is not counted against foresight, which may prepare t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dtfm_lab.domain.availability import Availability
@@ -16,11 +18,17 @@ from dtfm_lab.elasticity.replay import moments
 
 
 def foresight(
-    availability: Availability, fleet: Fleet, costs: Costs, *, full_batch: bool = True
+    availability: Availability,
+    fleet: Fleet,
+    costs: Costs,
+    *,
+    full_batch: bool = True,
+    progress: Callable[[float], object] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Times, the first 0 and the last the end, and the most samples that any policy has by then.
 
-    ``full_batch`` where every step trains on the job's whole batch, by the whole model.
+    ``full_batch`` where every step trains on the job's whole batch, by the whole model. ``progress`` is called with the
+    seconds of each change.
     """
     times, samples = [0.0], [0.0]
     present: frozenset[int] = frozenset()
@@ -36,6 +44,8 @@ def foresight(
 
     for moment in moments(availability, costs.start_s):
         pass_until(moment.time_s)
+        if progress is not None:
+            progress(moment.time_s)
         present = (present - moment.left) | moment.ready
         before, rate = rate, fleet.most_samples_per_s(present, full_batch=full_batch) if present else 0.0
         if not before and rate:

@@ -69,7 +69,8 @@ def replay(
     bound
         Whether what foresight would make is computed, too.
     progress
-        Called with the seconds that have been played, at every change.
+        Called with the seconds that have been played, at every change; again while the bound is computed. What it
+        raises ends the replay.
     options
         Those of the policy, such as ``every_s``.
 
@@ -103,7 +104,8 @@ def replay(
     history = play(here, fleet, chosen, costs, name=name_of(policy), price_per_hour=prices, progress=progress)
     if not bound:
         return history
-    return replace(history, foresight=foresight(here, fleet, costs, full_batch=chosen.full_batch))
+    known = foresight(here, fleet, costs, full_batch=chosen.full_batch, progress=progress)
+    return replace(history, foresight=known)
 
 
 def name_of(policy: str | Policy) -> str:

@@ -128,6 +128,8 @@ class LabState(traitlets.HasTraits):
     compare_note = traitlets.Unicode("")
     systems_note = traitlets.Unicode("")
     """Whose plan is shown on the network in place of the lab's."""
+    hours_note = traitlets.Unicode("")
+    """Which policy trains most in the hours that were replayed, and how far from the bound."""
     is_mystery = traitlets.Bool(False)
     """Whether a device or link of the last run is secretly slow, and the reader has yet to name it."""
     dark = traitlets.Bool(False)

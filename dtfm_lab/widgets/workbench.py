@@ -26,6 +26,7 @@ from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
 from dtfm_lab.widgets.controls import Panel, button, classed, mark
 from dtfm_lab.widgets.course.course_panel import CoursePanel
 from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
+from dtfm_lab.widgets.hours.hours_panel import HoursPanel
 from dtfm_lab.widgets.lab_state import (
     RESULT_TRAITS,
     LabState,
@@ -153,6 +154,7 @@ class Lab(w.VBox):
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo, self.run_panel.guessing.view)
         self.systems_panel = systems = SystemsPanel(lab_state, self.plan_panel.job_controls.take_exactly)
+        self.hours_panel = HoursPanel(lab_state)
         self.course_panel = CoursePanel(lab_state, self.draw_network, lambda: (systems.outcomes, systems.chosen))
 
     def _steps(self) -> list[LabStep]:
@@ -187,6 +189,14 @@ class Lab(w.VBox):
                 comparison_staleness,
             ),
             LabStep("systems", self.systems_panel, "Systems", self.systems_panel.result, self.systems_panel.staleness),
+            LabStep(
+                "hours",
+                self.hours_panel,
+                "Hours",
+                self.hours_panel.result,
+                self.hours_panel.staleness,
+                "Replay again",
+            ),
             LabStep("course", self.course_panel, "Course", self.course_panel.result),
         ]
 
@@ -226,7 +236,8 @@ class Lab(w.VBox):
         return gallery
 
     def show_pane(self, name: str) -> None:
-        """Show a result by the name of its step: plan, groups, schedule, what-if, run, compare, systems or course."""
+        """Show a result by the name of its step: plan, groups, schedule, what-if, run, compare, systems, hours or
+        course."""
         if name not in [step.name for step in self.steps]:
             raise unknown("pane", name, [step.name for step in self.steps])
         self.lab_state.pane = name

@@ -29,7 +29,7 @@ WRONG = """() => {
 }"""
 """What is wrong with where the focus is; empty for nothing."""
 CELLS = "window.jupyterapp.shell.currentWidget.content.widgets.map(({ model }) => model.type)"
-PANES = ("Search", "Groups", "Schedule", "What if", "Run", "Compare", "Systems", "Course")
+PANES = ("Search", "Groups", "Schedule", "What if", "Run", "Compare", "Systems", "Hours", "Course")
 PLANNED = "the_lab.plan is not None and not the_lab.lab_state.plan_is_stale and the_lab.predicted is not None"
 
 

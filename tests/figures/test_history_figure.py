@@ -1,5 +1,7 @@
 """Figures of histories hold what they were made of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from dtfm_lab import lab
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.figures import alt_text, history, race
+from dtfm_lab.figures.timeline.history import REDUNDANT, parts
 from dtfm_lab.lab.histories import replay
 
 TABLE = {2: 10.0, 3: 14.0, 4: 19.0}
@@ -27,6 +30,17 @@ def test_the_band_holds_every_second_and_the_curve_every_sample():
     assert 1e3 * by_name["the most that foresight would have"].y[-1] == pytest.approx(made.bound_samples)
     assert max(by_name["there"].y) == 4
     assert "oobleck on four devices" in alt_text(figure)
+
+
+def test_redundant_work_is_its_own_part_and_dollars_reach_their_sum():
+    made = replay(TABLE, 190, hours(), "oobleck", start_s=20)
+    made = replace(made, operations=tuple(replace(one, redundant_share=0.25) for one in made.operations))
+    priced = replace(made, price_per_hour=np.array([1.0, 2.0, 3.0, 4.0]))
+    by_name = {trace.name: trace for trace in history(priced).data}
+    assert by_name["dollars"].y[-1] == pytest.approx(priced.dollars)
+    bin_s = made.availability.end_s / len(by_name[REDUNDANT].y)
+    assert by_name[REDUNDANT].y.sum() * bin_s == pytest.approx(made.seconds["redundant"])
+    assert sum(parts(made).values()) == pytest.approx(made.availability.end_s)
 
 
 def test_a_race_ranks_by_samples_and_refuses_other_hours():

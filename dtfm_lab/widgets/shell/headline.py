@@ -28,6 +28,7 @@ PANE_NOTES = {
     "run": "run_note",
     "compare": "compare_note",
     "systems": "systems_note",
+    "hours": "hours_note",
 }
 """The trait with what a pane has to say, by the name of its step."""
 OF_A_RUN = ("run", "compare")

@@ -33,7 +33,8 @@ class SystemsView(View):
     """{"name", "title", "seconds", "times", "parts", "length", "cut", "shape", "mathematics", "reason", "ours",
     "taken"} of each system, in the order in which they are drawn. ``parts`` are [cause, seconds], ``length`` is the
     share of the longest bar, less than its seconds where it is ``cut``, ``times`` over the fastest. ``ours`` marks the
-    lab's own system, ``taken`` the one whose plan is the lab's."""
+    lab's own system, ``taken`` the one whose plan is the lab's. Of what is no iteration, "told" and "beside" are the
+    words in place of its seconds and of how many times the fastest they are."""
     causes = traitlets.List(traitlets.Dict(), CAUSES).tag(sync=True)
     changes = traitlets.Unicode(CHANGES).tag(sync=True)
     """Mark of a system that changes the training itself."""
@@ -61,6 +62,8 @@ def words_of(row: dict[str, Any]) -> str:
     """Return ``12.3 s, 1.50 x``, with what differs of the mathematics; the reason of a system without a plan."""
     if not row.get("seconds"):
         return f"has no plan: {row['reason']}"
+    if row.get("told"):
+        return f"{row['told']}, {row['beside']}"
     times = f", {row['times']:.2f} x" if row["times"] > 1 else ""
     differs = f" {CHANGES} {row['mathematics']}" if row.get("mathematics") else ""
     return f"{format_s(row['seconds'])}{times}{differs}"

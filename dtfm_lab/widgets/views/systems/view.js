@@ -68,11 +68,13 @@ function render({ model, el }) {
     const told = drawn.map(({ name: what, s }) => `${what} ${percent(s / row.seconds)}`).join(", ");
     const bar = h("span", { class: `dtfm-systems-bar${cut ? " dtfm-cut" : ""}`, style: `width:${(100 * length).toFixed(2)}%` },
       ...drawn.map(({ name: what, color, s }) => h("i", { style: `flex-grow:${s};background:${color}`, title: `${what}: ${seconds(s)}, ${percent(s / row.seconds)}` })));
-    const ratio = row.times > 1.0005 ? times(row.times) : "fastest";
-    const said = `${named}: ${seconds(row.seconds)} an iteration, ${row.times > 1.0005 ? `${ratio} the fastest` : ratio}; ${told}; ${shape}${mathematics ? `; ${mathematics}` : ""}${cut ? "; its bar is cut" : ""}`;
+    const ratio = row.beside ?? (row.times > 1.0005 ? times(row.times) : "fastest");
+    const result = row.told ?? seconds(row.seconds);
+    const compared = row.told ? `${row.told}, ${ratio}` : `${result} an iteration, ${row.times > 1.0005 ? `${ratio} the fastest` : ratio}`;
+    const said = `${named}: ${compared}; ${told}; ${shape}${mathematics ? `; ${mathematics}` : ""}${cut ? "; its bar is cut" : ""}`;
     return button(said,
       h("span", { class: "dtfm-systems-track" }, bar),
-      h("span", { class: "dtfm-systems-seconds" }, seconds(row.seconds)),
+      h("span", { class: "dtfm-systems-seconds" }, result),
       h("span", { class: "dtfm-systems-times" }, ratio),
       h("span", { class: "dtfm-systems-shape" }, shape),
       mathematics ? h("span", { class: "dtfm-systems-mathematics" }, `${mark} ${mathematics}`) : null);

@@ -1,4 +1,4 @@
-// Keys that hold wherever the focus is in the lab, but in a field: 1 to 8 panes, Z undo, F whole window, ? words, Esc.
+// Keys that hold wherever the focus is in the lab, but in a field: 1 to 9 panes, Z undo, F whole window, ? words, Esc.
 import { stopsIn } from "shared/dom.js";
 import { keepLetters } from "shared/view.js";
 

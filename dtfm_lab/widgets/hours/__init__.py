@@ -1,0 +1,1 @@
+"""The pane Hours: devices come and go, and policies race through the same hours."""

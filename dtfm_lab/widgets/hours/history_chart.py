@@ -1,0 +1,90 @@
+"""The history of one policy as plotly draws it, kept as one figure of the page through all changes."""
+
+from collections.abc import Callable
+
+import ipywidgets as w
+import plotly.graph_objects as go
+
+from dtfm_lab.domain.history import History
+from dtfm_lab.figures.theme import HEADING_PX, template
+from dtfm_lab.figures.timeline.history import history as drawn
+from dtfm_lab.figures.timeline.history import time_axis
+from dtfm_lab.widgets.controls import classed
+
+LEFT_PX, RIGHT_PX = 92, 16
+"""Room beside the axis of time, the same as of the rows of devices above it."""
+PANEL_PX = 104
+"""Height of a panel, with its heading."""
+
+KEYS = {
+    "devices: there, and serving": "devices: there (grey) and serving (blue)",
+    "samples so far (thousands)": "thousand samples so far; dashed, the most that knowing the future allows",
+}
+"""Headings that name their lines, in place of a legend; the band has the colours of the race."""
+
+
+class HistoryChart:
+    """``lab.figures.history`` without its title, whose place the headline takes.
+
+    The figure is made when there is something to draw: it brings plotly's script, several MB, to the page.
+    """
+
+    def __init__(self, look_at: Callable[[float], None]) -> None:
+        """``look_at`` is called with the second that is pointed at."""
+        self.view = classed(w.VBox(), "dtfm-hours-chart")
+        self.figure: go.FigureWidget | None = None
+        self._look_at, self._in_s, self._dark = look_at, 1.0, False
+
+    def show(self, history: History | None, *, dark: bool) -> None:
+        """Draw a history; nothing for None."""
+        self.view.layout.display = "none" if history is None else ""
+        if history is None:
+            return
+        figure = drawn(history)
+        self._in_s = time_axis(history.availability.end_s)[1]
+        self.view.layout.height = f"{self._fitted(figure, dark=dark)}px"
+        now = self.figure
+        if now is None:
+            self.figure = now = go.FigureWidget(figure)
+            now._config = now._config | {"displayModeBar": False, "responsive": True}
+            self.view.children = (now,)
+            self._listen(now)
+        elif [trace.name for trace in now.data] == [trace.name for trace in figure.data] and dark is self._dark:
+            with now.batch_update():
+                for old, new in zip(now.data, figure.data, strict=True):
+                    old.x, old.y = new.x, new.y
+                    if new.type == "bar":
+                        old.width = new.width
+                now.layout.xaxis.range = figure.layout.xaxis.range
+                now.layout.meta = figure.layout.meta
+        else:
+            now.data = ()
+            now.layout = figure.layout
+            now.add_traces(figure.data)
+            self._listen(now)
+        self._dark = dark
+
+    def _fitted(self, figure: go.Figure, *, dark: bool) -> int:
+        """Fit a figure to the pane; its height in pixels."""
+        n_panels = len(list(figure.select_yaxes()))
+        height = n_panels * PANEL_PX + 44
+        figure.update_layout(
+            template=template(dark),
+            title=None,
+            height=height,
+            autosize=True,
+            showlegend=False,
+            margin={"l": LEFT_PX, "r": RIGHT_PX, "t": HEADING_PX + 4, "b": 40, "autoexpand": False},
+        )
+        for heading in figure.layout.annotations:
+            heading.text = KEYS.get(heading.text, heading.text)
+        figure.update_yaxes(automargin=False)
+        return height
+
+    def _listen(self, figure: go.FigureWidget) -> None:
+        for trace in figure.data:
+            trace.on_hover(self._pointed)
+
+    def _pointed(self, _: object, points: object, __: object) -> None:
+        if xs := getattr(points, "xs", None):
+            self._look_at(float(xs[0]) * self._in_s)

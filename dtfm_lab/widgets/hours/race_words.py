@@ -1,0 +1,78 @@
+"""What a race of policies came to, in a sentence and as the rows of its bars."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dtfm_lab.domain.history import History
+from dtfm_lab.elasticity import policy_of
+from dtfm_lab.figures.theme import count
+from dtfm_lab.figures.timeline.history import PARTS, parts
+from dtfm_lab.widgets.measures import format_dollars
+
+OURS = "goodput"
+TITLES = {
+    OURS: "Ours",
+    "restart": "Restart",
+    "varuna": "Varuna",
+    "bamboo": "Bamboo",
+    "oobleck": "Oobleck",
+    "recycle": "ReCycle",
+    "swarm": "SWARM",
+    "torchft": "torchft",
+    "skippipe": "SkipPipe",
+    "parcae": "Parcae",
+}
+"""What the policies are called on the screen; one of a plug-in is called by its name."""
+PARTLY = "a weaker bound, by the work alone: after a loss it trains on a part of the batch or of the model"
+CAUSES = [{"name": name, "color": color, "word": ""} for name, color in PARTS.items()]
+BY = "by the lab's own replay"
+
+
+def title_of(policy: str) -> str:
+    return TITLES.get(policy, policy)
+
+
+def rows_of(ranked: Sequence[History], waiting: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of ``SystemsView``: of each history what its time went to; then who is not replayed yet, by name."""
+    rows = [_row(one) for one in ranked]
+    return rows + [{"name": name, "title": title_of(name)} for name in waiting]
+
+
+def _row(one: History) -> dict[str, Any]:
+    share = one.share_of_bound
+    steps = f"{int(one.steps.sum()):,} steps count, {count(len(one.losses), 'loss').replace('losss', 'losses')}"
+    dollars = f", {format_dollars(one.dollars)}" if one.dollars else ""
+    return {
+        "name": one.policy,
+        "title": title_of(one.policy),
+        "seconds": one.availability.end_s,
+        "times": 1.0,
+        "parts": [[name, seconds] for name, seconds in parts(one).items()],
+        "length": 1.0,
+        "shape": f"{one.samples:,.0f} samples, {steps}{dollars}",
+        "mathematics": "" if policy_of(one.policy).full_batch else PARTLY,
+        "told": f"{one.goodput:.4g}/s",
+        "beside": "" if share is None else f"{share:.2f}",
+    }
+
+
+def sentence(ranked: Sequence[History]) -> str:
+    """Who trains most, by how much, and how far that is from what foresight would; empty for none."""
+    if not ranked:
+        return ""
+    best, others = ranked[0], ranked[1:]
+    if not best.samples:
+        return f"Nothing is trained in these hours, {BY}."
+    share = "" if best.share_of_bound is None else f"{best.share_of_bound:.2f} of what knowing the future allows"
+    partly = ", some of it by a part of the model" if best.skipping_samples else ""
+    if not others:
+        return f"{title_of(best.policy)} trains {share}{partly}, {BY}."
+    alike = [one for one in others if one.samples == best.samples]
+    if alike:
+        names = " and ".join(title_of(one.policy) for one in [best, *alike][:2])
+        return f"{names} train the same: {share}{partly}, {BY}."
+    second = others[0]
+    more = best.samples / second.samples - 1 if second.samples else 0.0
+    by = f"{more:.1%} more than {title_of(second.policy)}" if more else "and no other does"
+    theirs = "" if second.share_of_bound is None else f"; {title_of(second.policy)} {second.share_of_bound:.2f}"
+    return f"{title_of(best.policy)} trains most, {by}: {share}{partly}{theirs}, {BY}."
