@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,13 +13,16 @@ from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.adapting import device_classes, nearest
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
+from dtfm_lab.planning.adapting import device_classes, nearest, nearest_grid
 from dtfm_lab.planning.evaluate import evaluate, simulated
 from dtfm_lab.planning.moving import moves
 from dtfm_lab.planning.search import plan as search_plan
 from dtfm_lab.simulation import simulate
+from dtfm_lab.simulation.memory_intervals import activation_budget
 
+SAME_S = 1e-9
+"""Seconds by which a step is not called shorter."""
 GENERATIONS = 3
 """Generations of the search for each fleet: the first one has the best of every shape."""
 
@@ -40,6 +44,9 @@ class PlannedFleet:
     _operations: dict[tuple[frozenset[int], Operation | None], Operation | None] = field(
         default_factory=dict, init=False, repr=False
     )
+    _shared: dict[tuple[frozenset[int], frozenset[int], Operation | None], Operation | None] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _whole: list[float] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -56,11 +63,15 @@ class PlannedFleet:
     def plan(self, present: frozenset[int]) -> Plan | None:
         """The plan of a fleet, on the network of these devices alone; None where none fits."""
         ordered = self._ordered(present)
-        key = tuple(np.bincount(self._class_of[ordered], minlength=int(self._class_of.max()) + 1).tolist())
-        if key not in self._planned:
-            self._planned[key] = self._search(ordered)
-        found = self._planned[key]
+        found = self._found(ordered)
         return None if found is None else replace(found, topology=self.network.subset(ordered))
+
+    def _found(self, devices: list[int]) -> Plan | None:
+        """The plan for as many devices of each class, of which the first were searched."""
+        key = tuple(np.bincount(self._class_of[devices], minlength=int(self._class_of.max()) + 1).tolist())
+        if key not in self._planned:
+            self._planned[key] = self._search(self._ordered(frozenset(devices)))
+        return self._planned[key]
 
     def _search(self, ordered: list[int]) -> Plan | None:
         if not ordered:
@@ -87,12 +98,48 @@ class PlannedFleet:
             self._operations[key] = None if found is None else self.of(found)
         return self._operations[key]
 
+    def shared(
+        self, larger: frozenset[int], present: frozenset[int], current: Operation | None, above: float
+    ) -> Operation | None:
+        """The plan of a larger fleet, its absent in places that nobody of their class can take, and there where their
+        peers have most time for their work."""
+        found = self._found(sorted(larger))
+        if found is None or _samples(found) <= above * _iteration_s(found):
+            return None
+        key = (larger, present, current)
+        if key not in self._shared:
+            self._shared[key] = self._holed(found, larger, present, current)
+        return self._shared[key]
+
+    def _holed(
+        self, found: Plan, larger: frozenset[int], present: frozenset[int], current: Operation | None
+    ) -> Operation | None:
+        ordered, load = np.array(self._ordered(larger)), _load(found)
+        n_classes = int(self._class_of.max()) + 1
+        slots = np.bincount(self._class_of[ordered[found.placement.devices]].ravel(), minlength=n_classes)
+        there = np.bincount(self._class_of[list(present)], minlength=n_classes)
+        if found.job.n_replicas == 1 and (slots > there).any():
+            return None
+        plan = replace(found, topology=self.network.subset(ordered.tolist()))
+        absent = {self.network.names[device] for device in larger - present}
+        grid = nearest_grid(plan, None if current is None else current.plan, absent)
+        gone, of_class = ~np.isin(ordered[grid], list(present)), self._class_of[ordered[grid]]
+        longer_s = _longer_s(load, gone).max()
+        while longer_s > 0 and (exchange := _better_hole(load, gone, of_class)) is not None:
+            hole, place = exchange
+            for one in (grid, gone):
+                one[hole], one[place] = one[place], one[hole]
+            longer_s = _longer_s(load, gone).max()
+        if longer_s == np.inf:
+            return None
+        # alike devices change places without changing any cost
+        whole = self.of(replace(plan, placement=Placement(grid)))
+        return whole.losing(larger - present, step_s=load.iteration_s + float(longer_s))
+
     def of(self, plan: Plan) -> Operation:
         """Working by a simulated plan, whose devices are the network's by name."""
-        assert plan.iteration_s is not None, "a search for seconds simulates what it finds"
-        samples = float(sum(plan.job.microbatch_counts) * plan.job.microbatch)
         devices = frozenset(self._indices(plan).ravel().tolist())
-        return Operation(devices=devices, step_s=plan.iteration_s, samples=samples, plan=plan)
+        return Operation(devices=devices, step_s=_iteration_s(plan), samples=_samples(plan), plan=plan)
 
     def grid(self, operation: Operation) -> IntArray:
         """(stages, replicas) devices of the operation's plan."""
@@ -123,28 +170,28 @@ class PlannedFleet:
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """The peers of a lost device share its work evenly and put it into their idle seconds first.
 
-        A step is longer by what does not fit there: the least that it can be, as ReCycle's schedules aim at.
+        A step is longer by what does not fit there: the least that it can be, as ReCycle's schedules aim at. None where
+        a peer's memory does not hold its share of the micro-batches under way, too.
         """
         grid, plan = self.grid(operation), operation.plan
         assert plan is not None, "operations of this fleet have plans"
         gone = ~np.isin(grid, list(operation.devices - lost))
-        if gone.all(axis=1).any():
-            return None
-        iteration_s, busy_s = _busy_s(plan)
-        left = (~gone).sum(axis=1)
-        extra_s = (busy_s * gone).sum(axis=1) / left
-        idle_s = iteration_s - np.where(gone, 0.0, busy_s).max(axis=1)
-        longer_s = float(np.maximum(extra_s - idle_s, 0.0).max())
-        return operation.losing(lost, step_s=iteration_s + longer_s)
+        load = _load(plan)
+        longer_s = float(_longer_s(load, gone).max())
+        return None if longer_s == np.inf else operation.losing(lost, step_s=load.iteration_s + longer_s)
 
     def move_s(self, old: Operation | None, new: Operation) -> float:
         """Until everybody who serves other layers than before has their parameters and optimiser states, from those who
         are left and held them, over the links. 0 where there was no plan: a restart reads a checkpoint."""
         if old is None or old.plan is None or new.plan is None:
             return 0.0
-        there = set(new.plan.topology.names)
-        holders = [name for index in old.devices if (name := self.network.names[index]) in there]
-        return moves(old.plan, new.plan, holders).move_s
+        names, there = self.network.names, set(new.plan.topology.names)
+        gone = {names[device] for device in new.left}
+        holders = [name for index in old.devices if (name := names[index]) in there - gone]
+        found = moves(old.plan, new.plan, holders)
+        # nobody waits for who has left the new plan
+        awaited = [new.plan.topology.names[device] not in gone for device in found.receiver]
+        return float(found.end_s[awaited].max(initial=0.0))
 
     def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
         """The job's batch over the lower bound of its seconds on these devices; where the batch may shrink, only over
@@ -166,8 +213,56 @@ class PlannedFleet:
         return self._whole[0]
 
 
+def _samples(plan: Plan) -> float:
+    """Sequences of a step."""
+    return float(sum(plan.job.microbatch_counts) * plan.job.microbatch)
+
+
+def _iteration_s(plan: Plan) -> float:
+    assert plan.iteration_s is not None, "a search for seconds simulates what it finds"
+    return plan.iteration_s
+
+
+class _Load(NamedTuple):
+    """What a plan asks of its devices, each array (stages, replicas)."""
+
+    iteration_s: float
+    busy_s: FloatArray
+    """Seconds of an iteration in which each device computes."""
+    room: IntArray
+    """Micro-batches whose activations each device can hold at once."""
+
+
 @lru_cache(maxsize=256)  # several losses come upon one plan
-def _busy_s(plan: Plan) -> tuple[float, FloatArray]:
-    """Seconds of the plan's iteration, and (stages, replicas) of them in which each device computes."""
+def _load(plan: Plan) -> _Load:
     trace = simulate(plan)
-    return trace.iteration_s, trace.bubble["busy_s"].to_numpy().reshape(plan.placement.devices.shape)
+    busy_s = trace.bubble["busy_s"].to_numpy().reshape(plan.placement.devices.shape)
+    return _Load(trace.iteration_s, busy_s, activation_budget(plan))
+
+
+def _longer_s(load: _Load, gone: BoolArray) -> FloatArray:
+    """(stages,) by how much a step is longer where peers share the work of those who are gone; infinite where nobody
+    is left, or a peer lacks the memory for its share of the micro-batches under way."""
+    left = (~gone).sum(axis=1)
+    extra_s = np.where(left > 0, (load.busy_s * gone).sum(axis=1) / np.maximum(left, 1), np.inf)
+    idle_s = load.iteration_s - np.where(gone, 0.0, load.busy_s).max(axis=1)
+    n_stages, n_replicas = gone.shape
+    # one forward, one backward holds least: as many micro-batches of a pipeline as stages are still to come
+    held = np.ceil(np.arange(n_stages, 0, -1) * n_replicas / np.maximum(left, 1))
+    over = ~gone & (left < n_replicas)[:, None] & (held[:, None] > load.room)
+    return np.where(over.any(axis=1), np.inf, np.maximum(extra_s - idle_s, 0.0))
+
+
+def _better_hole(load: _Load, gone: BoolArray, of_class: IntArray) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """A hole of the stage that takes longest, and the place of an alike device of another stage that had better be one;
+    None where no exchange shortens the step."""
+    worst_s = _longer_s(load, gone)
+    stage, least_s, found = int(worst_s.argmax()), float(worst_s.max()), None
+    for replica in np.flatnonzero(gone[stage]).tolist():
+        for other, place in np.argwhere(~gone & (of_class == of_class[stage, replica])).tolist():
+            tried = gone.copy()
+            tried[stage, replica], tried[other, place] = False, True
+            longer_s = float(_longer_s(load, tried).max())
+            if longer_s < least_s - SAME_S:
+                least_s, found = longer_s, ((stage, replica), (other, place))
+    return found

@@ -18,7 +18,7 @@ A complete example, which works with as many devices as are there and loses the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -30,6 +30,10 @@ from dtfm_lab.domain.units import IntArray
 
 QUARTER_S = 900.0
 """Seconds between two checkpoints of every policy that is not told otherwise, so that none has an advantage."""
+
+
+REMEMBERED = 64
+"""Fleets of the past that a policy is told of."""
 
 
 class Fleet(Protocol):
@@ -49,6 +53,12 @@ class Fleet(Protocol):
 
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """The same, the work of the lost done by those who serve the same stage; None where a stage has nobody."""
+
+    def shared(
+        self, larger: frozenset[int], present: frozenset[int], current: Operation | None, above: float
+    ) -> Operation | None:
+        """The best known way of a larger fleet, at work with who of it is present: those who serve the same stage share
+        the work of the others. None where a stage has nobody, or where it cannot be above so many samples a second."""
 
     def grid(self, operation: Operation) -> IntArray:
         """(stages, replicas) devices of the operation as it was begun, those that have left included."""
@@ -155,6 +165,8 @@ class Situation:
     """Devices that have left just now, whether they served or not."""
     leaving: frozenset[int]
     """Devices that have announced their departure."""
+    earlier: Collection[frozenset[int]]
+    """The fleets before the latest changes, up to ``REMEMBERED``, the latest last."""
     pause_left_s: float
     """Seconds until it is at work; 0 where it is."""
     reading: bool

@@ -7,6 +7,7 @@ between them. It never looks ahead: a policy knows the present and the past.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.history import History, Loss, Operation, State
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.elasticity.policy import Asked, Costs, Fleet, Keeps, Policy, Response, Situation
+from dtfm_lab.elasticity.policy import REMEMBERED, Asked, Costs, Fleet, Keeps, Policy, Response, Situation
 
 SAME_S = 1e-9
 """Steps that end so shortly after a change, by rounding, have ended with it."""
@@ -107,6 +108,7 @@ class _Run:
         self.availability, self.fleet, self.policy, self.costs, self.name = availability, fleet, policy, costs, name
         self.time_s = 0.0
         self.present = self.leaving = NOBODY
+        self.earlier: deque[frozenset[int]] = deque(maxlen=REMEMBERED)
         self.operation: Operation | None = None
         self.done = 0.0  # share of the step under way
         self.paused_until_s = 0.0
@@ -134,6 +136,7 @@ class _Run:
         """The fleet changes now: who left is gone, who is ready can serve, and the policy says how to go on."""
         self.departures += bool(moment.left)
         before = self.present
+        self.earlier.append(before)
         self.present = (before - moment.left) | moment.ready
         self.leaving = (self.leaving - moment.left) | moment.leaving
         if moment.left:
@@ -159,6 +162,7 @@ class _Run:
                 lost=lost,
                 left=left,
                 leaving=self.leaving,
+                earlier=self.earlier,
                 pause_left_s=max(0.0, self.paused_until_s - self.time_s),
                 reading=self.reading and self.paused_until_s > self.time_s,
                 meanwhile=self.next is not None,

@@ -77,6 +77,12 @@ class TableFleet:
         """The devices that are left do all the work: at the table's speed for so many."""
         return self.operation(operation.devices - lost)
 
+    def shared(
+        self, larger: frozenset[int], present: frozenset[int], current: Operation | None, above: float
+    ) -> Operation | None:
+        """A table has no other way for so many devices than its own."""
+        return None
+
     def grid(self, operation: Operation) -> IntArray:
         """Pipelines of so many devices in their order; without pipelines, all are of one stage."""
         devices = np.array(sorted(operation.devices | operation.left), dtype=np.int64)

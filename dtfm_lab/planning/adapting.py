@@ -6,6 +6,7 @@ plan with all of them exchanged. Devices with the same attributes and the same l
 without changing any cost, so each class of them is laid over its old places by an assignment.
 """
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -97,6 +98,8 @@ def filled(placed: list[list[str | None]], free: list[str], topology: Topology, 
 
 STAGE, REPLICA = 2.0, 1.0
 """What keeping a device's stage is worth, and its pipeline."""
+ABSENT = 1e6
+"""What a place for a device that is absent costs: more than all places kept."""
 
 
 def nearest(plan: Plan, before: Plan | None) -> Plan:
@@ -122,8 +125,11 @@ def nearest(plan: Plan, before: Plan | None) -> Plan:
     return nearer if isclose(value(nearer), value(plan), rel_tol=1e-9) else plan
 
 
-def nearest_grid(plan: Plan, before: Plan | None) -> IntArray:
-    """(S, D) grid of the plan in which each class of interchangeable devices is laid over its old places."""
+def nearest_grid(plan: Plan, before: Plan | None, absent: Collection[str] = ()) -> IntArray:
+    """(S, D) grid of the plan in which each class of interchangeable devices is laid over its old places.
+
+    Who is ``absent`` has a place only where no other device of its class is left.
+    """
     grid = plan.placement.devices.copy()
     topology = plan.topology
     shared = None if before is None else shared_stages(before.job, plan.job)
@@ -134,6 +140,7 @@ def nearest_grid(plan: Plan, before: Plan | None) -> IntArray:
         names = [topology.names[device] for device in np.flatnonzero(of_device == which)]
         slots = sorted((new.get(name) for name in names), key=lambda slot: (slot is None, slot))
         kept = np.array([[_kept(old.get(name), slot, shared) for slot in slots] for name in names])
+        kept -= ABSENT * np.outer([name in absent for name in names], [slot is not None for slot in slots])
         steps = np.arange(len(names))
         kept -= REPLICA / 2 / len(names) ** 3 * (steps[:, None] - steps) ** 2  # in all less than any place kept
         for row, column in zip(*scipy.optimize.linear_sum_assignment(kept, maximize=True), strict=True):

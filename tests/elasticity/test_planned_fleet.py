@@ -7,7 +7,7 @@ from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.elasticity import Costs, PlannedFleet, most_samples, policies, policy_of, replay
 from dtfm_lab.elasticity.policy import state_survives
-from dtfm_lab.files import load_availability, load_job
+from dtfm_lab.files import load_availability, load_job, load_topology
 from dtfm_lab.lab.histories import replay as replay_of_lab
 from dtfm_lab.planning import evaluate, simulated
 from dtfm_lab.simulation import simulate
@@ -57,6 +57,26 @@ def test_a_peer_that_shares_work_is_busy_for_both():
     assert shared.left == {1}
     assert shared.samples == before.samples
     assert shared.step_s == pytest.approx(max(trace.iteration_s, busy_s.sum()))
+
+
+def test_a_plan_for_more_devices_works_with_holes_where_peers_have_time():
+    network = load_topology("campus")
+    fleet = PlannedFleet(network=network, job=load_job("gpt3-xl", n_stages=6, n_replicas=3))
+    larger = frozenset(range(24))
+    whole = fleet.operation(larger)
+    assert whole is not None
+    for lost in (frozenset({8}), frozenset({0, 9, 16})):
+        present = larger - lost
+        found = fleet.shared(larger, present, whole, 0.0)
+        assert found is not None
+        assert found.devices <= present
+        assert found.step_s >= whole.step_s
+        # alike devices have changed places, which is as fast; and holes are nowhere worse than where they came about
+        assert simulate(found.plan).iteration_s == pytest.approx(whole.step_s)
+        by_chance = fleet.rerouted(whole, lost & whole.devices)
+        assert by_chance is None or found.step_s <= by_chance.step_s + 1e-6
+        assert fleet.shared(larger, present, whole, whole.samples_per_s) is None  # it cannot be faster than that
+    assert fleet.move_s(whole, fleet.shared(larger, larger - {8}, whole, 0.0)) >= 0
 
 
 def test_a_pipeline_that_leaves_takes_its_share_of_the_batch():

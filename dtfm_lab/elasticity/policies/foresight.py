@@ -76,10 +76,23 @@ class Goodput(Policy):
         """Seconds until the next change is to be expected."""
         return min(self.most_ahead_s, now.mean_life_s / max(1, len(now.present)))
 
+    def _best(self, now: Situation, present: frozenset[int], operation: Operation) -> Operation | None:
+        """The fastest of the plan for who is there and of those for the larger fleets that were there before.
+
+        In a plan all stages have as many replicas. Where one stage can spare a device and another cannot, a plan that
+        was made for more devices is the faster one, with peers who share the work of those who have left.
+        """
+        best = now.fleet.operation(present, operation)
+        for larger in dict.fromkeys(now.earlier):
+            above = 0.0 if best is None else best.samples_per_s * (1 + 1e-9)
+            way = now.fleet.shared(larger, present, operation, above) if present < larger else None
+            best = way if way is not None and way.samples_per_s > above else best
+        return best
+
     def _after_loss(self, now: Situation, operation: Operation) -> Response:
         """Sharing their work, and regrouping beside it where that pays; or regrouping at once, where that is better."""
         shared = now.fleet.rerouted(operation, now.lost)
-        at_once = regrouped(now, operation)
+        at_once = regrouped(now, operation, best=self._best(now, now.present, operation))
         if shared is None:
             return at_once
         sharing = Response(shared, pause_s=now.pause_left_s, keeps=Keeps.STEP, again=now.pause_left_s)
@@ -95,8 +108,7 @@ class Goodput(Policy):
 
     def _improved(self, now: Situation, operation: Operation) -> Response | None:
         """Something faster for who is there, prepared beside the work, where that pays."""
-        staying = _staying(now)
-        better = now.fleet.operation(staying.present, operation)
+        better = self._best(now, now.present - now.leaving, operation)
         if better is None or better.samples_per_s <= operation.samples_per_s * (1 + 1e-9):
             return None
         if now.pause_left_s > 0:

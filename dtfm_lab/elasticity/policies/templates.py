@@ -53,11 +53,14 @@ def restarted(now: Situation) -> Response:
     return Response(now.fleet.operation(now.present), pause_s=pause_s, keeps=Keeps.CHECKPOINT)
 
 
-def regrouped(now: Situation, operation: Operation, *, meanwhile: bool = False) -> Response:
-    """The best for who is left, with the state of peers where each stage has one, and the step under way lost."""
+def regrouped(
+    now: Situation, operation: Operation, *, best: Operation | None = None, meanwhile: bool = False
+) -> Response:
+    """The best for who is left, if no other is given, with the state of peers where each stage has one, and the step
+    under way lost."""
     if not state_survives(now.fleet, operation, now.lost):
         return restarted(now)
-    best = now.fleet.operation(now.present, operation)
+    best = now.fleet.operation(now.present, operation) if best is None else best
     if best is None:
         return Response(None)
     pause_s = now.costs.regrouping(len(operation.devices)) + now.move_s(best)
