@@ -11,6 +11,8 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.history import History, State
 from dtfm_lab.domain.units import FloatArray, format_s
 
+SAME = 1e-3
+"""Share of the hours below which two durations count as one."""
 SHOWN = (State.TRAINING, State.REDONE, State.RECONFIGURING, State.IDLE)
 
 
@@ -55,6 +57,8 @@ class HistoryComparison:
         was, now = self.predicted, self.measured
         lost_s = now.seconds["reconfiguring"] - was.seconds["reconfiguring"]
         changes = f"changes took {format_s(abs(lost_s))} {'more' if lost_s > 0 else 'less'}"
+        if abs(lost_s) < SAME * now.availability.end_s:
+            changes = "changes took as long"
         return (
             f"measured {now.goodput:.4g} samples a second, predicted {was.goodput:.4g} ({self.goodput_error:+.1%}): "
             f"{self.pace_error:+.1%} by the pace of the steps, {self.time_error:+.1%} by the time for them; {changes}"
