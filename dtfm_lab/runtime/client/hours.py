@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,7 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.history import History, Operation
 from dtfm_lab.elasticity import Costs, Fleet, Policy
-from dtfm_lab.elasticity.policy import Asked, Keeps, Response, Situation
+from dtfm_lab.elasticity.policy import REMEMBERED, Asked, Keeps, Response, Situation
 from dtfm_lab.elasticity.replay import Moment, moments
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history
@@ -88,6 +89,8 @@ class Hours:
     folder: str
     run: Run | None = None
     present: frozenset[int] = NOBODY
+    leaving: frozenset[int] = NOBODY
+    earlier: deque[frozenset[int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     operation: Operation | None = None
     """The last one that the policy answered with; it is at work, or next to be."""
     pause_until_s: float = 0.0
@@ -182,7 +185,9 @@ class Hours:
 
     def _change(self, moment: Moment) -> None:
         """Devices leave and come, and the policy is asked."""
+        self.earlier.append(self.present)
         self.present = (self.present - moment.left) | moment.ready
+        self.leaving = (self.leaving - moment.left) | moment.leaving
         if moment.left:
             names = tuple(self.availability.devices[device] for device in sorted(moment.left))
             serving = 0 if self.operation is None else len(moment.left & self.operation.devices)
@@ -212,7 +217,8 @@ class Hours:
             operation=operation,
             lost=lost,
             left=moment.left,
-            leaving=moment.leaving,
+            leaving=self.leaving,
+            earlier=self.earlier,
             pause_left_s=max(0.0, self.pause_until_s - moment.time_s),
             reading=False,
             meanwhile=False,
