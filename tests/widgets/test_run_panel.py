@@ -46,6 +46,33 @@ def panel_of(plan: Plan = PLAN) -> tuple[LabState, RunPanel]:
 
 
 @on_a_loop
+async def test_a_device_that_is_taken_off_the_network_leaves_the_run_which_follows_the_next_plan() -> None:
+    pytest.importorskip("torch")
+    lab_state, panel = panel_of()
+    lab_state.topology = PLAN.topology
+    panel.iterations.value = 5_000
+    panel.start.click()
+    await until(lambda: len(panel.run.losses) > 2)
+    left = PLAN.topology.subset([i for i, name in enumerate(PLAN.topology.names) if name != "ada"])
+    lab_state.topology = left
+    assert "<b>ada</b> left for good: the run waits for a plan without it" in panel.happened.value
+    smaller = lab.evaluate(left, PLAN.job.with_fields(n_replicas=1), stages=[["barbara"], ["john"]])
+    lab_state.job, lab_state.plan = smaller.job, smaller
+    await until(lambda: "a new plan from iteration" in panel.happened.value)
+    assert "2 workers went on, " in panel.happened.value
+    assert [device["name"] for device in panel.faults.devices.devices] == ["barbara", "john"]
+    since = panel.run.replans[0]["iteration"]
+    assert since > 2
+    await until(lambda: len(panel.run.losses) > since + 1)
+    await until(lambda: panel._schedule.shown[-1].trace.context.devices == (("barbara",), ("john",)))
+    panel.stop.click()
+    await until(lambda: lab_state.comparison is not None)
+    assert lab_state.ran is not None
+    assert lab_state.ran.stages == smaller.stages
+    assert [trace.n_iterations for trace in panel.run.earlier] == [since]
+
+
+@on_a_loop
 async def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_of_it_is_told() -> None:
     pytest.importorskip("torch")
     lab_state, panel = panel_of()

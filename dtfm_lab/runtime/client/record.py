@@ -203,7 +203,7 @@ class RunRecord:
                     self.late_messages, self.overruns = event["late_messages"], event["overruns"]
                     self._write_rows(self.last_whole + 1 - SHOWN)
                 case "lost":
-                    self.conditions[event["device"]] = "lost"
+                    self.conditions[event["device"]] = "gone" if event.get("gone") else "lost"
                 case "recovered":
                     self._go_back(event)
                 case "replanned":

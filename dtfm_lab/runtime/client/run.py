@@ -156,10 +156,10 @@ class Run(RunRecord):
         """Go on by another plan of the same model, from the newest state, after the iteration under way.
 
         One replica of every stage hands its state over. Where a stage has none left, or ``from_checkpoint``, the newest
-        checkpoint is read, and the iterations since are done again. Workers whose devices are in both plans go on
-        living. On the paced clock it takes ``pause_s`` seconds of the run at least, as moving the state over the links
-        would. What was measured so far is in ``earlier``. Of the same batch, the losses are those of a run that nothing
-        happens to.
+        checkpoint is read, or all begin again where there is none, and the iterations since are done again. Workers
+        whose devices are in both plans go on living. On the paced clock it takes ``pause_s`` seconds of the run at
+        least, as moving the state over the links would. What was measured so far is in ``earlier``. Of the same batch,
+        the losses are those of a run that nothing happens to.
 
         Raises LabError, JobError or ScheduleError for a plan that this run cannot follow, RunError where it is over.
         """

@@ -258,7 +258,7 @@ class Coordinator:
         """Start new workers for the lost ones, and bring all to a state from which the run can go on."""
         pool = self._pool
         for rank, how in lost.items():
-            emit("lost", device=pool.device(rank), iteration=self._done, how=how)
+            emit("lost", device=pool.device(rank), iteration=self._done, how=how, gone=rank in pool.gone)
         if pool.gone & lost.keys():
             pool.drop(lost)
             pool.await_plan()

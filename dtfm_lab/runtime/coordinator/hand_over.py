@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, Recovery, holders, why_unrecoverable
+from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, Recovery, holders
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed, WorkerPool, WorkersLost
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -17,8 +17,8 @@ def hand_over(
 ) -> Recovery:
     """Return the state that all workers of a new plan will read; those that are lost meanwhile leave the pool.
 
-    The state goes through files in the layout of a checkpoint, which any cut can read. Raises RunFailed where a part of
-    it is left with nobody and there is no checkpoint.
+    The state goes through files in the layout of a checkpoint, which any cut can read. Where a part of it is left with
+    nobody and there is no checkpoint, all begin again.
 
     Parameters
     ----------
@@ -47,8 +47,4 @@ def hand_over(
         return Recovery(done, checkpoint=folder)
     if checkpoint is not None:
         return Recovery(checkpoint[0], checkpoint=checkpoint[1])
-    if done is None or done == spec.first_iteration:
-        return Recovery(spec.first_iteration)
-    there = {spec.workers[rank][0] for rank in pool.workers}
-    missing = next((rank for rank, worker in enumerate(spec.workers) if worker[0] not in there), 0)
-    raise RunFailed(f"{pool.describe(missing)} left {pool.phase}: {why_unrecoverable(spec, missing)}")
+    return Recovery(spec.first_iteration)

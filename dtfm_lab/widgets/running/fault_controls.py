@@ -77,7 +77,7 @@ class ConditionMonitor:
             if self._run.running and reported != "lost" and len(self._faults_of(name)) == self._killed[name]:
                 return "killed"
             del self._killed[name]
-        if reported in ("", "lost", "paused"):
+        if reported in ("", "lost", "gone", "paused"):
             return reported
         return "recovered" if reported == "back" else "slow"
 
@@ -91,6 +91,8 @@ class ConditionMonitor:
         match condition:
             case "killed" | "paused":
                 return f"{condition}{lasted}"
+            case "gone":
+                return f"left for good{lasted}"
             case "lost":
                 return f"being replaced{lasted}" if now_s is not None else "lost"
             case "recovered":
@@ -103,7 +105,7 @@ class ConditionMonitor:
     def _may(self, name: str, condition: str) -> tuple[str, ...]:
         slowed = self._run.slowdowns.get(name, 1.0) > 1
         goes_on = (RESUME,) if slowed or condition == "paused" else ()
-        if condition in ("killed", "lost"):
+        if condition in ("killed", "lost", "gone"):
             return goes_on
         return (KILL, *(() if condition == "paused" else (PAUSE,)), *goes_on, SLOW)
 

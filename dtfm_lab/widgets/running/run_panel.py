@@ -36,6 +36,7 @@ from dtfm_lab.widgets.controls import (
 )
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
+from dtfm_lab.widgets.running.departures import Departures, followed
 from dtfm_lab.widgets.running.fault_controls import ACTIONS, RESUME, FaultControls
 from dtfm_lab.widgets.running.loss_gaps import LossGaps
 from dtfm_lab.widgets.running.mystery_controls import MysteryControls
@@ -91,6 +92,7 @@ class RunPanel(Panel):
         self.written = w.HTML()
         self.options = RunOptionControls()
         self.faults = FaultControls(lab_state, self._report_error, self._disturbed)
+        self.departures = Departures(lab_state, self._say, self._report_error)
         self.playback = Playback(lab_state, self._report_error, drawing)
         self._controls: dict[str, w.ValueWidget] = {"clock": self.clock, "iterations": self.iterations}
         self.view = self._laid_out()
@@ -185,6 +187,7 @@ class RunPanel(Panel):
         if secret is not None:
             self.happenings.add("a mystery: one device or link is secretly slow. Find it by its bars and residuals")
         self.faults.watch(self.run, may_disturb=secret is None)
+        self.departures.watch(self.run if secret is None else None)
         self.playback.begin_run()
         self._show_progress(self.run)
         self._schedule.chart.reset_measured()
@@ -193,10 +196,15 @@ class RunPanel(Panel):
 
     async def _watch(self, run: Run) -> None:
         shown_iteration, shown = (-1, 0), 0
-        predicted = False
+        predicted, n_told = False, 0
         rows, gaps = ChartRows(run.context()), LossGaps(self._schedule.chart)
         while True:
             running = run.running  # read before the spans, so that none is missed at the end
+            replans = run.replans
+            if len(replans) > n_told and "lost_s" in replans[-1]:
+                n_told, predicted, shown_iteration = len(replans), False, (-1, 0)
+                self._take_up(run)
+                rows = ChartRows(run.context())
             if run.profile and not predicted:
                 expected = await asyncio.to_thread(_predicted, run, run.context(), " from the profile just taken")
                 self._tell_prediction(expected.trace)
@@ -239,6 +247,14 @@ class RunPanel(Panel):
             if run is self.run:
                 self._is_concluding = False
                 self._update_buttons()
+
+    def _take_up(self, run: Run) -> None:
+        """Show the run under the plan that it follows now."""
+        if run is self.run:
+            self._plan = run.spec.plan
+            self.faults.watch(run)
+            self._say(followed(run.replans[-1]))
+            self.losses.marks = [*self.losses.marks, {"at": run.replans[-1]["iteration"], "text": "a new plan"}]
 
     async def _conclude(self, run: Run) -> None:
         measured = await asyncio.to_thread(run.trace)
@@ -294,8 +310,8 @@ class RunPanel(Panel):
         if do != RESUME:
             self.losses.marks = [*self.losses.marks, {"at": at, "text": f"{device} {done}"}]
 
-    def _say(self, text: str) -> None:
-        self.happenings.add(text)
+    def _say(self, text: str, device: str = "") -> None:
+        self.happenings.add(text, device)
         self._show_happenings()
 
     def _show_happenings(self) -> None:

@@ -145,6 +145,8 @@ def note_of(run: RunRecord) -> str:
     lost = [name for name, condition in run.conditions.items() if condition == "lost"]
     if lost:
         return f"recovering {', '.join(lost)}"
+    if gone := [name for name, condition in run.conditions.items() if condition == "gone"]:
+        return f"waiting for a plan without {', '.join(gone)}"
     last = run.spec.first_iteration + run.spec.iterations
     is_testing = run.status == "running" and run.last_whole + 1 >= last
     return "the trained model is tested on held-out text" if is_testing else ""
