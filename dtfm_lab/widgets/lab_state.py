@@ -102,6 +102,9 @@ class LabState(traitlets.HasTraits):
     """{device: stage} of the best placement of a search that still runs; empty while no search runs."""
     shown_tasks = traitlets.Dict()
     """{device: [stage, replica]} of a plan that is looked at and is not the lab's; empty for none."""
+    moment = traitlets.Dict()
+    """{"tasks": {device: [stage, replica]}, "absent": [devices]} of a moment of a history that is looked at; empty for
+    none."""
     tried = traitlets.Instance(Trace, allow_none=True)
     """The iteration of a what-if that is looked at; None for none."""
     busy = traitlets.Tuple()

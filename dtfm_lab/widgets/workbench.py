@@ -109,7 +109,7 @@ class Lab(w.VBox):
         self.panes = Panes(self.lab_state, self.steps, self._plans_by_itself)
         self.legend, self.glossary = Legend(), Glossary()
         self.door = Door(self.open_network, self.network_panel.files.take)
-        self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks"])
+        self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks", "moment"])
         self.network_panel.drawing.observe(lambda _: self._show_undo(), "can_undo")
         self.autosave: Autosave | None = None
         if autosave:
@@ -289,7 +289,8 @@ class Lab(w.VBox):
         return self.replanning.switch.value and not self.lab_state.not_planned
 
     def _count_stages(self) -> None:
-        plan, looked_at = self.lab_state.plan, self.lab_state.shown_tasks
+        plan, moment = self.lab_state.plan, self.lab_state.moment
+        looked_at = self.lab_state.shown_tasks if not moment else moment["tasks"]
         if looked_at:
             self.legend.n_stages = 1 + max(stage for stage, _ in looked_at.values())
         else:

@@ -53,7 +53,7 @@ def availability(availability: Availability) -> go.Figure:
     """How many devices are present over time and, of up to 64, a bar for each stay and a mark for each loss; of more,
     how many are lost in each interval. Devices that never come have no row."""
     unit, in_s = next((unit, in_s) for unit, in_s, least_s in UNITS if availability.end_s >= least_s)
-    stays = _stays(availability)
+    stays = stays_of(availability)
     coming = np.unique(stays.device)
     has_rows = len(coming) <= MOST_ROWS and len(stays.device) <= MOST_STAYS
     row_px = CROWDED_PX if len(coming) > MANY_ROWS else ROW_PX
@@ -96,7 +96,8 @@ def availability(availability: Availability) -> go.Figure:
     return with_headings(figure, SUBTITLE_LINE_PX * n_lines)
 
 
-def _stays(availability: Availability) -> Stays:
+def stays_of(availability: Availability) -> Stays:
+    """Every stay, by device and time."""
     order = np.argsort(availability.device, kind="stable")
     device, time_s, comes = availability.device[order], availability.time_s[order], availability.comes[order]
     begins = np.flatnonzero(comes)

@@ -13,8 +13,9 @@ from dtfm_lab.files import availability_names, load_availability
 from dtfm_lab.systems.outcomes import CHANGES
 from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
 from dtfm_lab.widgets.hours.history_chart import HistoryChart
-from dtfm_lab.widgets.hours.race_words import CAUSES, OURS, PARTLY, rows_of, sentence, title_of
+from dtfm_lab.widgets.hours.race_words import CAUSES, OURS, PARTLY, moment_of, rows_of, sentence, title_of
 from dtfm_lab.widgets.hours.replays import Question, Replays
+from dtfm_lab.widgets.hours.time_line import TimeLine
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import FRAME_S, Newest, Stream, has_event_loop
 from dtfm_lab.widgets.views.systems import SystemsView
@@ -33,8 +34,8 @@ NOBODY = "Nobody is there in these hours: choose others, or let a device come"
 class HoursPanel(Panel):
     """Replays the hours under every policy, or one, beside the page; ``histories`` are those so far, best first.
 
-    It begins by itself when it is shown for the first time, and again when one of its own controls changes; after an
-    edit of the network it waits to be asked.
+    It begins by itself when it is shown for the first time, and again when one of its own controls changes or the time
+    line is edited; after an edit of the network it waits to be asked.
     """
 
     def __init__(self, lab_state: LabState) -> None:
@@ -42,6 +43,8 @@ class HoursPanel(Panel):
         self.replays = Replays()
         self.question: Question | None = None
         """What was asked last; None until then."""
+        self._raced: dict[str, History] = {}
+        """What the race showed last of each policy, as long as the network and the hours' length stay."""
         self._problem, self._is_replaying, self._was_stopped = "", False, False
         self._asked = Newest(
             self._answer,
@@ -59,15 +62,19 @@ class HoursPanel(Panel):
         self.start = button("Replay", "", "Replay these hours on what is drawn now", "auto", style="primary")
         self.stop = button("Stop", "", "End the replay and keep the policies so far", "auto")
         self.race = SystemsView(causes=CAUSES, title="Which policy trains most?", empty_words=NOTHING_YET)
-        self.chart = HistoryChart(lambda _: None)
+        self.time_line = TimeLine(lab_state, self.redo, partial(lab_state.report_error, STEP))
+        self.chart = HistoryChart(partial(setattr, self.time_line.line, "moment_s"))
         self._controls = {"availability": self.availability, "hours": self.hours, "policy": self.policy}
         row = toolbar(self.availability, self.hours, self.policy, spacer(), self.start, self.stop)
-        self.view = pane(Path(__file__).with_name("hours.css"), [row, self.race, self.chart.view], "dtfm-hours-pane")
+        children = [row, self.race, *self.time_line.children, self.chart.view]
+        self.view = pane(Path(__file__).with_name("hours.css"), children, "dtfm-hours-pane")
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._stop())
-        for control in self._controls.values():
-            control.observe(lambda _: self._choose(), "value")
+        self.policy.observe(lambda _: self._choose(), "value")
+        for control in (self.availability, self.hours):
+            control.observe(lambda _: self._choose(others=True), "value")
         self.race.observe(lambda _: self._show_history(), "chosen")
+        self.time_line.line.observe(lambda _: self._look(), "moment_s")
         lab_state.observe(lambda _: self._follow(), ["topology", "job", "busy"])
         lab_state.observe(lambda _: self._show_history(), "dark")
         lab_state.observe(lambda _: self._show_pane(), "shown_panes")
@@ -109,14 +116,17 @@ class HoursPanel(Panel):
             self._asked.ask()
         self._follow()
 
-    def _choose(self) -> None:
-        """Answer another choice, where something was asked before."""
+    def _choose(self, *, others: bool = False) -> None:
+        """Answer another choice, where something was asked before; of ``others``' hours nothing is edited."""
+        if others:
+            self.time_line.forget()
         if self.question is not None:
             self.redo()
 
     def _show_pane(self) -> None:
         """Begin at the first sight."""
         shown = STEP in self._lab_state.shown_panes
+        self._look()
         if shown and not self._asked.n_requested and has_event_loop():
             self.redo()
 
@@ -130,7 +140,10 @@ class HoursPanel(Panel):
         return "A run is measured on the same processor: stop it, or wait for its end" if "run" in state.busy else ""
 
     def _here(self, topology: Topology) -> Availability:
-        """Who of the network is there in the hours that are chosen."""
+        """Who of the network is there in the hours that are chosen, or were edited."""
+        edited = self.time_line.edited
+        if edited is not None and edited.devices == topology.names:
+            return edited
         recorded = load_availability(self.availability.value)
         end_s = min(self.hours.value * 3600.0 or recorded.end_s, recorded.end_s)
         return recorded.until(end_s).on(topology)
@@ -142,7 +155,10 @@ class HoursPanel(Panel):
             return
         question = Question(topology, job, self._here(topology))
         if self.question is None or question.key != self.question.key:
+            if not question.is_edit_of(self.question) or self.time_line.edited is None:
+                self._raced = {}
             self.question, self._problem = question, ""
+        self.time_line.show(question.here)
         if not len(question.here.time_s):
             self._problem = NOBODY
             return
@@ -202,18 +218,30 @@ class HoursPanel(Panel):
         self._show()
 
     def _show(self) -> None:
+        """Draw the race, where those that are being replayed stand as they stood before an edit."""
         found = self.histories
-        known = {one.policy for one in found}
-        waiting = [name for name in self.wanted if name not in known] if self._is_replaying else []
+        self._raced = (self._raced if self._asked.is_running else {}) | {one.policy: one for one in found}
+        raced = sorted((self._raced[name] for name in self.wanted if name in self._raced), key=lambda one: -one.samples)
+        waiting = [name for name in self.wanted if name not in self._raced] if self._is_replaying else []
         stale = self.staleness(self._lab_state)
-        self.race.show([] if self._problem else rows_of(found, waiting), stale)
+        self.race.show([] if self._problem else rows_of(raced, waiting), stale)
         self.race.caption = self._progress() if self._is_replaying else self._said()
-        self._lab_state.hours_note = "" if stale or self._problem else sentence(found)
+        self._lab_state.hours_note = "" if stale or self._problem else sentence(raced)
         self._show_history()
 
     def _show_history(self) -> None:
-        show(self.chart.view, not self._problem)
-        self.chart.show(None if self._problem else self.history, dark=self._lab_state.dark)
+        one = None if self._problem else self.history
+        if one is not None or self._problem:
+            self.chart.show(one, dark=self._lab_state.dark)
+        self._look()
+
+    def _look(self) -> None:
+        """Let the network show the moment that is pointed at, while this pane is on the screen."""
+        state, line, one = self._lab_state, self.time_line.line, self.history
+        if line.moment_s < 0 or one is None or not state.shows(STEP) or self.staleness(state):
+            state.moment, line.said = {}, ""
+        else:
+            state.moment, line.said = moment_of(one, line.moment_s)
 
     def _stop(self) -> None:
         self._was_stopped = True

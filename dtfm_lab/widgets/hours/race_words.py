@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dtfm_lab.domain.history import History
+import numpy as np
+
+from dtfm_lab.domain.history import History, State
 from dtfm_lab.elasticity import policy_of
 from dtfm_lab.figures.theme import count
-from dtfm_lab.figures.timeline.history import PARTS, parts
+from dtfm_lab.figures.timeline.history import PARTS, WORDS, parts, time_axis
+from dtfm_lab.widgets.lab_state import roles_of
 from dtfm_lab.widgets.measures import format_dollars
 
 OURS = "goodput"
@@ -54,6 +57,21 @@ def _row(one: History) -> dict[str, Any]:
         "told": f"{one.goodput:.4g}/s",
         "beside": "" if share is None else f"{share:.2f}",
     }
+
+
+def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:
+    """Who does what at a second of a history, as ``LabState.moment`` has it, and that in words."""
+    unit, in_s = time_axis(one.availability.end_s)
+    segment = min(int(np.searchsorted(one.start_s, at_s, side="right")) - 1, len(one.state) - 1)
+    index = int(one.operation[segment])
+    plan = one.operations[index].plan if index >= 0 else None
+    there = set(one.availability.present_at(at_s))
+    absent = [name for name in one.availability.devices if name not in there]
+    tasks = {} if plan is None else roles_of(plan)
+    serving = f"{len(one.operations[index].devices)} serve" if index >= 0 else "none serves"
+    shape = "" if plan is None else f" as {count(len(plan.stages), 'stage')} x {count(len(plan.stages[0]), 'replica')}"
+    told = f"{at_s / in_s:.2f} {unit}, {title_of(one.policy)}: {WORDS[State(one.state[segment])]}"
+    return {"tasks": tasks, "absent": absent}, f"{told}; {len(there)} there, {serving}{shape}"
 
 
 def sentence(ranked: Sequence[History]) -> str:

@@ -35,6 +35,10 @@ class Question:
         """Whether a network and a job are what is asked about."""
         return topology is not None and topology.fingerprint == self.topology.fingerprint and job == self.job
 
+    def is_edit_of(self, before: Question | None) -> bool:
+        """Whether it is of the same network, job and length of time."""
+        return before is not None and before.covers(self.topology, self.job) and before.here.end_s == self.here.end_s
+
     @cached_property
     def key(self) -> tuple[object, ...]:
         here = self.here

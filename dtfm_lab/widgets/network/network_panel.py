@@ -37,7 +37,7 @@ from dtfm_lab.widgets.views.editor import TopologyEditor
 from dtfm_lab.widgets.views.map import MapView
 
 VIEWS = {"canvas": "Canvas", "map": "Map", "matrix": "Matrix"}
-REDRAWN = ["plan", "shown_stages", "shown_tasks", "selected_stage", "suspects"]
+REDRAWN = ["plan", "shown_stages", "shown_tasks", "moment", "selected_stage", "suspects"]
 """What of the lab's state is seen on the drawn network."""
 MANY_DEVICES, MANY_LINKS = 32, 150
 """Above both counts, a note points to the matrix."""
@@ -234,7 +234,9 @@ class NetworkPanel(Panel):
         plan = self.lab_state.plan
         stages = dict(self.lab_state.shown_stages)
         drawn = {device["name"] for device in self.drawing.document["devices"]}
-        looked_at = self.lab_state.shown_tasks
+        looked_at, moment = self.lab_state.shown_tasks, self.lab_state.moment
+        if not stages and moment and {*moment["tasks"], *moment["absent"]} <= drawn:
+            return highlight_of(moment["tasks"]) | {"absent": moment["absent"]}
         if not stages and looked_at and set(looked_at) <= drawn:
             return highlight_of(looked_at)
         if stages:

@@ -42,7 +42,7 @@ class DocumentView(View):
     highlight = traitlets.Dict().tag(sync=True)
     """{"stages": {device: stage}} marks devices with their stage; {} marks none. Where a plan is shown, "tasks" has
     {device: [stage, replica]}, and "stage" the selected stage. "suspects" has [source, target] of each link
-    and [name] of each device that is drawn in red."""
+    and [name] of each device that is drawn in red, "absent" the devices that are away, which are drawn faded."""
     playback = traitlets.Bytes(b"").tag(sync=True)
     """The iteration that is played: little-endian f4 rows of running/playback."""
     playback_devices = traitlets.List(traitlets.Unicode()).tag(sync=True)

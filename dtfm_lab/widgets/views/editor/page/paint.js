@@ -97,7 +97,7 @@ export function paint(context, scene, view, laid, look) {
   for (const device of scene.devices) {
     const place = laid.places.get(device.name);
     if (!place || !onScreen(place, look)) continue;
-    context.globalAlpha = alpha(litDevice(device.name));
+    context.globalAlpha = alpha(litDevice(device.name)) * presence(scene, device.name);
     paintBody(context, device, place, view, look);
   }
   paintBadges(context, scene, view, laid, look, alpha, litDevice);
@@ -226,6 +226,9 @@ function paintBody(context, { name, shape, task, suspect }, place, view, { theme
   }
 }
 
+/** Opacity of a device that is away at the moment that is looked at. */
+const presence = ({ absent }, device) => (absent.has(device) ? 0.25 : 1);
+
 function paintBadges(context, scene, view, laid, look, alpha, litDevice) {
   const { theme, conditions } = look;
   const ordered = [...look.badges].sort((one, other) => one.flying - other.flying);
@@ -235,7 +238,7 @@ function paintBadges(context, scene, view, laid, look, alpha, litDevice) {
     const shape = laid.shapes.get(device);
     const killed = conditions[device] === "killed";
     const fill = stageColor(stage, scene.nStages, theme.dark);
-    context.globalAlpha = alpha(litDevice(device)) * (killed ? 0.35 : 1);
+    context.globalAlpha = alpha(litDevice(device)) * (killed ? 0.35 : presence(scene, device));
     shapePath(context, shape, place, view);
     context.fillStyle = fill;
     context.fill();

@@ -62,12 +62,13 @@ export function sceneOf(document, filled, highlight, focus) {
   const suspects = new Set((highlight.suspects ?? []).flatMap((ends) => [`link${pairKey(ends)}`, `pair${pairKey(ends.map((name) => regionOf.get(name) ?? ""))}`]));
   for (const line of lines) line.suspect = suspects.has(`${line.kind}${pairKey(line.ends)}`);
   const slow = new Set((highlight.suspects ?? []).flatMap((names) => (names.length === 1 ? names : [])));
+  const absent = new Set(highlight.absent);
   const inhabitants = new Map();
   for (const region of regionOf.values()) inhabitants.set(region, (inhabitants.get(region) ?? 0) + 1);
   const said = new Set([...document.between.map(endsOf), ...filled.map((one) => one.regions)].map(pairKey));
   const populated = [...inhabitants.keys()].filter(Boolean);
   return {
-    nStages, tasks, lines, shortNames: shortNames(devices, regionOf),
+    nStages, tasks, lines, absent, shortNames: shortNames(devices, regionOf),
     devices: devices.map(({ name, region, gpu, x, y }) => ({ name, gpu, shape: gpuShape(gpu), region: named.has(region) ? region : "", x, y, task: tasks[name] ?? null, suspect: slow.has(name) })),
     boxes: regions.map(({ name, latency_ms, bandwidth_gbps }) => {
       const [gbps, ms] = linkText(bandwidth_gbps, latency_ms);

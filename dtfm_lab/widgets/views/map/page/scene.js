@@ -23,6 +23,7 @@ export function sceneOf(view) {
   let tags = new Map(); // places of labels of this layout, by key
   let regionOf = new Map();
   let slow = new Set(); // devices that are suspected of being slow
+  let absent = new Set(); // devices that are away at the moment that is looked at
   let badges = [];
   const run = playing(wayBetween);
 
@@ -66,6 +67,7 @@ export function sceneOf(view) {
     uses = usesOf(tasks, (name) => regionOf.get(name));
     if (!layout) return;
     const suspected = model.get("highlight").suspects ?? [];
+    absent = new Set(model.get("highlight").absent);
     slow = new Set(suspected.flatMap((names) => (names.length === 1 ? names : [])));
     const suspects = new Set(suspected.map((ends) => ends.map((name) => regionOf.get(name))).filter(([a, b]) => a && b && a !== b).map((ends) => pairKey(...ends)));
     const wanted = worthDrawing(pairs, uses, new Set([chosenPair(), ...suspects].filter(Boolean))).filter(({ a, b }) => layout.byName.has(a) && layout.byName.has(b));
@@ -144,7 +146,7 @@ export function sceneOf(view) {
         if (badge.to.seen) paintSeat(context, badge.gpu, cx + badge.to.dx * scale, cy + badge.to.dy * scale, BADGE * badge.to.size * scale, theme);
       }
       const dragged = lifted?.has(badge.name);
-      const alpha = badge.seen * fade.of(`b${badge.key}`, isLit(badge) ? 1 : FADED) * (dragged ? 0.3 : 1);
+      const alpha = badge.seen * fade.of(`b${badge.key}`, isLit(badge) ? 1 : FADED) * (dragged ? 0.3 : absent.has(badge.name) ? 0.25 : 1);
       paintBadge(context, { ...badge, alpha, chosen: selected.has(badge.name), focused: focus?.kind === "device" && focus.name === badge.name }, theme, nStages, hasPlan);
     };
     const order = badges.some(({ over }) => over) ? [...badges].sort((a, b) => a.over - b.over) : badges;

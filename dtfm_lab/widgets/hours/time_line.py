@@ -1,0 +1,129 @@
+"""The time line that is edited by hand: comings and goings are moved, added, removed, and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ipywidgets as w
+
+from dtfm_lab.domain.availability import Availability
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.figures.timeline.history import time_axis
+from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.controls import button, classed, disable, spacer
+from dtfm_lab.widgets.hours import edits
+from dtfm_lab.widgets.hours.history_chart import LEFT_PX, RIGHT_PX
+from dtfm_lab.widgets.lab_state import History, LabState
+from dtfm_lab.widgets.views.hours import HoursView
+
+MOST_UNDONE = 100
+"""Edits that can be taken back."""
+HOW = "drag an end; double-click to leave or come"
+NOTHING = "Select devices on the network, and click a moment on the time line"
+
+
+class TimeLine:
+    """``edited`` are the hours as a hand has changed them, None while they are as recorded.
+
+    ``children`` are its widgets.
+    """
+
+    def __init__(self, lab_state: LabState, changed: Callable[[], None], report_error: Callable[[str], None]) -> None:
+        """``changed`` is called when ``edited`` is another; also while an end is dragged."""
+        self._lab_state, self._changed, self._report_error = lab_state, changed, report_error
+        self.edited: Availability | None = None
+        self._here: Availability | None = None
+        """What is drawn."""
+        self._before: Availability | None = None
+        """``edited`` as it was when a drag began."""
+        self._past: History[Availability | None] = History(MOST_UNDONE)
+        self._is_dragged = False
+        self.line = HoursView(self._edit, room=[LEFT_PX, RIGHT_PX])
+        self.toggle = button(
+            "Leave or come", "", "The selected devices leave at this moment; who is away comes", "auto"
+        )
+        self.undo = button("Undo", "undo", "Take the last change of the time line back", "auto")
+        self.back = button("Back to the trace", "", "The hours as they were recorded", "auto")
+        self.told = w.HTML()
+        row = classed(w.HBox([self.told, spacer(), self.toggle, self.undo, self.back]), "dtfm-hours-by-hand")
+        self.children: list[w.Widget] = [row, self.line]
+        self.toggle.on_click(lambda _: self._toggle())
+        self.undo.on_click(lambda _: self._undo())
+        self.back.on_click(lambda _: self._change(None))
+        self.line.observe(lambda _: self._show_buttons(), "moment_s")
+        lab_state.observe(lambda _: self._show_buttons(), "selected")
+        self._show_buttons()
+
+    def forget(self) -> None:
+        """Other hours are recorded now, of which nothing is edited."""
+        self.edited = None
+        self._past.clear()
+
+    def show(self, here: Availability) -> None:
+        """Draw who is there when, but for what a hand holds."""
+        self._here = here
+        if not self._is_dragged:
+            unit, in_s = time_axis(here.end_s)
+            with self.line.hold_sync():
+                self.line.devices, self.line.end_s = [*here.devices], here.end_s
+                self.line.unit, self.line.in_s = unit, in_s
+                self.line.stays = [list(stay) for stay in edits.stays_of(here)]
+            self._show_buttons()
+
+    def _show_buttons(self) -> None:
+        self.line.chosen = [name for name in self._lab_state.selected if name in self.line.devices]
+        disable(self.toggle, "" if self.line.chosen and self.line.moment_s >= 0 else NOTHING)
+        self.undo.disabled = not self._past.past
+        self.back.disabled = self.edited is None
+        how = HOW if self.line.devices else ""
+        self.told.value = markup.line(f"<b>Edited by hand</b> · {how}" if self.edited is not None else how, "note")
+
+    def _edit(self, content: Mapping[str, Any]) -> None:
+        """Do what was done on the page."""
+        here, kind, phase = self._here, content.get("kind"), content.get("phase")
+        if here is None:
+            return
+        stays = edits.stays_of(here)
+        try:
+            match kind:
+                case "stays" if phase == "begin":
+                    self._before, self._is_dragged = self.edited, True
+                case "stays" if phase == "move":
+                    self._set(edits.edited(here, content["stays"]))
+                case "stays":
+                    self._is_dragged, self.edited = False, self._before
+                    self._change(edits.edited(here, content["stays"]))
+                case "toggle":
+                    time_s = float(content["time_s"])
+                    self._change(edits.edited(here, edits.toggled(stays, int(content["device"]), time_s, here.end_s)))
+                case "remove":
+                    index, leaves = int(content["stay"]), bool(content["leaves"])
+                    self._change(edits.edited(here, edits.removed(stays, index, here.end_s, leaves=leaves)))
+        except LabError as error:
+            self._is_dragged = False
+            self._report_error(str(error))
+
+    def _change(self, hours: Availability | None) -> None:
+        """Other hours, None for those of the trace; those of before can be had again."""
+        self._past.add(self.edited)
+        self._set(hours)
+
+    def _set(self, hours: Availability | None) -> None:
+        self.edited = hours
+        self._changed()
+        self._show_buttons()
+
+    def _undo(self) -> None:
+        if self._past.past:
+            self._set(self._past.past.pop())
+
+    def _toggle(self) -> None:
+        """Let the selected devices leave at the moment that is looked at, or come."""
+        here = self._here
+        if here is None or self.toggle.disabled:
+            return
+        stays = edits.stays_of(here)
+        for name in self.line.chosen:
+            stays = edits.toggled(stays, here.devices.index(name), self.line.moment_s, here.end_s)
+        self._change(edits.edited(here, stays))
