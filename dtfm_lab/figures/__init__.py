@@ -10,6 +10,7 @@ from dtfm_lab.figures.plan.coarse_graph import coarse_graph, matching
 from dtfm_lab.figures.plan.convergence import convergence
 from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.frontier import frontier
+from dtfm_lab.figures.plan.replans import replans
 from dtfm_lab.figures.results.blame import blame
 from dtfm_lab.figures.results.comparison import comparison
 from dtfm_lab.figures.results.guesses import guesses
@@ -24,8 +25,9 @@ from dtfm_lab.figures.theme import alt_text, theme
 from dtfm_lab.figures.timeline.availability import availability
 from dtfm_lab.figures.timeline.bubble import bubble
 from dtfm_lab.figures.timeline.gantt import gantt
-from dtfm_lab.figures.timeline.history import history, race
+from dtfm_lab.figures.timeline.history import history
 from dtfm_lab.figures.timeline.memory_over_time import memory_over_time
+from dtfm_lab.figures.timeline.race import race
 
 __all__ = [
     "alt_text",
@@ -50,6 +52,7 @@ __all__ = [
     "network_map",
     "plan_map",
     "race",
+    "replans",
     "save",
     "sensitivity",
     "strategies",

@@ -1,10 +1,10 @@
 """Hours of a fleet that changes, under a policy."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, overload
 
 import numpy as np
 
@@ -12,12 +12,14 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.elasticity import Costs, Fleet, PlannedFleet, Policy, TableFleet, foresight, policy_of
 from dtfm_lab.elasticity import replay as play
+from dtfm_lab.elasticity.race import Race
 from dtfm_lab.files import load_availability
 from dtfm_lab.lab.plans import nouns
+from dtfm_lab.lab.races import EVERY_S, raced
 from dtfm_lab.runtime.client import hours
 from dtfm_lab.simulation.memory_intervals import static_memory
 
@@ -27,24 +29,51 @@ OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_
 """Fields of a job that hold for one number of devices; the plan of every fleet chooses them."""
 STORAGE_BYTES_PER_S = 1e9
 """Assumed of the storage of checkpoints, for each device."""
+AnyFleet = Topology | str | Mapping[int, float]
+AnyAvailability = Availability | str | os.PathLike[str]
+AnyPolicy = str | Policy
 
 
+@overload
 def replay(
-    topology: Topology | str | Mapping[int, float],
+    topology: AnyFleet,
     job: Job | str | float | None,
-    availability: Availability | str | os.PathLike[str],
-    policy: str | Policy = "goodput",
+    availability: AnyAvailability,
+    policy: AnyPolicy = ...,
     *,
+    over: None = None,
+    **how: Any,
+) -> History: ...
+@overload
+def replay(
+    topology: AnyFleet,
+    job: Job | str | float | None,
+    availability: AnyAvailability,
+    policy: AnyPolicy | Sequence[AnyPolicy] = ...,
+    *,
+    over: str,
+    **how: Any,
+) -> Race: ...
+def replay(
+    topology: AnyFleet,
+    job: Job | str | float | None,
+    availability: AnyAvailability,
+    policy: AnyPolicy | Sequence[AnyPolicy] = "goodput",
+    *,
+    over: str | None = None,
+    values: Sequence[float] | None = None,
+    precision: float = 0.05,
     start_s: float = 45.0,
     restart_s: float | None = None,
     regroup_s: float = 2.0,
     checkpoint_s: float | None = None,
     notice_s: float = 0.0,
+    price_per_hour: float | None = None,
     seed: int = 0,
     bound: bool = True,
     progress: Callable[[float], object] | None = None,
     **options: Any,
-) -> History:
+) -> History | Race:
     """What a training run makes of hours in which devices come and go, under a policy (``lab.policies``).
 
     Every fleet that arises is planned for seconds by the lab, once, in a shape of its own; the same network, job and
@@ -53,8 +82,18 @@ def replay(
     network and a job, a table of measured samples a second by the number of devices, and the samples of a step:
     ``lab.replay({15: 192, 16: 215, ...}, 8192, "bamboo-p3")``.
 
+    With ``over`` one quantity takes several values, under one policy or a list of them, and a Race comes back:
+    ``.sentence``, ``.best``, ``.leads``, ``.to_frame()``, drawn by ``lab.figures.race``. ``over="every_s"`` asks how
+    often to write checkpoints, ``over="rate"`` at how many times as many changes another policy is the best.
+
     Parameters
     ----------
+    over
+        A number that is given here, such as ``notice_s`` or an option of the policy; or ``rate``: the same changes in
+        so much less of time.
+    values
+        Of what varies, a list, or a tuple of lowest, highest and how many. Where the best policy changes between two,
+        the place is found by bisecting, to ``precision``, a share of its value.
     start_s
         From a device's coming until it can serve.
     restart_s
@@ -66,6 +105,8 @@ def replay(
         given.
     notice_s
         How long before it leaves a device announces it.
+    price_per_hour
+        US dollars for an hour of every device while it is there, in place of those that the network names.
     bound
         Whether what foresight would make is computed, too.
     progress
@@ -92,8 +133,32 @@ def replay(
         availability = load_availability(availability)
     if not isinstance(availability, Availability):
         raise TraceError(f"availability is {shortened(availability)}; wanted an Availability, its name or its file")
+    if over is not None:
+        if not isinstance(topology, Mapping) and not isinstance(job, int | float):
+            topology, job = nouns(topology, job)
+        if over == EVERY_S and checkpoint_s is None:
+            checkpoint_s = _fleet(topology, job, availability, seed)[-1]
+        numbers = {
+            "start_s": start_s,
+            "restart_s": restart_s,
+            "regroup_s": regroup_s,
+            "checkpoint_s": checkpoint_s,
+            "notice_s": notice_s,
+            "price_per_hour": price_per_hour,
+            "seed": seed,
+            "bound": bound,
+            "progress": progress,
+        }
+        of_fleet = partial(replay, topology, job)
+        return raced(of_fleet, availability, policy, over, values, precision, numbers, options)
+    if not isinstance(policy, str | Policy):
+        raise TraceError(f"policy is {shortened(policy)}, and not over; wanted one policy, or what varies, too")
+    if values is not None:
+        raise TraceError("values are given, and not over; wanted both, such as over='every_s'")
     chosen = policy_of(policy, **options)
     fleet, here, prices, state_s = _fleet(topology, job, availability, seed)
+    if price_per_hour is not None:
+        prices = np.full(len(here.devices), _priced(price_per_hour))
     costs = Costs(
         start_s=start_s,
         restart_s=PROCESSES_START_S + state_s if restart_s is None else restart_s,
@@ -134,6 +199,13 @@ def run_hours(
     name = name_of(policy)
     hours.refuse_rerouting(play(here, fleet, chosen, costs, name=name))  # every fleet is planned by then
     return hours.run_hours(here, fleet, chosen, costs, name=name, progress=progress, **options)
+
+
+def _priced(price: object) -> float:
+    number = as_number(price)
+    if number is None or not 0 <= number < np.inf:
+        raise TraceError(f"price_per_hour is {shortened(price)}; wanted US dollars, 0 or more")
+    return number
 
 
 def _fleet(

@@ -1,13 +1,10 @@
-"""Hours of a changing fleet: what every second went to, and several policies side by side."""
+"""Hours of a changing fleet: what every second went to."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
 
-from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.history import History, State
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.palette import BLUE, GREEN, GREY, LINE_GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
@@ -15,8 +12,6 @@ from dtfm_lab.figures.theme import (
     LEGEND_BELOW,
     SUBTITLE_LETTERS,
     SUBTITLE_LINE_PX,
-    numbered_rows,
-    row_bars,
     stacked,
     titled,
     with_headings,
@@ -47,7 +42,6 @@ MOST_BINS = 300
 """Intervals into which the band of states is cut."""
 DEVICES_PX, RATE_PX, STATES_PX, SAMPLES_PX, DOLLARS_PX = 130, 90, 110, 190, 90
 BETWEEN_PX = 44
-ROW_PX = 38
 
 
 def history(history: History) -> go.Figure:
@@ -91,65 +85,6 @@ def history(history: History) -> go.Figure:
     return with_headings(figure, SUBTITLE_LINE_PX * len(wrapped(_subtitle(history), SUBTITLE_LETTERS)))
 
 
-def race(histories: Sequence[History]) -> go.Figure:
-    """A bar for each policy, the one with most samples on top: the share of the time that went to each state, and what
-    came of it.
-
-    Raises TraceError for no history, or for histories of different hours.
-    """
-    if not histories:
-        raise TraceError("race of no histories; wanted one at least")
-    if len({one.availability.end_s for one in histories}) > 1:
-        ends = ", ".join(f"{one.policy} {one.availability.end_s:g} s" for one in histories)
-        raise TraceError(f"race of histories that differ in length: {ends}; wanted the same hours")
-    ranked = sorted(histories, key=lambda one: -one.samples)
-    figure = go.Figure()
-    before = np.zeros(len(ranked))
-    split = [parts(one) for one in ranked]
-    for name, color in PARTS.items():
-        shares = np.array([part[name] / one.availability.end_s for part, one in zip(split, ranked, strict=True)])
-        if not shares.any():
-            continue
-        hover = [f"{one.policy}: {share:.1%} {name}" for one, share in zip(ranked, shares, strict=True)]
-        rows = list(range(len(ranked)))
-        figure.add_trace(
-            row_bars(
-                shares.tolist(),
-                rows,
-                hover,
-                base=before.tolist(),
-                name=name,
-                marker_color=color,
-                width=0.62,
-            )
-        )
-        before = before + shares
-    for row, one in enumerate(ranked):
-        told = "" if one.share_of_bound is None else f", {one.share_of_bound:.0%} of foresight"
-        figure.add_annotation(x=1.01, y=row, text=f"{one.goodput:.4g} samples/s{told}", xanchor="left", showarrow=False)
-    figure.update_xaxes(range=[0, 1.36], tickvals=[0, 0.25, 0.5, 0.75, 1], tickformat=".0%", title_text="of the time")
-    figure.update_yaxes(**numbered_rows([one.policy for one in ranked]))
-    best, worst = ranked[0], ranked[-1]
-    return titled(
-        figure,
-        f"{best.availability.name}: {best.policy} trains most",
-        _spread(best, worst),
-        alt="; ".join(f"{one.policy} {one.goodput:.4g} samples/s" for one in ranked),
-        height=190 + ROW_PX * len(ranked),
-        barmode="overlay",
-        legend=LEGEND_BELOW,
-        margin_b=110,
-    )
-
-
-def _spread(best: History, worst: History) -> str:
-    if best is worst:
-        return ""
-    times = f"{best.samples / worst.samples:.3g} times" if worst.samples else "some, and none by"
-    skipping = " (some of its samples by a part of the model)" if best.skipping_samples else ""
-    return f"{times} the samples of {worst.policy}{skipping}; bars say where the time went"
-
-
 def parts(history: History) -> dict[str, float]:
     """Seconds of each of ``PARTS``, which add up to the end."""
     seconds = history.seconds
@@ -160,6 +95,12 @@ def parts(history: History) -> dict[str, float]:
 def time_axis(end_s: float) -> tuple[str, float]:
     """The unit of the axis, and its seconds."""
     return ("h", 3600.0) if end_s >= 7200 else ("min", 60.0) if end_s >= 120 else ("s", 1.0)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in three digits, in minutes or hours where they are many: ``156 s``, ``20.2 min``."""
+    unit, in_s = time_axis(seconds / 2) if seconds >= 600 else ("s", 1.0)
+    return f"{seconds / in_s:.3g} {unit}"
 
 
 def _subtitle(history: History) -> str:
