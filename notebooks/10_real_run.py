@@ -214,7 +214,7 @@ pd.DataFrame(
 # - **Agreement on the paced clock** is partly by construction.
 # - **A plan that is too large runs in part**: `lab.start(plan, workers=(4, 2))` rehearses four stages of two pipelines,
 #   with a small model in place of a large one and messages as long as the real one's. It tells nothing of how fast a
-#   V100 is. [The capstone](17_capstone.ipynb) does it.
+#   V100 is. [The capstone](18_capstone.ipynb) does it.
 # - **CPU seconds are not quite constant** either: what else runs shares caches and memory. Suspects below 2 % of an
 #   iteration are not named.
 #

@@ -81,7 +81,14 @@ _IN_ORDER = (
         ("10_real_run",),
     ),
     Lesson(
-        "17_capstone",
+        "17_things_change",
+        "Things change",
+        "What becomes of training when devices come and go for hours?",
+        40,
+        ("11_faults",),
+    ),
+    Lesson(
+        "18_capstone",
         "Capstone",
         "What would you do with a network of your own?",
         120,

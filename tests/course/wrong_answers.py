@@ -16,6 +16,7 @@ from scipy.optimize import linear_sum_assignment
 
 import dtfm_lab as lab
 from dtfm_lab.course.tasks.searching import simple_bound_s
+from dtfm_lab.elasticity.policy import Response
 
 Wrong = Iterator[tuple[Any, str]]
 WRONG: dict[str, Callable[[Any, Any], Wrong]] = {}
@@ -357,6 +358,46 @@ def judged_on_the_unseen(given, right):
     yield lambda full, measured: errors(full, measured, means), ""
     yield lambda full, measured: [0.0] * len(full), "differ from the wanted"
     yield lambda full, measured: [0.1], "wanted one each"
+
+
+@wrong("how-often-to-write")
+def how_often_to_write(given, right):
+    yield right / 6, "most of it writing"
+    yield right * 8, "done again"
+    yield from ((value, "wanted seconds above 0") for value in (0, -5.0, float("inf"), float("nan")))
+
+
+@wrong("a-policy-for-each")
+def a_policy_for_each(given, right):
+    yield from (([name] * 3, "of what the best of them does") for name in given.names)
+    yield right[:1], "wanted three names"
+    yield from (([*right[:2], name], f"wanted one of {given.names[0]}") for name in ("resart", 3, None, Odd()))
+
+
+@wrong("spread-the-replicas")
+def spread_the_replicas(given, right):
+    together = [[0, 1], [2, 3], [4, 5]]
+    yield lab.evaluate(given.network, given.job, stages=together), "all of stage"
+    yield lab.evaluate(given.network, given.job, stages=[[0, 2], [1, 3], [4, 5]]), "all of stage 2 is there"
+    yield lab.evaluate(given.network.scaled(bandwidth=9), given.job, stages=right.stages), "another network"
+    yield lab.with_job(right, global_batch=8), "global_batch"
+    flat = given.job.with_fields(n_stages=1, n_replicas=6)
+    yield lab.evaluate(given.network, flat.with_fields(global_batch=96), stages=[range(6)]), "n_stages"
+
+
+@wrong("beat-a-policy")
+def beat_a_policy(given, right):
+    yield lambda now: None, "it trains 0.000 times"
+    yield lambda now: right(now) if now.lost or now.operation is None else None, "wanted 1.05 times"
+    yield lambda now: Response(now.fleet.operation(now.present)), "wanted a pause"
+    yield lambda now: "go on", "wanted a Response, or None"
+    yield lambda now: 1 / 0, "raised ZeroDivisionError"
+
+    def faster(now):
+        found = now.fleet.operation(now.present)
+        return Response(None if found is None else replace(found, step_s=0.1), pause_s=60)
+
+    yield faster, "that now.fleet.operation makes"
 
 
 @wrong("capstone-network")

@@ -21,7 +21,7 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import load_topology, topology_names
 from dtfm_lab.planning import plan as search_plan
 
-lesson = MissionsOf("17_capstone")
+lesson = MissionsOf("18_capstone")
 
 LEAST_DEVICES = 6
 UNEQUAL = 3.0

@@ -16,7 +16,7 @@ from dtfm_lab.figures.timeline.history import duration
 from dtfm_lab.planning import Replan
 
 ROW_PX = 38
-ROOM = 1.55
+ROOM = 1.65
 """Length of the axis against the whole; the rest is for words."""
 
 
@@ -97,8 +97,8 @@ def _shapes(found: Sequence[Replan], every_s: float) -> go.Figure:
         hovertext=[f"{_shape(row.before)}: {row.undisturbed:,.0f} iterations undisturbed" for row in rows],
     )  # fmt: skip
     for number, row in enumerate(rows):
-        back = f"; {row.to_checkpoint} of {row.n} from a checkpoint" if row.to_checkpoint else ""
-        text = f"{row.made:,.0f} of {row.undisturbed:,.0f} undisturbed{back}"
+        back = f"; {row.to_checkpoint} of {row.n} go back" if row.to_checkpoint else ""
+        text = f"{row.made:,.0f}; undisturbed {row.undisturbed:,.0f}{back}"
         figure.add_annotation(x=1.02 * most, y=number, text=text, xanchor="left", **UNBOXED)
     figure.update_xaxes(range=[0, ROOM * most], title_text=f"iterations in the {hour} after a change")
     figure.update_yaxes(**numbered_rows([_shape(row.before) for row in rows]))
@@ -107,7 +107,7 @@ def _shapes(found: Sequence[Replan], every_s: float) -> go.Figure:
         figure,
         f"{_shape(best.before)} loses least: {best.made:,.0f} iterations in the {hour} after a change",
         f"stages × replicas; mean of {count(best.n, 'change')} of each plan, planned anew; where a stage has no other "
-        f"copy, half of the {duration(every_s)} between two checkpoints is redone",
+        f"copy all go back, and half of the {duration(every_s)} between two checkpoints is redone",
         alt="; ".join(f"{_shape(row.before)} {row.made:,.0f} of {row.undisturbed:,.0f} iterations" for row in rows),
         height=210 + ROW_PX * len(rows),
         barmode="overlay",

@@ -212,4 +212,4 @@ report.to_frame()
 # A large error that is explained earns more than a small one that is not.
 
 # %%
-lab.missions.board("17_capstone")
+lab.missions.board("18_capstone")

@@ -1,0 +1,311 @@
+"""Missions about fleets that change: each is judged by replaying the hours."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from dtfm_lab.course.checks import TRAINED, MissionsOf, Number, fresh_cases, plan_of, require
+from dtfm_lab.course.mission import Given, NotYet
+from dtfm_lab.course.replays import BATCH, OwnPolicy, able_s, after_each_region, played
+from dtfm_lab.course.small_networks import CITIES, of_sites
+from dtfm_lab.domain.availability import Availability
+from dtfm_lab.domain.history import History
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.elasticity import policies, policy_of
+from dtfm_lab.elasticity.policy import Response, Situation
+from dtfm_lab.elasticity.race import race_over
+from dtfm_lab.files import load_job
+from dtfm_lab.planning import evaluate, simulated
+
+lesson = MissionsOf("17_things_change")
+
+CARDS = tuple(f"card-{number}" for number in range(1, 9))
+SPEEDS = {n: 40.0 * n for n in range(4, 9)}
+"""Samples a second by the number of cards: fewer than four cannot hold the model."""
+SAME = {1: 320.0}
+"""Samples a second of any number of cards, where a slow link binds them all."""
+NAMES = ("restart", "varuna", "oobleck", "bamboo", "torchft", "swarm", "recycle")
+
+
+def give_drawn_hours(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Three hours of cards that come and go, and from how many on they can train."""
+    seed, start_s = int(rng.integers(10**6)), int(rng.integers(30, 91))
+    hours = Availability.drawn(CARDS, 3 * 3600, mean_life_s=2400, mean_absence_s=1200, seed=seed, name="three hours")
+    return {"hours": hours, "least": int(rng.integers(5, 7)), "start_s": start_s}
+
+
+@lesson.number(
+    "able-to-train",
+    title="How long can they train?",
+    wanted="a number of seconds",
+    give=give_drawn_hours,
+    minutes=5,
+    hints=(
+        "`given.hours.to_frame()` has every coming and going; `lab.figures.availability(given.hours)` draws them.",
+        "Who comes can serve after given.start_s. Nothing else is asked than for how long enough of them can: "
+        "a replay knows, too.",
+        "Replay with a table whose first row is given.least, and count the seconds that are neither idle nor stopped.",
+    ),
+    answer="""
+        table = {given.least: 1.0}
+        seconds = lab.replay(table, 1, given.hours, "swarm", start_s=given.start_s, restart_s=0).seconds
+        answer = given.hours.end_s - seconds["idle"] - seconds["stopped"]
+    """,
+)
+def able_to_train(given: Given) -> Number:
+    """`given.hours` says when each of eight cards is there, for three hours. A model needs at least {least} of them,
+    and who comes can serve {start_s} s later, if it is still there. In how many seconds of the three hours can the
+    model be trained?
+    """
+    wanted = able_s(given.hours, given.least, given.start_s)
+    there_s = able_s(given.hours, given.least, 0.0)
+    return Number(
+        wanted,
+        f"{wanted:.0f} s of {given.hours.end_s:.0f}: what is there is not yet what can serve.",
+        slips={
+            there_s: "so long enough of them are there; who comes has to start first",
+            able_s(given.hours, given.least + 1, given.start_s): "that is with one more; exactly so many suffice",
+            given.hours.end_s - wanted: "that is how long they cannot",
+            wanted / 60: "that is in minutes; wanted seconds",
+            wanted / 3600: "that is in hours; wanted seconds",
+        },
+        within=0.002,
+    )
+
+
+def give_failing_cards(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Hours of cards that fail at random, and the seconds of a checkpoint."""
+    between_s, writes_s = float(np.round(10 ** rng.uniform(2.6, 3.8))), int(rng.integers(10, 60))
+    cards, seed = [f"card-{n}" for n in range(16)], int(rng.integers(10**6))
+    hours = Availability.drawn(cards, 400 * between_s, mean_life_s=16 * between_s, mean_absence_s=60.0, seed=seed)
+    return {"hours": hours, "table": SAME, "batch": BATCH, "writes_s": writes_s, "restart_s": int(rng.integers(20, 90))}
+
+
+SWEPT = 15
+CLOSE = 0.997
+"""Share of the samples of the best interval of a sweep that an answer has to reach."""
+
+
+@lesson.mission(
+    "how-often-to-write",
+    title="How often to write?",
+    takes=(int, float),
+    wanted="a number of seconds",
+    give=give_failing_cards,
+    minutes=5,
+    hints=(
+        "The mean time between losses is `given.hours.mean_between_losses_s`. What does Young's formula say?",
+        'Or try all: `lab.replay(given.table, given.batch, given.hours, "restart", over="every_s", checkpoint_s=..., '
+        "restart_s=...)`, whose `.best.value` is the best.",
+    ),
+    answer="""
+        numbers = {"checkpoint_s": given.writes_s, "restart_s": given.restart_s}
+        found = lab.replay(given.table, given.batch, given.hours, "restart", over="every_s", **numbers, bound=False)
+        answer = found.best.value
+    """,
+)
+def how_often_to_write(every_s: float, given: Given) -> str:
+    """Sixteen cards train together, at the same speed whoever of them is there: `given.table`, `given.batch`. Each loss
+    (`given.hours`) stops all: a restart takes {restart_s} s, and work goes on from the newest checkpoint; training
+    stands still for {writes_s} s while one is written. After how many seconds of training should the next be written?
+    Hand in a number that trains at least 99.7 % of what the best of a sweep does under the policy `restart`.
+    """
+    require(not isinstance(every_s, bool) and 0 < every_s < np.inf, f"found {every_s!r}; wanted seconds above 0")
+
+    def made(seconds: float) -> tuple[History, ...]:
+        costs = {"checkpoint_s": float(given.writes_s), "restart_s": float(given.restart_s)}
+        return (played(SAME, given.hours, policy_of("restart", every_s=seconds), **costs),)
+
+    young = float(np.sqrt(2 * given.writes_s * given.hours.mean_between_losses_s))
+    swept = race_over(made, [young * 1.2 ** (n - SWEPT // 2) for n in range(SWEPT)], 0.05)
+    best = max(point.histories[0].samples for point in swept)
+    found = made(every_s)[0]
+    share = found.samples / best
+    if share < CLOSE:
+        writing, redone = found.seconds["checkpoint"], found.seconds["redone"]
+        side = "most of it writing" if writing > redone else "most of it in work that is done again"
+        raise NotYet(f"every {every_s:.0f} s trains {share:.1%} of what the best of a sweep does, the loss {side}")
+    return f"{share:.2%} of the best of the sweep: the curve is flat there, and Young's formula says {young:.0f} s."
+
+
+def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Quiet traces and rough ones in some order, and costs under which not one policy is the best on all."""
+    while True:
+        costs = {
+            "checkpoint_s": float(rng.integers(2, 40)),
+            "restart_s": float(rng.integers(20, 200)),
+            "regroup_s": float(rng.choice([2, 20, 60, 200])),
+        }
+        lives = [float(rng.choice([rng.integers(18_000, 72_000), rng.integers(600, 2400)])) for _ in range(3)]
+        absences = [float(rng.integers(300, 3000)) for _ in lives]
+        traces = [
+            Availability.drawn(CARDS, 8 * 3600, mean_life_s=life, mean_absence_s=away, seed=int(rng.integers(10**6)))
+            for life, away in zip(lives, absences, strict=True)
+        ]
+        names = tuple(str(name) for name in rng.choice(NAMES, 3, replace=False))
+        ranked = [_ranked(hours, costs, names) for hours in traces]
+        margins = [one[0][1] > 1.02 * one[1][1] for one in ranked]
+        if all(margins) and len({one[0][0] for one in ranked}) > 1:
+            return {"traces": traces, "table": SPEEDS, "batch": BATCH, "costs": costs, "names": names, **costs}
+
+
+def _ranked(hours: Availability, costs: Mapping[str, float], names: Sequence[str]) -> list[tuple[str, float]]:
+    """Policies and their samples, the most first."""
+    made = {name: played(SPEEDS, hours, policy_of(name), **costs).samples for name in names}
+    return sorted(made.items(), key=lambda each: -each[1])
+
+
+@lesson.mission(
+    "a-policy-for-each",
+    title="A policy for each trace",
+    takes=(list, tuple),
+    wanted="a list of three names of given.names, one for each of given.traces",
+    give=give_three_traces,
+    minutes=5,
+    hints=(
+        "`lab.figures.availability(each)` shows which are quiet. What does a policy pay where nothing "
+        "happens, and what at every loss?",
+        "`lab.replay(given.table, given.batch, trace, name, **given.costs)` plays one; `lab.figures.race` lays several "
+        "side by side.",
+    ),
+    answer="""
+        def samples(trace, name):
+            return lab.replay(given.table, given.batch, trace, name, bound=False, **given.costs).samples
+
+        answer = [max(given.names, key=lambda name: samples(trace, name)) for trace in given.traces]
+    """,
+)
+def a_policy_for_each(answer: Sequence[Any], given: Given) -> str:
+    """Eight cards have been watched for eight hours, three times: `given.traces`. A checkpoint takes
+    {checkpoint_s:.0f} s, a restart {restart_s:.0f} s, forming new groups {regroup_s:.0f} s (`given.costs`); speeds are
+    `given.table`, and a step has `given.batch` samples. Which policy of {names} trains most on each of the three?
+    """
+    require(len(answer) == 3, f"the list has {len(answer)} things; wanted three names")
+    for name in answer:
+        require(
+            isinstance(name, str) and name in given.names, f"found {name!r:.40}; wanted one of {', '.join(given.names)}"
+        )
+    said = []
+    for at, (name, hours) in enumerate(zip(answer, given.traces, strict=True)):
+        ranked = dict(_ranked(hours, given.costs, given.names))
+        best = max(ranked.values())
+        share = ranked[name] / best
+        require(share == 1, f"on given.traces[{at}] {name} trains {share:.1%} of what the best of them does")
+        said.append(f"{name} ({len(np.unique(hours.time_s[~hours.comes]))} losses)")
+    return f"{', '.join(said)}: what is cheap while nothing happens may be dear when it does."
+
+
+def give_three_regions(rng: np.random.Generator) -> Mapping[str, Any]:
+    """Six cards in three cities, and a job of three stages with two replicas."""
+    cities = [str(city) for city in rng.choice(CITIES, 3, replace=False)]
+    where = [city for city in cities for _ in range(2)]
+    network = of_sites(
+        where,
+        (0.3, 10.0),
+        (int(rng.integers(5, 20)), int(rng.integers(10, 30)) / 10),
+        names=[f"{city}-{number}" for city in cities for number in (1, 2)],
+        name="three-cities",
+        gpu="T4",
+    )
+    job = load_job(
+        "gpt2-small",
+        n_stages=3,
+        n_replicas=2,
+        dtype="fp16",
+        schedule="1f1b",
+        microbatch=2,
+        global_batch=int(rng.integers(4, 9)) * 16,
+    )
+    spread = [[2 * stage, (2 * (stage + 1) + 1) % 6] for stage in range(3)]
+    limit = 0.97 * min(after_each_region(simulated(evaluate(network, job, stages=spread))).values())
+    return {"network": network, "job": job, "cities": ", ".join(cities), "limit": limit}
+
+
+@lesson.mission(
+    "spread-the-replicas",
+    title="When a city goes dark",
+    takes=Plan,
+    wanted="a Plan of given.network for given.job, such as lab.evaluate prices",
+    give=give_three_regions,
+    minutes=10,
+    hints=(
+        "Look at `plan.stages`: who else has the parameters of a stage whose devices are all in one city?",
+        "With three stages of two replicas in three cities, no two copies of a stage need to share one.",
+        "`lab.evaluate(given.network, given.job, stages=[[...], [...], [...]])`, the devices of each stage from two "
+        "cities.",
+    ),
+    answer="""
+        stages = [[2 * stage, (2 * (stage + 1) + 1) % 6] for stage in range(3)]
+        answer = lab.evaluate(given.network, given.job, stages=stages)
+    """,
+)
+def spread_the_replicas(plan: Plan, given: Given) -> str:
+    """`given.network` has two cards in each of {cities}; `given.job` has three stages of two replicas. For half an hour
+    of an hour, a whole city is dark: peers of a stage share the work of those that are gone (the policy `swarm`), and
+    where a stage has nobody left, all wait. Hand in a placement in this shape, with nothing else of the job changed,
+    that trains at least {limit:.0f} samples in that hour, whichever city it is.
+    """
+    plan_of(plan, given.network, given.job, "n_stages", "n_replicas", "global_batch", "microbatch", *TRAINED)
+    own = simulated(evaluate(given.network, given.job, stages=plan.placement.devices.tolist()))
+    made = after_each_region(own)
+    worst = min(made, key=lambda region: made[region])
+    for stage, names in enumerate(own.stages):
+        regions = {given.network.devices[given.network.index(name)].region for name in names}
+        if len(regions) == 1:
+            (alone,) = regions
+            less = f"without {alone} it trains {made[alone]:.0f} samples; wanted {given.limit:.0f}"
+            raise NotYet(f"{less}: all of stage {stage} is there")
+    require(
+        made[worst] >= given.limit, f"without {worst} it trains {made[worst]:.0f} samples; wanted {given.limit:.0f}"
+    )
+    return f"{made[worst]:.0f} samples in the worst case, and training never stops: each stage lives in two cities."
+
+
+WINS_BY = 1.05
+BEATEN = "oobleck"
+
+
+@lesson.mission(
+    "beat-a-policy",
+    title="Beat a policy",
+    takes=FunctionType,
+    wanted="a function of now, a Situation, that returns a Response or None",
+    minutes=20,
+    hints=(
+        "`oobleck` leaves who comes idle until the next loss. `now.spare` are devices that could serve and do not.",
+        "`now.fleet.operation(now.present)` is the best with who is there, None where they are too few; "
+        "`now.costs.restarting(n)` and `now.costs.regrouping(n)` are the seconds of a beginning and of a change.",
+        "Return None to go on as before, which is possible only while nobody is lost (`now.lost`). Return "
+        "`Response(operation, pause_s=...)` after a loss, and where somebody is spare.",
+    ),
+    answer="""
+        from dtfm_lab.elasticity.policy import Response
+
+        def decide(now):
+            if now.operation is not None and not now.lost and not now.spare:
+                return None
+            n = len(now.present)
+            pause_s = now.costs.restarting(n) if now.operation is None else now.costs.regrouping(n)
+            return Response(now.fleet.operation(now.present), pause_s=max(pause_s, now.pause_left_s))
+
+        answer = decide
+    """,
+)
+def beat_a_policy(function: Callable[[Situation], Response | None], given: Given) -> str:
+    """Write a policy of your own: a function `decide(now)` that is called whenever the fleet changes, with a Situation,
+    and returns a `Response` (both from `dtfm_lab.elasticity.policy`), or None to go on as before. On fresh hours of
+    eight cards it must train at least 5 % more samples than `oobleck`, in the mean. It pays what others pay: any change
+    makes the step under way void, and pauses for at least `now.costs.regrouping(n)` seconds.
+    """
+    rng, ratios = fresh_cases(), []
+    for _ in range(4):
+        life_s, away_s, seed = int(rng.integers(3600, 7200)), int(rng.integers(1200, 2400)), int(rng.integers(10**6))
+        hours = Availability.drawn(CARDS, 8 * 3600, mean_life_s=life_s, mean_absence_s=away_s, seed=seed)
+        costs = {"regroup_s": float(rng.integers(2, 10)), "restart_s": float(rng.integers(20, 60))}
+        own, other = (played(SPEEDS, hours, one, **costs) for one in (OwnPolicy(function), policies[BEATEN]()))
+        ratios.append(own.samples / other.samples)
+    times = float(np.mean(ratios))
+    require(times >= WINS_BY, f"it trains {times:.3f} times the samples of {BEATEN}; wanted {WINS_BY} times")
+    return f"{times:.2f} times the samples of {BEATEN}, on {len(ratios)} fresh traces: who comes is put to work."
