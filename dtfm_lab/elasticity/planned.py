@@ -141,6 +141,11 @@ class PlannedFleet:
         devices = frozenset(self._indices(plan).ravel().tolist())
         return Operation(devices=devices, step_s=_iteration_s(plan), samples=_samples(plan), plan=plan)
 
+    def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
+        """Whether somebody is left of each stage."""
+        left = operation.devices - lost
+        return not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
+
     def grid(self, operation: Operation) -> IntArray:
         """(stages, replicas) devices of the operation's plan."""
         assert operation.plan is not None, "operations of this fleet have plans"

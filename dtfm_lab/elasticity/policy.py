@@ -32,7 +32,7 @@ QUARTER_S = 900.0
 """Seconds between two checkpoints of every policy that is not told otherwise, so that none has an advantage."""
 
 
-REMEMBERED = 64
+REMEMBERED = 16
 """Fleets of the past that a policy is told of."""
 
 
@@ -59,6 +59,9 @@ class Fleet(Protocol):
     ) -> Operation | None:
         """The best known way of a larger fleet, at work with who of it is present: those who serve the same stage share
         the work of the others. None where a stage has nobody, or where it cannot be above so many samples a second."""
+
+    def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
+        """Whether somebody who is left holds each stage's parameters and optimiser state."""
 
     def grid(self, operation: Operation) -> IntArray:
         """(stages, replicas) devices of the operation as it was begun, those that have left included."""
@@ -94,12 +97,6 @@ class Costs:
         return self.regroup_s(n_devices) if callable(self.regroup_s) else self.regroup_s
 
 
-def state_survives(fleet: Fleet, operation: Operation, lost: frozenset[int]) -> bool:
-    """Whether somebody who is left holds each stage's parameters and optimiser state."""
-    left = operation.devices - lost
-    return not any(left.isdisjoint(group) for group in fleet.grid(operation).tolist())
-
-
 class Keeps(Enum):
     """What is left of the work when an answer takes effect."""
 
@@ -124,7 +121,7 @@ class Asked(Enum):
     """The time that it named has come."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # made at every change: a frozen one takes three times as long
 class Response:
     """How to go on."""
 

@@ -6,11 +6,13 @@ between them. It never looks ahead: a policy knows the present and the past.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +35,11 @@ class Moment(NamedTuple):
     leaving: frozenset[int]
 
 
+COLLECTED_AFTER = 50_000
+"""New objects between two collections while hours are replayed; 700 is Python's default."""
 LEFT, READY, LEAVING = range(3)
+# as plain numbers, which are quicker to compare
+TRAINING, CHECKPOINT, REDONE, RECONFIGURING, IDLE, STOPPED = (int(state) for state in State)
 NOBODY: frozenset[int] = frozenset()
 
 
@@ -59,11 +65,16 @@ def moments(availability: Availability, start_s: float, notice_s: float = 0.0) -
     order = order[when[order] < end_s]
     sorted_s, positions = when[order].tolist(), order.tolist()
     begins = np.flatnonzero(np.append(True, np.diff(when[order]) > 0)[: len(order)]).tolist()
+    alone = [frozenset((device,)) for device in range(len(availability.devices))]
     for begin, end in zip(begins, [*begins[1:], len(positions)], strict=True):
         if end - begin == 1:  # the most common, and worth no grouping
-            only = frozenset((who[positions[begin]],))
-            which = kind[positions[begin]]
-            yield Moment(sorted_s[begin], *(only if which == each else NOBODY for each in (LEFT, READY, LEAVING)))
+            only, which = alone[who[positions[begin]]], kind[positions[begin]]
+            yield Moment(
+                sorted_s[begin],
+                only if which == LEFT else NOBODY,
+                only if which == READY else NOBODY,
+                only if which == LEAVING else NOBODY,
+            )
             continue
         groups = tuple(
             frozenset(who[i] for i in positions[begin:end] if kind[i] == each) for each in (LEFT, READY, LEAVING)
@@ -92,13 +103,26 @@ def replay(
             "wanted availability.on(network)"
         )
     run = _Run(availability, fleet, policy, Costs() if costs is None else costs, name or type(policy).__name__)
-    for moment in moments(availability, run.costs.start_s, run.costs.notice_s):
-        run.advance(moment.time_s)
-        run.change(moment)
-        if progress is not None:
-            progress(moment.time_s)
-    run.advance(availability.end_s)
-    return run.history(price_per_hour)
+    with _collected_rarely():
+        for moment in moments(availability, run.costs.start_s, run.costs.notice_s):
+            run.advance(moment.time_s)
+            run.change(moment)
+            if progress is not None:
+                progress(moment.time_s)
+        run.advance(availability.end_s)
+        return run.history(price_per_hour)
+
+
+@contextmanager
+def _collected_rarely() -> Iterator[None]:
+    """A history's objects live until its end and make no cycles: looking for cycles among them takes a third of the
+    time."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], COLLECTED_AFTER) if before[0] else 0, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class _Run:
@@ -121,36 +145,45 @@ class _Run:
         self.checkpoint_next = False
         self.again: Asked | float | None = None  # a float is a time
         self.later: tuple[float, Response] | None = None  # from when a step's end brings it
-        self.losses: list[Loss] = []
+        self.losses: list[list[Any]] = []  # fields of a Loss
         self.departures = self.setbacks = 0
         self.device_s = 0.0
         self.operations: list[Operation] = []
         self.number_of: dict[int, int] = {}
-        # a segment is [start, end, state, operation, steps]
-        self.segments: list[list[float]] = []
+        self.booked: Operation | None = None  # of the latest segment, and its number
+        self.number = -1
+        # columns of the segments, of which each begins where the one before ends
+        self.ends_s: list[float] = []
+        self.states: list[int] = []
+        self.works: list[int] = []  # index into the operations
+        self.steps: list[int] = []
         self.first_since_checkpoint = 0
         self.first_of_step = 0
         self.loss_open = False
 
     def change(self, moment: Moment) -> None:
         """The fleet changes now: who left is gone, who is ready can serve, and the policy says how to go on."""
-        self.departures += bool(moment.left)
-        before = self.present
-        self.earlier.append(before)
-        self.present = (before - moment.left) | moment.ready
-        self.leaving = (self.leaving - moment.left) | moment.leaving
-        if moment.left:
-            names = tuple(self.availability.devices[device] for device in sorted(moment.left))
-            serving = len(moment.left & self.operation.devices) if self.operation is not None else 0
-            self.losses.append(Loss(self.time_s, names, serving, 0.0, 0.0, 0.0))
+        left, present = moment.left, self.present
+        self.earlier.append(present)
+        if left:
+            self.departures += 1
+            devices = self.availability.devices
+            names = tuple([devices[device] for device in sorted(left)])
+            serving = len(left & self.operation.devices) if self.operation is not None else 0
+            self.losses.append([self.time_s, names, serving, 0.0, 0.0, 0.0])
             self.loss_open = True
-        if self.present is not before or moment.left or moment.leaving:
-            self.ask(Asked.CHANGE, moment.left)
+            present = present - left
+        self.present = present | moment.ready if moment.ready else present
+        if left or moment.leaving or self.leaving:
+            self.leaving = (self.leaving - left) | moment.leaving
+        self.ask(Asked.CHANGE, left)
 
     def ask(self, why: Asked, left: frozenset[int] = NOBODY) -> None:
         """Let the policy decide, and do what it says."""
         operation, self.again, self.later = self.operation if self.next is None else self.next, None, None
-        lost = NOBODY if operation is None else operation.devices - self.present
+        # all of an operation were there before this change
+        lost = operation.devices - self.present if operation is not None and left else NOBODY
+        pause_left_s = self.paused_until_s - self.time_s
         response = self.policy.decide(
             Situation(
                 time_s=self.time_s,
@@ -163,7 +196,7 @@ class _Run:
                 left=left,
                 leaving=self.leaving,
                 earlier=self.earlier,
-                pause_left_s=max(0.0, self.paused_until_s - self.time_s),
+                pause_left_s=pause_left_s if pause_left_s > 0 else 0.0,
                 reading=self.reading and self.paused_until_s > self.time_s,
                 meanwhile=self.next is not None,
                 step_done=self.done,
@@ -173,7 +206,8 @@ class _Run:
             )
         )
         if response is None:
-            self._must_be_there(operation)
+            if lost:
+                self._must_be_there(operation)
             if self.next is not None and self.operation is not None and not self.operation.devices <= self.present:
                 # the one of before can go on no longer, and the next is not ready
                 self._end_step(State.REDONE)
@@ -183,7 +217,8 @@ class _Run:
         self._apply(response, lost)
 
     def _must_be_there(self, operation: Operation | None) -> None:
-        if operation is not None and (gone := operation.devices - self.present):
+        if operation is not None and not operation.devices <= self.present:
+            gone = operation.devices - self.present
             names = ", ".join(self.availability.devices[device] for device in sorted(gone))
             raise PlanError(
                 f"policy {self.name} goes on with {names} at {self.time_s:g} s; wanted devices that are there"
@@ -207,6 +242,7 @@ class _Run:
         if response.keeps is Keeps.CHECKPOINT:
             self.setbacks += old is not None
             self._void(self.first_since_checkpoint, self.first_of_step)
+            self.first_since_checkpoint = self.first_of_step
             self.since_checkpoint = 0
         # with somebody lost it can go on only where a policy says so of a loss, as published simulators do
         self.ghosts = bool(lost) or (self.ghosts and self.next is not None)
@@ -221,31 +257,30 @@ class _Run:
 
     def _working(self) -> bool:
         """Whether steps and checkpoints are made now, or would be but for this change."""
-        return self.next is not None or bool(
-            self.segments and self.segments[-1][2] in (State.TRAINING, State.CHECKPOINT)
-        )
+        return self.next is not None or bool(self.states and self.states[-1] in (TRAINING, CHECKPOINT))
 
     def _end_step(self, state: State) -> None:
         """The step under way is given up, and its seconds go to a state."""
         if state is State.REDONE:
-            self._void(self.first_of_step, len(self.segments))
-        for segment in self.segments[self.first_of_step :]:
-            if segment[2] == State.TRAINING:
-                segment[2] = state
-        self.first_of_step, self.done = len(self.segments), 0.0
+            self._void(self.first_of_step, len(self.ends_s))
+        for i in range(self.first_of_step, len(self.ends_s)):
+            if self.states[i] == TRAINING:
+                self.states[i] = int(state)
+        self.first_of_step, self.done = len(self.ends_s), 0.0
 
     def _void(self, first: int, until: int) -> None:
         """The work of these segments is lost: its seconds are to be done again, its steps do not count."""
         redone_s = samples = 0.0
-        for segment in self.segments[first:until]:
-            if segment[2] == State.TRAINING:
-                segment[2] = State.REDONE
-                redone_s += segment[1] - segment[0]
-                samples += segment[4] * self.operations[int(segment[3])].samples
-                segment[4] = 0
+        for i in range(first, until):
+            if self.states[i] == TRAINING:
+                self.states[i] = REDONE
+                redone_s += self.ends_s[i] - (self.ends_s[i - 1] if i else 0.0)
+                samples += self.steps[i] * self.operations[self.works[i]].samples
+                self.steps[i] = 0
         if self.losses:
             last = self.losses[-1]
-            self.losses[-1] = last._replace(redone_s=last.redone_s + redone_s, samples=last.samples + samples)
+            last[3] += redone_s
+            last[4] += samples
 
     def advance(self, to_s: float) -> None:
         """Let time pass until then, asking the policy where it wants to be asked."""
@@ -270,16 +305,14 @@ class _Run:
         """Let time pass until then or until the policy is to be asked: why it is, None where it need not be."""
         operation = self.operation
         if operation is None:
-            self._book(State.IDLE if self.present else State.STOPPED, to_s, None)
+            self._book(IDLE if self.present else STOPPED, to_s, None)
             return None
         if self.paused_until_s > self.time_s and self.next is None:
-            self._book(State.RECONFIGURING, min(self.paused_until_s, to_s), operation)
+            self._book(RECONFIGURING, min(self.paused_until_s, to_s), operation)
             return None
         if self.writing_until_s is not None:
-            self._book(State.CHECKPOINT, min(self.writing_until_s, to_s), operation)
-            if self.time_s < self.writing_until_s:
-                return None
-            return self._written()
+            self._book(CHECKPOINT, min(self.writing_until_s, to_s), operation)
+            return None if self.time_s < self.writing_until_s else self._written()
         return self._work(operation, to_s)
 
     def _work(self, operation: Operation, to_s: float) -> Asked | None:
@@ -288,13 +321,13 @@ class _Run:
         left_s = to_s - self.time_s + SAME_S
         if first_s > left_s:
             self.done += (to_s - self.time_s) / operation.step_s
-            self._book(State.TRAINING, to_s, operation)
+            self._book(TRAINING, to_s, operation)
             return None
         due = 1 if self.checkpoint_next else self._steps_to_checkpoint(operation)
         ready = self.later is not None and self.later[0] <= self.time_s
         most = 1 if ready or self.again is Asked.STEP else due
         steps = min(1 + math.floor((left_s - first_s) / operation.step_s), most)
-        self._book(State.TRAINING, min(to_s, self.time_s + first_s + (steps - 1) * operation.step_s), operation)
+        self._book(TRAINING, min(to_s, self.time_s + first_s + (steps - 1) * operation.step_s), operation)
         self._count(steps)
         self.done = 0.0
         if ready and self.later is not None:
@@ -320,47 +353,50 @@ class _Run:
     def _written(self) -> Asked | None:
         """The checkpoint stands: nothing before it can be lost."""
         self.writing_until_s, self.since_checkpoint = None, 0
-        self.first_since_checkpoint = self.first_of_step = len(self.segments)
+        self.first_since_checkpoint = self.first_of_step = len(self.ends_s)
         return Asked.CHECKPOINT if self.again is Asked.CHECKPOINT else None
 
     def _count(self, steps: int) -> None:
-        self.segments[-1][4] += steps
+        self.steps[-1] += steps
         self.since_checkpoint += steps
         self.worked += steps
-        self.first_of_step = len(self.segments)
+        self.first_of_step = len(self.ends_s)
 
-    def _book(self, state: State, until_s: float, operation: Operation | None) -> None:
+    def _book(self, state: int, until_s: float, operation: Operation | None) -> None:
         """The seconds until then go to a state."""
         lasts_s = until_s - self.time_s
-        if lasts_s <= 0 and state is not State.TRAINING:
+        if lasts_s <= 0 and state != TRAINING:
             return
-        number = -1
-        if operation is not None:
-            number = self.number_of.get(id(operation), -1)
-            if number < 0:
-                number = self.number_of[id(operation)] = len(self.operations)
-                self.operations.append(operation)
-        if self.loss_open and self.losses:
-            if state is State.TRAINING:
+        if operation is not self.booked:
+            self.booked, self.number = operation, -1
+            if operation is not None:
+                self.number = self.number_of.setdefault(id(operation), len(self.operations))
+                if self.number == len(self.operations):
+                    self.operations.append(operation)
+        if self.loss_open:
+            if state == TRAINING:
                 self.loss_open = False
             else:
-                self.losses[-1] = self.losses[-1]._replace(pause_s=self.losses[-1].pause_s + lasts_s)
-        self.segments.append([self.time_s, until_s, state, number, 0])
+                self.losses[-1][5] += lasts_s
+        self.ends_s.append(until_s)
+        self.states.append(state)
+        self.works.append(self.number)
+        self.steps.append(0)
         self.device_s += lasts_s * len(self.present)
         self.time_s = until_s
 
     def history(self, price_per_hour: FloatArray | None) -> History:
         """What was booked."""
-        table = np.array(self.segments, dtype=np.float64).reshape(-1, 5)
+        end_s = np.array(self.ends_s)
         return History(
             availability=self.availability,
             policy=self.name,
             operations=tuple(self.operations),
-            start_s=table[:, 0],
-            end_s=table[:, 1],
-            state=table[:, 2].astype(np.int64),
-            operation=table[:, 3].astype(np.int64),
-            steps=table[:, 4].astype(np.int64),
-            losses=tuple(self.losses),
+            start_s=np.append(0.0, end_s[:-1]),
+            end_s=end_s,
+            state=np.array(self.states, dtype=np.int64),
+            operation=np.array(self.works, dtype=np.int64),
+            steps=np.array(self.steps, dtype=np.int64),
+            losses=tuple(Loss._make(fields) for fields in self.losses),
             price_per_hour=np.zeros(len(self.availability.devices)) if price_per_hour is None else price_per_hour,
         )

@@ -37,7 +37,8 @@ class TableFleet:
     """Whether those that stand by count for the speed, as in Bamboo's simulator."""
     whole_ms: bool = False
     """Whether steps are cut to whole milliseconds, as some simulators do."""
-    _steps: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+    _like: dict[int, Operation] = field(default_factory=dict, init=False, repr=False)
+    _most: dict[tuple[int, bool], float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.samples_per_s or not self.batch > 0:
@@ -59,12 +60,13 @@ class TableFleet:
         n = len(present)
         serving = present if n % self.pipeline == 0 else frozenset(sorted(present)[: n - n % self.pipeline])
         counted = n if self.standby_counts else len(serving)
-        if counted not in self._steps:
-            self._steps[counted] = self._step_s(counted) if self._rate(counted) > 0 else math.inf
-        step_s = self._steps[counted]
-        if step_s == math.inf or not serving:
-            return None
-        return Operation(devices=serving, step_s=step_s, samples=self.batch, redundant_share=self.redundant_share)
+        if counted not in self._like:
+            step_s = self._step_s(counted) if self._rate(counted) > 0 else math.inf
+            self._like[counted] = Operation(
+                devices=serving, step_s=step_s, samples=self.batch, redundant_share=self.redundant_share
+            )
+        like = self._like[counted]
+        return None if like.step_s == math.inf or not serving else like.by(serving)
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """The devices that are left, each with its share of the batch, at the same step."""
@@ -83,6 +85,13 @@ class TableFleet:
         """A table has no other way for so many devices than its own."""
         return None
 
+    def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
+        """Whether somebody is left of each stage."""
+        if self.pipeline == 1:
+            return not operation.devices <= lost
+        left = operation.devices - lost
+        return not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
+
     def grid(self, operation: Operation) -> IntArray:
         """Pipelines of so many devices in their order; without pipelines, all are of one stage."""
         devices = np.array(sorted(operation.devices | operation.left), dtype=np.int64)
@@ -98,6 +107,11 @@ class TableFleet:
         """The fastest row of at most so many devices; where the batch may shrink, also the devices' share of a larger
         one."""
         n = len(present)
+        if (n, full_batch) not in self._most:
+            self._most[n, full_batch] = self._most_of(n, full_batch)
+        return self._most[n, full_batch]
+
+    def _most_of(self, n: int, full_batch: bool) -> float:
         sizes = {n, *self.samples_per_s} if full_batch else {n, *self.samples_per_s, self.n_devices}
         able = [size for size in sizes if self._rate(size) > 0 and (size <= n or not full_batch)]
         return max((self.batch / self._step_s(size) * min(1.0, n / size) for size in able), default=0.0)

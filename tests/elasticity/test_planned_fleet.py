@@ -6,7 +6,6 @@ import pytest
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.elasticity import Costs, PlannedFleet, most_samples, policies, policy_of, replay
-from dtfm_lab.elasticity.policy import state_survives
 from dtfm_lab.files import load_availability, load_job, load_topology
 from dtfm_lab.lab.histories import replay as replay_of_lab
 from dtfm_lab.planning import evaluate, simulated
@@ -42,8 +41,8 @@ def test_who_serves_the_same_stage_fetches_nothing_and_a_lost_stage_has_no_copy(
     fleet, before = fleet_of(4, [[0, 1], [2, 3]])
     _, crossed = fleet_of(4, [[1, 0], [3, 2]])
     assert fleet.move_s(before, crossed) == 0.0
-    assert state_survives(fleet, before, frozenset({0, 2}))
-    assert not state_survives(fleet, before, frozenset({0, 1}))
+    assert fleet.survives(before, frozenset({0, 2}))
+    assert not fleet.survives(before, frozenset({0, 1}))
     assert fleet.rerouted(before, frozenset({2, 3})) is None
     assert fleet.without(before, frozenset({0, 3})) is None
 

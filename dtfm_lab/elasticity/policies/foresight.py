@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.restart import daly_s
 from dtfm_lab.elasticity.policies.templates import joined, prepared, regrouped, restarted, taken_along
-from dtfm_lab.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies, state_survives
+from dtfm_lab.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies
 
 
 @policies.register("parcae")
@@ -64,7 +64,7 @@ class Goodput(Policy):
     """No further ahead is counted on."""
 
     def decide(self, now: Situation) -> Response | None:
-        if now.operation is None or (now.lost and not state_survives(now.fleet, now.operation, now.lost)):
+        if now.operation is None or (now.lost and not now.fleet.survives(now.operation, now.lost)):
             return self._safe(now, restarted(now))
         if now.lost:
             return self._safe(now, self._after_loss(now, now.operation))

@@ -13,7 +13,7 @@ import numpy as np
 
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.templates import joined, regrouped, restarted
-from dtfm_lab.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies, state_survives
+from dtfm_lab.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Adapting(Policy):
             return restarted(now)
         if not now.lost:
             return joined(now, now.operation, at_step=True)
-        if not state_survives(now.fleet, now.operation, now.lost):
+        if not now.fleet.survives(now.operation, now.lost):
             return restarted(now)
         adapted = self.adapted(now, now.operation)
         if adapted is None:

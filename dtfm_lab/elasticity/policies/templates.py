@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.restart import Restart
-from dtfm_lab.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies, state_survives
+from dtfm_lab.elasticity.policy import QUARTER_S, Keeps, Policy, Response, Situation, policies
 
 
 @policies.register("varuna")
@@ -58,7 +58,7 @@ def regrouped(
 ) -> Response:
     """The best for who is left, if no other is given, with the state of peers where each stage has one, and the step
     under way lost."""
-    if not state_survives(now.fleet, operation, now.lost):
+    if not now.fleet.survives(operation, now.lost):
         return restarted(now)
     best = now.fleet.operation(now.present, operation) if best is None else best
     if best is None:
@@ -72,12 +72,14 @@ def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response |
 
     What they need is moved to them beside the work, so that only the regrouping stops it.
     """
+    if not at_step and now.pause_left_s <= 0:
+        return None
     better = now.fleet.operation(now.present, operation) if now.spare else None
     if better is None or better.devices == operation.devices:
         return None
     if now.pause_left_s > 0:
         return taken_along(now, better)
-    if not at_step or better.samples_per_s <= operation.samples_per_s:
+    if better.samples_per_s <= operation.samples_per_s:
         return None
     return prepared(now, better)
 
