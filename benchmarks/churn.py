@@ -31,8 +31,10 @@ def race(network: str, job_name: str, notice_s: float) -> None:
         whole = {name: one.samples - one.skipping_samples for name, one in histories.items()}
         # one bound for all of a row: that of whole batches
         bound = histories[OURS].bound_samples
-        best = max(whole, key=whole.__getitem__)
-        others = max(value for name, value in whole.items() if name != OURS)
+        # who averages every so many steps trains something else
+        alike = {name: value for name, value in whole.items() if histories[name].local_steps == 1}
+        best = max(alike, key=alike.__getitem__)
+        others = max(value for name, value in alike.items() if name != OURS)
         shares = " ".join(f"{value / bound:9.3f}" for value in whole.values())
         print(f"{availability:22} {shares}   {best}, ours {whole[OURS] / others:.3f} of the best other", flush=True)
 

@@ -46,6 +46,9 @@ class Operation:
     """Share of a step's seconds that goes to work which only a loss would make useful."""
     skipping_share: float = 0.0
     """Share of the samples that are trained without some of the model's layers."""
+    local_steps: int = 1
+    """Steps that pipelines take alone before they average, all of which are one step here; 1 where they average
+    gradients in each."""
     left: frozenset[int] = frozenset()
     """Devices that served when it was begun, and have left; the others go on without them."""
     doubled: frozenset[int] = frozenset()
@@ -175,6 +178,11 @@ class History:
         return float((self.segment_samples * self._of_operations("skipping_share")).sum())
 
     @property
+    def local_steps(self) -> int:
+        """Steps that pipelines take alone before they average; 1 where gradients are averaged in each."""
+        return max((operation.local_steps for operation in self.operations), default=1)
+
+    @property
     def dollars(self) -> float:
         """US dollars for all devices while they are there; without a price they are free."""
         return float(self.availability.present_s() @ self.price_per_hour / 3600) if len(self.price_per_hour) else 0.0
@@ -209,6 +217,7 @@ class History:
             "seconds": end_s,
             "samples": self.samples,
             "skipping_samples": self.skipping_samples,
+            "local_steps": self.local_steps,
             "samples_per_s": self.goodput,
             "bound_samples": self.bound_samples,
             "share_of_bound": self.share_of_bound,

@@ -203,6 +203,8 @@ class Policy:
     every_s: float = math.inf
     """Seconds of training between two checkpoints, rounded to whole steps."""
 
+    local_steps = 1
+    """Steps that its pipelines take alone before they average (``Job.synchronise_every``): plans are made for it."""
     full_batch = True
     """Whether each of its steps trains on the job's whole batch, by the whole model."""
 

@@ -156,7 +156,7 @@ def replay(
     if values is not None:
         raise TraceError("values are given, and not over; wanted both, such as over='every_s'")
     chosen = policy_of(policy, **options)
-    fleet, here, prices, state_s = _fleet(topology, job, availability, seed)
+    fleet, here, prices, state_s = _fleet(topology, job, availability, seed, chosen.local_steps)
     if price_per_hour is not None:
         prices = np.full(len(here.devices), _priced(price_per_hour))
     costs = Costs(
@@ -193,7 +193,7 @@ def run_hours(
     if isinstance(availability, str | os.PathLike):
         availability = load_availability(availability)
     chosen = policy_of(policy)
-    fleet, here, _, state_s = _fleet(plan.topology, plan.job, availability, 0)
+    fleet, here, _, state_s = _fleet(plan.topology, plan.job, availability, 0, chosen.local_steps)
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
     costs = Costs(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
     name = name_of(policy)
@@ -209,7 +209,11 @@ def _priced(price: object) -> float:
 
 
 def _fleet(
-    topology: Topology | str | Mapping[int, float], job: Job | str | float | None, availability: Availability, seed: int
+    topology: Topology | str | Mapping[int, float],
+    job: Job | str | float | None,
+    availability: Availability,
+    seed: int,
+    local_steps: int,
 ) -> tuple[Fleet, Availability, Any, float]:
     """The fleet, who of it is there when, its prices by device, and the seconds that its state takes to write."""
     if isinstance(topology, Mapping):
@@ -222,6 +226,7 @@ def _fleet(
         raise JobError(f"job is {job!r}; wanted a job, or a table of samples a second in place of the network")
     network, job = nouns(topology, job)
     job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
+    job = job.with_fields(synchronise_every=local_steps) if local_steps > 1 else job
     fleet = _planned(_Key(network, job), seed)
     prices = np.array([device.price_per_hour for device in network.devices])
     whole = fleet.plan(frozenset(range(len(network))))

@@ -102,10 +102,10 @@ def steady(n: int, end_s: float, leaves: tuple[float, ...] = ()) -> Availability
 def test_without_changes_the_steps_that_fit_are_made():
     fleet = TableFleet(n_devices=4, samples_per_s=TABLE, batch=190.0)  # steps of 10 s
     for name in policies:
-        history = replay(
-            steady(4, 1000.0), fleet, policy_of(name, every_s=math.inf), Costs(start_s=45.0, restart_s=30.0)
-        )
-        assert history.samples == 190.0 * ((1000 - 45 - 30) // 10), name
+        policy = policy_of(name, every_s=math.inf)
+        history = replay(steady(4, 1000.0), fleet, policy, Costs(start_s=45.0, restart_s=30.0))
+        n = policy.local_steps
+        assert history.samples == 190.0 * n * ((1000 - 45 - 30) // (10 * n)), name
         assert history.seconds["stopped"] == 45.0
         assert history.seconds["reconfiguring"] == 30.0
 
@@ -136,6 +136,24 @@ def test_work_that_is_shared_loses_no_step_and_regrouping_loses_one():
     assert regrouped.samples == 190.0 * (10 + (205 - 112) // 20)
     smaller = replay(lost, fleet, policy_of("torchft"), Costs(start_s=0.0, restart_s=0.0, regroup_s=0.0))
     assert smaller.samples == 190.0 * 10 + 190.0 * 0.75 * 10
+
+
+def test_a_lost_island_loses_its_steps_since_the_last_average_and_the_others_none():
+    """Four islands of one device, steps of 10 s, averages every 50 s; the loss is in the third round."""
+    fleet = TableFleet(n_devices=4, samples_per_s={3: 9.5, 4: 19.0}, batch=190.0)
+    costs = Costs(start_s=0.0, restart_s=0.0)
+    history = replay(steady(4, 410.0, (120.0,)), fleet, policy_of("diloco", local_steps=5), costs)
+    assert history.local_steps == 5
+    assert history.samples == 190.0 * 5 * (2 + 0.75 * 6)
+    assert history.seconds["reconfiguring"] == history.seconds["redone"] == 0.0
+
+
+def test_who_comes_joins_the_islands_at_the_next_average():
+    fleet = TableFleet(n_devices=4, samples_per_s={3: 9.5, 4: 19.0}, batch=190.0)
+    there = {f"d{i}": [(0.0, 600.0)] for i in range(3)} | {"d3": [(130.0, 600.0)]}
+    costs = Costs(start_s=0.0, restart_s=0.0, regroup_s=0.0)
+    history = replay(Availability.from_intervals(there, 600.0), fleet, policy_of("diloco", local_steps=5), costs)
+    assert history.samples == 190.0 * 5 * (2 + (600 - 200) // 50)  # rounds of 100 s, then of 50 s
 
 
 def test_an_announced_departure_costs_no_work_where_the_notice_suffices():
