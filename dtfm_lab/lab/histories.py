@@ -213,7 +213,7 @@ def _fleet(
     job: Job | str | float | None,
     availability: Availability,
     seed: int,
-    local_steps: int,
+    local_steps: int = 1,
 ) -> tuple[Fleet, Availability, Any, float]:
     """The fleet, who of it is there when, its prices by device, and the seconds that its state takes to write."""
     if isinstance(topology, Mapping):
