@@ -33,6 +33,7 @@ SHORTER = [
 """What makes searches and runs shorter than a reader's: pattern -> replacement."""
 ALSO = {
     "README.md": [(r'shape=\["8x8", "4x16"\]', 'shape=["8x8"], steps=1')],
+    "change.md": [(r"time_scale=0.1", "time_scale=0.003")],
     "clusters.md": [
         (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, n_workers=1, dashboard_address=None)"),
         (r"steps=20", "steps=1"),
