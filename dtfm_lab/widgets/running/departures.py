@@ -6,10 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.moving import moves
-from dtfm_lab.runtime.client.record import Event
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.widgets.lab_state import LabState
 
@@ -70,15 +67,3 @@ class Departures:
             command()
         except LabError as error:
             self._failed(str(error))
-
-
-def followed(told: Event) -> str:
-    """Return what following another plan took, as a line of what happened."""
-    went_on = count(told["kept"], "worker")
-    started = f", {told['started']} started" if told["started"] else ""
-    again = f"; {count(told['undone'], 'iteration')} to be done again" if told["undone"] else ""
-    return f"a new plan from iteration {told['iteration']} on: {went_on} went on{started}{again}, {_took(told)}"
-
-
-def _took(told: Event) -> str:
-    return f"{format_s(told['lost_s'])} lost" if "lost_s" in told else "the state is handed over"

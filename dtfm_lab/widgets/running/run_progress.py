@@ -12,7 +12,7 @@ from dtfm_lab.domain.trace import Fault
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
 from dtfm_lab.runtime.client import run_report
-from dtfm_lab.runtime.client.record import RunRecord
+from dtfm_lab.runtime.client.record import Event, RunRecord
 from dtfm_lab.widgets import markup
 
 LOOKS = 40
@@ -153,16 +153,32 @@ def note_of(run: RunRecord) -> str:
 
 
 def story_of(run: RunRecord) -> str:
-    """Return what befell the last device that was lost, as the headline keeps it; empty where none was.
+    """Return the last new plan, or what befell the last device that was lost, as the headline keeps it; empty without.
 
     ``ada was killed by SIGKILL in iteration 3: its copy took over in 0.6 s, with the state of claude``
     """
+    if (
+        run.replans
+        and "lost_s" in run.replans[-1]
+        and not any(fault.iteration >= run.replans[-1]["iteration"] for fault in run.faults)
+    ):
+        told = followed(run.replans[-1])
+        return told[0].upper() + told[1:]
     if not run.faults:
         return ""
     last, before = run.faults[-1], len(run.faults) - 1
     more = f"; {count(before, 'device')} before it" if before else ""
     took = f"its copy took over in {format_s(last.lost_s)}, with the state of {last.state_from}"
     return f"{last.device} {last.how} in iteration {last.iteration}: {took}{more}"
+
+
+def followed(told: Event) -> str:
+    """Return what following another plan took, as a line of what happened."""
+    went_on = count(told["kept"], "worker")
+    started = f", {told['started']} started" if told["started"] else ""
+    again = f"; {count(told['undone'], 'iteration')} to be done again" if told["undone"] else ""
+    lost = format_s(told["lost_s"])
+    return f"a new plan from iteration {told['iteration']} on: {went_on} went on{started}{again}, {lost} lost"
 
 
 def listed(lines: Sequence[Happening]) -> str:
