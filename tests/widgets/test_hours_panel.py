@@ -133,3 +133,11 @@ def test_the_sentence_names_who_wins_and_says_what_it_is() -> None:
     assert "by the lab's own replay" in told
     assert title_of("oobleck") in told
     assert sentence([]) == ""
+
+
+@on_a_loop
+async def test_with_many_devices_it_waits_to_be_asked() -> None:
+    panel = a_panel("worldwide", "dtfm-gpt3-xl")
+    panel._lab_state.shown_panes = ("hours",)
+    assert not panel._asked.n_requested
+    assert "Of 64 devices" in panel.race.empty_words

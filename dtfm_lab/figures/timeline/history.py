@@ -42,6 +42,7 @@ MOST_BINS = 300
 """Intervals into which the band of states is cut."""
 DEVICES_PX, RATE_PX, STATES_PX, SAMPLES_PX, DOLLARS_PX = 130, 90, 110, 190, 90
 BETWEEN_PX = 44
+BAND_ROW = 3
 
 
 def history(history: History) -> go.Figure:
@@ -68,7 +69,7 @@ def history(history: History) -> go.Figure:
     figure.update_xaxes(range=[0, history.availability.end_s / in_s])
     figure.update_xaxes(title_text=f"time ({unit})", row=len(heights), col=1)
     figure.update_yaxes(rangemode="tozero")
-    figure.update_yaxes(range=[0, 1], tickformat=".0%", row=3, col=1)
+    figure.update_yaxes(range=[0, 1], tickformat=".0%", row=BAND_ROW, col=1)
     titled(
         figure,
         f"{history.policy} on {history.availability.name}: {history.goodput:.4g} samples/s",
@@ -150,7 +151,7 @@ def _add_states(figure: go.Figure, history: History, in_s: float) -> None:
         share = np.diff(np.interp(edges, *_so_far(history, lasts * shares[name]))) / np.diff(edges)
         figure.add_bar(
             x=(edges[:-1] + edges[1:]) / 2 / in_s, y=share, width=np.diff(edges) / in_s, name=name,
-            marker={"color": color, "line": {"width": 0}}, hovertemplate="%{y:.0%}", row=3, col=1,
+            marker={"color": color, "line": {"width": 0}}, hovertemplate="%{y:.0%}", row=BAND_ROW, col=1,
         )  # fmt: skip
 
 

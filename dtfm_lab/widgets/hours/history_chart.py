@@ -6,9 +6,9 @@ import ipywidgets as w
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.history import History
-from dtfm_lab.figures.theme import HEADING_PX, template
+from dtfm_lab.figures.theme import CLEAR, HEADING_PX, template
+from dtfm_lab.figures.timeline.history import BAND_ROW, PARTS, time_axis
 from dtfm_lab.figures.timeline.history import history as drawn
-from dtfm_lab.figures.timeline.history import time_axis
 from dtfm_lab.widgets.controls import classed
 
 LEFT_PX, RIGHT_PX = 92, 16
@@ -33,7 +33,7 @@ class HistoryChart:
         """``look_at`` is called with the second that is pointed at."""
         self.view = classed(w.VBox(), "dtfm-hours-chart")
         self.figure: go.FigureWidget | None = None
-        self._look_at, self._in_s, self._dark = look_at, 1.0, False
+        self._look_at, self._in_s = look_at, 1.0
 
     def show(self, history: History | None, *, dark: bool) -> None:
         """Draw a history; nothing for None."""
@@ -44,25 +44,22 @@ class HistoryChart:
         self._in_s = time_axis(history.availability.end_s)[1]
         self.view.layout.height = f"{self._fitted(figure, dark=dark)}px"
         now = self.figure
-        if now is None:
-            self.figure = now = go.FigureWidget(figure)
-            now._config = now._config | {"displayModeBar": False, "responsive": True}
-            self.view.children = (now,)
-            self._listen(now)
-        elif [trace.name for trace in now.data] == [trace.name for trace in figure.data] and dark is self._dark:
-            with now.batch_update():
-                for old, new in zip(now.data, figure.data, strict=True):
-                    old.x, old.y = new.x, new.y
-                    if new.type == "bar":
-                        old.width = new.width
-                now.layout.xaxis.range = figure.layout.xaxis.range
-                now.layout.meta = figure.layout.meta
-        else:
-            now.data = ()
-            now.layout = figure.layout
-            now.add_traces(figure.data)
-            self._listen(now)
-        self._dark = dark
+        if now is None or {trace.name for trace in now.data} != {trace.name for trace in figure.data}:
+            self.figure = go.FigureWidget(figure)
+            self.figure._config = self.figure._config | {"displayModeBar": False, "responsive": True}
+            self.view.children = (self.figure,)
+            for trace in self.figure.data:
+                trace.on_hover(self._pointed)
+            return
+        drawn_before = {trace.name: trace for trace in now.data}
+        with now.batch_update():
+            for new in figure.data:
+                old = drawn_before[new.name]
+                old.x, old.y = new.x, new.y
+                if new.type == "bar":
+                    old.width = new.width
+            now.layout.xaxis.range, now.layout.meta = figure.layout.xaxis.range, figure.layout.meta
+            now.layout.template = figure.layout.template
 
     def _fitted(self, figure: go.Figure, *, dark: bool) -> int:
         """Fit a figure to the pane; its height in pixels."""
@@ -70,6 +67,8 @@ class HistoryChart:
         height = n_panels * PANEL_PX + 44
         figure.update_layout(
             template=template(dark),
+            paper_bgcolor=CLEAR,
+            plot_bgcolor=CLEAR,
             title=None,
             height=height,
             autosize=True,
@@ -77,13 +76,13 @@ class HistoryChart:
             margin={"l": LEFT_PX, "r": RIGHT_PX, "t": HEADING_PX + 4, "b": 40, "autoexpand": False},
         )
         for heading in figure.layout.annotations:
-            heading.text = KEYS.get(heading.text, heading.text)
+            heading.update(text=KEYS.get(heading.text, heading.text), bgcolor=CLEAR)
+        here = {trace.name for trace in figure.data}
+        for name, color in PARTS.items():
+            if name not in here:  # the same traces in every figure, so that it is changed rather than made anew
+                figure.add_bar(x=[], y=[], name=name, marker_color=color, row=BAND_ROW, col=1)
         figure.update_yaxes(automargin=False)
         return height
-
-    def _listen(self, figure: go.FigureWidget) -> None:
-        for trace in figure.data:
-            trace.on_hover(self._pointed)
 
     def _pointed(self, _: object, points: object, __: object) -> None:
         if xs := getattr(points, "xs", None):

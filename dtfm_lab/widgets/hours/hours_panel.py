@@ -28,14 +28,16 @@ USUAL = "bamboo-g4dn"
 HOURS = ((2, "2 h"), (6, "6 h"), (12, "12 h"), (24, "24 h"), (0, "all"))
 OTHER = "the network or the job has changed"
 NOTHING_YET = "Press the button: the hours are replayed under each policy, every fleet that arises planned by the lab."
+MOST_AT_ONCE = 16
+"""Devices up to which it begins at the first sight. Of more, each fleet takes seconds to plan, and many arise."""
 NOBODY = "Nobody is there in these hours: choose others, or let a device come"
 
 
 class HoursPanel(Panel):
     """Replays the hours under every policy, or one, beside the page; ``histories`` are those so far, best first.
 
-    It begins by itself when it is shown for the first time, and again when one of its own controls changes or the time
-    line is edited; after an edit of the network it waits to be asked.
+    It begins by itself when it is shown for the first time with few devices, and again when one of its own controls
+    changes or the time line is edited; after an edit of the network it waits to be asked.
     """
 
     def __init__(self, lab_state: LabState) -> None:
@@ -125,7 +127,8 @@ class HoursPanel(Panel):
 
     def _show_pane(self) -> None:
         """Begin at the first sight."""
-        shown = STEP in self._lab_state.shown_panes
+        topology = self._lab_state.topology
+        shown = STEP in self._lab_state.shown_panes and topology is not None and len(topology) <= MOST_AT_ONCE
         self._look()
         if shown and not self._asked.n_requested and has_event_loop():
             self.redo()
@@ -138,6 +141,13 @@ class HoursPanel(Panel):
         if state.job.model is None:
             return "This job says how many bytes are sent, but not which model is trained: it has no FLOP to plan by"
         return "A run is measured on the same processor: stop it, or wait for its end" if "run" in state.busy else ""
+
+    def _nothing_yet(self) -> str:
+        topology = self._lab_state.topology
+        if topology is None or len(topology) <= MOST_AT_ONCE:
+            return NOTHING_YET
+        long = "each fleet takes seconds to plan, all of them many minutes: begin with few hours"
+        return f"{NOTHING_YET} Of {len(topology)} devices, {long}."
 
     def _here(self, topology: Topology) -> Availability:
         """Who of the network is there in the hours that are chosen, or were edited."""
@@ -212,7 +222,7 @@ class HoursPanel(Panel):
         show(self.start, not self._is_replaying)
         show(self.stop, self._is_replaying)
         self.stop.disabled = self.replays.is_stopping
-        self.race.empty_words = why_not if self.question is None and why_not else self._problem or NOTHING_YET
+        self.race.empty_words = why_not if self.question is None and why_not else self._problem or self._nothing_yet()
         if not self._lab_state.is_needed_elsewhere:
             self._asked.go_on()
         self._show()

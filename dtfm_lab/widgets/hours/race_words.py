@@ -26,7 +26,7 @@ TITLES = {
     "parcae": "Parcae",
 }
 """What the policies are called on the screen; one of a plug-in is called by its name."""
-PARTLY = "a weaker bound, by the work alone: after a loss it trains on a part of the batch or of the model"
+PARTLY = "a weaker bound: after a loss it trains on a part of the batch or of the model"
 CAUSES = [{"name": name, "color": color, "word": ""} for name, color in PARTS.items()]
 BY = "by the lab's own replay"
 

@@ -11,7 +11,7 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.figures.timeline.history import time_axis
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, classed, disable, spacer
+from dtfm_lab.widgets.controls import button, classed, disable
 from dtfm_lab.widgets.hours import edits
 from dtfm_lab.widgets.hours.history_chart import LEFT_PX, RIGHT_PX
 from dtfm_lab.widgets.lab_state import History, LabState
@@ -46,7 +46,7 @@ class TimeLine:
         self.undo = button("Undo", "undo", "Take the last change of the time line back", "auto")
         self.back = button("Back to the trace", "", "The hours as they were recorded", "auto")
         self.told = w.HTML()
-        row = classed(w.HBox([self.told, spacer(), self.toggle, self.undo, self.back]), "dtfm-hours-by-hand")
+        row = classed(w.HBox([self.told, self.toggle, self.undo, self.back]), "dtfm-hours-by-hand")
         self.children: list[w.Widget] = [row, self.line]
         self.toggle.on_click(lambda _: self._toggle())
         self.undo.on_click(lambda _: self._undo())

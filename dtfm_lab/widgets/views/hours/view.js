@@ -50,7 +50,7 @@ function render({ model, el }) {
     rows.replaceChildren(
       ...steps.map((at) => svg("line", { class: "dtfm-hours-grid", x1: xOf(at * model.get("in_s")), x2: xOf(at * model.get("in_s")), y1: 0, y2: bottom })),
       ...devices.map((_, at) => svg("rect", { class: "dtfm-hours-row", x: left(), y: at * row, width: inner(), height: row })),
-      ...devices.map((name, at) => svg("text", { x: left() - 6, y: at * row + row / 2 + 4, "text-anchor": "end", class: chosen.has(name) ? "dtfm-chosen" : null, "font-size": row < ROWS_PX[0] ? 9 : null },
+      ...devices.map((name, at) => svg("text", { x: left() - 6, y: at * row + row / 2 + 4, "text-anchor": "end", class: chosen.has(name) ? "dtfm-chosen" : null, style: row < ROWS_PX[0] ? "font-size:9px" : null },
         name.length > 14 ? `…${name.slice(-13)}` : name)),
       ...stays.map(([device, begin_s, end_s]) => svg("rect", { class: "dtfm-hours-stay", x: xOf(begin_s), y: device * row + 2, width: Math.max(1, xOf(end_s) - xOf(begin_s)), height: row - 4 })),
       ...steps.map((at) => svg("text", { x: xOf(at * model.get("in_s")), y: bottom + 13, "text-anchor": "middle" }, tickLabel(at, steps[1] - steps[0]))),
