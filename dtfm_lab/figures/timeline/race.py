@@ -62,8 +62,9 @@ BY = {
 
 
 def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = "samples") -> go.Figure:
-    """A bar for each history, the best on top: the share of the time that went to each state, and what came of it. Of a
-    Race a curve for each policy, with the best value, or the places where the lead changes.
+    """A bar for each history, the best on top, those of local steps below, as their training is another: the share of
+    the time that went to each state, and what came of it. Of a Race a curve for each policy, with the best value, or
+    the places where the lead changes.
 
     Parameters
     ----------
@@ -90,7 +91,12 @@ def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = 
     if len({one.availability.end_s for one in given}) > 1:
         ends = ", ".join(f"{name} {one.availability.end_s:g} s" for name, one in zip(names, given, strict=True))
         raise TraceError(f"race of histories that differ in length: {ends}; wanted the same hours")
-    return _bars(dict(sorted(zip(names, given, strict=True), key=lambda each: -BY[by].value(each[1]))), by)
+    return _bars(
+        dict(
+            sorted(zip(names, given, strict=True), key=lambda each: (each[1].local_steps > 1, -BY[by].value(each[1])))
+        ),
+        by,
+    )
 
 
 def _check(histories: Sequence[History], by: str) -> None:

@@ -39,7 +39,12 @@ NOBODY: frozenset[int] = frozenset()
 
 
 def refuse_rerouting(history: History) -> None:
-    """Raise LabError where a policy lets others do the work of who left: workers do not."""
+    """Raise LabError where a policy lets others do the work of who left, or counts rounds of local steps: workers do
+    not."""
+    if history.local_steps > 1:
+        raise LabError(
+            f"policy {history.policy} counts rounds of {history.local_steps} local steps; wanted another one"
+        )
     if any(operation.left or operation.plan is None for operation in history.operations):
         raise LabError(
             f"policy {history.policy} lets others do the work of who left, which workers cannot do; wanted one whose "

@@ -13,7 +13,7 @@ from dtfm_lab.files import availability_names, load_availability
 from dtfm_lab.systems.outcomes import CHANGES
 from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
 from dtfm_lab.widgets.hours.history_chart import HistoryChart
-from dtfm_lab.widgets.hours.race_words import CAUSES, OURS, PARTLY, moment_of, rows_of, sentence, title_of
+from dtfm_lab.widgets.hours.race_words import CAUSES, OURS, PARTLY, moment_of, ranked_by, rows_of, sentence, title_of
 from dtfm_lab.widgets.hours.replays import Question, Replays
 from dtfm_lab.widgets.hours.time_line import TimeLine
 from dtfm_lab.widgets.lab_state import LabState
@@ -231,7 +231,7 @@ class HoursPanel(Panel):
         """Draw the race, where those that are being replayed stand as they stood before an edit."""
         found = self.histories
         self._raced = (self._raced if self._asked.is_running else {}) | {one.policy: one for one in found}
-        raced = sorted((self._raced[name] for name in self.wanted if name in self._raced), key=lambda one: -one.samples)
+        raced = sorted((self._raced[name] for name in self.wanted if name in self._raced), key=ranked_by)
         waiting = [name for name in self.wanted if name not in self._raced] if self._is_replaying else []
         stale = self.staleness(self._lab_state)
         self.race.show([] if self._problem else rows_of(raced, waiting), stale)

@@ -23,6 +23,7 @@ TITLES = {
     "swarm": "SWARM",
     "torchft": "torchft",
     "skippipe": "SkipPipe",
+    "diloco": "DiLoCo",
     "parcae": "Parcae",
 }
 """What the policies are called on the screen; one of a plug-in is called by its name."""
@@ -33,6 +34,11 @@ BY = "by the lab's own replay"
 
 def title_of(policy: str) -> str:
     return TITLES.get(policy, policy)
+
+
+def ranked_by(one: History) -> tuple[bool, float]:
+    """Most samples first; those of islands come last, as their training is another."""
+    return one.local_steps > 1, -one.samples
 
 
 def rows_of(ranked: Sequence[History], waiting: Sequence[str]) -> list[dict[str, Any]]:
@@ -53,10 +59,17 @@ def _row(one: History) -> dict[str, Any]:
         "parts": [[name, seconds] for name, seconds in parts(one).items()],
         "length": 1.0,
         "shape": f"{one.samples:,.0f} samples, {steps}{dollars}",
-        "mathematics": "" if policy_of(one.policy).full_batch else PARTLY,
+        "mathematics": _mathematics(one),
         "told": f"{one.goodput:.4g}/s",
         "beside": "" if share is None else f"{share:.2f}",
     }
+
+
+def _mathematics(one: History) -> str:
+    """How its samples are others than those of whole batches by the whole model; empty where they are not."""
+    if one.local_steps > 1:
+        return f"other training: averages every {one.local_steps} steps, and a weaker bound"
+    return "" if policy_of(one.policy).full_batch else PARTLY
 
 
 def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:
@@ -78,7 +91,8 @@ def sentence(ranked: Sequence[History]) -> str:
     """Who trains most, by how much, and how far that is from what foresight would; empty for none."""
     if not ranked:
         return ""
-    best, others = ranked[0], ranked[1:]
+    alike_trained = [one for one in ranked if one.local_steps == 1] or list(ranked)  # samples of islands are others
+    best, others = alike_trained[0], alike_trained[1:]
     if not best.samples:
         return f"Nothing is trained in these hours, {BY}."
     share = "" if best.share_of_bound is None else f"{best.share_of_bound:.2f} of what knowing the future allows"
