@@ -56,7 +56,7 @@ BY = {
         lambda one: one.share_of_bound or 0.0,
         "comes nearest to foresight",
         lambda one: f"{one.share_of_bound or 0.0:.1%} of foresight",
-        "share of what foresight would make",
+        "share of foresight",
     ),
 }
 
