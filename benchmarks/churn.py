@@ -2,11 +2,12 @@
 
 Prints a table of samples a second and shares of the bound, and how often ours is the best; ours against each of the
 others by a like-for-like replay, so that a row below 1.00 is a loss. Also how long a replay takes by the change
-(``churn.py speed`` alone, ``churn.py NETWORK JOB`` with one table).
+(``churn.py speed`` alone, ``churn.py NETWORK JOB [AVAILABILITY ...]`` with one table).
 """
 
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,22 +21,22 @@ NOTICE_S = 30.0
 """What Google announces a preemption ahead; Amazon 120."""
 
 
-def race(network: str, job_name: str, notice_s: float) -> None:
+def race(network: str, job_name: str, notice_s: float, availabilities: Sequence[str]) -> None:
     """A row for each availability, a column for each policy."""
     job = lab.load_job(job_name, n_stages=None, n_replicas=None)
     names = [OURS, *(name for name in lab.policies if name != OURS)]
     print(f"{job_name} on {network}, departures announced {notice_s:g} s before; share of the bound")
     print(f"{'':22}", *(f"{name:>9}" for name in names), "  best")
-    for availability in availability_names():
+    for availability in availabilities:
         histories = {name: lab.replay(network, job, availability, name, notice_s=notice_s) for name in names}
         whole = {name: one.samples - one.skipping_samples for name, one in histories.items()}
-        # one bound for all of a row: that of whole batches
-        bound = histories[OURS].bound_samples
+        # one bound for all of a row, that of whole batches; who averages less often has its own
+        bounds = {n: histories[OURS if one.local_steps == 1 else n].bound_samples for n, one in histories.items()}
         # who averages every so many steps trains something else
         alike = {name: value for name, value in whole.items() if histories[name].local_steps == 1}
         best = max(alike, key=alike.__getitem__)
         others = max(value for name, value in alike.items() if name != OURS)
-        shares = " ".join(f"{value / bound:9.3f}" for value in whole.values())
+        shares = " ".join(f"{value / bounds[name]:9.3f}" for name, value in whole.items())
         print(f"{availability:22} {shares}   {best}, ours {whole[OURS] / others:.3f} of the best other", flush=True)
 
 
@@ -59,4 +60,4 @@ if __name__ == "__main__":
         sys.exit()
     for network, job_name in JOBS if len(sys.argv) < 2 else [tuple(sys.argv[1:3])]:
         for notice_s in (0.0, NOTICE_S):
-            race(network, job_name, notice_s)
+            race(network, job_name, notice_s, sys.argv[3:] or availability_names())

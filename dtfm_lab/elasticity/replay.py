@@ -118,11 +118,14 @@ def _collected_rarely() -> Iterator[None]:
     """A history's objects live until its end and make no cycles: looking for cycles among them takes a third of the
     time."""
     before = gc.get_threshold()
-    gc.set_threshold(max(before[0], COLLECTED_AFTER) if before[0] else 0, *before[1:])
+    raised = 0 < before[0] < COLLECTED_AFTER  # and not yet by a replay in another thread, which will restore it
+    if raised:
+        gc.set_threshold(COLLECTED_AFTER, *before[1:])
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        if raised:
+            gc.set_threshold(*before)
 
 
 class _Run:
