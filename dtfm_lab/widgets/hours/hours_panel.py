@@ -146,7 +146,7 @@ class HoursPanel(Panel):
         topology = self._lab_state.topology
         if topology is None or len(topology) <= MOST_AT_ONCE:
             return NOTHING_YET
-        long = "each fleet takes seconds to plan, all of them many minutes: begin with few hours"
+        long = "a fleet may take half a minute to plan, and many arise: begin with few hours"
         return f"{NOTHING_YET} Of {len(topology)} devices, {long}."
 
     def _here(self, topology: Topology) -> Availability:

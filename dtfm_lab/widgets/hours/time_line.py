@@ -11,7 +11,7 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.figures.timeline.history import time_axis
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, classed, disable
+from dtfm_lab.widgets.controls import button, classed, disable, show
 from dtfm_lab.widgets.hours import edits
 from dtfm_lab.widgets.hours.history_chart import LEFT_PX, RIGHT_PX
 from dtfm_lab.widgets.lab_state import History, LabState
@@ -48,6 +48,7 @@ class TimeLine:
         self.told = w.HTML()
         row = classed(w.HBox([self.told, self.toggle, self.undo, self.back]), "dtfm-hours-by-hand")
         self.children: list[w.Widget] = [row, self.line]
+        show(row, False)
         self.toggle.on_click(lambda _: self._toggle())
         self.undo.on_click(lambda _: self._undo())
         self.back.on_click(lambda _: self._change(None))
@@ -63,6 +64,7 @@ class TimeLine:
     def show(self, here: Availability) -> None:
         """Draw who is there when, but for what a hand holds."""
         self._here = here
+        show(self.children[0], True)
         if not self._is_dragged:
             unit, in_s = time_axis(here.end_s)
             with self.line.hold_sync():
