@@ -13,8 +13,8 @@ import numpy as np
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.elasticity.moments import moments
 from dtfm_lab.elasticity.policy import Costs, Fleet
-from dtfm_lab.elasticity.replay import moments
 
 
 def foresight(

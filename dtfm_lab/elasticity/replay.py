@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,66 +20,15 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.history import History, Loss, Operation, State
 from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.elasticity.policy import REMEMBERED, Asked, Costs, Fleet, Keeps, Policy, Response, Situation
 
 SAME_S = 1e-9
 """Steps that end so shortly after a change, by rounding, have ended with it."""
-
-
-class Moment(NamedTuple):
-    """An instant at which devices leave, become ready to serve, or announce that they will leave."""
-
-    time_s: float
-    left: frozenset[int]
-    ready: frozenset[int]
-    leaving: frozenset[int]
-
-
 COLLECTED_AFTER = 50_000
 """New objects between two collections while hours are replayed; 700 is Python's default."""
-LEFT, READY, LEAVING = range(3)
 # as plain numbers, which are quicker to compare
 TRAINING, CHECKPOINT, REDONE, RECONFIGURING, IDLE, STOPPED = (int(state) for state in State)
-NOBODY: frozenset[int] = frozenset()
-
-
-def moments(availability: Availability, start_s: float, notice_s: float = 0.0) -> Iterator[Moment]:
-    """The instants in order; a device is ready ``start_s`` after it came, if it is still there, and announces its
-    departure ``notice_s`` before, if it is there by then."""
-    n = len(availability.time_s)
-    by_device = np.lexsort((np.arange(n), availability.device))
-    ordered = availability.device[by_device]
-    leaves = np.full(n, np.inf)
-    following = np.flatnonzero(np.append(ordered[1:] == ordered[:-1], False)[:n])
-    leaves[by_device[following]] = availability.time_s[by_device[following + 1]]
-    comes, time_s, end_s = availability.comes, availability.time_s, availability.end_s
-    ready_s = time_s + start_s
-    ready = np.flatnonzero(comes & (ready_s < np.minimum(leaves, end_s)))
-    gone = np.flatnonzero(~comes & (time_s < end_s))
-    noticed = ready[leaves[ready] < np.inf] if notice_s > 0 else ready[:0]
-    notice = np.maximum(leaves[noticed] - notice_s, ready_s[noticed])
-    when = np.concatenate([time_s[gone], ready_s[ready], notice])
-    who = np.concatenate([availability.device[each] for each in (gone, ready, noticed)]).tolist()
-    kind = np.repeat([LEFT, READY, LEAVING], [len(gone), len(ready), len(noticed)]).tolist()
-    order = np.argsort(when, kind="stable")
-    order = order[when[order] < end_s]
-    sorted_s, positions = when[order].tolist(), order.tolist()
-    begins = np.flatnonzero(np.append(True, np.diff(when[order]) > 0)[: len(order)]).tolist()
-    alone = [frozenset((device,)) for device in range(len(availability.devices))]
-    for begin, end in zip(begins, [*begins[1:], len(positions)], strict=True):
-        if end - begin == 1:  # the most common, and worth no grouping
-            only, which = alone[who[positions[begin]]], kind[positions[begin]]
-            yield Moment(
-                sorted_s[begin],
-                only if which == LEFT else NOBODY,
-                only if which == READY else NOBODY,
-                only if which == LEAVING else NOBODY,
-            )
-            continue
-        groups = tuple(
-            frozenset(who[i] for i in positions[begin:end] if kind[i] == each) for each in (LEFT, READY, LEAVING)
-        )
-        yield Moment(sorted_s[begin], *groups)
 
 
 def replay(

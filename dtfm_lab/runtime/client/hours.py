@@ -22,8 +22,8 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.history import History, Operation
 from dtfm_lab.elasticity import Costs, Fleet, Policy
+from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.elasticity.policy import REMEMBERED, Asked, Keeps, Response, Situation
-from dtfm_lab.elasticity.replay import Moment, moments
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history
 from dtfm_lab.runtime.client.record import LAST_EVENTS, Event
@@ -35,7 +35,6 @@ LATE = 0.05
 """Share of computations that took longer than on their devices, from which on a reader is warned."""
 MOST_ITERATIONS = 10**6
 """The hours end the run, not its iterations."""
-NOBODY: frozenset[int] = frozenset()
 
 
 def refuse_rerouting(history: History) -> None:
