@@ -9,7 +9,7 @@ import pytest
 from run_helpers import small_model
 
 import dtfm_lab as lab
-from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.history import Operation, State
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history
@@ -42,8 +42,9 @@ def a_plan() -> lab.Plan:
 @pytest.mark.parametrize(
     ("policy", "options"),
     [
-        (lab.policies["oobleck"](joins="step"), {}),
+        (lab.policies["oobleck"](joins="step"), {"restart_s": 4.0}),
         (lab.policies["restart"](every_s=12.0), {"restart_s": 4.0}),
+        (lab.policies["varuna"](every_steps=3), {"restart_s": 4.0}),
     ],
 )
 def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any, options: dict[str, float]) -> None:
@@ -69,8 +70,8 @@ def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any,
     assert n_followed >= 1
     followed = [one.plan.stages for one in measured.operations]
     assert followed == [one.plan.stages for one in predicted.operations][: len(followed)]
-    reference = lab.run(a_plan(), iterations=max(losses) + 1, seed=3).context.losses
-    np.testing.assert_allclose([losses[i] for i in sorted(losses)], reference, rtol=1e-9)
+    reference = lab.run(a_plan(), iterations=max(losses, default=0) + 1, seed=3).context.losses
+    np.testing.assert_allclose([losses[i] for i in sorted(losses)], reference[: len(losses)], rtol=1e-9)
 
 
 def test_a_policy_whose_answer_is_no_plan_is_refused() -> None:
@@ -78,6 +79,8 @@ def test_a_policy_whose_answer_is_no_plan_is_refused() -> None:
         lab.run(a_plan(), availability=there(device_1=(30, 70)), policy="swarm", start_s=0.0)
     with pytest.raises(LabError, match="clock is virtual beside an availability, which sets it"):
         lab.run(a_plan(), availability=there(), clock="virtual")
+    with pytest.raises(RunError, match="never has the devices that a plan needs"):
+        lab.run(a_plan(), availability=there(**{f"device_{i}": (1.0, END_S) for i in range(N)}), start_s=10.0)
     with pytest.raises(LabError, match="schedule is gpipe beside an availability"):
         lab.run(a_plan(), "gpipe", availability=there())
 

@@ -115,6 +115,8 @@ def test_two_that_leave_at_once_and_a_plan_that_is_void_before_it_is_followed(
 
 def test_what_a_run_cannot_follow_is_refused_in_one_line() -> None:
     run = lab.start(planned(2, 1), iterations=2, seed=SEED)
+    with pytest.raises(LabError, match="no device of this run named 'adda'; did you mean 'ada'"):
+        run.leave("adda")
     with pytest.raises(LabError, match=r"^dtype of the plan to follow is fp32; wanted fp64, that of the run$"):
         run.follow(planned(2, 1, dtype="fp32"))
     run.wait()

@@ -7,6 +7,7 @@ been planned before the first worker starts, by playing the same hours in the re
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import threading
 import time
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.availability import Availability
-from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.domain.errors import LabError, RunError, UnknownName
 from dtfm_lab.domain.history import History, Operation
 from dtfm_lab.elasticity import Costs, Fleet, Policy
 from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
@@ -33,6 +34,10 @@ OWN = ("clock", "iterations", "checkpoint_folder", "checkpoint_every", "resume_f
 """Options of a run that the hours set themselves."""
 LATE = 0.05
 """Share of computations that took longer than on their devices, from which on a reader is warned."""
+ASKED_AT = {"iteration": Asked.STEP, "checkpoint": Asked.CHECKPOINT}
+"""Why a policy that wanted to be is asked again, by what has happened."""
+SOON_S = 1e-3
+"""Seconds of the run after which one that wants to be asked at once is asked."""
 MOST_ITERATIONS = 10**6
 """The hours end the run, not its iterations."""
 
@@ -74,6 +79,7 @@ def run_hours(
         try:
             return hours.play()
         finally:
+            hours.is_ending = True
             if hours.run is not None:
                 hours.run.stop()
                 hours.heard.join()
@@ -118,6 +124,11 @@ class Hours:
     followed: list[Operation] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
     failure: BaseException | None = None
+    is_ending: bool = False
+    asked: Asked | None = None
+    """Why the policy is to be asked once more, as it wanted, though nothing has changed."""
+    again: Asked | float | None = None
+    """When the policy wants to be asked again; a float is a time of the run."""
     heard: threading.Thread = field(default_factory=threading.Thread)
 
     def play(self) -> History:
@@ -126,7 +137,9 @@ class Hours:
             self._wait_until(moment.time_s)
             self._change(moment)
         self._wait_until(self.availability.end_s)
-        assert self.run is not None, "somebody was there"
+        if self.run is None:
+            raise RunError(f"{self.availability.name} never has the devices that a plan needs; wanted other hours")
+        self.is_ending = True
         self.run.stop()
         self.heard.join()
         self._warn_late()
@@ -172,16 +185,25 @@ class Hours:
             return
         while True:
             until_s = moment_s if self.later is None else min(moment_s, self.later[0])
+            until_s = min(until_s, self.again) if isinstance(self.again, float) else until_s
             with self.changed:
-                while (left_s := (until_s - self.now_s()) * self.scale) > 0 and self.failure is None:
+                while (left_s := (until_s - self.now_s()) * self.scale) > 0 and not (self.failure or self.asked):
                     self.changed.wait(min(left_s, 0.5))
+                asked, self.asked = self.asked, None
             if self.failure is not None:
                 raise self.failure
+            if asked is not None:
+                self._book(max(self.at_s, min(self.now_s(), until_s)))
+                self._ask(asked)
+                continue
             self._book(until_s)
-            if self.later is None or self.later[0] > until_s:
+            if self.later is not None and self.later[0] <= until_s:
+                (_, response), self.later = self.later, None
+                self._follow(response, pause_s=response.pause_s)
+            elif isinstance(self.again, float) and self.again <= until_s < moment_s:
+                self._ask(Asked.TIME)
+            else:
                 return
-            (_, response), self.later = self.later, None
-            self._follow(response, pause_s=response.pause_s)
 
     def _book(self, moment_s: float) -> None:
         self.device_s += len(self.present) * (moment_s - self.at_s)
@@ -199,31 +221,38 @@ class Hours:
         self.n_losses += bool(moment.left)
         if self.run is not None:
             for device in sorted(moment.left):
-                self.run.leave(self.availability.devices[device])
-        self.later = None
-        response = self.policy.decide(self._situation(moment))
+                with contextlib.suppress(UnknownName):  # it was in no plan
+                    self.run.leave(self.availability.devices[device])
+        self._ask(Asked.CHANGE, moment.left)
+
+    def _ask(self, why: Asked, left: frozenset[int] = NOBODY) -> None:
+        """Let the policy decide, and do what it says."""
+        self.later = self.again = None
+        response = self.policy.decide(self._situation(why, left))
         if response is None:
             return
+        again = response.again
+        self.again = self.at_s + max(again, SOON_S) if isinstance(again, float | int) else again
         if response.after_s is not None:
-            self.later = moment.time_s + response.after_s, response
+            self.later = self.at_s + response.after_s, response
             return
         self._follow(response, pause_s=response.pause_s)
 
-    def _situation(self, moment: Moment) -> Situation:
+    def _situation(self, why: Asked, left: frozenset[int]) -> Situation:
         operation = self.operation
         lost = NOBODY if operation is None else operation.devices - self.present
         return Situation(
-            time_s=moment.time_s,
-            asked=Asked.CHANGE,
+            time_s=self.at_s,
+            asked=why,
             fleet=self.fleet,
             costs=self.costs,
             present=self.present,
             operation=operation,
             lost=lost,
-            left=moment.left,
+            left=left,
             leaving=self.leaving,
             earlier=self.earlier,
-            pause_left_s=max(0.0, self.pause_until_s - moment.time_s),
+            pause_left_s=max(0.0, self.pause_until_s - self.at_s),
             reading=False,
             meanwhile=False,
             step_done=0.0,
@@ -281,6 +310,8 @@ class Hours:
                 if event["event"] != "spans":
                     self.events.append((time.monotonic(), event))
                     self.gaps_s += event.get("gap_s", 0.0)
+                    if self.again is not None and ASKED_AT.get(event["event"]) is self.again:
+                        self.asked = ASKED_AT[event["event"]]
                 self.changed.notify_all()
             if self.progress is not None:
                 self.progress(event)
@@ -290,13 +321,13 @@ class Hours:
             self.run.wait(note)
             ended = self.run.status
         except BaseException as error:
-            if self.run.status == "stopped":
+            if self.is_ending:
                 return
             with self.changed:
                 self.failure = error
                 self.changed.notify_all()
             return
-        if ended in LAST_EVENTS and ended != "stopped":
+        if ended in LAST_EVENTS and not self.is_ending:
             with self.changed:
                 self.failure = RunError(f"the run is over ({ended}) before its hours are")
                 self.changed.notify_all()

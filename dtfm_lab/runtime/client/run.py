@@ -40,6 +40,8 @@ class Run(RunRecord):
     def __init__(self, spec: RunSpec) -> None:
         super().__init__(spec)
         self._stop_requested = False
+        self._devices = set(spec.plan.topology.names)
+        """All that are in the network of a plan that the run was told."""
         self._events = SpillBuffer()
         """All events so far as lines of JSON."""
         self._listeners: list[Callable[[], None]] = []
@@ -148,8 +150,10 @@ class Run(RunRecord):
         """Let this device go for good: its worker is killed, nobody replaces it, and the run waits for a new plan.
 
         See ``follow``. A device that the plan does not use may leave, too, and a plan with it that was sent before is
-        void. Raises RunError where the run is over.
+        void. Raises UnknownName for a device of no plan of this run, RunError where it is over.
         """
+        if device not in self._devices:
+            raise unknown("device of this run", device, self._devices)
         self._send(command="leave", device=device)
 
     def follow(self, plan: Plan, schedule: Any = None, *, pause_s: float = 0.0, from_checkpoint: bool = False) -> None:
@@ -165,6 +169,7 @@ class Run(RunRecord):
         """
         spec = following(self.spec, plan, schedule)
         devices = [spec.device_name(*worker) for worker in spec.workers]
+        self._devices |= set(plan.topology.names)
         self._send(
             command="follow", spec=spec.to_line(), devices=devices, pause_s=pause_s, from_checkpoint=from_checkpoint
         )
