@@ -226,13 +226,13 @@ async def test_a_slider_s_whole_gesture_is_one_step_back() -> None:
 
 
 def test_what_befell_a_device_is_told_until_the_run_ends() -> None:
-    assert story_of(SimpleNamespace(faults=[])) == ""
+    assert story_of(SimpleNamespace(faults=[], replans=())) == ""
     faults = [Fault(2, "barbara", "was killed by SIGKILL", "claude", 0.8), Fault(5, "ada", "stood still", "alan", 0.5)]
-    story = story_of(SimpleNamespace(faults=faults[:1]))
+    story = story_of(SimpleNamespace(faults=faults[:1], replans=()))
     assert (
         story == "barbara was killed by SIGKILL in iteration 2: its copy took over in 800 ms, with the state of claude"
     )
-    assert story_of(SimpleNamespace(faults=faults)).endswith("the state of alan; 1 device before it")
+    assert story_of(SimpleNamespace(faults=faults, replans=())).endswith("the state of alan; 1 device before it")
     state = a_state("worldwide")
     state.busy, state.run_progress, state.run_note = ("run",), "iteration 8 of 24", "recovering ada"
     state.run_story = story
