@@ -153,7 +153,8 @@ def test_marks_are_of_answers_and_not_of_checks(shell, tmp_path):
 
 @pytest.mark.slow
 def test_numbers_of_a_key_are_marked_with_the_key(shell, tmp_path):
-    key = read_key(tmp_path / "class.key", make=True)
+    (tmp_path / "class.key").write_text("5" * 64)  # by which ada's number is no round one, which would tell nothing
+    key = read_key(tmp_path / "class.key")
     right = f"given = lab.missions.given('{MISSION}')\nanswer = given.latency_ms * given.bandwidth_gbps * 1e6 / 8"
     for name, own in (("ada", "ada"), ("barbara", "ada")):
         variant = variant_of(key, LESSON, own)
