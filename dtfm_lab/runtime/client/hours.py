@@ -27,7 +27,7 @@ from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.elasticity.policy import REMEMBERED, Asked, Keeps, Response, Situation
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history
-from dtfm_lab.runtime.client.record import LAST_EVENTS, Event
+from dtfm_lab.runtime.client.record import Event
 from dtfm_lab.runtime.client.run import Run
 
 OWN = ("clock", "iterations", "checkpoint_folder", "checkpoint_every", "resume_from")
@@ -199,7 +199,7 @@ class Hours:
             self._book(until_s)
             if self.later is not None and self.later[0] <= until_s:
                 (_, response), self.later = self.later, None
-                self._follow(response, pause_s=response.pause_s)
+                self._follow(response)
             elif isinstance(self.again, float) and self.again <= until_s < moment_s:
                 self._ask(Asked.TIME)
             else:
@@ -236,7 +236,7 @@ class Hours:
         if response.after_s is not None:
             self.later = self.at_s + response.after_s, response
             return
-        self._follow(response, pause_s=response.pause_s)
+        self._follow(response)
 
     def _situation(self, why: Asked, left: frozenset[int]) -> Situation:
         operation = self.operation
@@ -261,7 +261,7 @@ class Hours:
             device_s=self.device_s,
         )
 
-    def _follow(self, response: Response, *, pause_s: float) -> None:
+    def _follow(self, response: Response) -> None:
         """Take up what the policy answered."""
         before, self.operation = self.operation, response.operation
         if before is None and self.waits and self.run is not None:
@@ -273,14 +273,14 @@ class Hours:
         plan = response.operation.plan
         if plan is None or response.operation.left:
             raise LabError(f"policy {self.name} answers with work that no plan describes, which workers cannot do")
-        self.pause_until_s = self.at_s + pause_s
+        self.pause_until_s = self.at_s + response.pause_s
         self.followed.append(response.operation)
         if self.run is None:
-            self._start(response.operation, pause_s)
+            self._start(response.operation, response.pause_s)
             return
         back = response.keeps is Keeps.CHECKPOINT
         self.setbacks += back
-        self.run.follow(plan, pause_s=pause_s, from_checkpoint=back)
+        self.run.follow(plan, pause_s=response.pause_s, from_checkpoint=back)
 
     def _start(self, operation: Operation, pause_s: float) -> None:
         """Start the workers; their start and calibration are before the first second, the policy's pause after it."""
@@ -319,15 +319,10 @@ class Hours:
         assert self.run is not None
         try:
             self.run.wait(note)
-            ended = self.run.status
+            failure: BaseException = RunError(f"the run is over ({self.run.status}) before its hours are")
         except BaseException as error:
-            if self.is_ending:
-                return
+            failure = error
+        if not self.is_ending:
             with self.changed:
-                self.failure = error
-                self.changed.notify_all()
-            return
-        if ended in LAST_EVENTS and not self.is_ending:
-            with self.changed:
-                self.failure = RunError(f"the run is over ({ended}) before its hours are")
+                self.failure = failure
                 self.changed.notify_all()
