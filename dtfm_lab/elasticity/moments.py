@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -44,9 +45,9 @@ def moments(availability: Availability, start_s: float, notice_s: float = 0.0) -
     order = np.argsort(when, kind="stable")
     order = order[when[order] < end_s]
     sorted_s, positions = when[order].tolist(), order.tolist()
-    begins = np.flatnonzero(np.append(True, np.diff(when[order]) > 0)[: len(order)]).tolist()
+    begins = np.flatnonzero(np.diff(when[order], prepend=-np.inf) > 0).tolist()
     alone = [frozenset((device,)) for device in range(len(availability.devices))]
-    for begin, end in zip(begins, [*begins[1:], len(positions)], strict=True):
+    for begin, end in pairwise([*begins, len(positions)]):
         if end - begin == 1:  # the most common, and worth no grouping
             only, which = alone[who[positions[begin]]], kind[positions[begin]]
             yield Moment(

@@ -21,10 +21,11 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
-from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.history import Operation
+from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.domain.units import IntArray
 
@@ -75,7 +76,10 @@ class Fleet(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds that do not follow from the plan. The defaults are assumptions, to be replaced by measured ones."""
+    """Seconds that do not follow from the plan. The defaults are assumptions, to be replaced by measured ones.
+
+    Raises TraceError for one that is no number, negative or without an end.
+    """
 
     start_s: float = 45.0
     """From a device's coming until it can serve: 45 s in Bamboo's and Oobleck's simulators."""
@@ -87,6 +91,13 @@ class Costs:
     """For which training stands still while a checkpoint is written."""
     notice_s: float = 0.0
     """How long before it leaves a device says so; clouds promise 30 to 120 s."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            number = as_number(value)
+            if not callable(value) and (number is None or not 0 <= number < math.inf):
+                raise TraceError(f"{field.name} is {shortened(value)}; wanted seconds, 0 or more")
 
     def restarting(self, n_devices: int) -> float:
         """Seconds of a restart with so many devices."""
@@ -196,7 +207,8 @@ class Situation:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How a run answers to changes of its fleet; the fields are its options."""
+    """How a run answers to changes of its fleet; the fields are its options: numbers of 0 or more, truth values, or a
+    choice of words. Raises TraceError for another value."""
 
     every_steps: int = 0
     """A checkpoint after every so many steps, those counted that a loss makes void; 0 for none by steps."""
@@ -208,6 +220,15 @@ class Policy:
     full_batch = True
     """Whether each of its steps trains on the job's whole batch, by the whole model."""
 
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if wanted := _unlike(value, hints[field.name]):
+                raise TraceError(
+                    f"{field.name} of policy {type(self).__name__.lower()} is {shortened(value)}; wanted {wanted}"
+                )
+
     def decide(self, now: Situation) -> Response | None:
         """How to go on; None to go on as before, where all that serve are still there."""
         raise NotImplementedError
@@ -215,6 +236,20 @@ class Policy:
 
 policies: Registry[Callable[..., Policy]] = Registry("policy", "dtfm_lab.policies")
 """Policies by name. One of another package is an entry point of the group ``dtfm_lab.policies``."""
+
+
+def _unlike(value: object, hint: Any) -> str:
+    """What is wanted in place of an option's value; nothing where that is as its annotation says."""
+    number = as_number(value)
+    if get_origin(hint) is Literal:
+        return "" if value in get_args(hint) else " or ".join(get_args(hint))
+    if hint is bool:
+        return "" if isinstance(value, bool) else "true or false"
+    if hint is int:
+        return "" if number is not None and number >= 0 and number == int(number) else "a whole number, 0 or more"
+    if hint is float:
+        return "" if number is not None and number >= 0 else "a number, 0 or more"
+    return ""
 
 
 def policy_of(given: str | Policy, **options: Any) -> Policy:

@@ -6,10 +6,11 @@ from dtfm_lab.compare import Comparison, HistoryComparison
 from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.history import History
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_plan, as_schedule, of_schedule
-from dtfm_lab.lab.histories import run_hours
+from dtfm_lab.lab.histories import AnyAvailability, AnyPolicy, run_hours
 from dtfm_lab.planning import Difference
 from dtfm_lab.runtime.client import launch
 from dtfm_lab.runtime.client.run import Run
@@ -31,8 +32,8 @@ def run(
     schedule: AnySchedule | None = None,
     *,
     progress: Progress | None = None,
-    availability: Any = None,
-    policy: Any = "oobleck",
+    availability: AnyAvailability | None = None,
+    policy: AnyPolicy | None = None,
     start_s: float = 45.0,
     restart_s: float | None = None,
     regroup_s: float = 2.0,
@@ -41,21 +42,24 @@ def run(
     """Run a plan for real on this machine and return the measured Trace; ``progress`` is called with every event.
 
     With an ``availability``, play its hours on the paced clock and return the measured History: workers are killed and
-    started as devices leave and come, and ``policy`` says how the run goes on, each time by a plan of the lab for who
-    is there, on the network and for the job of ``plan``. An hour takes ``time_scale`` hours. ``start_s``, ``restart_s``
-    and ``regroup_s`` are as in ``replay``, which predicts these hours; a change takes at least what they say. Policies
-    whose answer is no plan, such as swarm, which lets others do the work of who left, are refused with LabError.
+    started as devices leave and come, and ``policy`` (oobleck, if none is given) says how the run goes on, each time by
+    a plan of the lab for who is there, on the network and for the job of ``plan``. An hour takes ``time_scale`` hours.
+    ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these hours; a change takes at
+    least what they say. Policies whose answer is no plan, such as swarm, which lets others do the work of who left, are
+    refused with LabError.
 
     Other options are those of ``start``.
     """
     if availability is None:
+        if policy is not None:
+            raise LabError(f"policy is {shortened(policy)} without an availability; wanted both, or neither")
         return launch.start(as_plan(plan), as_schedule(schedule), **options).wait(progress)
     if schedule is not None:
         raise LabError(f"schedule is {schedule} beside an availability, whose plans have their own; wanted none")
     return run_hours(
         as_plan(plan),
         availability,
-        policy,
+        policy or "oobleck",
         start_s=start_s,
         restart_s=restart_s,
         regroup_s=regroup_s,

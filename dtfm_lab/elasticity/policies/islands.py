@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.rerouting import Adapting
 from dtfm_lab.elasticity.policy import Fleet, Response, Situation, policies
@@ -27,6 +28,11 @@ class DiLoCo(Adapting):
     local_steps: int = 50
     """Steps between two averages: the least that the authors try, 500 being their choice."""
     full_batch = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.local_steps < 1:
+            raise TraceError(f"local_steps of policy diloco is {self.local_steps}; wanted 1 or more")
 
     def decide(self, now: Situation) -> Response | None:
         in_rounds: Any = _Rounds(now.fleet, self.local_steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from dtfm_lab.elasticity.policy import QUARTER_S, Asked, Keeps, Policy, Response, Situation, policies
 
@@ -36,7 +37,7 @@ class Restart(Policy):
 
     every_s: float = QUARTER_S
     """A checkpoint every quarter of an hour, unless another interval is given."""
-    joins: str = "loss"
+    joins: Literal["loss", "checkpoint"] = "loss"
     """Who comes is taken in at the next ``loss``, or at the next ``checkpoint``, which costs a restart, too."""
     checkpoint_after_loss: bool = False
     """Whether the first step after a restart is followed by a checkpoint."""

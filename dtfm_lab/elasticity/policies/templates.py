@@ -7,6 +7,7 @@ Athlur et al., "Varuna: Scalable, Low-cost Training of Massive Deep Learning Mod
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.restart import Restart
@@ -21,7 +22,7 @@ class Varuna(Restart):
 
     every_steps: int = 10
     every_s: float = float("inf")
-    joins: str = "checkpoint"
+    joins: Literal["loss", "checkpoint"] = "checkpoint"
     checkpoint_after_loss: bool = True
 
 
@@ -31,7 +32,7 @@ class Oobleck(Policy):
     """Templates: a loss costs the step under way and seconds to regroup in the best shape for who is left, the state
     coming from peers. Only where a stage has nobody left, the newest checkpoint is loaded."""
 
-    joins: str = "loss"
+    joins: Literal["loss", "step"] = "loss"
     """Who comes is taken in at the next ``loss``, as in Oobleck's simulator, or after the ``step``."""
     every_s: float = QUARTER_S
     """A checkpoint every quarter of an hour, for the loss of a whole stage."""
