@@ -119,6 +119,10 @@ def test_what_a_run_cannot_follow_is_refused_in_one_line() -> None:
         run.leave("adda")
     with pytest.raises(LabError, match=r"^dtype of the plan to follow is fp32; wanted fp64, that of the run$"):
         run.follow(planned(2, 1, dtype="fp32"))
+    with pytest.raises(LabError, match=r"^the plan to follow is 'plan\.json'; wanted a Plan$"):
+        run.follow("plan.json")
+    with pytest.raises(LabError, match=r"^pause_s is -1; wanted seconds, 0 or more$"):
+        run.follow(planned(2, 1), pause_s=-1)
     run.wait()
     with pytest.raises(RunError, match="the run is over"):
         run.follow(planned(2, 2))

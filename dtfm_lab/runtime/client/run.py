@@ -167,6 +167,9 @@ class Run(RunRecord):
 
         Raises LabError, JobError or ScheduleError for a plan that this run cannot follow, RunError where it is over.
         """
+        seconds = as_number(pause_s)
+        if seconds is None or not 0 <= seconds < float("inf"):
+            raise LabError(f"pause_s is {shortened(pause_s)}; wanted seconds, 0 or more")
         spec = following(self.spec, plan, schedule)
         devices = [spec.device_name(*worker) for worker in spec.workers]
         self._devices |= set(plan.topology.names)

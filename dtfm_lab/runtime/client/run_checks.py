@@ -248,6 +248,8 @@ def following(spec: RunSpec, plan: Plan, schedule: str | Schedule | None) -> Run
 
     Raises LabError where it cannot, and what ``checked_spec`` raises.
     """
+    if not isinstance(plan, Plan):
+        raise LabError(f"the plan to follow is {shortened(plan)}; wanted a Plan")
     if spec.uses_groups:
         raise LabError("carrier is groups, whose processes cannot change places; wanted sockets")
     if spec.emulated is not None:
