@@ -11,8 +11,7 @@ from dtfm_lab.figures.plan.convergence import convergence
 from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.replans import replans
-from dtfm_lab.figures.results.blame import blame
-from dtfm_lab.figures.results.comparison import comparison
+from dtfm_lab.figures.results.comparison import blame, comparison
 from dtfm_lab.figures.results.guesses import guesses
 from dtfm_lab.figures.results.ledger import ledger
 from dtfm_lab.figures.results.losses import losses

@@ -22,11 +22,11 @@ from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.planning.objectives import network_of
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
+from dtfm_lab.widgets.comparing import ComparePanel
 from dtfm_lab.widgets.controls import Panel, button, classed, mark
-from dtfm_lab.widgets.course.course_panel import CoursePanel
-from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
-from dtfm_lab.widgets.hours.hours_panel import HoursPanel
+from dtfm_lab.widgets.course import CoursePanel
+from dtfm_lab.widgets.groups import GroupsPanel
+from dtfm_lab.widgets.hours import HoursPanel
 from dtfm_lab.widgets.lab_state import (
     RESULT_TRAITS,
     LabState,
@@ -46,7 +46,7 @@ from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.shell.bar import StatusBar
 from dtfm_lab.widgets.shell.panes import LabStep, NetworkPane, Panes
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
-from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
+from dtfm_lab.widgets.systems import SystemsPanel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.frame import Glossary, Legend

@@ -19,7 +19,7 @@ groups
 PANEL = """
 import dtfm_lab as lab
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.groups.groups_panel import GroupsPanel
+from dtfm_lab.widgets.groups import GroupsPanel
 topology = lab.load_topology("lecture-hall")
 names = topology.names
 job = lab.load_job("tiny", n_stages=3, n_replicas=2)

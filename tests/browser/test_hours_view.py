@@ -8,11 +8,11 @@ CELL = """
 import ipywidgets as w
 import dtfm_lab as lab
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.hours import hours_panel
-from dtfm_lab.widgets.hours.hours_panel import HoursPanel
+from dtfm_lab.widgets import hours
+from dtfm_lab.widgets.hours import HoursPanel
 from dtfm_lab.widgets.lab_state import LabState
 
-hours_panel.policies = ("goodput", "restart")
+hours.policies = ("goodput", "restart")
 state = LabState(topology=lab.load_topology("lecture-hall"), job=lab.load_job("small"))
 panel = HoursPanel(state)
 panel.hours.value = 2

@@ -16,7 +16,7 @@ from dtfm_lab.domain.trace import Trace
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.comparing.compare_panel import ComparePanel
+from dtfm_lab.widgets.comparing import ComparePanel
 from dtfm_lab.widgets.comparing.findings import tables
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.residuals import ResidualsView

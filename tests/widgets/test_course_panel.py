@@ -12,7 +12,7 @@ from dtfm_lab.domain.plan import Plan
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.course.course_panel import NOTHING_SHOWN, CoursePanel, candidates, typed
+from dtfm_lab.widgets.course import NOTHING_SHOWN, CoursePanel, candidates, typed
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.markup import markdown
 

@@ -23,7 +23,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import short_searches
 from dtfm_lab.widgets.planner.edits import EditHistory
-from dtfm_lab.widgets.planner.moves import describe_moves
+from dtfm_lab.widgets.planner.plan_words import describe_moves
 from dtfm_lab.widgets.shell.bar import bar_numbers
 from dtfm_lab.widgets.shell.headline import headline
 

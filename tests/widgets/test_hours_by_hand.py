@@ -10,8 +10,8 @@ from dtfm_lab.domain.availability import Availability
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.hours import edits, hours_panel
-from dtfm_lab.widgets.hours.hours_panel import HoursPanel
+from dtfm_lab.widgets import hours
+from dtfm_lab.widgets.hours import HoursPanel, time_line
 from dtfm_lab.widgets.lab_state import LabState
 
 HERE = Availability.from_intervals({"a": [(0, 50)], "b": [(10, 40), (60, 100)]}, 100)
@@ -23,29 +23,29 @@ async def at_rest(panel: HoursPanel) -> None:
 
 @pytest.fixture
 def a_panel(monkeypatch) -> HoursPanel:
-    monkeypatch.setattr(hours_panel, "policies", ("goodput", "restart"))
+    monkeypatch.setattr(hours, "policies", ("goodput", "restart"))
     panel = HoursPanel(LabState(topology=lab.load_topology("lecture-hall"), job=lab.load_job("small")))
     panel.hours.value = 2
     return panel
 
 
-def intervals(here: Availability) -> list[edits.Stay]:
-    return edits.stays_of(here)
+def intervals(here: Availability) -> list[time_line.Stay]:
+    return time_line.stays_of(here)
 
 
 def test_stays_say_who_is_there_when_and_make_the_same_availability() -> None:
     assert intervals(HERE) == [(0, 0, 50), (1, 10, 40), (1, 60, 100)]
-    assert edits.edited(HERE, intervals(HERE)).changes == HERE.changes
+    assert time_line.edited(HERE, intervals(HERE)).changes == HERE.changes
 
 
 def test_a_device_leaves_or_comes_and_an_end_is_removed() -> None:
     stays = intervals(HERE)
-    assert sorted(edits.toggled(stays, 0, 20, 100))[0] == (0, 0, 20)
-    assert (0, 70, 100) in edits.toggled(stays, 0, 70, 100)
-    assert (1, 45, 60) in edits.toggled(stays, 1, 45, 100), "it stays to its next coming"
-    joined = edits.edited(HERE, edits.removed(stays, 1, 100, leaves=True))
+    assert sorted(time_line.toggled(stays, 0, 20, 100))[0] == (0, 0, 20)
+    assert (0, 70, 100) in time_line.toggled(stays, 0, 70, 100)
+    assert (1, 45, 60) in time_line.toggled(stays, 1, 45, 100), "it stays to its next coming"
+    joined = time_line.edited(HERE, time_line.removed(stays, 1, 100, leaves=True))
     assert intervals(joined) == [(0, 0, 50), (1, 10, 100)], "stays that touch are one"
-    assert (1, 0, 40) in edits.removed(stays, 1, 100, leaves=False)
+    assert (1, 0, 40) in time_line.removed(stays, 1, 100, leaves=False)
 
 
 @on_a_loop

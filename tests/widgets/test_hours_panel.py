@@ -13,9 +13,9 @@ from dtfm_lab.domain.history import History
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.hours import hours_panel, replays
-from dtfm_lab.widgets.hours.hours_panel import NOBODY, OTHER, HoursPanel
-from dtfm_lab.widgets.hours.race_words import sentence, title_of
+from dtfm_lab.widgets import hours
+from dtfm_lab.widgets.hours import NOBODY, OTHER, HoursPanel, race
+from dtfm_lab.widgets.hours.race import sentence, title_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.systems import words_of
 
@@ -24,7 +24,7 @@ POLICIES = ("goodput", "restart", "varuna")
 
 @pytest.fixture(autouse=True)
 def few_policies(monkeypatch) -> None:
-    monkeypatch.setattr(hours_panel, "policies", POLICIES)
+    monkeypatch.setattr(hours, "policies", POLICIES)
 
 
 def a_panel(network: str = "lecture-hall", job: str = "small") -> HoursPanel:
@@ -66,7 +66,7 @@ async def test_it_begins_when_it_is_first_shown_and_replays_nothing_twice(monkey
         played.append(arguments[3])
         return lab.replay(*arguments, **options)
 
-    monkeypatch.setattr(replays, "replay", counted)
+    monkeypatch.setattr(race, "replay", counted)
     panel = a_panel()
     assert not panel._asked.n_requested
     panel._lab_state.shown_panes = ("hours",)

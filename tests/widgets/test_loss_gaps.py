@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dtfm_lab.domain.trace import Fault
-from dtfm_lab.widgets.running.loss_gaps import SHOWN_S, LossGaps
+from dtfm_lab.widgets.running.run_progress import SHOWN_S, LossGaps
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.gaps import LONGEST, gaps_before
 

@@ -20,9 +20,9 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import JobControls
+from dtfm_lab.widgets.systems import SystemsPanel
 from dtfm_lab.widgets.systems.outcome_words import rows_of
 from dtfm_lab.widgets.systems.question import tasks_of
-from dtfm_lab.widgets.systems.systems_panel import SystemsPanel
 from dtfm_lab.widgets.views.systems import SystemsView
 
 NAMES = ("dtfm-lab", "megatron")

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets import words
+from dtfm_lab.widgets import markup as words
 from dtfm_lab.widgets.views.frame import Glossary
 
 SOURCES = [

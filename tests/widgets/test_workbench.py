@@ -16,8 +16,8 @@ from dtfm_lab import simulation
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.schedule import schedules_table
-from dtfm_lab.widgets.schedule.schedules_table import schedule_row
+from dtfm_lab.widgets.schedule import choices
+from dtfm_lab.widgets.schedule.choices import schedule_row
 
 
 @on_a_loop
@@ -178,7 +178,7 @@ async def test_a_comparison_is_stopped_and_keeps_what_is_computed(monkeypatch: p
         computed.append(arguments)
         return schedule_row(*arguments)
 
-    monkeypatch.setattr(schedules_table, "schedule_row", row_until_stopped)
+    monkeypatch.setattr(choices, "schedule_row", row_until_stopped)
     comparing = the_lab.schedule_panel.comparing
     comparing.button.click()
     await until(lambda: any("iteration_s" in row for row in comparing.table.rows))

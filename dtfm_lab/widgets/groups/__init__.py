@@ -1,1 +1,185 @@
-"""The step Groups: a plan in the paper's five steps, why it is so, and devices moved by hand."""
+"""The step Groups: the groups in path order, the paper's five steps, why the plan is so, and devices moved by hand."""
+
+import asyncio
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as w
+
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning import Explanation, explain
+from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, segments, show, spacer, toolbar
+from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
+from dtfm_lab.widgets.groups.hand_moves import HandMoves
+from dtfm_lab.widgets.lab_state import Guard, LabState
+from dtfm_lab.widgets.tasks import begin, has_event_loop
+from dtfm_lab.widgets.views.groups import NO_GROUP, GroupsView
+from dtfm_lab.widgets.views.groups.drawing import matching_of
+
+NO_PLAN = "No plan yet"
+HINT = "Drag a device to another group: what that costs stands at each. Gradients average inside a group."
+ITERATION = "What a move costs: communication, and in brackets the predicted iteration."
+SETTLED_S = 0.06
+"""Seconds without another plan or selection before explanation and prices are computed."""
+MODES = {"Path": "path", "Ring": "ring", "Weights": "weights"}
+MODE_WORDS = (
+    "A column a group, in path order",
+    "The paper's five steps from a network to a plan",
+    "Seconds between any two groups",
+)
+
+
+class GroupsPanel(Panel):
+    """Shows ``lab_state.plan`` step by step; a device moved by hand makes it another plan."""
+
+    def __init__(self, lab_state: LabState) -> None:
+        self._lab_state = lab_state
+        self._report_error = partial(lab_state.report_error, "groups")
+        self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
+        self._drawn: tuple[Plan | None] | None = None
+        """The plan that is drawn; None while nothing has been."""
+        self._n_requested = 0
+        """Number of the newest request for an explanation; the results of earlier ones are dropped."""
+        self._is_following = Guard()
+        self.groups = classed(GroupsView(height=0, hint=NO_PLAN, can_move=True), "dtfm-fill")
+        self.mode = classed(segments(list(MODES.items()), MODE_WORDS, "66px"), "dtfm-segmented")
+        letters = [f"Step ({letter}) of the paper: {word}" for letter, word in STEPS.items()]
+        self.step = segments([(f"({letter})", letter) for letter in STEPS], letters, "34px", value=self.groups.step)
+        classed(self.step, "dtfm-segmented")
+        self._controls = {"step": self.step, "mode": self.mode}
+        self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
+        self.line = classed(w.HTML(), "dtfm-groups-line")
+        self.why = w.HTML(tabbable=True)  # a page of text, which arrows scroll
+        self.why_menu = more_menu(
+            [self.why], label="Why so?", tooltip="Why the plan is as it is, or a selected device where it is"
+        )
+        more = more_menu([self.hand.view], "Move to", "Move the selected device to another place in the plan")
+        row = toolbar(self.mode, self.step, spacer(), self.hand.undo, self.hand.redo, self.why_menu, more)
+        self.view = pane(Path(__file__).with_name("groups.css"), [row, self.line, self.groups], "dtfm-groups-panel")
+        w.link((self.step, "value"), (self.groups, "step"))
+        w.link((self.mode, "value"), (self.groups, "mode"))
+        self.step.observe(lambda _: self._describe(), "value")
+        self.mode.observe(lambda _: self._show_mode(), "value")
+        self.groups.observe(lambda _: self._describe(), "offers")
+        self.groups.observe(lambda _: self._selected_here(), ["selected", "selected_group"])
+        self.groups.observe(lambda _: self._edge_selected(), ["selected_edge", "other_edge"])
+        self.groups.observe(lambda _: self._ask(), ["selected", "selected_group"])
+        lab_state.observe(lambda _: self._follow(), "selected")
+        lab_state.observe(lambda _: self._follow_stage(), "selected_stage")
+        lab_state.observe(lambda _: self._show(), ["plan", "shown_panes"])
+        self._show_mode()
+        self._show()
+
+    def _show(self) -> None:
+        """Draw the plan, as soon as the pane is on the screen."""
+        plan = self._lab_state.plan
+        if not self._lab_state.shows("groups"):
+            self.hand.take(plan)
+            return
+        if self._drawn is not None and plan is self._drawn[0]:
+            return
+        self._drawn = (plan,)
+        self.groups.title = "Groups" if plan is None else f"{plan.job.name} on {plan.topology.name}"
+        with self._is_following:  # devices that the plan lacks stay selected in other views
+            self.groups.show(plan)
+        self._follow()
+        self.step.disabled = plan is None
+        self.hand.take(plan)
+        self._describe()
+        self._ask()
+
+    def _show_mode(self) -> None:
+        """The steps belong to the ring alone."""
+        is_ring = self.mode.value == "ring"
+        show(self.step, is_ring)
+        show(self.why_menu, not is_ring)
+        self._describe()
+
+    def _describe(self) -> None:
+        """Show the step, or what can be done, on the line that is kept for it."""
+        plan, letter = self._lab_state.plan, self.step.value
+        if plan is None:
+            self.line.value = ""
+        elif self.mode.value == "ring":
+            words = describe_step(plan, letter)
+            told = f"({letter}) {words.title}. {words.happens} {words.numbers} DT-FM, {words.source}."
+            self.line.value = (
+                f'<div class="dtfm-step-told" role="status" title="{escape(told)}"><b>({letter}) '
+                f"{escape(words.title)}</b> {escape(words.happens)} <span>{escape(words.numbers)}</span> "
+                f"<i>DT-FM, {escape(words.source)}</i></div>"
+            )
+        else:
+            line = self.hand.note or (ITERATION if "iteration_s" in self.groups.offers else HINT)
+            if self.mode.value == "weights":
+                line = "Seconds between any two groups, in path order; outlined cells are hops of the path."
+            self.line.value = f'<div class="dtfm-step-told" role="status" title="{escape(line)}">{escape(line)}</div>'
+
+    def _selected_here(self) -> None:
+        if self._is_following:
+            return
+        with self._is_following, self._lab_state.hold_trait_notifications():
+            if set(self.groups.selected) != set(self._lab_state.selected):
+                self._lab_state.selected = tuple(self.groups.selected)
+            self._lab_state.selected_stage = self.groups.selected_group
+
+    def _follow_stage(self) -> None:
+        stage, plan = self._lab_state.selected_stage, self._lab_state.plan
+        if not self._is_following and plan is not None and -1 <= stage < plan.job.n_stages:
+            with self._is_following:
+                self.groups.selected_group = stage
+
+    def _follow(self) -> None:
+        """Select what is selected elsewhere, as far as the plan has it."""
+        known = set() if self._lab_state.plan is None else set(self._lab_state.plan.topology.names)
+        names = [name for name in self._lab_state.selected if name in known]
+        if set(names) == set(self.groups.selected):
+            return
+        with self._is_following:
+            group = self.groups.selected_group
+            if group != NO_GROUP and set(names) != set(self.groups.groups[group]["devices"]):
+                self.groups.selected_group = NO_GROUP
+            self.groups.selected = names
+
+    def _edge_selected(self) -> None:
+        """Select the slowest pair of a selected edge as the lab's link."""
+        plan, edge, other = self._lab_state.plan, self.groups.selected_edge, self.groups.other_edge
+        pairs: list[list[Any]] = []
+        if plan is not None and len(other) == 2 and all(0 <= stage < plan.job.n_stages for stage in other):
+            pairs = self.groups.other_matching = matching_of(plan, *other)
+        elif 0 <= edge < len(self.groups.matchings):
+            pairs = self.groups.matchings[edge]
+        if pairs:
+            self._lab_state.selected_link = tuple(pairs[0][:2])
+
+    def _ask(self) -> None:
+        """Explain and price the selection soon; without an event loop, nothing is computed."""
+        self._n_requested += 1
+        if self._lab_state.plan is None:
+            self.why.value = ""
+            return
+        if has_event_loop() and self._lab_state.shows("groups"):
+            begin(self._show_why(self._n_requested), self._report_error)
+
+    async def _show_why(self, request: int) -> None:
+        await asyncio.sleep(SETTLED_S)
+        plan = self._lab_state.plan
+        if request != self._n_requested or plan is None:
+            return
+        explanation = await self._explained(plan)
+        device = self.groups.selected[0] if len(self.groups.selected) == 1 else ""
+        title = f"Why here? {device}" if device else "Why so? The plan"
+        text = await asyncio.to_thread(lambda: explanation.why(device) if device else explanation.text)
+        if request != self._n_requested or self._lab_state.plan is not plan:
+            return
+        lines = "".join(f"<p>{escape(line)}</p>" for line in text.splitlines())
+        self.why.value = f'<div class="dtfm-why" role="status"><b>{escape(title)}</b>{lines}</div>'
+        if device:
+            await self.hand.price(plan, device)
+
+    async def _explained(self, plan: Plan) -> Explanation:
+        """Return the plan's explanation, computed once on a thread."""
+        if self._explaining is None or self._explaining[0] is not plan:
+            self._explaining = plan, asyncio.ensure_future(asyncio.to_thread(explain, plan))
+        return await self._explaining[1]

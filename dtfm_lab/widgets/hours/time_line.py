@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ipywidgets as w
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.figures.timeline.availability import stays_of as timeline_stays
 from dtfm_lab.figures.timeline.history import time_axis
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, classed, disable, show
-from dtfm_lab.widgets.hours import edits
 from dtfm_lab.widgets.hours.history_chart import LEFT_PX, RIGHT_PX
 from dtfm_lab.widgets.lab_state import History, LabState
 from dtfm_lab.widgets.views.hours import HoursView
@@ -70,7 +70,7 @@ class TimeLine:
             with self.line.hold_sync():
                 self.line.devices, self.line.end_s = [*here.devices], here.end_s
                 self.line.unit, self.line.in_s = unit, in_s
-                self.line.stays = [list(stay) for stay in edits.stays_of(here)]
+                self.line.stays = [list(stay) for stay in stays_of(here)]
             self._show_buttons()
 
     def _show_buttons(self) -> None:
@@ -86,22 +86,22 @@ class TimeLine:
         here, kind, phase = self._here, content.get("kind"), content.get("phase")
         if here is None:
             return
-        stays = edits.stays_of(here)
+        stays = stays_of(here)
         try:
             match kind:
                 case "stays" if phase == "begin":
                     self._before, self._is_dragged = self.edited, True
                 case "stays" if phase == "move":
-                    self._set(edits.edited(here, content["stays"]))
+                    self._set(edited(here, content["stays"]))
                 case "stays":
                     self._is_dragged, self.edited = False, self._before
-                    self._change(edits.edited(here, content["stays"]))
+                    self._change(edited(here, content["stays"]))
                 case "toggle":
                     time_s = float(content["time_s"])
-                    self._change(edits.edited(here, edits.toggled(stays, int(content["device"]), time_s, here.end_s)))
+                    self._change(edited(here, toggled(stays, int(content["device"]), time_s, here.end_s)))
                 case "remove":
                     index, leaves = int(content["stay"]), bool(content["leaves"])
-                    self._change(edits.edited(here, edits.removed(stays, index, here.end_s, leaves=leaves)))
+                    self._change(edited(here, removed(stays, index, here.end_s, leaves=leaves)))
         except LabError as error:
             self._is_dragged = False
             self._report_error(str(error))
@@ -125,7 +125,53 @@ class TimeLine:
         here = self._here
         if here is None or self.toggle.disabled:
             return
-        stays = edits.stays_of(here)
+        stays = stays_of(here)
         for name in self.line.chosen:
-            stays = edits.toggled(stays, here.devices.index(name), self.line.moment_s, here.end_s)
-        self._change(edits.edited(here, stays))
+            stays = toggled(stays, here.devices.index(name), self.line.moment_s, here.end_s)
+        self._change(edited(here, stays))
+
+
+Stay = tuple[int, float, float]
+"""A device, and the seconds in which it comes and leaves; one that reaches the end does not leave."""
+NAME = "edited"
+
+
+def stays_of(here: Availability) -> list[Stay]:
+    """Every stay, by device and time."""
+    device, begin_s, end_s, _ = timeline_stays(here)
+    every = zip(device.tolist(), begin_s.tolist(), end_s.tolist(), strict=True)
+    return [stay for stay in every if stay[1] < stay[2]]
+
+
+def edited(here: Availability, stays: Sequence[Sequence[float]]) -> Availability:
+    """The availability of these stays; two that touch are one. Raises TraceError where two overlap, or one is none."""
+    present: dict[str, list[tuple[float, float]]] = {name: [] for name in here.devices}
+    for device, begin_s, end_s in sorted((int(stay[0]), float(stay[1]), float(stay[2])) for stay in stays):
+        intervals = present[here.devices[device]]
+        if intervals and intervals[-1][1] == begin_s:
+            begin_s = intervals.pop()[0]
+        intervals.append((begin_s, end_s))
+    return Availability.from_intervals(present, here.end_s, name=NAME)
+
+
+def toggled(stays: Sequence[Stay], device: int, time_s: float, end_s: float) -> list[Stay]:
+    """Where the device is there at a time, it leaves then, to its next coming; where it is not, it comes, and stays to
+    its next coming or the end."""
+    own = [stay for stay in stays if stay[0] == device]
+    others = [stay for stay in stays if stay[0] != device]
+    if now := next((stay for stay in own if stay[1] <= time_s < stay[2]), None):
+        kept = [(device, now[1], time_s)] if now[1] < time_s else []
+        return others + [stay for stay in own if stay is not now] + kept
+    until_s = min((stay[1] for stay in own if stay[1] > time_s), default=end_s)
+    return [*others, *own, (device, time_s, until_s)]
+
+
+def removed(stays: Sequence[Stay], index: int, end_s: float, *, leaves: bool) -> list[Stay]:
+    """Without the departure, or the coming, of a stay: the device is there to its next coming, or from its last
+    departure."""
+    device, begin_s, until_s = stays[index]
+    others = [stay for at, stay in enumerate(stays) if at != index]
+    own = [stay for stay in others if stay[0] == device]
+    if leaves:
+        return [*others, (device, begin_s, min((stay[1] for stay in own if stay[1] >= until_s), default=end_s))]
+    return [*others, (device, max((stay[2] for stay in own if stay[2] <= begin_s), default=0.0), until_s)]

@@ -4,11 +4,17 @@ It contains no widget.
 """
 
 import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from html import escape
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.theme import count
+from dtfm_lab.planning import Difference
 from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.measures import format_dollars, format_times
@@ -97,3 +103,110 @@ def table_of(plan: Plan) -> str:
     frame[["device", "gpu"]] = frame[["device", "gpu"]].map(escape)
     share = frame.pop("work_share").map("{:.0%}".format, na_action="ignore")
     return markup.table(frame.assign(**{"share of the work": share}), "dtfm-plan-devices", "devices of the plan")
+
+
+NAMED = 4
+"""Most phrases about who moved; the devices of the others are counted."""
+TOLD = ("stays", "moved", "gone idle", "come in", "added")
+"""Changes of a device that are told, of one that stays in its group where the group has another number; that one left
+the network is the edit itself."""
+BY_SHAPE = {"blocks": "blocks cut anew", "shares": "batch shared out anew", "forwards ahead": "other forwards ahead"}
+"""Choices of one number a stage or a pipeline, in words; in another shape they differ anyway."""
+
+
+class Move(NamedTuple):
+    """From one stage to another, None where a device has none; by each plan's own numbers, as the map shows them."""
+
+    was: int | None
+    now: int | None
+
+    @property
+    def words(self) -> str:
+        if self.was is None:
+            return f"into stage {self.now}"
+        return "idle" if self.now is None else f"stage {self.was} → {self.now}"
+
+
+@dataclass
+class MovedGroup:
+    """A region, or a device that is in none."""
+
+    name: str
+    n_devices: int = 0
+    moves: Counter[Move] = field(default_factory=Counter)
+
+    @property
+    def as_one(self) -> Move | None:
+        """The move of all its devices; None where these differ."""
+        return next(iter(self.moves)) if set(self.moves.values()) == {self.n_devices} else None
+
+
+def describe_moves(difference: Difference) -> str:
+    """Return who moved and what else of the plan changed; empty where nothing did.
+
+    Stages of plans in other shapes have nothing in common but their numbers: then the shapes are told.
+    """
+    was, now = (f"{plan.job.n_stages} x {plan.job.n_replicas}" for plan in (difference.before, difference.after))
+    moves = _who_moved(difference) if was == now else [f"{was} → {now} stages x replicas"]
+    anew = BY_SHAPE if was == now else dict.fromkeys(BY_SHAPE, "")
+    choices = [anew.get(what, f"{what} {old} → {new}") for what, (old, new) in difference.choices.items()]
+    words = ", ".join(filter(None, [*moves, *choices]))
+    return words if moves else f"{words[:1].upper()}{words[1:]}"  # names are written as they are
+
+
+def _who_moved(difference: Difference) -> list[str]:
+    groups = _groups(difference)
+    swapped = _swapped(groups)
+    phrases = [(2 * one.n_devices, f"{one.name} and {other.name} changed places") for one, other in swapped]
+    done = {group.name for pair in swapped for group in pair}
+    for group in groups:
+        for move, n in group.moves.items() if group.name not in done else ():
+            who = group.name if n == group.n_devices else f"{n} of {group.name}"
+            phrases.append((n, f"{who} {move.words}"))
+    if not phrases and (n := len(difference.new_pipelines)):
+        return [f"{n} of {difference.after.job.n_replicas} pipelines paired anew"]
+    phrases.sort(key=lambda phrase: -phrase[0])
+    named, rest = (sum(n for n, _ in part) for part in (phrases[:NAMED], phrases[NAMED:]))
+    if rest > named:  # four names of many say less than how many there are
+        return [f"{named + rest} of {len(difference.after.topology)} devices moved"]
+    more = [f"{rest} more device{'s' * (rest != 1)} moved"] if rest else []
+    return [words for _, words in phrases[:NAMED]] + more
+
+
+def _groups(difference: Difference) -> list[MovedGroup]:
+    """Return the groups of which a device moved."""
+    plans = (difference.before, difference.after)
+    region_of = {device.name: device.region for plan in plans for device in plan.topology.devices}
+    groups: defaultdict[str, MovedGroup] = defaultdict(lambda: MovedGroup(""))
+    for row in difference.devices.itertuples():
+        device = str(row.device)
+        name = region_of[device] or device
+        group = groups[name]
+        group.name = name
+        group.n_devices += 1
+        move = _move(row)
+        if row.change in TOLD and move.was != move.now:
+            group.moves[move] += 1
+    return [group for group in groups.values() if group.moves]
+
+
+def _move(row: Any) -> Move:
+    was, now = (None if pd.isna(stage) else int(stage) for stage in (row.stage_before, row.stage_after))
+    if was == now and not pd.isna(row.matched_stage):
+        now = int(row.matched_stage)
+    return Move(was, now)
+
+
+def _swapped(groups: list[MovedGroup]) -> list[tuple[MovedGroup, MovedGroup]]:
+    """Return the pairs of groups of which each stands, as one, where the other stood."""
+    by_move: dict[Move, MovedGroup] = {}
+    pairs = []
+    for group in groups:
+        move = group.as_one
+        if move is None or None in move:
+            continue
+        if (other := by_move.pop(Move(move.now, move.was), None)) is not None:
+            pairs.append((other, group))
+        else:
+            by_move[move] = group
+    return pairs

@@ -36,13 +36,20 @@ from dtfm_lab.widgets.controls import (
 )
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
-from dtfm_lab.widgets.running.departures import Departures
-from dtfm_lab.widgets.running.fault_controls import ACTIONS, RESUME, FaultControls
-from dtfm_lab.widgets.running.loss_gaps import LossGaps
+from dtfm_lab.widgets.running.fault_controls import ACTIONS, RESUME, Departures, FaultControls
 from dtfm_lab.widgets.running.mystery_controls import MysteryControls
 from dtfm_lab.widgets.running.playback import Playback
 from dtfm_lab.widgets.running.run_option_controls import CLOCK_NAMES, RunOptionControls, chip_words, explain_clock
-from dtfm_lab.widgets.running.run_progress import Happenings, RunProgress, describe, followed, listed, note_of, story_of
+from dtfm_lab.widgets.running.run_progress import (
+    Happenings,
+    LossGaps,
+    RunProgress,
+    describe,
+    followed,
+    listed,
+    note_of,
+    story_of,
+)
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin

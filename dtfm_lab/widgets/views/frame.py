@@ -5,8 +5,8 @@ from typing import Any
 
 import traitlets
 
+from dtfm_lab.widgets.markup import ALSO, WORDS
 from dtfm_lab.widgets.views.view import View
-from dtfm_lab.widgets.words import ALSO, WORDS
 
 
 class TopBar(View, page="top_bar"):
@@ -122,7 +122,7 @@ class Legend(View, page="legend"):
 class Glossary(View, page="glossary"):
     """Explains every element of the page with ``data-word`` on hover and focus; ``is_open`` lists all.
 
-    Views mark words with ``word`` of js/shared/words.js, panels with ``dtfm_lab.widgets.words.word``. One glossary
+    Views mark words with ``word`` of js/shared/words.js, panels with ``dtfm_lab.widgets.markup.word``. One glossary
     serves the whole lab.
     """
 

@@ -9,8 +9,8 @@ from dtfm_lab.domain.trace.causes import COMPUTE
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS, GREY
 from dtfm_lab.systems.outcomes import CHANGES, STACKED
+from dtfm_lab.widgets.markup import meaning
 from dtfm_lab.widgets.views.view import View
-from dtfm_lab.widgets.words import meaning
 
 CAUSES = [
     {
