@@ -3,14 +3,14 @@
 import html
 import itertools
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dtfm_lab.figures.palette import CATEGORIES, EDGES
+from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY
 from dtfm_lab.planning.step import PROVEN
 
 SUBTITLE_LETTERS = 130
@@ -28,6 +28,9 @@ CLEAR = "rgba(0, 0, 0, 0)"
 """No colour at all."""
 UNBOXED: dict[str, Any] = {"showarrow": False, "bgcolor": CLEAR}
 """An annotation that is plain text, without the box and the arrow that plotly adds."""
+LEGEND_BELOW = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0, "xanchor": "left"}
+BELOW_PX, AXIS_AND_LEGEND_PX = 60, 104
+"""Room below a figure without a title of its axis, and below one that has it and a legend of some lines."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MOST_TICKS = 9
 
@@ -68,6 +71,7 @@ def template(dark: bool = False) -> go.layout.Template:
             "colorway": list(CATEGORIES),
             "hoverlabel": {"bgcolor": paper, "font": {"color": ink}, "align": "left"},
             "annotationdefaults": {"bgcolor": paper, "borderpad": 2},
+            "legend": LEGEND_BELOW,
             "xaxis": axis,
             "yaxis": {**axis, "ticklabelstandoff": 4},
         }
@@ -89,10 +93,11 @@ def titled(figure: go.Figure, title: str, subtitle: str = "", *, alt: str = "", 
     lines, title_lines = wrapped(subtitle, SUBTITLE_LETTERS), wrapped(title, TITLE_LETTERS)
     top = 64 + TITLE_LINE_PX * max(0, len(title_lines) - 1)
     top += 20 + SUBTITLE_LINE_PX * (len(lines) - 1) if lines else 0
+    has_axis = any(axis.title.text for axis in figure.select_xaxes())
     figure.update_layout(
         template=template(),
         title={"text": "<br>".join(title_lines), "subtitle": {"text": "<br>".join(lines)}},
-        margin={"t": top, "r": 32, "b": 60, "l": 32},
+        margin={"t": top, "r": 32, "b": AXIS_AND_LEGEND_PX if has_axis else BELOW_PX, "l": 32},
     )
     figure.update_layout(**layout)
     return figure
@@ -101,6 +106,8 @@ def titled(figure: go.Figure, title: str, subtitle: str = "", *, alt: str = "", 
 def with_headings(figure: go.Figure, spare_px: int = 0) -> go.Figure:
     """A titled figure, changed in place: with room for the headings of its topmost panels, and ``spare_px`` more."""
     figure.update_annotations(selector={"yref": "paper", "yanchor": "bottom"}, font_size=13, yshift=2)
+    # plotly centres a title and its lines in the margin, so that each line after the first needs half of one more
+    spare_px += SUBTITLE_LINE_PX * str(figure.layout.title.subtitle.text or "").count("<br>")
     return figure.update_layout(margin_t=figure.layout.margin.t + HEADING_PX + spare_px)
 
 
@@ -206,7 +213,15 @@ def wrapped(text: str, letters: int) -> list[str]:
     return [literal(line) for line in textwrap.wrap(text, letters)]
 
 
-LEGEND_BELOW = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0, "xanchor": "left"}
+def time_axis(end_s: float) -> tuple[str, float]:
+    """The unit of an axis of hours, and its seconds."""
+    return ("h", 3600.0) if end_s >= 7200 else ("min", 60.0) if end_s >= 120 else ("s", 1.0)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in three digits, in minutes or hours where they are many: ``156 s``, ``20.2 min``."""
+    unit, in_s = time_axis(seconds / 2) if seconds >= 600 else ("s", 1.0)
+    return f"{seconds / in_s:.3g} {unit}"
 
 
 def time_unit(longest_s: float) -> tuple[str, float]:
@@ -227,6 +242,21 @@ def log_ticks(low: float, high: float) -> list[float]:
         if len(ticks) > 3:
             break
     return ticks if len(ticks) > 1 else sorted({low, high})
+
+
+def log_axis(low: float, high: float, room: float, text: Callable[[float], str] = "{:,.12g}".format) -> dict[str, Any]:
+    """A logarithmic axis with round numbers, from ``low`` to ``high`` and a factor of ``room`` beyond both."""
+    low, high = low / room, high * room
+    ticks = log_ticks(low, high)
+    texts = [text(tick) for tick in ticks]
+    return {"type": "log", "range": np.log10([low, high]).tolist(), "tickvals": ticks, "ticktext": texts}
+
+
+def upright(figure: go.Figure, value: float, text: str, *, y: float, log: bool = False, **line: Any) -> None:
+    """Draw a vertical line at a value, dotted unless told otherwise, with words beside it at a share of its height."""
+    figure.add_vline(x=value, line={"color": LINE_GREY, "width": 1.4, "dash": "dot", **line})
+    place = {"y": y, "yref": "paper", "yanchor": "bottom" if y < 0.5 else "top", "xanchor": "left", "xshift": 4}
+    figure.add_annotation(x=float(np.log10(value)) if log else value, text=text, **place, **UNBOXED)
 
 
 def stacked(heights: Sequence[float], headings: Sequence[str], *, gap_px: float, total_px: float) -> go.Figure:

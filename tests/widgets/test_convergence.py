@@ -12,7 +12,7 @@ from loops import send
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.measures import MEASURES
+from dtfm_lab.figures.measures import MEASURES
 from dtfm_lab.widgets.views.convergence import MOST_ROWS, N_COLUMNS, UNSEEN, ConvergenceView
 
 BESTS_S, BOUNDS_S = (9, 9, 8, 8, 8, 8), (2, 2, 2, 3, 3, 3)

@@ -15,8 +15,8 @@ from dtfm_lab.domain.units import format_s
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
+from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.widgets.lab_state import shown_prediction
-from dtfm_lab.widgets.measures import format_dollars
 from dtfm_lab.widgets.views.gantt.bars import DRAWN, ROWS_PER_DEVICE
 
 PRICED = "mixed-gpus"

@@ -17,8 +17,8 @@ from dtfm_lab.runtime.client.launch import Secret
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
+from dtfm_lab.figures.measures import format_count, format_times
 from dtfm_lab.widgets.lab_state import shown_prediction
-from dtfm_lab.widgets.measures import format_count, format_times
 from dtfm_lab.widgets.views.groups.drawing import layers_of
 from dtfm_lab.widgets.what_if.answer_text import PARTS
 

@@ -59,7 +59,7 @@ def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     size = f"{count(n, 'device')} by {count(len(blocks), 'region')}"
     note = f"{size} · logarithmic colours, light is cheap · {_directions(values, names, of)}"
     alt = f"Heat map of the links of {title}; {note}."
-    return titled(figure, title, note, alt=alt, height=max(420, min(800, 220 + 40 * n)))
+    return titled(figure, title, note, alt=alt, height=max(420, min(800, 220 + 40 * n)), margin_b=60)
 
 
 def _category(name: str) -> str:

@@ -23,7 +23,7 @@ from dtfm_lab.figures.maps.marks import (
     pipeline_lines,
     region_links,
 )
-from dtfm_lab.figures.theme import LEGEND_BELOW, bare, count, titled
+from dtfm_lab.figures.theme import bare, count, titled
 
 FEW_DEVICES = 16
 """Most devices of a network in which every link is drawn and every device is named."""
@@ -122,7 +122,7 @@ def plan_map(plan: Plan) -> go.Figure:
 
 
 def _titled(figure: go.Figure, title: str, note: str, height: int, *, alt: str) -> go.Figure:
-    return titled(figure, title, note, alt=alt, height=height, hovermode="closest", legend=LEGEND_BELOW)
+    return titled(figure, title, note, alt=alt, height=height)
 
 
 def _abstract(topology: Topology, plan: Plan | None, drawn: Scene, links: Sequence[go.Scatter]) -> go.Figure:

@@ -16,7 +16,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray, format_s
 from dtfm_lab.figures.maps.layout import open_ellipse
 from dtfm_lab.figures.palette import BLUE, FAINT, MARKER_EDGE, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.strokes import strokes, worded
-from dtfm_lab.figures.theme import LEGEND_BELOW, UNBOXED, WORDLESS, bare, count, literal, quality, titled
+from dtfm_lab.figures.theme import UNBOXED, WORDLESS, bare, count, literal, quality, titled
 from dtfm_lab.planning.cost import bottleneck_matching
 
 ALL_HOPS_UP_TO = 16
@@ -43,7 +43,6 @@ def coarse_graph(plan: Plan) -> go.Figure:
         f"{parts} · by {plan.planner}, {quality(plan.gap)}",
         alt=f"Coarsened graph of {title} = {parts}. Path: {hops or 'a single stage'}.",
         height=760 if len(graph) > ALL_HOPS_UP_TO else 660 if len(graph) > FEW_NODES else 560,
-        hovermode="closest",
     )
 
 
@@ -187,7 +186,7 @@ def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
         note += f" · no perfect matching of these {n * n:,} pairs has a faster slowest pair"
     height = int(190 + HEADING_PX + max(2, n) * row_px)
     alt = f"{plan.job.name} on {plan.topology.name}, {title}; {note}."
-    return titled(figure, title, note, alt=alt, height=height, hovermode="closest", legend=LEGEND_BELOW)
+    return titled(figure, title, note, alt=alt, height=height)
 
 
 def _stages(plan: Plan, edge: int | tuple[int, int]) -> tuple[int, int]:

@@ -11,10 +11,10 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.measures import ObjectiveWords, measure_of
 from dtfm_lab.figures.palette import CATEGORIES, DASHES, LINE_GREY
 from dtfm_lab.figures.strokes import Drawn
-from dtfm_lab.figures.theme import LEGEND_BELOW, literal, log_ticks, percent, quality, titled
+from dtfm_lab.figures.theme import literal, log_ticks, percent, quality, titled
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.step import PROVEN
 
@@ -28,38 +28,6 @@ Bounds = list[tuple[float, float]]
 FEW = 100
 """Evaluations, or multiples of the time of the first step, up to which the axis of a search is linear."""
 AXES = {"evaluations": "placements priced", "seconds": "time of search (s)", "generation": "generation"}
-
-
-class Quantity(NamedTuple):
-    """What a search makes least, in words."""
-
-    noun: str
-    unit: str
-    better: str
-    """What no plan is, beyond the bound."""
-
-    def words(self, value: float) -> str:
-        """A value with its unit."""
-        return f"${value:,.4g}" if self.unit == "$" else format_s(value)
-
-    def proof(self, gap: float) -> str:
-        """What the gap to the bound proves."""
-        if self.noun == QUANTITIES["communication"].noun:
-            return quality(gap)
-        return f"no plan is {self.better}" if gap < PROVEN else f"at most {percent(gap)} of it could be saved"
-
-
-QUANTITIES = {
-    "communication": Quantity("communication cost", "s", "cheaper"),
-    "iteration": Quantity("iteration", "s", "faster"),
-    "price": Quantity("price of a billion tokens", "$", "cheaper"),
-}
-"""By the name of the objective; one that somebody registered is in seconds, by its name."""
-
-
-def quantity_of(objective: str) -> Quantity:
-    """The words of an objective."""
-    return QUANTITIES.get(objective, Quantity(objective, "s", "better"))
 
 
 class SearchAxis(NamedTuple):
@@ -119,9 +87,17 @@ def convergence(
         figure.add_traces(_medians(name, some, axis, look["color"]))
     for task, found in bounds.items():
         of = f" of {task.name}" if len(bounds) > 1 else ""
-        figure.add_trace(_bound_line(found, axis, of, quantity_of(task.objective)))
+        figure.add_trace(_bound_line(found, axis, of, measure_of(task.objective)))
     _axes(figure, searches, bounds, axis)
     return _worded(figure, searches, bounds, axis)
+
+
+def _proof(step: PlanStep, bound_s: float) -> str:
+    """What the gap from a step's best to the bound proves."""
+    gap, measure = _gap_to(step.best_s, bound_s), measure_of(step.objective)
+    if measure.objective == "communication":
+        return quality(gap)
+    return f"no plan is {measure.better}" if gap < PROVEN else f"at most {percent(gap)} of it could be saved"
 
 
 def _gap_to(best_s: float, bound_s: float) -> float:
@@ -151,16 +127,16 @@ def _curve(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, s
     """The best cost of a search: a point wherever it fell, and the last one."""
     falls = [b for a, b in itertools.pairwise(steps) if b.best_s < a.best_s]
     kept, points = _seen(axis, list(dict.fromkeys([steps[0], *falls, steps[-1]])), "best_s")
-    last_s, quantity = steps[-1].best_s, quantity_of(steps[-1].objective)
+    last, measure = steps[-1], measure_of(steps[-1].objective)
     return go.Scatter(
         **points,
         mode="lines+markers" if len(kept) <= 40 else "lines",
-        name=f"{literal(name)}: {quantity.words(last_s)}, {quantity.proof(_gap_to(last_s, bound_s))}",
+        name=f"{literal(name)}: {measure.words(last.best_s)}, {_proof(last, bound_s)}",
         legendgroup=name,
         line={"shape": "hv", "width": 2.5, **look},
         marker={"size": 5},
         customdata=np.array([(step.evaluations, step.seconds) for step in kept], dtype=float),
-        hovertemplate=f"{literal(name)} · %{{y:.4~g}} {quantity.unit} after %{{customdata[0]:,}} placements, "
+        hovertemplate=f"{literal(name)} · %{{y:.4~g}} {measure.unit} after %{{customdata[0]:,}} placements, "
         "%{customdata[1]:.3~r} s<extra></extra>",
     )
 
@@ -180,21 +156,21 @@ def _medians(name: str, steps: list[PlanStep], axis: SearchAxis, color: str) -> 
             showlegend=False,
             opacity=0.7,
             line={"shape": "hv", "width": 1.3, "color": color},
-            hovertemplate=f"{label}'s population: %{{y:.4g}} {quantity_of(kept[-1].objective).unit}<extra></extra>",
+            hovertemplate=f"{label}'s population: %{{y:.4g}} {measure_of(kept[-1].objective).unit}<extra></extra>",
         )
     ]
 
 
-def _bound_line(found: Bounds, axis: SearchAxis, of: str, quantity: Quantity) -> go.Scatter:
+def _bound_line(found: Bounds, axis: SearchAxis, of: str, measure: ObjectiveWords) -> go.Scatter:
     """The lower bound as a stepped line over the whole axis; ``of`` names its task in the legend."""
     bounds_s = [bound_s for _, bound_s in found]
     return go.Scatter(
         x=np.array([axis.low, *(at for at, _ in found[1:]), axis.high], dtype=np.float32),
         y=np.array([*bounds_s, bounds_s[-1]], dtype=np.float32),
         mode="lines",
-        name=f"lower bound{literal(of)} {quantity.words(bounds_s[-1])}",
+        name=f"lower bound{literal(of)} {measure.words(bounds_s[-1])}",
         line={"shape": "hv", "dash": "dash", "width": 1.5, "color": LINE_GREY},
-        hovertemplate=f"no plan is {quantity.better} than %{{y:.4g}} {quantity.unit}<extra></extra>",
+        hovertemplate=f"no plan is {measure.better} than %{{y:.4g}} {measure.unit}<extra></extra>",
     )
 
 
@@ -238,8 +214,8 @@ def _axes(figure: go.Figure, searches: Searches, bounds: Mapping[SearchedTask, B
         ticks = {"type": "log", "tickformat": "~s" if axis.field != "seconds" else "~g"}
         ticks |= {"dtick": 1} if far else {"tickvals": log_ticks(axis.low, axis.high)}
     figure.update_xaxes(title_text=AXES[axis.field], **ticks)
-    quantities = {quantity_of(step.objective) for step in ends}
-    named = " or ".join(sorted({f"{quantity.noun} ({quantity.unit})" for quantity in quantities}))
+    measures = {measure_of(step.objective) for step in ends}
+    named = " or ".join(sorted({f"{measure.noun} ({measure.unit})" for measure in measures}))
     figure.update_yaxes(title_text=f"best {named}", range=[low - room, high + room], exponentformat="none")
 
 
@@ -250,10 +226,10 @@ def _worded(
     networks = " and ".join(dict.fromkeys(_task(step).name for step in lasts))
     best = min(lasts, key=lambda step: step.best_s)
     bound_s = bounds[_task(best)][-1][1]
-    quantity = quantity_of(best.objective)
-    noun = "" if best.objective == "communication" else f"{quantity.noun} "
-    title = f"{networks}: {noun}{quantity.words(best.best_s)} found"
-    note = f"by {best.planner}, {quantity.proof(_gap_to(best.best_s, bound_s))}"
+    measure = measure_of(best.objective)
+    noun = "" if best.objective == "communication" else f"{measure.noun} "
+    title = f"{networks}: {noun}{measure.words(best.best_s)} found"
+    note = f"by {best.planner}, {_proof(best, bound_s)}"
     if any(step.median_s is not None for step in lasts):
         note += " · thin lines: medians of the populations"
     entries = len(searches) + len(bounds)
@@ -264,6 +240,6 @@ def _worded(
         note,
         alt=f"Best cost against {AXES[axis.field]}. {title}, {note}. {curves}.",
         height=440 + 20 * entries,
-        legend={**LEGEND_BELOW, "orientation": "v"},
+        legend_orientation="v",
         margin_b=76 + 20 * entries,
     )

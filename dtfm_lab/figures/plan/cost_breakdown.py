@@ -8,7 +8,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, LINE_GREY, SKY, VERMILLION
 from dtfm_lab.figures.strokes import strokes
-from dtfm_lab.figures.theme import LEGEND_BELOW, numbered_rows, percent, quality, row_bars, titled
+from dtfm_lab.figures.theme import numbered_rows, percent, quality, row_bars, titled
 from dtfm_lab.planning.step import PROVEN
 
 OUTLINE = {"width": 1, "color": "#ffffff"}
@@ -73,8 +73,7 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         alt=_alt(plans),
         barmode="stack",
         height=250 + 80 * len(plans),
-        legend={**LEGEND_BELOW, "traceorder": "normal"},
-        margin_b=96,
+        legend_traceorder="normal",
         uniformtext={"minsize": 9, "mode": "hide"},
     )
 

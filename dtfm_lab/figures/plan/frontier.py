@@ -12,7 +12,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.palette import BLUE, CATEGORIES, DASHES, LINE_GREY
-from dtfm_lab.figures.theme import LEGEND_BELOW, count, literal, log_ticks, titled
+from dtfm_lab.figures.theme import count, literal, log_axis, titled
 from dtfm_lab.planning.iteration.frontier import Frontier, gpus, iteration_s, price_of_tokens
 
 X_TITLE = "US dollars an hour of all devices that serve"
@@ -123,10 +123,7 @@ def _axis(values: FloatArray, unit: str = "") -> dict[str, Any]:
     low, high = float(positive.min()), float(positive.max())
     if high < LOG_FROM * low or (values == 0).any():
         return {"range": [0, high * 1.08], "tickprefix": unit}
-    low, high = low / 1.25, high * 1.25
-    ticks = log_ticks(low, high)
-    texts = [unit + (f"{tick:,.0f}" if tick >= 1 else f"{tick:g}") for tick in ticks]
-    return {"type": "log", "range": [np.log10(low), np.log10(high)], "tickvals": ticks, "ticktext": texts}
+    return log_axis(low, high, 1.25, lambda tick: unit + (f"{tick:,.0f}" if tick >= 1 else f"{tick:g}"))
 
 
 def _worded(figure: go.Figure, frontier: Frontier) -> go.Figure:
@@ -146,6 +143,4 @@ def _worded(figure: go.Figure, frontier: Frontier) -> go.Figure:
         note,
         alt=f"Seconds against {X_TITLE}. {title}; {note}. {frontier.sentence}.",
         height=460,
-        legend=LEGEND_BELOW,
-        margin_b=92,
     )

@@ -11,8 +11,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.palette import GREEN, LINE_GREY, ORANGE, VERMILLION
-from dtfm_lab.figures.theme import LEGEND_BELOW, UNBOXED, count, literal, numbered_rows, row_bars, titled
-from dtfm_lab.figures.timeline.history import duration
+from dtfm_lab.figures.theme import UNBOXED, count, duration, literal, numbered_rows, row_bars, titled, upright
 from dtfm_lab.planning import Replan
 
 ROW_PX = 38
@@ -111,8 +110,6 @@ def _shapes(found: Sequence[Replan], every_s: float) -> go.Figure:
         alt="; ".join(f"{_shape(row.before)} {row.made:,.0f} of {row.undisturbed:,.0f} iterations" for row in rows),
         height=210 + ROW_PX * len(rows),
         barmode="overlay",
-        legend=LEGEND_BELOW,
-        margin_b=110,
     )
 
 
@@ -142,11 +139,7 @@ def _move(found: Replan) -> go.Figure:
         words = f"moving, {duration(found.move_s)}"
         figure.add_annotation(x=0, y=1, yref="paper", yanchor="top", xanchor="left", text=words, **UNBOXED)
     if pays_s:
-        figure.add_vline(x=pays_s, line={"color": LINE_GREY, "width": 1.4, "dash": "dot"})
-        figure.add_annotation(
-            x=pays_s, y=0.02, yref="paper", yanchor="bottom", xanchor="left", text=f"ahead after {duration(pays_s)}",
-            xshift=4, **UNBOXED,
-        )  # fmt: skip
+        upright(figure, pays_s, f"ahead after {duration(pays_s)}", y=0.02)
     figure.update_xaxes(title_text="seconds since the change", range=[0, until_s])
     figure.update_yaxes(title_text="iterations", rangemode="tozero")
     return titled(
@@ -155,9 +148,7 @@ def _move(found: Replan) -> go.Figure:
         literal(found.sentence),
         alt=f"{_verdict(found)}. {found.sentence}",
         height=430,
-        legend=LEGEND_BELOW,
         showlegend=True,
-        margin_b=100,
         hovermode="x unified",
     )
 

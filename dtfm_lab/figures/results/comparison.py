@@ -17,11 +17,10 @@ from dtfm_lab.domain.trace import BY_MODEL
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import BLUE, FAINT, GREEN, GREY, KIND_NAMES, LINE_GREY, ORANGE, SKY, VERMILLION, YELLOW
 from dtfm_lab.figures.theme import (
-    LEGEND_BELOW,
     by_name,
     edged,
     literal,
-    log_ticks,
+    log_axis,
     row_bars,
     short,
     time_unit,
@@ -73,7 +72,6 @@ def comparison(comparison: Comparison) -> go.Figure:
         f"{context.provenance} · {context.job} on {context.topology} · {comparison.measured.n_iterations} iterations · "
         "means; errors: measured minus predicted, in per cent of the prediction",
         height=rows * 26 + 300,
-        legend=LEGEND_BELOW,
         margin={"t": 150, "b": 100},
     )
 
@@ -160,10 +158,7 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
         )
     ticks: dict[str, object] = {"rangemode": "tozero"}
     if log and (above := [value * scale for value in [*predicted, *measured] if value > 0]):
-        low, high = min(above) / 1.3, max(above) * 1.3
-        values = log_ticks(low, high)
-        ticks = {"type": "log", "range": np.log10([low, high]).tolist()}
-        ticks |= {"tickvals": values, "ticktext": [f"{value:.3g}" for value in values]}
+        ticks = log_axis(min(above), max(above), 1.3, "{:.3g}".format)
     figure.update_xaxes(title_text=f"duration ({unit})", **ticks, row=row, col=1)
     figure.update_yaxes(autorange="reversed", type="category", row=row, col=1)
 
@@ -248,10 +243,8 @@ def blame(comparison: Comparison) -> go.Figure:
         f"{what_ran(comparison)} · {comparison.verdict}{left_out} · whiskers: 95 % confidence",
         alt=f"{comparison.verdict}. {' '.join(f'{s}.' for s in suspects['sentence'].head(3))}",
         height=max(320, len(shown) * ROW_PX + 230),
-        legend=LEGEND_BELOW,
         barmode="overlay",
         margin_r=96,
-        margin_b=100,
     )
     return with_headings(figure)
 

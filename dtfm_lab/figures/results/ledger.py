@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
-from dtfm_lab.figures.theme import LEGEND_BELOW, by_name, literal, titled, wrapped
+from dtfm_lab.figures.theme import by_name, literal, titled, wrapped
 from dtfm_lab.published import Group, Ledger, Row
 
 RED = CAUSE_COLORS["straggler"]
@@ -43,8 +43,7 @@ def ledger(ledger: Ledger) -> go.Figure:
         "; ".join(filter(None, [how_well, pale, f"grey: the stated bands{edge}"])) + f"; of all, {ledger.sentence}",
         alt=f"Published numbers against predictions: {ledger.headline}. Of all, {ledger.sentence}.",
         height=max(LEAST_PX, ROW_PX * len(groups)) + 190,
-        legend={**LEGEND_BELOW, "traceorder": "normal"},
-        margin_b=104,
+        legend_traceorder="normal",
     )
 
 

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.figures.palette import BLUE, LINE_GREY, ORANGE
-from dtfm_lab.figures.theme import LEGEND_BELOW, titled
+from dtfm_lab.figures.theme import titled
 from dtfm_lab.files.traces import losses as losses_table
 
 
@@ -59,6 +59,4 @@ def losses(trace: Trace) -> go.Figure:
         f"training loss {change} in {n_iterations}",
         f"{context.job} on {context.topology} · {context.schedule} · {context.provenance}",
         height=420,
-        legend=LEGEND_BELOW,
-        margin_b=90,
     )

@@ -7,7 +7,6 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS
 from dtfm_lab.figures.theme import (
-    LEGEND_BELOW,
     bare,
     by_name,
     edged,
@@ -80,8 +79,7 @@ def sensitivity(frame: pd.DataFrame) -> go.Figure:
         alt=_alt(frame, changes),
         barmode="overlay",
         height=max(300, total_px + 206),
-        legend={**LEGEND_BELOW, "traceorder": "normal"},
-        margin_b=98,
+        legend_traceorder="normal",
     )
     return with_headings(figure)
 

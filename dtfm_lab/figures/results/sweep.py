@@ -13,7 +13,7 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.figures.palette import CATEGORIES, DASHES, EDGES, LINE_GREY
-from dtfm_lab.figures.theme import LEGEND_BELOW, literal, titled
+from dtfm_lab.figures.theme import literal, titled
 from dtfm_lab.planning.sweeps import PLANNED
 from dtfm_lab.simulation.variations import OUTCOMES
 
@@ -85,11 +85,9 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
         _subtitle(frame, y),
         alt=_alt(drawn, y, names, n_tight),
         height=500,
-        legend={**LEGEND_BELOW, "traceorder": "normal", "title": {"text": literal(word(color or ""))}},
-        margin_b=110,
+        legend={"traceorder": "normal", "title": {"text": literal(word(color or ""))}},
         barmode="group",
         bargap=0.2 if x else 0.7,
-        hovermode="closest",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,14 +13,14 @@ from dtfm_lab.domain.trace.causes import COMPUTE
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CATEGORIES, CAUSE_COLORS, EDGES, GREY, LINE_GREY
 from dtfm_lab.figures.theme import (
-    LEGEND_BELOW,
     UNBOXED,
     edged,
     literal,
-    log_ticks,
+    log_axis,
     numbered_rows,
     row_bars,
     titled,
+    upright,
     wrapped,
 )
 from dtfm_lab.systems import CrossingPoint, Crossings, Outcomes
@@ -67,8 +67,7 @@ def strategies(outcomes: Outcomes) -> go.Figure:
         alt=_alt(outcomes, drawn),
         barmode="overlay",
         height=200 + ROW_PX * max(1, len(drawn)),
-        legend={**LEGEND_BELOW, "traceorder": "normal"},
-        margin_b=96,
+        legend_traceorder="normal",
     )
 
 
@@ -200,14 +199,11 @@ def crossings(crossings: Crossings) -> go.Figure:
     low, high = crossings.points[0].value, crossings.points[-1].value
     _shade(figure, crossings, low, high)
     if low <= axis.own <= high:
-        figure.add_vline(x=axis.own, line={"color": LINE_GREY, "width": 1.2, "dash": "dot"})
-        figure.add_annotation(
-            x=np.log10(axis.own), y=0, yref="paper", yanchor="bottom", xanchor="left", text="as it is", **UNBOXED
-        )
-    pad = (high / low) ** 0.02 if high > low else 1.5
-    _scale(figure.update_xaxes, low / pad, high * pad, axis.title)
+        upright(figure, axis.own, "as it is", y=0, log=True)
+    room = (high / low) ** 0.02 if high > low else 1.5
+    figure.update_xaxes(title_text=literal(axis.title), **log_axis(low, high, room))
     if seconds := [second for point in crossings.points for second in point.seconds.values()]:
-        _scale(figure.update_yaxes, min(seconds) / 1.2, max(seconds) * 1.2, "seconds an iteration")
+        figure.update_yaxes(title_text="seconds an iteration", **log_axis(min(seconds), max(seconds), 1.2))
     title = f"Which system is fastest, over {axis.noun}: {crossings.job.name} on {crossings.topology.name}"
     more_px = LEGEND_ROW_PX * len(crossings.systems)
     return titled(
@@ -216,7 +212,6 @@ def crossings(crossings: Crossings) -> go.Figure:
         f"{crossings.headline} · every system chooses anew at each marker, between two only the fastest do",
         alt=f"{title}. {crossings.sentence}.",
         height=470 + more_px,
-        legend=LEGEND_BELOW,
         showlegend=True,
         margin_b=100 + more_px,
     )
@@ -252,13 +247,6 @@ def _shade(figure: go.Figure, crossings: Crossings, low: float, high: float) -> 
         )
     for one in found:
         figure.add_vline(x=one.value, line={"color": LINE_GREY, "width": 1})
-
-
-def _scale(update: Callable[..., object], low: float, high: float, title: str) -> None:
-    """A logarithmic axis with round numbers."""
-    ticks = log_ticks(low, high)
-    texts = [f"{tick:,.12g}" for tick in ticks]
-    update(type="log", range=[np.log10(low), np.log10(high)], tickvals=ticks, ticktext=texts, title_text=literal(title))
 
 
 def _hover(crossings: Crossings, point: CrossingPoint, label: str) -> str:

@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.figures.palette import BLUE, GREEN, LINE_GREY, ORANGE, PURPLE
 from dtfm_lab.figures.theme import (
-    LEGEND_BELOW,
     UNBOXED,
     literal,
     numbered_rows,
@@ -74,8 +73,7 @@ def waterfall(found: Waterfall) -> go.Figure:
         alt=_alt(found),
         barmode="overlay",
         height=190 + ROW_PX * len(names),
-        legend={**LEGEND_BELOW, "traceorder": "normal"},
-        margin_b=98,
+        legend_traceorder="normal",
     )
     return with_headings(figure) if found.published else figure
 

@@ -11,16 +11,14 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 from dtfm_lab.figures.palette import BLUE, VERMILLION
 from dtfm_lab.figures.theme import (
-    LEGEND_BELOW,
-    SUBTITLE_LETTERS,
-    SUBTITLE_LINE_PX,
     count,
+    duration,
     numbered_rows,
     short,
     stacked,
+    time_axis,
     titled,
     with_headings,
-    wrapped,
 )
 
 MOST_ROWS = 64
@@ -34,8 +32,6 @@ MOST_BARS = 120
 BAR_S = (1, 10, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 COUNT_PX, LOST_PX, ROW_PX, CROWDED_PX, BETWEEN_PX = 150, 90, 18, 11, 44
 MANY_ROWS = 24
-UNITS = (("h", 3600.0, 7200.0), ("min", 60.0, 120.0), ("s", 1.0, 0.0))
-"""Unit of the axis of time, its seconds, and the least length that is in it."""
 DAY_H = 24
 
 
@@ -52,7 +48,7 @@ class Stays(NamedTuple):
 def availability(availability: Availability) -> go.Figure:
     """How many devices are present over time and, of up to 64, a bar for each stay and a mark for each loss; of more,
     how many are lost in each interval. Devices that never come have no row."""
-    unit, in_s = next((unit, in_s) for unit, in_s, least_s in UNITS if availability.end_s >= least_s)
+    unit, in_s = time_axis(availability.end_s)
     stays = stays_of(availability)
     coming = np.unique(stays.device)
     has_rows = len(coming) <= MOST_ROWS and len(stays.device) <= MOST_STAYS
@@ -60,7 +56,7 @@ def availability(availability: Availability) -> go.Figure:
     heights = [COUNT_PX, max(1, len(coming)) * row_px] if has_rows else [2 * COUNT_PX, LOST_PX]
     never = f" ({len(availability.devices) - len(coming)} never come)" * (len(availability.devices) > len(coming))
     bar_s = _bar_s(availability.end_s)
-    headings = ["devices present", f"each of them{never}" if has_rows else f"lost in {_told(bar_s)}"]
+    headings = ["devices present", f"each of them{never}" if has_rows else f"lost in {duration(bar_s)}"]
     total_px = sum(heights) + BETWEEN_PX
     figure = stacked(heights, headings, gap_px=BETWEEN_PX, total_px=total_px)
     at_s, there = _curve(availability)
@@ -86,14 +82,10 @@ def availability(availability: Availability) -> go.Figure:
         availability.source,
         alt=_alt(availability, f"{availability.end_s / in_s:.3g} {unit}"),
         height=total_px + 190,
-        legend=LEGEND_BELOW,
-        margin_b=96,
         bargap=0.2,
         barmode="overlay",
     )
-    # plotly centres a title and its lines in the margin, so that each line needs half of one more
-    n_lines = len(wrapped(availability.source, SUBTITLE_LETTERS))
-    return with_headings(figure, SUBTITLE_LINE_PX * n_lines)
+    return with_headings(figure)
 
 
 def stays_of(availability: Availability) -> Stays:
@@ -152,12 +144,6 @@ def _bar_s(end_s: float) -> float:
     """Seconds of a bar of losses: the least of which not too many fit."""
     least_s = end_s / MOST_BARS
     return next((bar_s for bar_s in BAR_S if bar_s >= least_s), np.ceil(least_s / BAR_S[-1]) * BAR_S[-1])
-
-
-def _told(seconds: float) -> str:
-    """``10 s``, ``5 min``, ``2 h``."""
-    name, in_s = next((name, in_s) for name, in_s in (("h", 3600), ("min", 60), ("s", 1)) if seconds >= in_s)
-    return f"{seconds / in_s:g} {name}"
 
 
 def _title(availability: Availability, length: str) -> str:

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS
-from dtfm_lab.figures.theme import LEGEND_BELOW, edged, literal, percent, time_unit, titled
+from dtfm_lab.figures.theme import edged, literal, percent, time_unit, titled
 
 ROW_PX = 24
 CROWDED_PX = 11
@@ -72,8 +72,7 @@ def bubble(trace: Trace) -> go.Figure:
         alt=_alt(context.schedule, n, iteration_s, mean),
         barmode="stack",
         height=max(300, int((at[-1] + 1.2) * row_px) + 190),
-        legend={**LEGEND_BELOW, "traceorder": "normal"},
-        margin_b=108,
+        legend_traceorder="normal",
         uniformtext={"minsize": 8, "mode": "hide"},
     )
 

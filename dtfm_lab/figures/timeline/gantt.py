@@ -10,7 +10,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Span, Trace, predicted_ends
 from dtfm_lab.domain.units import format_range, format_s
-from dtfm_lab.figures.theme import LEGEND_BELOW, time_unit, titled
+from dtfm_lab.figures.theme import time_unit, titled
 from dtfm_lab.figures.timeline.bars import Rows, bars
 from dtfm_lab.figures.timeline.overlays import MOST_ARROWS, arrows, critical_path, trips_of
 
@@ -101,9 +101,6 @@ def gantt(
         _subtitle(given, words, chosen, remarks),
         barmode="overlay",
         height=max(300, rows.height_px + 168),
-        hovermode="closest",
-        legend=LEGEND_BELOW,
-        margin_b=84,
         uniformtext={"minsize": 8, "mode": "hide"},
     )
 

@@ -9,13 +9,10 @@ from dtfm_lab.domain.history import History, State
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.palette import BLUE, GREEN, GREY, LINE_GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from dtfm_lab.figures.theme import (
-    LEGEND_BELOW,
-    SUBTITLE_LETTERS,
-    SUBTITLE_LINE_PX,
     stacked,
+    time_axis,
     titled,
     with_headings,
-    wrapped,
 )
 
 COLORS = {
@@ -76,14 +73,11 @@ def history(history: History) -> go.Figure:
         _subtitle(history),
         alt=f"{history.sentence}. " + _subtitle(history),
         height=total_px + 210,
-        legend=LEGEND_BELOW,
-        margin_b=110,
         hovermode="x unified",
         bargap=0,
         barmode="stack",
     )
-    # plotly centres a title and its lines in the margin, so that each line needs half of one more
-    return with_headings(figure, SUBTITLE_LINE_PX * len(wrapped(_subtitle(history), SUBTITLE_LETTERS)))
+    return with_headings(figure)
 
 
 def parts(history: History) -> dict[str, float]:
@@ -91,17 +85,6 @@ def parts(history: History) -> dict[str, float]:
     seconds = history.seconds
     found = {WORDS[state]: seconds[state.name.lower()] for state in State} | {REDUNDANT: seconds["redundant"]}
     return found | {WORDS[State.TRAINING]: seconds["training"] - seconds["redundant"]}
-
-
-def time_axis(end_s: float) -> tuple[str, float]:
-    """The unit of the axis, and its seconds."""
-    return ("h", 3600.0) if end_s >= 7200 else ("min", 60.0) if end_s >= 120 else ("s", 1.0)
-
-
-def duration(seconds: float) -> str:
-    """Seconds in three digits, in minutes or hours where they are many: ``156 s``, ``20.2 min``."""
-    unit, in_s = time_axis(seconds / 2) if seconds >= 600 else ("s", 1.0)
-    return f"{seconds / in_s:.3g} {unit}"
 
 
 def _subtitle(history: History) -> str:

@@ -13,7 +13,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, format_bytes
 from dtfm_lab.figures.palette import BLUE, CRIMSON, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from dtfm_lab.figures.strokes import strokes
-from dtfm_lab.figures.theme import LEGEND_BELOW, literal, time_unit, titled, with_headings
+from dtfm_lab.figures.theme import literal, time_unit, titled, with_headings
 from dtfm_lab.simulation.memory import MemoryReport
 
 MOST_DEVICES = 8
@@ -112,8 +112,7 @@ def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = No
         _subtitle(report, len(chosen), asked=devices is not None),
         alt=_alt(report),
         height=max(320, total_px + 214),
-        legend={**LEGEND_BELOW, "traceorder": "normal"},
-        margin_b=108,
+        legend_traceorder="normal",
         hovermode="x unified",
     )
     return with_headings(figure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,8 +14,8 @@ from dtfm_lab.domain.history import History
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.elasticity.race import RATE, Race
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY
-from dtfm_lab.figures.theme import LEGEND_BELOW, UNBOXED, literal, log_ticks, numbered_rows, row_bars, titled
-from dtfm_lab.figures.timeline.history import PARTS, duration, parts
+from dtfm_lab.figures.theme import UNBOXED, duration, literal, log_axis, numbered_rows, row_bars, titled, upright
+from dtfm_lab.figures.timeline.history import PARTS, parts
 
 ROW_PX = 38
 LOG_FROM = 4.0
@@ -144,8 +144,6 @@ def _bars(ranked: Mapping[str, History], by: str) -> go.Figure:
         alt="; ".join(f"{name} {BY[by].text(one)}" for name, one in ranked.items()),
         height=190 + ROW_PX * len(ranked),
         barmode="overlay",
-        legend=LEGEND_BELOW,
-        margin_b=110,
     )
 
 
@@ -185,14 +183,11 @@ def _curves(race: Race, by: str) -> go.Figure:
             hoverinfo="skip",
         )  # fmt: skip
     for number, (name, value) in enumerate(race.formulas.items()):
-        _line(figure, value, f"{name} {duration(value)}", log=log, dash="dot", right=number == 0, y=0.02)
+        upright(figure, value, f"{name} {duration(value)}", log=log, y=0.02 + 0.07 * number)
     for lead in race.leads:
-        _line(figure, lead.value, f"{_at(race, lead.value)}: {literal(lead.after)}", log=log, dash="solid", y=0.98)
-    if log:
-        ticks = log_ticks(values[0], values[-1])
-        ticked = {"tickvals": ticks, "ticktext": [f"{tick:,.12g}" for tick in ticks]}
-        figure.update_xaxes(type="log", range=[np.log10(values[0]) - 0.03, np.log10(values[-1]) + 0.03], **ticked)
-    figure.update_xaxes(title_text=_axis(race))
+        text = f"{_at(race, lead.value)}: {literal(lead.after)}"
+        upright(figure, lead.value, text, log=log, dash="solid", y=0.98)
+    figure.update_xaxes(title_text=_axis(race), **(log_axis(values[0], values[-1], 1.07) if log else {}))
     figure.update_yaxes(title_text=BY[by].axis, range=[0, 1.12 * most or 1.0])
     hours = race.points[0].histories[0].availability.name
     return titled(
@@ -201,19 +196,8 @@ def _curves(race: Race, by: str) -> go.Figure:
         "each marker is a replay of all hours" + ("; the lead is bisected where it changes" if race.leads else ""),
         alt=f"{hours}, over {race.over}: {race.sentence}.",
         height=470,
-        legend=LEGEND_BELOW,
         showlegend=True,
-        margin_b=110,
-        hovermode="closest",
     )
-
-
-def _line(figure: go.Figure, value: float, text: str, *, log: bool, dash: str, y: float, right: bool = False) -> None:
-    """A vertical line at a value, with words beside it."""
-    figure.add_vline(x=value, line={"color": LINE_GREY, "width": 1.4, "dash": dash})
-    place: dict[str, Any] = {"xanchor": "right" if right else "left", "xshift": -4 if right else 4}
-    place |= {"y": y, "yref": "paper", "yanchor": "bottom" if y < 0.5 else "top"}
-    figure.add_annotation(x=float(np.log10(value)) if log else value, text=text, **place, **UNBOXED)
 
 
 def _axis(race: Race) -> str:

@@ -6,8 +6,8 @@ import ipywidgets as w
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.history import History
-from dtfm_lab.figures.theme import CLEAR, HEADING_PX, template
-from dtfm_lab.figures.timeline.history import BAND_ROW, PARTS, time_axis
+from dtfm_lab.figures.theme import CLEAR, HEADING_PX, template, time_axis
+from dtfm_lab.figures.timeline.history import BAND_ROW, PARTS
 from dtfm_lab.figures.timeline.history import history as drawn
 from dtfm_lab.widgets.controls import classed
 

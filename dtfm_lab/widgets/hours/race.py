@@ -16,11 +16,11 @@ from dtfm_lab.domain.history import History, State
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.elasticity import policy_of
-from dtfm_lab.figures.theme import count
-from dtfm_lab.figures.timeline.history import PARTS, WORDS, parts, time_axis
+from dtfm_lab.figures.measures import format_dollars
+from dtfm_lab.figures.theme import count, time_axis
+from dtfm_lab.figures.timeline.history import PARTS, WORDS, parts
 from dtfm_lab.lab.histories import replay
 from dtfm_lab.widgets.lab_state import roles_of
-from dtfm_lab.widgets.measures import format_dollars
 
 MOST_KEPT = 200
 """Histories that are kept; the one that was used longest ago is dropped first."""

@@ -9,8 +9,8 @@ import ipywidgets as w
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.figures.theme import time_axis
 from dtfm_lab.figures.timeline.availability import stays_of as timeline_stays
-from dtfm_lab.figures.timeline.history import time_axis
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, classed, disable, show
 from dtfm_lab.widgets.hours.history_chart import LEFT_PX, RIGHT_PX

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import ipywidgets as w
 
 from dtfm_lab.domain.options import Option
+from dtfm_lab.figures.measures import MEASURES, ObjectiveWords, measure_of
 from dtfm_lab.planning import default_objective, objectives
 from dtfm_lab.widgets.controls import SavedControls, controls_for, menu, show
 from dtfm_lab.widgets.lab_state import Guard, LabState
-from dtfm_lab.widgets.measures import MEASURES, ObjectiveWords, measure_of
 
 COMMUNICATION = "communication"
 UNLIMITED = 0.0

@@ -13,11 +13,11 @@ import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.measures import format_dollars, format_times
 from dtfm_lab.figures.theme import count
 from dtfm_lab.planning import Difference
 from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.measures import format_dollars, format_times
 
 
 def result_words(plan: Plan) -> str:

@@ -14,6 +14,7 @@ import pandas as pd
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
+from dtfm_lab.figures.measures import MEASURES, TIMES, ObjectiveWords, format_count, measure_of, percent
 from dtfm_lab.planning import PlanStep, planners, search, simulated
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.step import PROVEN
@@ -21,7 +22,6 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, show, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import Shown
-from dtfm_lab.widgets.measures import MEASURES, TIMES, ObjectiveWords, format_count, measure_of, percent
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.search_mode import (
     SHOWN_S,

@@ -13,13 +13,13 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.figures.measures import measure_of
 from dtfm_lab.planning import PlanStep, objectives, planners, simulated
 from dtfm_lab.planning.adapting import nearest
 from dtfm_lab.planning.population import PopulationFrame
 from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import LiveSearch, SearchFrames, Shown, frame_of_plan
-from dtfm_lab.widgets.measures import measure_of
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION, LABEL_WIDTH, ObjectiveControls
 from dtfm_lab.widgets.planner.search_mode import BackgroundSearch, PlacementPreview, SearchMode, network_cells, rows
 from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_range, format_s
+from dtfm_lab.figures.measures import format_count, format_dollars, format_times
 from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState, modelled_s, run_staleness, shown_prediction, shown_s
-from dtfm_lab.widgets.measures import format_count, format_dollars, format_times
 from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
 from dtfm_lab.widgets.planner.job_controls import shape_words
 from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from dtfm_lab.domain.units import format_bytes, format_s
+from dtfm_lab.figures.measures import format_count, format_dollars
 from dtfm_lab.widgets.markup import table, word
-from dtfm_lab.widgets.measures import format_count, format_dollars
 from dtfm_lab.widgets.what_if.answer import Answer
 
 PARTS = {

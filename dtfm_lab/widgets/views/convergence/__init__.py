@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import traitlets
 
-from dtfm_lab.widgets.measures import MEASURES, ObjectiveWords, measure_of
+from dtfm_lab.figures.measures import MEASURES, ObjectiveWords, measure_of
 from dtfm_lab.widgets.views.view import View
 
 N_COLUMNS = 5
