@@ -5,6 +5,7 @@ Type, bounds, choices and help of an option are stated once, where it is declare
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -98,16 +99,22 @@ QUEUEING_OPTION = Option(
 
 
 class SavedControls:
-    """Controls whose values a workspace file keeps: a subclass names them in ``_controls``."""
+    """What a workspace file keeps of a pane: a subclass names its controls in ``_controls``, and traits of views, each
+    with its owner, in ``_traits``."""
 
     _controls: Mapping[str, w.ValueWidget] = MappingProxyType({})
+    _traits: Mapping[str, tuple[traitlets.HasTraits, str]] = MappingProxyType({})
 
     def settings(self) -> dict[str, Any]:
-        return values_of(self._controls)
+        return values_of(self._controls) | {name: getattr(*place) for name, place in self._traits.items()}
 
     def restore(self, settings: Any) -> None:
-        """Set the controls to saved values. Unknown or impossible values are ignored, and nothing is started."""
+        """Set all to saved values. Unknown or impossible values are ignored, and nothing is started."""
         restore_values(self._controls, settings)
+        for name, (owner, trait) in self._traits.items():
+            if isinstance(settings, Mapping) and name in settings:
+                with suppress(traitlets.TraitError):
+                    owner.set_trait(trait, settings[name])
 
 
 class Panel(SavedControls):

@@ -224,6 +224,17 @@ def modelled_s(lab_state: LabState) -> float | None:
     return None if lab_state.plan is None else lab_state.plan.iteration_s
 
 
+def why_not_asked(lab_state: LabState) -> str:
+    """Return why what takes the processor for a while cannot be asked of the network and the job now; empty where it
+    can."""
+    if lab_state.topology is None or lab_state.job is None:
+        return "There is no network yet, or no job that fits it"
+    if lab_state.job.model is None:
+        return "This job says how many bytes are sent, but not which model is trained: it has no FLOP to plan by"
+    busy = "run" in lab_state.busy
+    return "A run is measured on the same processor: stop it, or wait for its end" if busy else ""
+
+
 def plan_staleness(lab_state: LabState) -> str:
     """Compare the plan with the network that is drawn and the job that is chosen."""
     plan, job = lab_state.plan, lab_state.job

@@ -255,7 +255,7 @@ def test_a_job_with_an_open_shape_is_planned_anew_where_its_devices_have_left() 
     found = short_searches.replanned(plan, topology.subset(topology.names[:3]), open_job, Cancellation())
     assert found is not None
     assert found.plan.job.n_tasklets <= 3
-    assert "stages x replicas" in found.words
+    assert "stages x replicas" in found.change.sentence
 
 
 def test_a_plan_keeps_what_it_chose_where_the_job_names_its_shape_only() -> None:

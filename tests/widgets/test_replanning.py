@@ -50,7 +50,6 @@ async def test_an_edit_replans_from_the_current_plan_and_tells_what_changed():
     assert not lab_state.plan_is_stale
     carried = adapt_plan(before, lab_state.topology, JOB)
     assert lab_state.plan.cost.total_s <= carried.cost.total_s * (1 + 1e-9)
-    assert replanning.last.words in replanning.line.value
     assert replanning.last.change.before.plan is before
 
 
@@ -99,7 +98,6 @@ async def test_off_nothing_happens_and_switched_on_it_catches_up():
     before, lab_state.topology = lab_state.plan, slower(lab_state)
     await asyncio.sleep(0.1)
     assert lab_state.plan is before
-    assert replanning.line.value == ""
     replanning.switch.value = True
     await until(lambda: lab_state.plan is not before)
     assert not lab_state.plan_is_stale
@@ -130,7 +128,6 @@ async def test_a_device_that_is_gone_is_replaced_by_an_idle_one():
     changes = replanning.last.change.difference.devices.set_index("device")["change"]
     assert changes[gone] == "removed"
     assert (changes == "come in").sum() == 1
-    assert replanning.last.words in replanning.line.value
     assert len(lab_state.plan.idle_devices) == 1
 
 
@@ -140,13 +137,12 @@ async def test_what_does_not_fit_is_one_calm_line_until_it_fits_again():
     replanning.switch.value = True
     before, whole = lab_state.plan, lab_state.topology
     lab_state.topology = whole.subset(whole.names[:15])
-    await until(lambda: "Not replanned: 4 stages x 4 replicas need 16 devices" in replanning.line.value)
+    await until(lambda: "4 stages x 4 replicas need 16 devices" in lab_state.not_planned)
     await asyncio.sleep(0.2)
     assert lab_state.plan is before
     assert lab_state.message == ""
     assert headline(lab_state, None, replanning.last, "").kind == "error"
     lab_state.topology = whole
-    assert "Not replanned" not in replanning.line.value, "taken back"
     assert lab_state.not_planned == ""
     lab_state.topology = whole.subset(whole.names[:15])
     lab_state.job = Job.from_bytes(3, 5, 1e9, 5e8)

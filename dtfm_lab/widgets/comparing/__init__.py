@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import ipywidgets as w
 
@@ -18,11 +17,8 @@ from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.tasks import begin
-from dtfm_lab.widgets.views.residuals import COLUMNS, ResidualsView
+from dtfm_lab.widgets.views.residuals import ResidualsView
 
-SAVED = ("table", "sort_by", "descending")
-"""Traits of the residuals view that a workspace keeps."""
-TABLES = ("links", "devices", "stages")
 NOTHING = (
     Tile("Error", "–", "nothing measured yet"),
     Tile("From messages", "–", ""),
@@ -46,6 +42,7 @@ class ComparePanel(Panel):
         self._devices_of: dict[str, tuple[str, ...]] = {}
         self.tiles, self.told = w.HTML(), w.HTML()
         self.residuals = classed(ResidualsView(self._choose, height=0), "dtfm-fill")
+        self._traits = {name: (self.residuals, name) for name in ("table", "sort_by", "descending")}
         self.refitting = Refitting(lab_state, plan_again)
         self.refit = self.refitting.button
         self.error = w.HTML()
@@ -55,15 +52,6 @@ class ComparePanel(Panel):
         lab_state.observe(lambda _: self._mark(), ["selected", "selected_link", "selected_stage"])
         self.residuals.observe(lambda change: self._choose_table(change["new"]), "table")
         self._show()
-
-    def settings(self) -> dict[str, Any]:
-        """Return which table is shown, and in what order."""
-        return {name: getattr(self.residuals, name) for name in SAVED}
-
-    def restore(self, settings: dict[str, Any]) -> None:
-        for name in SAVED:
-            if name in settings and self._is_possible(name, settings[name]):
-                setattr(self.residuals, name, settings[name])
 
     def redo(self) -> None:
         self.refitting.redo()
@@ -162,11 +150,6 @@ class ComparePanel(Panel):
             chosen, stage = set(state.selected), state.selected_stage
             whole = [key for key, names in self._devices_of.items() if chosen and set(names) <= chosen]
             self.residuals.selected = [str(stage)] if stage >= 0 else whole
-
-    def _is_possible(self, name: str, value: object) -> bool:
-        if name == "descending":
-            return isinstance(value, bool)
-        return value in (COLUMNS if name == "sort_by" else TABLES)
 
     def _report_error(self, message: str) -> None:
         self.error.value = markup.line(escape(message), "warning")

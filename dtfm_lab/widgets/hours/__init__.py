@@ -26,7 +26,7 @@ from dtfm_lab.widgets.hours.race import (
     title_of,
 )
 from dtfm_lab.widgets.hours.time_line import TimeLine
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, why_not_asked
 from dtfm_lab.widgets.tasks import FRAME_S, Newest, Stream, has_event_loop
 from dtfm_lab.widgets.views.systems import SystemsView
 
@@ -123,7 +123,7 @@ class HoursPanel(Panel):
 
     def redo(self) -> None:
         """Replay the hours that are chosen on what is drawn."""
-        if not self._why_not():
+        if not why_not_asked(self._lab_state):
             self._was_stopped = False
             self._asked.ask()
         self._follow()
@@ -142,15 +142,6 @@ class HoursPanel(Panel):
         self._look()
         if shown and not self._asked.n_requested and has_event_loop():
             self.redo()
-
-    def _why_not(self) -> str:
-        """Why nothing can be replayed now; empty where something can."""
-        state = self._lab_state
-        if state.topology is None or state.job is None:
-            return "There is no network yet, or no job that fits it"
-        if state.job.model is None:
-            return "This job says how many bytes are sent, but not which model is trained: it has no FLOP to plan by"
-        return "A run is measured on the same processor: stop it, or wait for its end" if "run" in state.busy else ""
 
     def _nothing_yet(self) -> str:
         topology = self._lab_state.topology
@@ -226,7 +217,7 @@ class HoursPanel(Panel):
 
     def _follow(self) -> None:
         """Show what may be pressed, and what is out of date."""
-        why_not = self._why_not()
+        why_not = why_not_asked(self._lab_state)
         disable(self.start, why_not)
         self.start.description = "Replay" if self.question is None else "Replay again"
         show(self.start, not self._is_replaying)

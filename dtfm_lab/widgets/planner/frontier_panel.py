@@ -62,9 +62,7 @@ class FrontierPanel(SearchMode):
         self._take(None)
         return Stream(found)
 
-    async def _watch(self) -> None:
-        search = self.search
-        assert search is not None
+    async def _watch(self, search: Stream[Frontier]) -> None:
         began_s = time.monotonic()
 
         def tick() -> None:

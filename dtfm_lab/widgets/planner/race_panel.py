@@ -63,8 +63,6 @@ class RaceSettings:
 class RacePanel(SearchMode):
     """Sets ``lab_state.plan`` to the leader's plan when that is taken over."""
 
-    curve: ConvergenceView
-
     def __init__(
         self, lab_state: LabState, changed: Callable[[], None], options: Callable[[], dict[str, Any]] = dict
     ) -> None:
@@ -80,6 +78,7 @@ class RacePanel(SearchMode):
         self.take = button("Take the leader's plan", "", "Go on with the best plan of the race", "auto", disabled=True)
         axes = {"against": "seconds", "clock": CPU_CLOCK}
         self.curve = classed(ConvergenceView(title="Race", height=0, **axes, empty=NO_RACE), "dtfm-fill")
+        self._traits = {"against": (self.curve, "against")}
         self.table = classed(w.HTML(), "dtfm-race-table")
         rarer = [
             w.Label("Planners"),
@@ -128,8 +127,7 @@ class RacePanel(SearchMode):
             race(topology, job, self.chosen, seed=self.seed.value, cpu_s=self.seconds.value, **options)
         )
 
-    async def _watch(self) -> None:
-        assert self.search is not None
+    async def _watch(self, search: BackgroundSearch) -> None:
         preview, table = PlacementPreview(self._lab_state), Paced(SHOWN_S)
 
         def show(steps: Sequence[PlanStep]) -> None:
@@ -143,7 +141,7 @@ class RacePanel(SearchMode):
                 self._show_table()
 
         try:
-            await self.search.watch_all(show)
+            await search.watch_all(show)
         finally:
             if self.standings.newest:
                 self.curve.caption = self._describe("over after")

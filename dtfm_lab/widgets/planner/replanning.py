@@ -6,10 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from html import escape
 from typing import Any, NamedTuple
-
-import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
@@ -17,7 +14,6 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Cancellation
 from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
-from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, checkbox
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import LiveSearch
@@ -35,7 +31,6 @@ BOUND_FRAME_S = 0.5
 LONGEST_S = 120.0
 STALLED_S = 20.0
 """Most seconds of raising, and of raising in vain."""
-READY = "every edit is followed by a new plan"
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +70,7 @@ class LiveReplanning(Panel):
         """Seconds from the last edit to the first plan that followed it."""
         self.switch = checkbox("Live", live, "Every edit is followed by a short search from the current plan", "170px")
         self._controls = {"on": self.switch}
-        self.line = w.HTML(layout=w.Layout(min_width="0", flex="1 1 300px"))
-        self.view = w.HBox([self.switch, self.line])
+        self.view = self.switch
         self.switch.observe(lambda _: self._switch(), "value")
         lab_state.observe(lambda _: self._request(), ["topology", "job", "plan"])
         lab_state.observe(lambda _: self._yield_to_others(), "busy")
@@ -84,11 +78,10 @@ class LiveReplanning(Panel):
 
     def _switch(self) -> None:
         if self.switch.value:
-            self._write(READY if self._lab_state.plan is not None else f"{READY}, once there is one to begin with")
             self._request()
         else:
             self._cancel()
-            self._lab_state.not_planned = self.line.value = ""
+            self._lab_state.not_planned = ""
 
     @property
     def is_answering(self) -> bool:
@@ -115,14 +108,13 @@ class LiveReplanning(Panel):
         state = self._lab_state
         if state.not_planned and state.plan is not None and not state.plan_is_stale:
             state.not_planned = ""  # the edit was undone
-            self._write(READY)
         if self._next_request() is None:
             return
         self._cancel()
         if self._task is None:
             if not has_event_loop():
                 return
-            self._task = begin(self._follow(), self._report_error)
+            self._task = begin(self._follow(), partial(state.report_error, "plan"))
 
     def _next_request(self) -> Request | None:
         """Return what to plan; None where the plan is up to date, or nothing is there to plan."""
@@ -153,7 +145,6 @@ class LiveReplanning(Panel):
                     continue
                 if why_not:  # it is not tried again before the next edit
                     self._lab_state.not_planned = why_not
-                    self._report_error(why_not)
                     break
                 if found is None:
                     continue
@@ -193,14 +184,6 @@ class LiveReplanning(Panel):
         self._lab_state.not_planned = ""
         self.last = found
         self._lab_state.plan = found.plan
-        self._write(found.words)
-
-    def _write(self, text: str) -> None:
-        self.line.value = markup.line(escape(text), "note")
-
-    def _report_error(self, message: str) -> None:
-        """Show the error beside the switch, as the drawing itself is valid."""
-        self.line.value = markup.line(f"Not replanned: {escape(message)}", "warning")
 
 
 def _same(one: Request, other: Request) -> bool:

@@ -1,7 +1,7 @@
 """What the searches of the pane Search have in common: a button that begins one, Stop, and the steps that it yields."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,11 +19,8 @@ from dtfm_lab.widgets.controls import SavedControls, button, controls_for, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import PopulationSampler
 from dtfm_lab.widgets.tasks import Paced, Stream, begin
-from dtfm_lab.widgets.views.convergence import ConvergenceView
 from dtfm_lab.widgets.views.population import cells_of
 
-AXES = ("evaluations", "seconds")
-"""What a convergence curve may be drawn against."""
 SHOWN_S = 0.25
 """Seconds between two placements shown, as each redraws whole networks."""
 
@@ -88,8 +85,6 @@ class SearchMode(SavedControls):
 
     bar: list[w.Widget]
     view: w.Widget
-    curve: ConvergenceView | None = None
-    """What is kept of it is the axis that it is drawn against."""
 
     def __init__(
         self, lab_state: LabState, changed: Callable[[], None], start: w.Button, settings: type, label_width: str = ""
@@ -105,14 +100,6 @@ class SearchMode(SavedControls):
         self.stop.on_click(lambda _: self._stop())
         show(self.stop, False)
 
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | ({} if self.curve is None else {"against": self.curve.against})
-
-    def restore(self, settings: Mapping[str, Any]) -> None:
-        super().restore(settings)
-        if self.curve is not None and settings.get("against") in AXES:
-            self.curve.against = settings["against"]
-
     def redo(self) -> None:
         """Begin the search, as the button does."""
         topology, job = self._lab_state.topology, self._lab_state.job
@@ -120,11 +107,11 @@ class SearchMode(SavedControls):
             return
         self._lab_state.message = ""
         try:
-            self.search = self._begin(topology, job)
+            search = self.search = self._begin(topology, job)
         except LabError as error:
             self._report_error(str(error))
             return
-        begin(self._run(), self._report_error)
+        begin(self._run(search), self._report_error)
         self._changed()
 
     def update_buttons(self, *, free: bool = True) -> None:
@@ -143,13 +130,13 @@ class SearchMode(SavedControls):
         """Start the search. Raises a LabError where it cannot be."""
         raise NotImplementedError
 
-    async def _watch(self) -> None:
-        """Show what the search yields until it ends."""
+    async def _watch(self, search: Any) -> None:
+        """Show what the search, which ``_begin`` has started, yields until it ends."""
         raise NotImplementedError
 
-    async def _run(self) -> None:
+    async def _run(self, search: Stream[Any]) -> None:
         try:
-            await self._watch()
+            await self._watch(search)
         finally:
             self.search = None
             self._lab_state.shown_stages = {}  # views show the plan again

@@ -55,8 +55,6 @@ class SearchPanel(SearchMode):
     one than before; else it is drawn once it is looked at. A search that was asked for is drawn in its place.
     """
 
-    curve: ConvergenceView
-
     def __init__(
         self,
         lab_state: LabState,
@@ -73,6 +71,7 @@ class SearchPanel(SearchMode):
             PopulationView(title="The search", has_curve=False, hint=NO_PLAN), "dtfm-fill", "dtfm-searched"
         )
         self.curve = classed(ConvergenceView(height=0, empty=NOT_WATCHED), "dtfm-fill")
+        self._traits = {"against": (self.curve, "against")}
         table = more_menu([details], "The plan", "Who does what, a row a device")
         what = "What the plan makes least, and who searches for how long"
         more = more_menu([aims.objective, aims.limits, *self._controls.values()], "Objective", what)
@@ -124,8 +123,7 @@ class SearchPanel(SearchMode):
         self.show_objective()
         return BackgroundSearch(steps, has_population=True)
 
-    async def _watch(self) -> None:
-        assert self.search is not None
+    async def _watch(self, search: BackgroundSearch) -> None:
         preview, frames = PlacementPreview(self._lab_state), SearchFrames()
         last: PlanStep | None = None
 
@@ -135,7 +133,7 @@ class SearchPanel(SearchMode):
             preview.show(last)
             self._draw([Shown(step, frames.of(step)) for step in steps], describe_progress(last))
 
-        await self.search.watch_all(show)
+        await search.watch_all(show)
         self.population.is_over = True
         if last is not None:
             found = last

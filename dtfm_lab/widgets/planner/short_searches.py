@@ -46,14 +46,6 @@ class Replanned(NamedTuple):
     change: PlanChange | None = None
     """None for a first plan."""
 
-    @property
-    def words(self) -> str:
-        """What the edit did, in a sentence or two; empty for a first plan."""
-        if self.change is None:
-            return ""
-        effect = self.change.effect
-        return f"{effect[:1].upper()}{effect[1:]}. {self.change.sentence}" if effect else self.change.sentence
-
 
 def first_plan(
     topology: Topology, job: Job, cancelled: Cancellation, options: dict[str, Any], live: LiveSearch | None = None

@@ -3,13 +3,11 @@
 import asyncio
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
-from traitlets import TraitError
 
 from dtfm_lab.domain.trace import Trace, predicted_ends
 from dtfm_lab.files.traces import save_chrome_trace
@@ -19,9 +17,6 @@ from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.tasks import Result, begin, run_on_thread
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import NO_BARS, ROWS_PER_DEVICE, ChartRows, legend, units_of
-
-SAVED = {"critical_path": "show_path", "messages": "show_messages"}
-"""Traits of the chart that a workspace keeps, by their names there."""
 
 
 class PredictionChart(GanttView):
@@ -119,15 +114,6 @@ class ScheduleChart:
         self._shown = None
         self.view.clear()
         self.view.title, self.view.empty_words = "One iteration", words
-
-    def settings(self) -> dict[str, Any]:
-        return {name: getattr(self.view, trait) for name, trait in SAVED.items()}
-
-    def restore(self, settings: dict[str, Any]) -> None:
-        """Set what the chart shows; impossible values are ignored."""
-        for name, trait in SAVED.items():
-            with suppress(TraitError):
-                self.view.set_trait(trait, settings.get(name, getattr(self.view, trait)))
 
     def _select(self) -> None:
         with self._is_following:

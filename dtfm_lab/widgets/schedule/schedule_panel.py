@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import ipywidgets as w
 import traitlets
@@ -69,6 +68,7 @@ class SchedulePanel(Panel):
         self.title, self.memory = w.HTML(), w.HTML()
         self.drawn = ScheduleChart(lab_state, NOTHING_YET)
         self.chart = self.drawn.view
+        self._traits = {"critical_path": (self.chart, "show_path"), "messages": (self.chart, "show_messages")}
         self.exports = GanttExports(self.chart, lambda: self._lab_state.predicted, self._report_error)
         self.view = self._laid_out()
         traitlets.link((self.critical, "value"), (self.chart, "show_path"))
@@ -118,14 +118,6 @@ class SchedulePanel(Panel):
 
     def redo(self) -> None:
         self._begin()
-
-    def settings(self) -> dict[str, Any]:
-        """Return what the chart shows; schedule, queueing and choices are in the lab's state."""
-        return self.drawn.settings()
-
-    def restore(self, settings: dict[str, Any]) -> None:
-        """Set what the chart shows; impossible values are ignored."""
-        self.drawn.restore(settings)
 
     def _take(self, prediction: ChartedPrediction) -> None:
         """Make this the prediction that is shown, and say where it differs by what it is predicted from."""

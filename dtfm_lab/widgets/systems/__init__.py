@@ -30,7 +30,7 @@ from dtfm_lab.widgets.controls import (
     spacer,
     toolbar,
 )
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, why_not_asked
 from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, ChangedAssumptions
 from dtfm_lab.widgets.systems.outcome_words import OURS, WhyText, outcome_html, rows_of
 from dtfm_lab.widgets.systems.question import SystemsQuestion, Taking, answers, single_gpus, tasks_of
@@ -244,7 +244,7 @@ class SystemsPanel(Panel):
         """Show what may be pressed, and what is out of date."""
         state = self._lab_state
         is_stale = bool(self.staleness(state))
-        disable(self.start, self._why_not())
+        disable(self.start, why_not_asked(state) or ("" if self.asking is None else "Systems are being asked"))
         self.start.description = "Ask again" if self.outcomes is not None else "Ask every system"
         self.stop.disabled = self.asking is None or self.asking.stopped.is_set()
         chosen = self.chosen
@@ -252,17 +252,6 @@ class SystemsPanel(Panel):
         show(self.back, self.taking.before is not None)
         self._show_rows()
         self._preview()
-
-    def _why_not(self) -> str:
-        """Why nothing can be asked now; empty where something can."""
-        state = self._lab_state
-        if state.topology is None or state.job is None:
-            return "There is no network yet, or no job that fits it"
-        if state.job.model is None:
-            return "This job says how many bytes are sent, but not which model is trained"
-        if "run" in state.busy:
-            return "A run is measured on the same processor: stop it, or wait for its end"
-        return "" if self.asking is None else "Systems are being asked"
 
     def _choose(self) -> None:
         self._show_detail()

@@ -8,6 +8,7 @@ import traitlets
 from dtfm_lab.compare.errors import format_error
 from dtfm_lab.widgets.views.view import View
 
+TABLES = ("links", "devices", "stages")
 COLUMNS = ("suspicion", "label", "predicted_s", "measured_s", "error_s", "relative")
 
 
@@ -16,7 +17,7 @@ class ResidualsView(View):
 
     tables = traitlets.List(traitlets.Dict()).tag(sync=True)
     """The tables, as ``residuals.tables`` returns them."""
-    table = traitlets.Unicode("links").tag(sync=True)
+    table = traitlets.Enum(TABLES, "links").tag(sync=True)
     """The key of the table that is shown."""
     sort_by = traitlets.Enum(COLUMNS, "suspicion").tag(sync=True)
     """A column; by ``suspicion`` rows stay in the order in which they are given."""
