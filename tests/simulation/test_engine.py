@@ -39,7 +39,7 @@ def same_as_asking_the_links(case: Case, *, synchronise: bool = True) -> None:
 
 
 @given(cases, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_row_is_as_the_links_of_a_real_run_would_have_it(case, synchronise):
     same_as_asking_the_links(case, synchronise=synchronise)
 
@@ -67,7 +67,7 @@ def test_compiled_and_plain_kernels_give_the_same_bits(case):
 
 
 @given(cases, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_schedule_deadlocks_loses_or_repeats_an_action(case, synchronise):
     tasks = case.tasks(synchronise=synchronise)
     simulated = tasks.simulate(case.links)
@@ -186,16 +186,9 @@ class TimedCase(Case):
 
 
 @given(cases, st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_row_on_measured_links_is_as_the_links_of_a_real_run_would_have_it(case, synchronise):
-    case = TimedCase(**vars(case))
-    tasks = case.tasks(synchronise=synchronise)
-    simulated = tasks.simulate(case.links)
-    nodes = node_of(tasks)
-    seconds = {node: float(tasks.compute_s[i]) for node, i in nodes.items()}
-    times = interpret(case.plan, tasks.graph.programs, case.links, seconds)
-    for node, i in nodes.items():
-        assert times[node] == pytest.approx((simulated.start_s[i], simulated.end_s[i]), rel=1e-9, abs=1e-12)
+    same_as_asking_the_links(TimedCase(**vars(case)), synchronise=synchronise)
 
 
 def test_more_bandwidth_on_a_measured_link_shortens_its_messages():

@@ -33,7 +33,7 @@ def simulated(plan: Plan, name: str, links: Links, forward_s: float = 1.0, backw
 
 
 @given(st.integers(1, 8), st.integers(1, 12), seconds, seconds, whole_backwards, queueings)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_on_free_links_schedules_of_whole_backwards_take_the_textbook_time(
     n_stages, n_microbatches, forward_s, backward_s, name, queueing
 ):
@@ -102,7 +102,7 @@ def scaled_uneven(n: int, seed: int) -> Topology:
 
 
 @given(st.integers(2, 8), seeds, st.sampled_from(["homogeneous", "heterogeneous"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_sharded_averaging_takes_equation_2(n_replicas, seed, kind):
     """Out and back to every peer in turn: nobody's second round begins after the slowest one's first is over."""
     rng = np.random.default_rng(seed)
@@ -141,7 +141,7 @@ def test_a_central_server_waits_for_the_slowest_in_and_the_slowest_out(n_replica
 
 
 @given(st.integers(2, 8), st.floats(0, 100), st.floats(0.5, 50), queueings)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_on_equal_links_each_way_to_average_takes_its_closed_form(n, latency_s, bandwidth, queueing):
     links = even(n, latency_s, bandwidth, queueing)
     whole_s = averaging("ring", n).job.gradient_bytes / bandwidth
@@ -158,7 +158,7 @@ def test_on_equal_links_each_way_to_average_takes_its_closed_form(n, latency_s, 
 
 
 @given(st.integers(2, 40), st.floats(0, 100), st.floats(0.5, 50))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_on_equal_links_a_tree_takes_as_many_messages_as_it_has_levels_up_and_down(n, latency_s, bandwidth):
     plan = averaging("tree", n)
     whole_s = plan.job.gradient_bytes / bandwidth
@@ -189,7 +189,7 @@ def test_within_one_region_hierarchical_is_central_and_of_many_sharded_at_once(n
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_hierarchical_collects_shares_and_hands_out(region_of, seed):
     n = len(region_of)
     topology = scaled_uneven(n, seed)
