@@ -7,14 +7,13 @@ import time
 from dataclasses import replace
 
 import pytest
-from loops import on_a_loop, send, until
+from loops import on_a_loop, until
 from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning import Cancellation, planners
+from dtfm_lab.planning import planners
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -23,7 +22,6 @@ from dtfm_lab.widgets.planner.job_controls import nearest_shape
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
 from dtfm_lab.widgets.planner.plan_words import headline, table_of
 from dtfm_lab.widgets.planner.search_mode import SHOWN_S
-from dtfm_lab.widgets.planner.short_searches import replanned
 
 
 def a_panel(**traits: object) -> tuple[LabState, PlanPanel]:
@@ -130,32 +128,6 @@ def test_a_device_that_is_gone_changes_the_shape_as_little_as_can_be():
     assert panel.job_controls.shape.value == (lab_state.plan.job.n_stages, lab_state.plan.job.n_replicas)
 
 
-def a_priced_panel() -> tuple[LabState, PlanPanel]:
-    lab_state = LabState(topology=lab.load_topology("mixed-gpus").with_typical_prices())
-    panel = PlanPanel(lab_state, lab.load_job("tiny"))
-    panel.mode.value = "Frontier"
-    panel.frontier.seconds.value, panel.frontier.searches.value = 1.0, 3
-    return lab_state, panel
-
-
-@on_a_loop
-async def test_a_click_on_a_point_makes_its_plan_the_labs():
-    lab_state, panel = a_priced_panel()
-    panel.frontier.start.click()
-    assert panel.real.start.disabled
-    await until(lambda: panel.frontier.search is None)
-    frontier = panel.frontier.frontier
-    chart = panel.frontier.chart
-    assert len(chart.points) == len(frontier.plans) > 0
-    assert chart.bounds[-1][1] <= chart.points[0]["seconds"] * (1 + 1e-9)
-    send(chart, {"kind": "choose", "point": len(frontier.plans) - 1})
-    assert lab_state.plan is frontier.plans[-1]
-    assert chart.chosen == len(frontier.plans) - 1
-    assert chart.alt_text().endswith(frontier.sentence)
-    send(chart, {"kind": "choose", "point": 99})
-    assert lab_state.plan is frontier.plans[-1]
-
-
 @on_a_loop
 async def test_devices_without_prices_are_one_line():
     topology = lab.load_topology("campus")
@@ -188,13 +160,6 @@ def test_what_a_job_leaves_open_stays_open_until_it_is_pinned():
     assert (job.n_stages, job.n_replicas, job.microbatch, job.schedule) == (8, 4, 2, "1f1b")
     panel.job_controls.shape.value = ()
     assert (lab_state.job.n_stages, lab_state.job.n_replicas) == (None, None)
-
-
-def test_a_pinned_job_can_be_left_to_the_planner():
-    lab_state, panel = a_panel_for(n_stages=4, n_replicas=2)
-    assert panel.job_controls.shape.value == (4, 2)
-    panel.job_controls.shape.value = ()
-    assert not lab_state.job.shaped
 
 
 def test_a_job_of_given_sizes_is_planned_for_the_communication_cost_only():
@@ -255,15 +220,3 @@ def test_words_hold_for_every_plan(plan):
     for one in (plan, lab.plan("worldwide", "dtfm-gpt3-xl", steps=1), lab.plan(irregular(), JOB, steps=1)):
         assert headline(one)
         assert (table_of(one) == "") == (one.job.model is None)
-
-
-def test_an_edit_is_followed_by_a_plan_for_the_same_objective(plan):
-    slower = plan.topology.scaled(bandwidth=0.5)
-    found = replanned(plan, slower, lab.load_job("gpt3-xl"), Cancellation())
-    assert found.plan.objective == "iteration"
-    assert found.plan.iteration_s is not None
-    took = [format_s(seconds) for seconds in (plan.iteration_s, found.plan.iteration_s)]
-    assert found.change.effect in (f"{took[0]} → {took[1]}", f"stays {took[1]}")
-    again = replanned(found.plan, slower, found.plan.job, Cancellation())
-    assert again.plan.stages == found.plan.stages
-    assert (again.change.effect, again.change.sentence) == (f"stays {took[1]}", "The plan stays.")

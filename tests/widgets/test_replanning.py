@@ -178,15 +178,6 @@ async def test_a_plan_of_a_network_that_has_changed_meanwhile_is_brought_up_to_d
     await until(lambda: not lab_state.plan_is_stale)
 
 
-def test_nobody_moves_for_nothing():
-    topology = irregular()
-    before = lab.plan(topology, JOB, seed=0, steps=10)
-    hardly = topology.with_link(0, 1, latency_s=float(topology.latency_s[0, 1]) * 1.0001)
-    again = replanned(before, hardly, JOB, Cancellation())
-    if again.plan.cost.total_s > before.cost.total_s * (1 - 1e-3):
-        assert again.words.endswith("The plan stays.")
-
-
 def test_too_few_devices_for_the_shape_leave_a_plan_of_fewer_pipelines_at_once():
     topology, job = irregular(), lab.load_job("small", n_stages=None, n_replicas=None, global_batch=24)
     shaped = job.with_fields(n_stages=4, n_replicas=3, schedule="1f1b")

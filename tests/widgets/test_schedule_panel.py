@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from dataclasses import replace
 
 import pytest
-from loops import on_a_loop, until
+from loops import WAIT_S, on_a_loop, until
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -73,8 +73,10 @@ async def test_a_prediction_that_takes_long_says_so() -> None:
     _, panel = await shown()
     played = predictions.simulate
 
+    may_end = threading.Event()
+
     def slowly(*arguments, **options):
-        time.sleep(1.0)
+        assert may_end.wait(WAIT_S)
         return played(*arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -82,6 +84,7 @@ async def test_a_prediction_that_takes_long_says_so() -> None:
         panel.redo()
         await until(lambda: panel.chart.busy == "playing gpipe …")
         assert panel.chart.stale
+        may_end.set()
         await until(lambda: panel.chart.busy == "")
     assert not panel.chart.stale
 

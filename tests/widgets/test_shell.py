@@ -33,18 +33,6 @@ def a_state(network: str = "lecture-hall", **options) -> LabState:
     return LabState(topology=topology, job=job, plan=plan)
 
 
-def test_numbers_are_those_of_the_plan_and_its_prediction() -> None:
-    state = a_state()
-    assert bar_numbers(LabState(), None) == []
-    by_label = {number["label"]: number for number in bar_numbers(state, None)}
-    assert by_label["Measured"]["note"] == "not run"
-    predicted = state.predicted = lab.simulate(state.plan)
-    state.schedule = predicted.context.schedule
-    iteration = next(n for n in bar_numbers(state, None) if n["label"].startswith("Iteration"))
-    assert float(iteration["value"].split()[0]) == pytest.approx(predicted.iteration_s * 1e3, rel=5e-3)
-    assert all(not number["was"] for number in bar_numbers(state, None)), "nothing was edited"
-
-
 def test_a_gap_is_the_cost_over_its_bound() -> None:
     plan = a_state(objective="communication").plan
     times = plan.cost.total_s / plan.lower_bound_s
@@ -73,25 +61,6 @@ def test_the_headline_says_what_is_worth_most() -> None:
     state.report_error("run", "no such file")
     said = headline(state, None, None, reason)
     assert (said.kind, said.rest) == ("error", "no such file")
-
-
-def test_an_edit_is_the_headline_with_what_it_did() -> None:
-    state = a_state("worldwide")
-    history = EditHistory(state)
-    state.predicted = lab.simulate(state.plan)
-    before_s = state.predicted.iteration_s
-    slow = state.topology.with_link(0, 9, bandwidth_gbps=0.001)
-    state.topology = slow
-    state.plan = lab.evaluate(slow, state.plan.job, stages=state.plan.stages)
-    state.predicted = lab.simulate(state.plan)
-    assert history.before is not None
-    assert history.before.iteration_s == before_s
-    said = headline(state, history.before, None, "")
-    a, b = slow.names[0], slow.names[9]
-    assert said.lead.startswith(f"{a} – {b} ")
-    assert said.lead.endswith(".")
-    was = [number["was"] for number in bar_numbers(state, history.before)]
-    assert len(was) >= 3
 
 
 def test_edits_of_one_drag_are_laid_against_what_was_before_the_drag() -> None:
@@ -137,14 +106,6 @@ def test_the_next_action_leads_through_the_story() -> None:
     state.set_busy("run", working=False)
     state.set_busy("plan", working=True)
     assert next_action(state).name == "stop-plan"
-
-
-def test_the_inspector_tells_one_pipeline_where_nothing_is_selected() -> None:
-    state = a_state("worldwide")
-    facts = inspect(state)
-    assert facts["kind"] == "pipeline"
-    assert [one["stage"] for one in facts["stages"]] == list(range(state.plan.job.n_stages))
-    assert [hop["seconds"] for hop in facts["hops"]] == state.plan.cost.hop_s.tolist()
 
 
 def test_the_inspector_follows_the_selection() -> None:
@@ -211,18 +172,6 @@ async def test_two_results_can_be_seen_at_once() -> None:
     the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
     the_lab.panes.split.value = True
     await until(lambda: the_lab.plan_panel.teaching.view.frames)  # the lower half is the search, which has begun
-
-
-@on_a_loop
-async def test_a_slider_s_whole_gesture_is_one_step_back() -> None:
-    the_lab = lab.Lab("worldwide", autosave=False, live=False)
-    inspector, before = the_lab.network_pane.inspector, the_lab.topology
-    ends = [before.names[0], before.names[20]]
-    for phase, gbps in (("begin", 1.0), ("move", 0.5), ("move", 0.25), ("end", 0.25)):
-        inspector.received({"kind": "link", "ends": ends, "gbps": gbps, "ms": 50.0, "phase": phase}, [])
-    assert the_lab.topology.fingerprint != before.fingerprint
-    the_lab.bar.view.received({"kind": "press", "name": "undo"}, [])
-    assert the_lab.topology.fingerprint == before.fingerprint
 
 
 def test_what_befell_a_device_is_told_until_the_run_ends() -> None:

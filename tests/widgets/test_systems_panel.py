@@ -26,7 +26,6 @@ from dtfm_lab.widgets.systems.question import tasks_of
 from dtfm_lab.widgets.views.systems import SystemsView
 
 NAMES = ("dtfm-lab", "megatron")
-SLOWER = {"transport": "blocking"}
 
 
 @dataclass(frozen=True, kw_only=True)

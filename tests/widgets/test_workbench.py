@@ -21,50 +21,6 @@ from dtfm_lab.widgets.schedule.choices import schedule_row
 
 
 @on_a_loop
-async def test_planning_predicts_as_well() -> None:
-    the_lab = lab.Lab("lecture-hall")
-    the_lab.plan_panel.real.start.click()
-    await until(lambda: the_lab.predicted is not None)
-    curve = the_lab.plan_panel.real.curve.points["evolutionary"]
-    assert curve[0, 2] >= curve[-1, 2] == pytest.approx(the_lab.plan.iteration_s), (
-        "never worse, and what the plan takes"
-    )
-    assert the_lab.schedule_panel.chart.start, "bars are drawn"
-    the_lab.show_pane("groups")
-    await until(lambda: len(the_lab.groups_panel.groups.groups) == the_lab.job.n_stages)
-    assert the_lab.network_panel.editor.highlight["stages"].keys() == set(the_lab.topology.names)
-
-
-@on_a_loop
-async def test_a_bound_that_rises_is_drawn_and_told() -> None:
-    the_lab = lab.Lab("campus")
-    panel = the_lab.plan_panel
-    panel.objective_controls.objective.value = "communication"
-    panel.real.planner.value = "exact"
-    panel.real.seconds.value = 60  # it ends when the proof is there, which takes a crowded machine longer
-    panel.real.start.click()
-    await until(lambda: the_lab.plan is not None)
-    bound_s = panel.real.curve.points["exact"][:, 3]
-    assert bound_s[-1] > bound_s[0]
-    assert panel.real.curve.caption.endswith("communication cost proven best in this shape")
-    assert "gap 0.0%" in panel.note.value
-
-
-@on_a_loop
-async def test_a_drawing_that_is_not_valid_is_said_and_nothing_is_lost() -> None:
-    the_lab = lab.Lab("lecture-hall")
-    editor = the_lab.network_panel.editor
-    broken = editor.document | {"default": {"latency_ms": -5, "bandwidth_gbps": 0.1}}
-    editor.document = broken
-    assert "latency_ms: input should be greater than or equal to 0; found -5" in editor.problem
-    assert len(the_lab.topology) == 8, "the network before stays in force"
-    editor.document = broken | {"default": {"latency_ms": 5, "bandwidth_gbps": 0.1}}
-    assert editor.problem == ""
-    assert len(the_lab.topology) == 8
-    assert not the_lab.plan_panel.real.start.disabled
-
-
-@on_a_loop
 async def test_seven_devices_are_offered_shapes_that_a_batch_of_sixteen_allows() -> None:
     the_lab = lab.Lab("lecture-hall")
     document = the_lab.network_panel.editor.document
@@ -82,32 +38,6 @@ async def planned(network: str, **job) -> lab.Lab:
     the_lab.plan_panel.real.start.click()
     await until(lambda: the_lab.predicted is not None)
     return the_lab
-
-
-@on_a_loop
-async def test_every_choice_predicts_anew_for_the_job_with_that_choice() -> None:
-    the_lab = await planned("lecture-hall", n_stages=4, n_replicas=2)
-    panel = the_lab.schedule_panel
-    for control, choice in (
-        (panel.schedule, "zb-h1"),
-        (panel.choices.queueing, "cards"),
-        (panel.choices.by_option["synchronisation"], "ring"),
-        (panel.choices.by_option["synchronise_every"], 3),
-        (panel.choices.by_option["compression"], "int8"),
-        (panel.choices.by_option["recompute"], True),
-    ):
-        before = the_lab.predicted
-        control.value = choice
-        await until(lambda before=before: the_lab.predicted is not None and the_lab.predicted is not before)
-    context = the_lab.predicted.context
-    said = (context.schedule, context.queueing, context.synchronisation, context.synchronise_every)
-    assert said == ("zb-h1", "cards", "ring", 3)
-    plan = the_lab.lab_state.chosen_plan
-    assert the_lab.predicted.iteration_s == simulation.simulate(plan, "zb-h1", queueing="cards").iteration_s
-    assert the_lab.plan.job.compression == "none", "the plan is as it was"
-    assert not the_lab.lab_state.plan_is_stale
-    for part in ("predicted", "mean of 3 iterations", "tokens/s", "MFU", "bubble", "chiefly"):
-        assert part in panel.chart.caption
 
 
 @on_a_loop
@@ -214,7 +144,7 @@ async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_
 async def test_a_killed_worker_that_nobody_can_replace_is_told_and_the_lab_can_run_again() -> None:
     pytest.importorskip("torch")
     the_lab = await planned("lecture-hall", n_stages=8, n_replicas=1)
-    the_lab.run_panel.iterations.value = 500
+    the_lab.run_panel.iterations.value = 5_000
     the_lab.run_panel.start.click()
     await until(lambda: len(the_lab.run_panel.run.losses) > 0)
     the_lab.run_panel.run.kill("grace")
@@ -230,7 +160,7 @@ async def test_a_cell_that_is_run_again_leaves_no_run_out_of_sight() -> None:
     for the_lab in (first, second):
         the_lab.plan_panel.real.start.click()
         await until(lambda the_lab=the_lab: the_lab.predicted is not None)
-        the_lab.run_panel.iterations.value = 500
+        the_lab.run_panel.iterations.value = 5_000
         the_lab.run_panel.start.click()
         assert the_lab.run_panel.run.running
     await until(lambda: not first.run_panel.run.running)

@@ -231,27 +231,6 @@ async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(tmp_path
 
 
 @on_a_loop
-async def test_a_network_that_a_button_makes_is_drawn_and_can_be_undone(tmp_path: Path) -> None:
-    one = lab.Lab("lecture-hall", autosave=False, live=False)
-    one.show_pane("what-if")
-    one.lab_state.plan = lab.plan(one.topology, one.job, steps=1)
-    before = one.topology
-    await until(lambda: one.what_if_panel.last is not None)
-    one.what_if_panel.controls.by_name["latency"].value = 2.0
-    await until(lambda: one.what_if_panel.last.setting.values["latency"] == 2.0)
-    one.what_if_panel.use.click()
-    scaled = before.scaled(latency=2.0).fingerprint
-    assert one.topology.fingerprint == scaled
-    drawing = one.network_panel.drawing
-    first, *others = drawing.document["devices"]
-    drawing.document = drawing.document | {"devices": [first | {"x": first["x"] + 5}, *others]}
-    assert one.topology.fingerprint == scaled, "the next edit begins with it"
-    drawing.undo()
-    drawing.undo()
-    assert one.topology.fingerprint == before.fingerprint
-
-
-@on_a_loop
 async def test_a_drawing_that_is_not_valid_yet_and_a_pin_are_kept_as_well(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dtfm_lab.widgets.shell.autosave.DELAY_S", 0.02)
