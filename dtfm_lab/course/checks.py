@@ -6,7 +6,6 @@ of its prediction that it was made before.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -16,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.lessons import LESSONS
-from dtfm_lab.course.mission import Check, Given, Mission, NotYet, missions
+from dtfm_lab.course.lessons import LESSONS, TEXTS
+from dtfm_lab.course.mission import Check, Give, Given, Mission, NotYet, missions
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, check_same_plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files import load_topology
+from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
@@ -76,25 +76,24 @@ Cases = Callable[[np.random.Generator], Iterable[Trial]]
 
 
 class MissionsOf:
-    """Registers the missions of one lesson; the docstring of what is decorated is the task."""
+    """Registers the missions of one lesson; what a reader sees of them is in ``texts/LESSON.yaml``, by their names."""
 
     def __init__(self, lesson: str) -> None:
         if lesson not in LESSONS:
             raise ValueError(f"there is no lesson {lesson!r}; wanted one of {', '.join(LESSONS)}")
         self._lesson = lesson
+        self._texts = read_mapping(TEXTS / f"{lesson}.yaml")
 
-    def mission(self, name: str, *, answer: str, **about: Any) -> Callable[[Check], Check]:
-        """Register a check; ``about`` is the rest of a Mission."""
+    def mission(self, name: str, **about: Any) -> Callable[[Check], Check]:
+        """Register a check; ``about`` is what a Mission has beside its texts."""
 
         def register(check: Check) -> Check:
-            self._register(name, inspect.getdoc(check) or "", check, answer, about)
+            self._register(name, check, **about)
             return check
 
         return register
 
-    def number(
-        self, name: str, *, answer: str, **about: Any
-    ) -> Callable[[Callable[[Given], Number]], Callable[[Given], Number]]:
+    def number(self, name: str, give: Give) -> Callable[[Callable[[Given], Number]], Callable[[Given], Number]]:
         """Register a mission whose answer is a number; what is decorated computes it from what the reader is given."""
 
         def register(wanted_of: Callable[[Given], Number]) -> Callable[[Given], Number]:
@@ -103,13 +102,17 @@ class MissionsOf:
                 near(found, number.wanted, number.within, number.slips)
                 return number.said
 
-            self._register(name, inspect.getdoc(wanted_of) or "", check, answer, {"takes": float, **about})
+            self._register(name, check, takes=float, give=give)
             return wanted_of
 
         return register
 
-    def function(self, name: str, *, answer: str, said: str, **about: Any) -> Callable[[Cases], Cases]:
-        """Register a mission whose answer is a function; what is decorated draws the cases on which it is tried."""
+    def function(self, name: str) -> Callable[[Cases], Cases]:
+        """Register a mission whose answer is a function; what is decorated draws the cases on which it is tried.
+
+        Its texts have ``said``, the sentence to a function that wins.
+        """
+        said = self._texts[name].pop("said")
 
         def register(cases: Cases) -> Cases:
             def check(function: Callable[..., Any], given: Given) -> str:
@@ -119,16 +122,17 @@ class MissionsOf:
                         near(found, case.wanted, case.within, case.slips, side=True)
                     except NotYet as error:
                         raise NotYet(f"{case.about} it returned {found:.6g}: {error}") from None
-                return said
+                return str(said)
 
-            self._register(name, inspect.getdoc(cases) or "", check, answer, {"takes": FunctionType, **about})
+            self._register(name, check, takes=FunctionType)
             return cases
 
         return register
 
-    def _register(self, name: str, task: str, check: Check, answer: str, about: Mapping[str, Any]) -> None:
-        worked = inspect.cleandoc(answer)
-        missions.register(name)(Mission(name=name, lesson=self._lesson, task=task, check=check, answer=worked, **about))
+    def _register(self, name: str, check: Check, **about: Any) -> None:
+        texts = self._texts[name]
+        hints = tuple(texts.pop("hints"))
+        missions.register(name)(Mission(name=name, lesson=self._lesson, check=check, hints=hints, **texts, **about))
 
 
 def fresh_cases() -> np.random.Generator:

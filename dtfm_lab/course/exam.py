@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtfm_lab.course.lessons import TEXTS
 from dtfm_lab.files import load_topology
+from dtfm_lab.files.reading import read_mapping
 
 Numbers = Mapping[str, Any]
 
@@ -27,17 +29,8 @@ class Question(NamedTuple):
     answer: str
 
 
-PRINTED: Numbers = {
-    "here": "Oregon", "there": "Virginia", "latency_ms": 67, "gbps": 0.79,
-    "ring": 8, "ring_ms": 50, "ring_gb": 1,
-    "stages": 4, "microbatches": 8,
-    "group": 4, "group_mb": 400, "hop_ms": 10, "hop_mb": 50,
-    "few": 8, "few_groups": 4,
-    "cost_s": 40, "bound_s": 32,
-    "billions": 1.3,
-    "averaging_s": 12, "rest_s": 3, "every": 10,
-    "sent_ms": 100, "sent_mb": 4,
-}  # fmt: skip
+_EXAM = read_mapping(TEXTS / "exam.yaml")
+PRINTED: Numbers = _EXAM["numbers"]
 """The numbers of docs/exam.md."""
 
 
@@ -102,78 +95,7 @@ def worked(numbers: Numbers) -> Numbers:
     }  # fmt: skip
 
 
-QUESTIONS: tuple[Question, ...] = (
-    Question(
-        "A link has a latency of {latency_ms} ms and a bandwidth of {gbps} Gbit/s ({here} to {there} in the network "
-        "`worldwide`). For a message of how many megabytes do latency and bandwidth take the same time?",
-        "{half_mb:.2f} MB: latency times bandwidth, with eight bits a byte.",
-    ),
-    Question(
-        "{ring} replicas on links of {ring_ms} ms and 1 Gbit/s average {ring_gb} GB of gradients in a ring: each of "
-        "2 (N - 1) rounds sends the N-th part. How many seconds does it take, and how many of them are latency?",
-        "{ring_s:.1f} s, of which {ring_latency_s:.1f} s are latency. More replicas change the other {ring_rest_s:.3g} "
-        "s little; latency grows with each.",
-    ),
-    Question(
-        "GPipe with {stages} stages and {microbatches} micro-batches, free links, all stages alike: which share of the "
-        "devices' time is idle?",
-        "{bubble}: (S - 1) / (M + S - 1) = {between} / {all_slots}.",
-    ),
-    Question(
-        "The same under 1F1B: how long is the iteration in comparison, and how many micro-batches' activations does "
-        "the first stage hold at most, under each?",
-        "Equally long. GPipe holds {microbatches}, 1F1B holds {held}: 1F1B saves memory, not time.",
-    ),
-    Question(
-        "{group} replicas of a stage, {group_mb} MB of gradients, links of {hop_ms} ms and 1 Gbit/s. Everyone "
-        "exchanges a shard with every other, out and back, one after the other (DT-FM's DATAP-COST). How many seconds?",
-        "{group_s:.2f} s: 2 x {others} messages of {shard_mb:.3g} MB, each {hop_ms} ms + {shard_s:.3g} s.",
-    ),
-    Question(
-        "{stages} stages on such links pass {hop_mb} MB forwards and {hop_mb} MB backwards over each boundary. What is "
-        "PIPELINE-P-COST?",
-        "{path_s:.2f} s: {between} hops of {hop_s:.3g} s. With question 5 the placement costs {placement_s:.2f} s.",
-    ),
-    Question(
-        "In how many ways are {few} devices divided into {few_groups} groups of {size}, where neither order matters? "
-        "What does it mean for a search?",
-        "{groupings}. With 64 devices in eight groups of eight there are 4.5e+47: nobody enumerates them.",
-    ),
-    Question(
-        "A plan costs {cost_s} s, its lower bound is {bound_s} s. What is its gap, and how much faster can any plan be "
-        "at most?",
-        "{gap}, and {faster:.2f} times. Whether such a plan exists, a bound does not say.",
-    ),
-    Question(
-        "A device of a pipeline of {stages} (forward 1 s, backward 2 s, {microbatches} micro-batches, free links, "
-        "GPipe) becomes twice as slow. By what does the iteration become longer?",
-        "From {before_s} s to {slow_s} s, {slower:.2f} times: every micro-batch passes the slow device, which is busy "
-        "for {busy_s} s; the others' share is only what fills and drains the pipeline.",
-    ),
-    Question(
-        "A model of {billions} billion parameters is trained with Adam in fp32, without sharding. How many gigabytes "
-        "do parameters, gradients and the optimiser's two moments take? How many a device, when a pipeline of {stages} "
-        "shares them?",
-        "{gigabytes:.1f} GB: sixteen bytes a parameter; {gigabytes_each:.1f} GB. Activations come on top.",
-    ),
-    Question(
-        "Averaging takes {averaging_s} s, the rest of an iteration {rest_s} s. Replicas average every {every} "
-        "iterations only. By what does training become faster per iteration, and at most with ever rarer averages? "
-        "What is not in this number?",
-        "{rarely:.2f} times, at most {at_most:.3g} times. What it does to the loss.",
-    ),
-    Question(
-        "Messages of fp32 are sent as int8. The link has {sent_ms} ms and 1 Gbit/s, the message was {sent_mb} MB. By "
-        "what is it sooner there?",
-        "{sooner:.2f} times, not 4: the latency stays.",
-    ),
-    Question(
-        "(Essay) A prediction of the *virtual* clock agrees with the run to 1 %. Which of your claims does that "
-        "support, and which does it not?",
-        "That the simulator keeps the schedule's order and waits as real workers do, with the computation times of the "
-        "profile. Not that the drawn links behave so in the world: they are emulated.",
-    ),
-)
+QUESTIONS = tuple(Question(**each) for each in _EXAM["questions"])
 
 
 def questions(numbers: Numbers) -> Iterator[Question]:

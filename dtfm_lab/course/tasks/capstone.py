@@ -32,32 +32,6 @@ NEAR_BOUND = 1.5
 AT_MOST = 64
 """Most devices of a network whose bound is computed again within seconds."""
 
-OWN = """
-    latency_ms = [[0 if i == j else 3 if i // 3 == j // 3 else 20 + 5 * abs(i - j) for j in range(6)] for i in range(6)]
-    bandwidth_gbps = [[0.5 if ms <= 3 else 0.04 if ms < 40 else 0.02 for ms in row] for row in latency_ms]
-    network = lab.Topology.from_matrices(
-        latency_ms,
-        bandwidth_gbps,
-        regions=["home"] * 3 + ["office"] * 3,
-        name="mine",
-        gpu="laptop",
-        peak_tflops=[0.05, 0.05, 0.05, 0.1, 0.1, 0.1],
-        memory_gib=16,
-    )
-    description = (
-        "Three laptops at home and three in an office; latencies by ping, bandwidths by iperf3 on an evening in May, "
-        "peaks by a matrix product."
-    )
-    network = dataclasses.replace(network, description=description)
-"""
-"""The network of the worked answers. Yours says what you measured."""
-
-
-def worked(code: str) -> str:
-    """A worked answer that begins with a network."""
-    lines = [line.removeprefix("    ") for line in OWN.strip("\n").splitlines()]
-    return "\n".join(["import dataclasses", "", *lines, *code.strip("\n").splitlines()])
-
 
 def own_network(network: Topology) -> None:
     """Raise NotYet unless a network is no bundled one, has devices enough, and links that differ."""
@@ -81,24 +55,8 @@ def own_network(network: Topology) -> None:
     )
 
 
-@lesson.mission(
-    "capstone-network",
-    title="A network of your own",
-    takes=Topology,
-    wanted="a Topology",
-    minutes=20,
-    hints=(
-        "`lab.Topology.from_matrices(latency_ms, bandwidth_gbps, names=..., regions=..., gpu=...)`, or a YAML file.",
-        "`ping` tells a latency (half of the round trip), `iperf3` a bandwidth, `dtfm-lab doctor --probe` both.",
-        "`dataclasses.replace(network, description=...)` says where the numbers are from.",
-    ),
-    answer=worked("answer = network"),
-)
+@lesson.mission("capstone-network", takes=Topology)
 def capstone_network(network: Topology, given: Given) -> str:
-    """Describe a network that you know: your home, your laboratory, five friends in five cities. Six devices or more,
-    none of the networks that come with the lab, at least two regions, every device with a peak; its fastest link is at
-    least three times its slowest; and its `description` says, in a sentence or two, where each kind of number is from.
-    """
     own_network(network)
     require(len(network.regions) >= 2, f"it has {len(network.regions)} region; wanted two or more")
     without = [device.name for device in network.devices if not device.peak_flop_per_s and not device.gpu]
@@ -110,26 +68,8 @@ def capstone_network(network: Topology, given: Given) -> str:
     return f"{len(network)} devices in {len(network.regions)} regions. What follows is as true as these numbers."
 
 
-@lesson.mission(
-    "capstone-plan",
-    title="A plan near its bound",
-    takes=Plan,
-    wanted="a Plan of a network of your own",
-    minutes=15,
-    hints=(
-        "`lab.plan(network, lab.load_job('tiny', n_stages=None, n_replicas=None), seconds=5)` leaves the shape open.",
-        "`lab.explain(plan).text` says what binds; `.sensitivity()` what each better link or device would bring.",
-        "A larger batch brings the bound and the plan together: less of it is waiting.",
-    ),
-    answer=worked("""
-job = lab.load_job("tiny", n_stages=None, n_replicas=None, global_batch=32)
-answer = lab.plan(network, job, seed=0, steps=2)
-"""),
-)
+@lesson.mission("capstone-plan", takes=Plan)
 def capstone_plan(plan: Plan, given: Given) -> str:
-    """Plan a job on your network: of any model, in any shape. Its devices have the memory, and its simulated iteration
-    takes at most 1.5 times a bound on every plan of that network, job and batch, which the check computes itself.
-    """
     own_network(plan.topology)
     fits(plan)
     found_s = iteration_again_s(plan)
@@ -146,28 +86,8 @@ def capstone_plan(plan: Plan, given: Given) -> str:
     return f"{found_s:.4g} s: nobody, by whatever plan, is more than {found_s / bound_s:.2f} times faster here."
 
 
-@lesson.mission(
-    "capstone-run",
-    title="A rehearsal of it",
-    takes=(list, tuple),
-    wanted="[plan, predicted, measured]: a Plan and two Traces",
-    minutes=20,
-    hints=(
-        "`measured = lab.run(plan, iterations=4)`; of a plan that is too large here, a part runs: `workers=(2, 2)`.",
-        "`predicted = lab.simulate(plan, like=measured)`",
-        "If it is off by more, `lab.compare(predicted, measured).verdict` names who. On a busy machine, run it again.",
-    ),
-    answer=worked("""
-job = lab.load_job("tiny", n_stages=2, n_replicas=2, global_batch=8, microbatch=1)
-plan = lab.plan(network, job, objective="communication", seed=0, steps=4)
-measured = lab.run(plan, "1f1b", iterations=4)
-answer = [plan, lab.simulate(plan, like=measured), measured]
-"""),
-)
+@lesson.mission("capstone-run", takes=(list, tuple))
 def capstone_run(answer: Sequence[object], given: Given) -> str:
-    """Train under a plan of your network for real, all of it or a part, for four iterations or more on emulated links
-    (the virtual clock), and predict that run. Hand in `[plan, predicted, measured]`, the error less than 10 %.
-    """
     wanted = "[plan, predicted, measured]: a Plan and two Traces"
     plan, predicted, measured = parts_of(answer, wanted, Plan, Trace, Trace)
     own_network(plan.topology)

@@ -64,30 +64,8 @@ def _pairings_s(network: Topology, job: Job, groups: Sequence[Sequence[int]]) ->
     return [max(hop_s[a, c], hop_s[b, d]), max(hop_s[a, d], hop_s[b, c])]
 
 
-@lesson.number(
-    "four-by-hand",
-    title="Four devices on paper",
-    wanted="a number of seconds",
-    minutes=10,
-    give=give_four,
-    hints=(
-        "Three numbers make the cost: the slower of the two groups, plus the better of two pairings.",
-        "A group of two halves the gradient: each device sends one half and gets one half back.",
-        "A pairing is as slow as its slower pair. There are two pairings; take the one whose slower pair is faster.",
-    ),
-    answer="""
-        answer = lab.evaluate(given.network, given.job, groups=given.groups).cost.total_s
-    """,
-)
+@lesson.number("four-by-hand", give=give_four)
 def four_by_hand(given: Given) -> Number:
-    """Four devices, every link with a latency of {latency_ms} ms and its own bandwidth:
-
-    {table}
-
-    The gradient of a stage has {gradient_mb} MB. A pipeline's activations have {activations_mb} MB in an iteration, and
-    so have their gradients on the way back. One stage is held by {first}, the other by {second}. How many seconds does
-    this placement cost, by equations 1 to 4? It can be done on paper.
-    """
     network, job, groups = given.network, given.job, np.array(given.groups)
     group_s = group_costs(groups, network.round_trip_s(job.gradient_bytes / 2))
     whole_s = group_costs(groups, network.round_trip_s(job.gradient_bytes))
@@ -127,35 +105,8 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@lesson.number(
-    "change-of-places",
-    title="Groups at home, or pipelines?",
-    wanted="a number of MB",
-    minutes=15,
-    give=give_cities,
-    hints=(
-        "Price both placements for two sizes of the gradient. Each cost is a straight line in that size.",
-        "Write both costs with letters. Which letters are on both sides?",
-        "What crosses between cities is a shard in the one placement, a pipeline's activations in the other.",
-    ),
-    answer="""
-        def cost_s(groups, gradient_mb):
-            job = lab.Job.from_bytes(
-                given.n, given.n, gradient_bytes=gradient_mb * 1e6, activation_bytes=given.activations_mb * 1e6
-            )
-            return lab.evaluate(given.network, job, groups=groups).cost.total_s
-        stages = [list(range(i * given.n, i * given.n + given.n)) for i in range(given.n)]
-        pipelines = [list(group) for group in zip(*stages)]
-        at_0, at_1000 = (cost_s(stages, size) - cost_s(pipelines, size) for size in (0.001, 1000))
-        answer = 1000 * at_0 / (at_0 - at_1000)
-    """,
-)
+@lesson.number("change-of-places", give=give_cities)
 def change_of_places(given: Given) -> Number:
-    """{n} cities of {n} devices: {within_ms} ms and {within_gbps} Gbit/s within a city, {between_ms} ms and
-    {between_gbps} Gbit/s between cities. The job has {n} stages of {n} replicas, and a pipeline's activations have
-    {activations_mb} MB. Every city can be a stage, or every city a pipeline. For a gradient of a stage of how many MB
-    do the two placements cost the same? (`lab.missions.given("change-of-places").network` is the network.)
-    """
     wanted = given.n * given.activations_mb
     return Number(
         wanted,
@@ -170,42 +121,8 @@ def change_of_places(given: Given) -> Number:
     )
 
 
-@lesson.function(
-    "own-cost",
-    title="Equations 1 to 4 as a function",
-    said="Equations 1 to 4 are yours now: pass your function any matrices, and believe nobody else's number.",
-    wanted="a function of (latency_s, bandwidth, groups, gradient_bytes, hop_bytes) that returns seconds",
-    minutes=20,
-    hints=(
-        "You have equation 2. Equation 3 for two groups: the smallest, over all `itertools.permutations` of the second "
-        "group, of the largest pair.",
-        "Equation 4: the cheapest, over all permutations of the groups, of the sum of neighbours' weights.",
-        "The sum of the slowest group and the cheapest path; the order in which groups are given means nothing.",
-    ),
-    answer="""
-        from itertools import pairwise, permutations
-        def cost_s(latency_s, bandwidth, groups, gradient_bytes, hop_bytes):
-            def round_trip(i, j, size):
-                return latency_s[i, j] + size / bandwidth[i, j] + latency_s[j, i] + size / bandwidth[j, i]
-            def group_s(group):
-                shard = gradient_bytes / len(group)
-                return max(sum(round_trip(i, j, shard) for j in group if j != i) for i in group)
-            def weight_s(one, other):
-                return min(
-                    max(round_trip(i, j, hop_bytes) for i, j in zip(one, partners)) for partners in permutations(other)
-                )
-            path_s = min(sum(weight_s(a, b) for a, b in pairwise(order)) for order in permutations(groups))
-            return max(group_s(group) for group in groups) + path_s
-        answer = cost_s
-    """,
-)
+@lesson.function("own-cost")
 def own_cost(rng: np.random.Generator) -> Iterator[Trial]:
-    """Write the whole communication cost as a function `cost_s(latency_s, bandwidth, groups, gradient_bytes,
-    hop_bytes)` and hand in the function. `groups` is a list of lists of device indices, in no particular order: which
-    group holds which stage, and who is paired with whom, is for your function to find. `latency_s` and `bandwidth` are
-    matrices, in seconds and bytes/s, from row to column; the two directions of a link may differ, and the way back
-    takes the other. It is tried on fresh random networks of six to eight devices.
-    """
     for n_stages, n_replicas in ((3, 2), (2, 3), (4, 2), (2, 4)):
         n = n_stages * n_replicas
         latency_s, bandwidth = rng.uniform(0.0, 0.2, (n, n)), 10 ** rng.uniform(6, 9, (n, n))

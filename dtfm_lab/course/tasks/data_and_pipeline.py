@@ -33,30 +33,8 @@ def give_shape(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@lesson.number(
-    "bytes-by-hand",
-    title="How much crosses the wires?",
-    wanted="a number of gigabytes (1e9 bytes)",
-    give=give_shape,
-    minutes=10,
-    hints=(
-        "Replicas: each owns a part of the gradient, gets that part from all others and sends its average back. Add up "
-        "over all devices of a group, then over all stages: does the number of stages stay in it?",
-        "Pipelines: over each boundary a sequence sends tokens x width numbers down, and as many come back.",
-        "2 (replicas - 1) x all parameters x 2 bytes, and 2 (stages - 1) x batch x tokens x width x 2 bytes.",
-    ),
-    answer="""
-        gradients = 2 * (given.n_replicas - 1) * given.blocks * given.block_millions * 1e6 * 2
-        activations = 2 * (given.n_stages - 1) * given.batch * given.tokens * given.width * 2
-        answer = (gradients + activations) / 1e9
-    """,
-)
+@lesson.number("bytes-by-hand", give=give_shape)
 def bytes_by_hand(given: Given) -> Number:
-    """A model has {blocks} equal blocks of {block_millions} million parameters and nothing else, and is {width} wide.
-    It is trained in fp16 (2 bytes a number) in {n_stages} stages of {n_replicas} replicas, on a batch of {batch}
-    sequences of {tokens} tokens. How many GB (1e9 bytes) do all devices together send in one iteration? Gradients are
-    averaged once, as in the lesson.
-    """
     parameters = given.blocks * given.block_millions * 1e6
     gradients = 2 * (given.n_replicas - 1) * parameters * 2 / 1e9
     activations = 2 * (given.n_stages - 1) * given.batch * given.tokens * given.width * 2 / 1e9
@@ -140,55 +118,8 @@ def _bytes_sent(job: Job, region: IntArray) -> float:
     return float(2 * (gradients * apart).sum() + hops + ends)
 
 
-@lesson.mission(
-    "keep-it-home",
-    title="Keep it home",
-    takes=Plan,
-    wanted="a Plan of given.network for given.job",
-    give=give_islands,
-    minutes=20,
-    hints=(
-        "Four by four does not fit into three cities of other sizes, so something has to cross. Is it cheaper to cut a "
-        "pipeline in two, or to let one member of a group live abroad? `given.job` has both sizes.",
-        "Draw it as a table: a row for each stage, a column for each pipeline, a city in each cell. Bytes cross where "
-        "neighbours of a column differ and where two of a row differ.",
-        "Begin anywhere, exchange two devices, keep it if fewer bytes cross; a thousand times, from some starts.",
-    ),
-    answer="""
-        import numpy as np
-
-        city = np.unique([device.region for device in given.network.devices], return_inverse=True)[1]
-        job = given.job
-
-        def crossing(placement):
-            where = city[placement]
-            parts = np.array(job.stage_gradient_bytes) / job.n_replicas
-            pairs = (where[:, :, None] != where[:, None, :]).sum(axis=(1, 2))
-            hops = (where[1:] != where[:-1]).sum() * 2 * job.n_microbatches * job.activation_bytes
-            return 2 * (parts * pairs).sum() + hops + (where[0] != where[-1]).sum() * 2 * job.embedding_bytes
-
-        rng, found = np.random.default_rng(0), []
-        for start in range(12):
-            placement = rng.permutation(16).reshape(4, 4)
-            for swap in range(1500):
-                other = placement.copy()
-                a, b = rng.integers(16, size=2)
-                other.flat[a], other.flat[b] = placement.flat[b], placement.flat[a]
-                if crossing(other) <= crossing(placement):
-                    placement = other
-            found.append(placement)
-        best = min(found, key=crossing)
-        rank_map = np.empty(16, dtype=int)
-        rank_map[best] = np.arange(4)[None, :] * 4 + np.arange(4)[:, None]  # pipeline x stages + stage
-        answer = lab.evaluate(given.network, job, rank_map=rank_map.tolist())
-    """,
-)
+@lesson.mission("keep-it-home", takes=Plan, give=give_islands)
 def keep_it_home(plan: Plan, given: Given) -> str:
-    """`given.network` has sixteen devices in three cities of unequal size, and `given.job` is GPT3-XL in 4 stages of
-    4 replicas. Hand in a plan of which at most {limit_gb} GB cross from one city into another in an iteration,
-    counted off its simulated trace. (`lab.evaluate(given.network, given.job, rank_map=[...])` keeps your pipelines as
-    they are: for each device pipeline x 4 + stage.)
-    """
     plan_of(plan, given.network, given.job)
     crossing_gb = bytes_between_regions(simulate(plan), given.network) / 1e9
     require(crossing_gb <= given.limit_gb, f"{crossing_gb:.1f} GB cross; wanted at most {given.limit_gb} GB")

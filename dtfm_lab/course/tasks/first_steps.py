@@ -37,25 +37,8 @@ def give_hall(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"network": network, "slow": slow}
 
 
-@tour.mission(
-    "one-left-the-hall",
-    title="One laptop has left the hall",
-    takes=Plan,
-    wanted="a Plan of given.network for tiny",
-    give=give_hall,
-    minutes=3,
-    hints=(
-        "Must all eight take part? What does the slow laptop bring, and what do the others wait for?",
-        "`lab.load_job('tiny', n_stages=None, n_replicas=None)` leaves stages and replicas to `lab.plan`.",
-    ),
-    answer="""
-        answer = lab.plan(given.network, lab.load_job("tiny", n_stages=None, n_replicas=None), seed=0, steps=2)
-    """,
-)
+@tour.mission("one-left-the-hall", takes=Plan, give=give_hall)
 def one_left_the_hall(plan: Plan, given: Given) -> str:
-    """In `lecture-hall`, {slow} has moved to the cafeteria, onto a line of 10 Mbit/s (`given.network`). Hand in a plan
-    of that network for the job `tiny`, in any number of stages and replicas, whose iteration takes less than 0.25 s.
-    """
     plan_of(plan, given.network, load_job("tiny"), "global_batch", *TRAINED)
     iteration_s = iteration_again_s(plan)
     require(iteration_s < LIMIT_S, f"an iteration takes {iteration_s:.3f} s; wanted less than {LIMIT_S} s")
@@ -72,26 +55,8 @@ def give_waiting(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"plan": evaluate(uneven, job, stages=rng.permutation(len(hall)).reshape(4, 2).tolist())}
 
 
-@tour.mission(
-    "who-works-most",
-    title="Who works most?",
-    takes=str,
-    wanted="the name of a device",
-    give=give_waiting,
-    minutes=3,
-    hints=(
-        "`lab.simulate(given.plan)` is a trace. `lab.figures.gantt(trace)` draws it: whose line is fullest?",
-        "`trace.bubble` has a row for each device; `busy_s` are the seconds in which it computes.",
-    ),
-    answer="""
-        rows = lab.simulate(given.plan).bubble
-        answer = rows.device[rows.busy_s.idxmax()]
-    """,
-)
+@tour.mission("who-works-most", takes=str, give=give_waiting)
 def who_works_most(name: str, given: Given) -> str:
-    """`given.plan` puts `tiny` on eight laptops of unequal speeds, placed by chance. Simulate it. Which device computes
-    for most of the iteration? Hand in its name.
-    """
     rows = simulate(given.plan).bubble
     require(name in set(rows.device), f"{name!r:.40} is no device of given.plan; they are {', '.join(rows.device)}")
     busy_s = rows.set_index("device").busy_s / rows.iteration_s.iloc[0]
@@ -117,24 +82,8 @@ def give_rents(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@why.number(
-    "break-even-price",
-    title="What may a city cost?",
-    wanted="dollars an hour of one device",
-    give=give_rents,
-    hints=(
-        "Both train the same batch, so both spend the same number of tokens. What does an iteration cost in each?",
-        "Devices x price x seconds: one equation, one unknown.",
-    ),
-    answer="""
-        answer = given.hall_devices * given.hall_price * given.hall_s / (given.cities_devices * given.cities_s)
-    """,
-)
+@why.number("break-even-price", give=give_rents)
 def break_even_price(given: Given) -> Number:
-    """A data centre trains a batch in {hall_s} s with {hall_devices} devices of {hall_price} dollars an hour each.
-    Cities train the same batch in {cities_s} s with {cities_devices} devices. At how many dollars an hour of *one* of
-    their devices does a token cost the same in both?
-    """
     whole = given.hall_devices * given.hall_price
     wanted = whole * given.hall_s / (given.cities_devices * given.cities_s)
     slower = given.cities_s / given.hall_s
@@ -169,28 +118,8 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"cities": cities, "price": price, "dollars": round(price * float(rng.uniform(59, 63)), 2)}
 
 
-@why.mission(
-    "cities-win",
-    title="Make the cities win",
-    takes=Plan,
-    wanted="a Plan of given.cities for gpt3-xl",
-    give=give_cities,
-    minutes=15,
-    hints=(
-        "One GPU alone is cheapest by the token and far too slow; all of them on a small batch wait for the network.",
-        "Which bytes do not grow with the batch, while the computing does? (The table of batches in the lesson.)",
-        "`lab.load_job('gpt3-xl', global_batch=...)`, then `lab.plan` with a seed and a few steps.",
-    ),
-    answer="""
-        answer = lab.plan(given.cities, lab.load_job("gpt3-xl", global_batch=4096), seed=0, steps=1)
-    """,
-)
+@why.mission("cities-win", takes=Plan, give=give_cities)
 def cities_win(plan: Plan, given: Given) -> str:
-    """`given.cities` are sixteen GPUs of {price} dollars an hour each, in four cities. A data centre trains `gpt3-xl`
-    for {dollars} dollars a billion tokens. Hand in a plan of `given.cities` for `gpt3-xl` that costs less and still
-    trains at least 70,000 tokens a second. The model, its precision, uncompressed messages and averaging in every
-    iteration stay, and a batch has at most 4096 sequences; all else is yours.
-    """
     plan_of(plan, given.cities, load_job("gpt3-xl"), *TRAINED)
     batch = plan.job.global_batch
     require(batch <= MOST_BATCH, f"a batch has {batch} sequences; wanted at most {MOST_BATCH}")

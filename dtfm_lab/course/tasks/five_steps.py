@@ -34,32 +34,8 @@ def give_table(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"seconds": seconds.tolist(), "rows": list(ROWS), "columns": list(COLUMNS), "table": "\n".join(lines)}
 
 
-@lesson.mission(
-    "pair-by-hand",
-    title="A bottleneck matching by hand",
-    takes=list,
-    wanted="a list of four names, the partners of ada, ben, cleo and dan",
-    give=give_table,
-    hints=(
-        "Cross out the slowest pair of the table. Can everybody still be paired? Then it is not needed.",
-        "Go on crossing out, slowest first, until somebody would be left alone: that pair has to stay.",
-        "With one partner each, 24 pairings exist: `itertools.permutations` lists them.",
-    ),
-    answer="""
-        from itertools import permutations
-        seconds = given.seconds
-        best = min(permutations(range(4)), key=lambda to: max(seconds[row][column] for row, column in enumerate(to)))
-        answer = [given.columns[column] for column in best]
-    """,
-)
+@lesson.mission("pair-by-hand", takes=list, give=give_table)
 def pair_by_hand(partners: list[Any], given: Given) -> str:
-    """Two neighbouring groups are to be paired. Seconds of each pair:
-
-    {table}
-
-    Hand in the partners of ada, ben, cleo and dan, in this order, as a list of names, such that the slowest of the four
-    pairs is as fast as it can be.
-    """
     require(
         sorted(map(str, partners)) == sorted(COLUMNS),
         f"found {partners!r:.80}; wanted each of {', '.join(COLUMNS)} once",
@@ -95,31 +71,8 @@ def _nearest_first(weights: FloatArray, start: int) -> np.ndarray[Any, np.dtype[
     return np.array(order)
 
 
-@lesson.mission(
-    "order-of-stages",
-    title="Which group holds which stage?",
-    takes=list,
-    wanted="a list of the six groups in the order of their stages",
-    give=give_graph,
-    hints=(
-        "Five of the fifteen edges are paid for. Going to the nearest group each time is not the best here.",
-        "Six groups have 720 orders, of which half are the other half backwards: let Python try them.",
-    ),
-    answer="""
-        from itertools import pairwise, permutations
-        def path_s(order):
-            return sum(given.weights[a][b] for a, b in pairwise(order))
-        answer = [given.names[group] for group in min(permutations(range(6)), key=path_s)]
-    """,
-)
+@lesson.mission("order-of-stages", takes=list, give=give_graph)
 def order_of_stages(order: list[Any], given: Given) -> str:
-    """A coarsened graph of six groups, A to F, with these weights in seconds:
-
-    {table}
-
-    Hand in the groups in the order of their stages, as a list of letters, such that the pipeline costs least (equation
-    4). Which end comes first does not matter.
-    """
     require(sorted(map(str, order)) == sorted(STAGES), f"found {order!r:.80}; wanted each of {', '.join(STAGES)} once")
     weights = np.array(given.weights, dtype=float)
     found_s = sum(weights[STAGES.index(a), STAGES.index(b)] for a, b in pairwise(order))

@@ -34,25 +34,8 @@ def give_sharded(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"millions": int(rng.integers(100, 2000)), "n_replicas": int(rng.choice([4, 6, 8, 12, 16]))}
 
 
-@lesson.number(
-    "sixteen-bytes",
-    title="Sixteen bytes a parameter, or fewer",
-    wanted="a number of bytes",
-    give=give_sharded,
-    hints=(
-        "In half precision a parameter and its gradient take 2 bytes each. What does Adam keep, and in which "
-        "precision?",
-        "Adam keeps 12 bytes a parameter: two moments and a copy of the parameter, 4 bytes each. ZeRO-1 splits these "
-        "alone over the replicas.",
-    ),
-    answer="""
-        answer = given.millions * 1e6 * (2 + 2 + 12 / given.n_replicas)
-    """,
-)
+@lesson.number("sixteen-bytes", give=give_sharded)
 def sixteen_bytes(given: Given) -> Number:
-    """A stage has {millions} million parameters, trained in fp16 with Adam by {n_replicas} replicas under ZeRO-1. How
-    many bytes of parameters, gradients and optimiser states does each device of this stage hold?
-    """
     count, over = given.millions * 1e6, given.n_replicas
     wanted = count * (4 + 12 / over)
     return Number(
@@ -71,34 +54,8 @@ def sixteen_bytes(given: Given) -> Number:
     )
 
 
-@lesson.function(
-    "most-held",
-    title="Read a schedule's memory off its order",
-    wanted="a function of a device's order, such as '0F0 0F1 0B0 0B1'",
-    said="No seconds were needed: what a device holds follows from its order alone.",
-    minutes=10,
-    hints=(
-        "Walk along the order and count up at each forward. Where do you count down?",
-        "A backward in two halves frees what is held with its second half, `W`, which needs the stage's input, too.",
-        "The kind is the first letter behind the stage's number: `12I7` is an `I` of stage 12.",
-    ),
-    answer="""
-        def most_held(order):
-            held = most = 0
-            for action in order.split():
-                kind = action.lstrip("0123456789")[0]
-                held += {"F": 1, "I": 0, "B": -1, "W": -1}[kind]
-                most = max(most, held)
-            return most
-
-        answer = most_held
-    """,
-)
+@lesson.function("most-held")
 def most_held(rng: np.random.Generator) -> Iterator[Trial]:
-    """Hand in a function that takes one device's order of passes as a text, such as `"0F0 0F1 0B0 0B1"`, and returns
-    the most micro-batches whose activations the device holds at once. It is tried on orders of `gpipe`, `1f1b` and
-    `zb-h1`, whose backwards come in two halves, `I` and `W`.
-    """
     for name in ("gpipe", "1f1b", "zb-h1", "zb-h1"):
         n_devices = int(rng.integers(3, 14))
         n_microbatches = n_devices + int(rng.integers(1, 12))
@@ -129,29 +86,8 @@ def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@lesson.mission(
-    "into-sixteen",
-    title="Fit it into 16 GiB",
-    takes=Plan,
-    wanted="a Plan of given.plan's network and job, such as lab.with_job(given.plan, ...) makes",
-    give=give_small_devices,
-    minutes=10,
-    hints=(
-        "`print(lab.memory(given.plan).advice)` names what would fit. Which of these costs time, and why?",
-        "Recomputation costs a forward each. 1F1B costs round trips. What lies between GPipe and 1F1B?",
-        "`lab.with_job(given.plan, schedule=...)` plans the same devices with another schedule.",
-    ),
-    answer="""
-        answer = lab.with_job(given.plan, schedule="adaptive-1f1b")
-    """,
-)
+@lesson.mission("into-sixteen", takes=Plan, give=give_small_devices)
 def into_sixteen(plan: Plan, given: Given) -> str:
-    """`given.plan` trains gpt3-xl in {n_microbatches} micro-batches on a row of eight V100s of 16 GiB, over links of
-    {latency_ms:.0f} ms and {gbps} Gbit/s, with GPipe: {gpipe_s:.1f} s an iteration, if the fullest device had the
-    {needs_gib:.1f} GiB that it takes. Hand in a plan of the same network, model and batch, in the same precision and
-    with nothing rounded, that fits every device over the whole of its simulated iteration and takes at most 3 %
-    longer than that.
-    """
     wanted = given.plan
     plan_of(plan, wanted.topology, wanted.job, "global_batch", "attention", *TRAINED)
     trace = simulate(plan)

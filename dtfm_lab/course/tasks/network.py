@@ -22,23 +22,8 @@ def give_link(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"latency_ms": int(rng.integers(20, 200)), "bandwidth_gbps": int(rng.integers(2, 30)) / 10}
 
 
-@lesson.number(
-    "half-and-half",
-    title="Half latency, half bandwidth",
-    wanted="a number of bytes",
-    give=give_link,
-    hints=(
-        "A message of b bytes takes latency + b / bandwidth. Which two parts are to be equal?",
-        "Bandwidths are said in gigabits a second; eight bits are a byte.",
-    ),
-    answer="""
-        answer = given.latency_ms / 1000 * given.bandwidth_gbps * 1e9 / 8
-    """,
-)
+@lesson.number("half-and-half", give=give_link)
 def half_and_half(given: Given) -> Number:
-    """A link has a latency of {latency_ms} ms and a bandwidth of {bandwidth_gbps} Gbit/s. For a message of how many
-    bytes do the two cost the same time?
-    """
     latency_s, bits_per_s = given.latency_ms / 1e3, given.bandwidth_gbps * 1e9
     wanted = latency_s * bits_per_s / 8
     return Number(
@@ -54,26 +39,8 @@ def half_and_half(given: Given) -> Number:
     )
 
 
-@lesson.function(
-    "ring-by-hand",
-    title="A ring, round by round",
-    wanted="a function of four numbers",
-    said="Your function and a simulator that plays every message agree, on rings that neither had seen.",
-    hints=(
-        "How many rounds until every part is summed somewhere? How many more until all devices have all sums?",
-        "In a round each device sends one part, the n-th of the gradient, and that message pays latency, too.",
-    ),
-    answer="""
-        def ring_s(n, n_bytes, latency_s, bandwidth_bytes_per_s):
-            return 2 * (n - 1) * (latency_s + n_bytes / n / bandwidth_bytes_per_s)
-        answer = ring_s
-    """,
-)
+@lesson.function("ring-by-hand")
 def ring_by_hand(rng: np.random.Generator) -> Iterator[Trial]:
-    """Hand in a function `ring_s(n, n_bytes, latency_s, bandwidth_bytes_per_s)` that returns the seconds in which a
-    ring of `n` devices averages a gradient of `n_bytes`, all links alike. The judge is the simulator, which plays
-    every message of rings that are drawn anew at each check.
-    """
     for _ in range(4):
         # not of eight, where a part of the gradient in bits is as long as the whole in bytes
         n, latency_s = int(rng.choice([3, 4, 5, 6, 7, 9, 10, 11, 12])), float(rng.uniform(0.01, 0.1))
@@ -136,27 +103,8 @@ def _slowest(network: Topology) -> frozenset[str]:
     return frozenset((network.names[int(a)], network.names[int(b)]))
 
 
-@lesson.mission(
-    "best-upgrade",
-    title="Money for one link",
-    takes=(list, tuple),
-    wanted="two names of devices, such as ['ada', 'alan']",
-    give=give_upgrade,
-    hints=(
-        "The slowest link of a network is worth nothing if little crosses it. Which links carry what others wait for?",
-        "`lab.explain(given.plan).sensitivity(factor=2)` tries each; look at the rows `of` a link, for `bandwidth`.",
-    ),
-    answer="""
-        gains = lab.explain(given.plan).sensitivity(factor=2)
-        links = gains[(gains["of"] == "link") & (gains["what"] == "bandwidth")]
-        answer = links.sort_values("change_s").iloc[0]["name"].split(" - ")
-    """,
-)
+@lesson.mission("best-upgrade", takes=(list, tuple), give=give_upgrade)
 def best_upgrade(pair: list[str], given: Given) -> str:
-    """There is money to double the bandwidth of one link of `given.plan.topology`, in both directions; placement and
-    schedule stay. Between which two devices does that shorten the iteration of `given.plan` most? Hand in their names
-    as a list.
-    """
     gains = _upgrade_gains(given.plan)
     chosen = frozenset(str(name) for name in pair)
     require(chosen in gains, f"found {list(pair)!r:.60}; wanted two of {', '.join(given.plan.topology.names)}")

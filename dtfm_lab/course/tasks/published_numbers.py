@@ -42,43 +42,8 @@ def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@lesson.mission(
-    "what-was-measured",
-    title="What was measured here?",
-    takes=(list, tuple),
-    wanted='[transport, efficiency], such as ["blocking", 0.4]',
-    minutes=15,
-    give=give_measured,
-    hints=(
-        "One row can be met by either transport, with another efficiency. Can both rows?",
-        "For each transport, fit the efficiency to the small batch, and predict the large one with it.",
-        "`lab.simulate(lab.with_job(plan, transport='blocking'), '1f1b', efficiency=0.4).iteration_s`",
-    ),
-    answer="""
-        def predicted_s(plan, transport, efficiency):
-            return lab.simulate(lab.with_job(plan, transport=transport), "1f1b", efficiency=efficiency).iteration_s
-
-        def fitted(plan, transport, seconds):
-            low, high = 0.05, 1.0
-            for _ in range(25):
-                middle = (low + high) / 2
-                low, high = (middle, high) if predicted_s(plan, transport, middle) > seconds else (low, middle)
-            return low
-
-        small, large = given.plans
-        tried = []
-        for transport in ("overlapped", "blocking"):
-            efficiency = fitted(small, transport, given.small_s)
-            tried.append((abs(predicted_s(large, transport, efficiency) - given.large_s), transport, efficiency))
-        answer = list(min(tried)[1:])
-    """,
-)
+@lesson.mission("what-was-measured", takes=(list, tuple), give=give_measured)
 def what_was_measured(answer: Sequence[object], given: Given) -> str:
-    """Somebody published two iterations of `gpt2-small` in two stages of four replicas, 1F1B, on the network of your
-    `plans`: {small_s} s with a batch of 32, {large_s} s with one of 256. They do not say whether sends overlap with
-    passes or block them (`transport`, overlapped or blocking), nor which share of a V100's peak they reached
-    (`efficiency`). Find both, the share within 1 %. Hand in `[transport, efficiency]`.
-    """
     transport, efficiency = parts_of(answer, "[transport, efficiency]", str, float)
     hidden_transport, hidden_efficiency = given._measured_with
     require(transport in TRANSPORTS, f"transport is {transport!r:.30}; wanted one of {', '.join(TRANSPORTS)}")
@@ -93,36 +58,8 @@ def what_was_measured(answer: Sequence[object], given: Given) -> str:
     )
 
 
-@lesson.mission(
-    "judged-on-the-unseen",
-    title="Judged on what it never saw",
-    takes=types.FunctionType,
-    wanted="a function of (seconds at full peak, measured seconds) that returns one error a row",
-    minutes=10,
-    hints=(
-        "A device that reaches the share e of its peak takes 1 / e times as long as at the full peak.",
-        "For row i, take the shares of all rows but i. Their median predicts row i.",
-        "An error is measured over predicted, less 1: +0.1 is a tenth longer than predicted.",
-    ),
-    answer="""
-        import statistics
-
-        def errors(full_peak_s, measured_s):
-            shares = [full / measured for full, measured in zip(full_peak_s, measured_s)]
-            found = []
-            for i, full in enumerate(full_peak_s):
-                share = statistics.median(shares[:i] + shares[i + 1 :])
-                found.append(measured_s[i] / (full / share) - 1)
-            return found
-
-        answer = errors
-    """,
-)
+@lesson.mission("judged-on-the-unseen", takes=types.FunctionType)
 def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> str:
-    """A list of rows: the seconds that each would take at the full peak of its devices, and those that were measured.
-    Write a function `errors(full_peak_s, measured_s)` that predicts every row with the *median* share of the peak that
-    all *other* rows reached, and returns a list of the errors, measured over predicted less 1.
-    """
     rng = fresh_cases()
     for n in (3, 4, 9):
         full_s = rng.uniform(1, 20, n)

@@ -24,28 +24,8 @@ from dtfm_lab.simulation import simulate
 runs = MissionsOf("10_real_run")
 
 
-@runs.mission(
-    "predicted-within-5",
-    title="Predicted within 5 %",
-    takes=(list, tuple),
-    wanted="[predicted, measured], two Traces",
-    minutes=8,
-    give=lambda rng: {"plan": plan_of_laptops(rng, bandwidth=0.2)},
-    hints=(
-        "Which clock shows that a prediction is right, and not only that this machine can wait?",
-        "`measured = lab.run(given.plan, iterations=4)`. What of a run may its prediction know?",
-        "`lab.simulate(given.plan, like=measured)` knows the profile that was taken before the first iteration.",
-    ),
-    answer="""
-        measured = lab.run(given.plan, "1f1b", iterations=4)
-        answer = [lab.simulate(given.plan, like=measured), measured]
-    """,
-)
+@runs.mission("predicted-within-5", takes=(list, tuple), give=lambda rng: {"plan": plan_of_laptops(rng, bandwidth=0.2)})
 def predicted_within_5(answer: Sequence[object], given: Given) -> str:
-    """`lab.missions.given("predicted-within-5").plan` is a plan of four laptops of your own. Run it for four iterations
-    or more on the virtual clock and predict that run, from nothing that was learnt during it. Hand in the two traces
-    `[predicted, measured]`, whose iterations differ by less than 5 %.
-    """
     predicted, measured = parts_of(answer, "[predicted, measured], two Traces", Trace, Trace)
     ran_plan(measured, given.plan, iterations=4)
     require(
@@ -86,29 +66,8 @@ def secret_link(given: Given) -> tuple[str, str]:
     return drawn.names[here], drawn.names[there]
 
 
-@runs.mission(
-    "mystery-link-measured",
-    title="The link that is not as drawn",
-    takes=(list, tuple),
-    wanted='[measured, "a -> b"], a Trace and the name of a link',
-    minutes=10,
-    give=give_secret,
-    hints=(
-        "Run the plan with `emulated=given.secretly`, predict it as drawn, and lay one over the other.",
-        "Who is late because of others, and who by their own doing? `lab.compare(...).suspects` tells them apart.",
-        'The name of a link has a direction: "ada -> alan" carries what ada sends.',
-    ),
-    answer="""
-        measured = lab.run(given.plan, "1f1b", iterations=4, emulated=given.secretly)
-        suspects = lab.compare(lab.simulate(given.plan, like=measured), measured).suspects
-        answer = [measured, suspects.loc[suspects["of"] == "link", "name"].iloc[0]]
-    """,
-)
+@runs.mission("mystery-link-measured", takes=(list, tuple), give=give_secret)
 def mystery_link_measured(answer: Sequence[object], given: Given) -> str:
-    """You are given a `plan` and the network `secretly`, on which it really runs: one link that the plan uses is slower
-    there than drawn. Find it by a run, `lab.run(given.plan, iterations=4, emulated=given.secretly)`, as one has to
-    where nobody hands out the matrix. Hand in the measured trace and the link's name, `[measured, "ada -> alan"]`.
-    """
     measured, name = parts_of(answer, '[measured, "a -> b"]', Trace, str)
     ran_plan(measured, given.plan, iterations=4)
     require(measured.context.links == "emulated", "no link was emulated in this run; wanted the virtual clock")
@@ -138,31 +97,8 @@ def give_victim(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"plan": plan, "victim": str(rng.choice(plan.topology.names))}
 
 
-@faults.mission(
-    "survive-a-kill",
-    title="Survive a kill",
-    takes=(list, tuple),
-    wanted="[undisturbed, disturbed], two measured Traces",
-    minutes=10,
-    give=give_victim,
-    hints=(
-        "`run = lab.start(given.plan, iterations=6)` returns at once; `run.wait()` waits for its end.",
-        "`run.wait_for(1)`, then `run.kill(given.victim)`: before the first iteration there is no state to lose.",
-        "The same plan, run twice with the same seed, has the same losses: disturb one of the two.",
-    ),
-    answer="""
-        undisturbed = lab.run(given.plan, "1f1b", iterations=6)
-        run = lab.start(given.plan, "1f1b", iterations=6)
-        run.wait_for(1)
-        run.kill(given.victim)
-        answer = [undisturbed, run.wait()]
-    """,
-)
+@faults.mission("survive-a-kill", takes=(list, tuple), give=give_victim)
 def survive_a_kill(answer: Sequence[object], given: Given) -> str:
-    """Of your own plan of four laptops, the worker of `{victim}` is to be killed while it trains. Hand in two measured
-    traces `[undisturbed, disturbed]` of four iterations or more whose losses are equal, bit for bit, in the second of
-    which `{victim}` was killed and replaced with the state of its peer.
-    """
     calm, disturbed = parts_of(answer, "[undisturbed, disturbed], two Traces", Trace, Trace)
     for trace in (calm, disturbed):
         ran_plan(trace, given.plan, iterations=ITERATIONS)
@@ -192,26 +128,8 @@ def give_failures(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@faults.number(
-    "checkpoint-every",
-    title="How often should one write?",
-    wanted="a number of seconds",
-    give=give_failures,
-    hints=(
-        "Written every T seconds, checkpoints take c / T of the time, and a failure costs T / 2 on average: half an "
-        "interval is lost. How often does any of the devices fail?",
-        "n devices that fail once in M seconds each: one every M / n. So c / T + T / 2 over M / n is to be least.",
-        "Where the derivative is 0: T = sqrt(2 c M / n).",
-    ),
-    answer="""
-        answer = (2 * given.write_s * given.days * 86_400 / given.devices) ** 0.5
-    """,
-)
+@faults.number("checkpoint-every", give=give_failures)
 def checkpoint_every(given: Given) -> Number:
-    """Each of {devices} devices fails once in {days} days on average, and one failure throws all back to the newest
-    checkpoint. Writing one takes {write_s} s, during which nobody computes. After how many seconds of training should
-    the next be written, so that least time is lost? (Young 1974, to the first order; within 2 %.)
-    """
     of_one_s = given.days * 86_400
     wanted_s = math.sqrt(2 * given.write_s * of_one_s / given.devices)
     share = given.write_s / wanted_s + wanted_s / 2 / (of_one_s / given.devices)

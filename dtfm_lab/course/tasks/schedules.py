@@ -27,23 +27,8 @@ def give_pipeline(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@lesson.number(
-    "bubble-share",
-    title="The bubble's share",
-    wanted="a share between 0 and 1",
-    give=give_pipeline,
-    hints=(
-        "A device computes M forwards and M backwards. How long does the iteration last, by the formula of section 2?",
-        "Write idle time over the whole time; what becomes of f + b?",
-    ),
-    answer="""
-        answer = (given.n_stages - 1) / (given.n_microbatches + given.n_stages - 1)
-    """,
-)
+@lesson.number("bubble-share", give=give_pipeline)
 def bubble_share(given: Given) -> Number:
-    """GPipe on {n_stages} equal devices with free links, {n_microbatches} micro-batches a pipeline: a forward takes
-    {forward_ms} ms, a backward {backward_ms} ms. Which share of the iteration is each device idle?
-    """
     idle, working = given.n_stages - 1, given.n_microbatches
     wanted = idle / (working + idle)
     return Number(
@@ -79,33 +64,8 @@ def _turns(hop_s: float) -> int:
     return int(np.ceil((3 + 2 * hop_s) / 3))
 
 
-@lesson.mission(
-    "deep-enough",
-    title="As short as GPipe, with few activations",
-    takes=(list, tuple),
-    wanted="a list of warm-ups, one for each device",
-    give=give_slow_row,
-    minutes=15,
-    hints=(
-        "Two neighbours: after its forward, the next device is reached one hop later, computes forward and back, and "
-        "the gradient needs a hop too. For how many turns of 3 s must the device before have something to do?",
-        "A device takes whole turns: round up, at every hop anew.",
-        "The last device needs no forward ahead. Each device before needs those of its next neighbour, and the turns "
-        "of the hop between them.",
-    ),
-    answer="""
-        import math
-        answer = [0]
-        for hop_s in reversed(given.hops_s):
-            answer.insert(0, answer[0] + math.ceil((3 + 2 * hop_s) / 3))
-    """,
-)
+@lesson.mission("deep-enough", takes=(list, tuple), give=give_slow_row)
 def deep_enough(warmups: list[int], given: Given) -> str:
-    """A row of devices, forwards of 1 s and backwards of 2 s; messages over its hops, first to last, take {hops_s}
-    seconds each way. (`given.plan` and `given.profile` are this row, for `lab.simulate`.) Hand in the warm-ups of
-    `adaptive-1f1b`, one number a device, with which an iteration is as short as GPipe's though the first device holds
-    at most {most} activations.
-    """
     job = given.plan.job
     numbers = [int(each) for each in warmups if isinstance(each, (int, np.integer)) and not isinstance(each, bool)]
     require(len(numbers) == len(warmups), "warm-ups are whole numbers, one for each device")

@@ -44,26 +44,8 @@ def give_row(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"network": network, "job": job, "n_stages": n_stages, "n_microbatches": n_microbatches}
 
 
-@lesson.number(
-    "charged-too-much",
-    title="What overlap saves",
-    wanted="a ratio: communication cost over seconds",
-    give=give_row,
-    hints=(
-        "Let one micro-batch take 1 over a link. The closed form sends all of them over every hop, hop after hop.",
-        "In a pipeline the second micro-batch crosses the first hop while the first one crosses the second hop.",
-        "When does the last of M micro-batches arrive behind H hops? Backwards it is the same.",
-    ),
-    answer="""
-        plan = lab.evaluate(given.network, given.job, stages=[[device] for device in range(given.n_stages)])
-        answer = plan.cost.total_s / lab.simulate(plan).iteration_s
-    """,
-)
+@lesson.number("charged-too-much", give=give_row)
 def charged_too_much(given: Given) -> Number:
-    """One pipeline of {n_stages} stages over equal links without latency, {n_microbatches} micro-batches by `gpipe`, on
-    devices that compute in no time. How many times the seconds of the iteration does the closed form charge?
-    (`lab.missions.given("charged-too-much")` has the `network` and the `job`, if you would rather ask the simulator.)
-    """
     hops, count = given.n_stages - 1, given.n_microbatches
     return Number(
         hops * count / (count + hops - 1),
@@ -95,34 +77,8 @@ def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"network": network, "job": job, "between_gbps": between_gbps, "kinds": " and ".join(kinds)}
 
 
-@lesson.mission(
-    "proven-and-beaten",
-    title="A proven plan that loses to chance",
-    takes=(list, tuple),
-    wanted="a list of two Plans: the proven one, and one that is faster",
-    minutes=10,
-    give=give_mixed,
-    hints=(
-        'The first: `lab.plan(..., planner="exact", objective="communication")` until its gap is 0.',
-        "The second: `lab.evaluate(given.network, given.job, groups=...)` of a random permutation of the devices.",
-        "Try some tens of permutations and keep the one whose `iteration_s` is least.",
-    ),
-    answer="""
-        import numpy as np
-        proven = lab.plan(given.network, given.job, planner="exact", objective="communication", seed=0, steps=1000)
-        rng = np.random.default_rng(0)
-        by_chance = [
-            lab.evaluate(given.network, given.job, groups=rng.permutation(8).reshape(4, 2).tolist()) for _ in range(40)
-        ]
-        answer = [proven, min(by_chance, key=lambda plan: plan.iteration_s)]
-    """,
-)
+@lesson.mission("proven-and-beaten", takes=(list, tuple), give=give_mixed)
 def proven_and_beaten(plans: list[Any], given: Given) -> str:
-    """`given = lab.missions.given("proven-and-beaten")` has a `network` of two machines with four GPUs each ({kinds}),
-    {between_gbps} Gbit/s between the machines, and a `job` of 4 stages x 2 replicas. Hand in two plans for them,
-    `[proven, faster]`: the first of the least communication cost that any placement has, the second dearer than that in
-    communication, yet at least 5 % faster in seconds. The cut into stages and the shares of the batch stay as they are.
-    """
     for each in parts_of(plans, "two Plans, the proven one first", Plan, Plan):
         plan_of(each, given.network, given.job)
     proven, faster = (priced_again(each) for each in plans)

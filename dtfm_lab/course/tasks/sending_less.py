@@ -21,26 +21,8 @@ def give_messages(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"block": int(rng.choice([16, 32, 64, 128])), "every": int(rng.integers(3, 40))}
 
 
-@lesson.number(
-    "times-fewer-bytes",
-    title="How many times fewer bytes?",
-    wanted="how many times fewer, a number above 1",
-    give=give_messages,
-    hints=(
-        "How many bytes does a block take, with its scale, and how many before?",
-        "Bytes an iteration are those of one averaging over the iterations between two.",
-    ),
-    answer="""
-        before = 4 * given.block
-        after = given.block + 4
-        answer = before / after * given.every
-    """,
-)
+@lesson.number("times-fewer-bytes", give=give_messages)
 def times_fewer_bytes(given: Given) -> Number:
-    """Gradients in fp32 are sent as int8, with a scale of 4 bytes for every {block} numbers, and replicas average in
-    one of {every} iterations instead of in each. How many times fewer bytes does a device send, in the mean over
-    iterations?
-    """
     rounded = 4 * given.block / (given.block + 4)
     return Number(
         rounded * given.every,
@@ -67,24 +49,8 @@ def give_local_updates(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@lesson.number(
-    "which-h",
-    title="When does H pay?",
-    wanted="a number of seconds",
-    give=give_local_updates,
-    hints=(
-        "Seconds to the loss are iterations to it times seconds an iteration. What is the second of these, for one H?",
-        "An averaging that comes every H iterations costs a H-th of it an iteration. Take the least over all H.",
-    ),
-    answer="""
-        answer = min(n * (given.compute_s + given.averaging_s / every) for every, n in given.iterations.items())
-    """,
-)
+@lesson.number("which-h", give=give_local_updates)
 def which_h(given: Given) -> Number:
-    """An iteration computes for {compute_s} s; averaging takes {averaging_s} s and hides behind nothing. By H, replicas
-    that average every H-th iteration need these iterations to a loss: {iterations}. In how many seconds is the loss
-    reached with the best H of these?
-    """
     to_loss = {every: n * (given.compute_s + given.averaging_s / every) for every, n in given.iterations.items()}
     best = min(to_loss, key=lambda every: to_loss[every])
     most = max(to_loss)
@@ -131,31 +97,8 @@ def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"plan": plan, "mbps": round(1000 * gbps), "latency_ms": latency_ms}
 
 
-@lesson.mission(
-    "sooner-at-the-loss",
-    title="Sooner at the loss",
-    takes=Trace,
-    wanted="the Trace that lab.run measured of given.plan's devices and job",
-    give=give_laptops,
-    minutes=15,
-    hints=(
-        "`lab.simulate(given.plan).critical_summary()` says what the messages are: hops, or averaging?",
-        "`lab.with_job(given.plan, compression=..., synchronise_every=...)` changes how much is sent and how often; "
-        "`lab.run(plan, iterations=24)` trains.",
-        "They multiply: each alone may leave too much.",
-    ),
-    answer="""
-        plan = lab.with_job(given.plan, compression="int8", synchronise_every=8)
-        answer = lab.run(plan, "1f1b", iterations=32)
-    """,
-)
+@lesson.mission("sooner-at-the-loss", takes=Trace, give=give_laptops)
 def sooner_at_the_loss(trace: Trace, given: Given) -> str:
-    """`given.plan` trains `tiny` on four laptops, in 2 stages of 2 replicas, over links of {mbps} Mbit/s and
-    {latency_ms} ms. Run it for real on the virtual clock, with `lab.run`, sending less: hand in a measured trace on
-    these devices of a run on the lab's own text, whose training loss (the mean of five iterations) comes below 3.0
-    and whose messages add at most a fifth of the seconds that they would add to iterations that average whole numbers
-    every time. Replicas must have averaged at least once.
-    """
     really_measured(trace)
     context, plan = trace.context, given.plan
     same_network_as(trace, plan.topology)

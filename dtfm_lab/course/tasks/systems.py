@@ -57,48 +57,8 @@ def _rivals() -> list[Strategy]:
     return [variant(name, devices="all", microbatches="given") for name in RIVALS]
 
 
-@systems.mission(
-    "a-system-that-wins-here",
-    title="A network on which it wins",
-    takes=Topology,
-    wanted="a Topology with the given devices",
-    minutes=10,
-    give=give_winner,
-    hints=(
-        "What does each send in an iteration: gradients of the whole model, or activations at a few boundaries?",
-        "`lab.strategies(given.network, job, over='bandwidth')` says at which bandwidth another becomes fastest.",
-        "`given.network.scaled(bandwidth=0.1)` is a network of the same devices; so is one with another link.",
-        "One of the three chooses where each stage stands. Where is the order of the devices, as listed, a bad one?",
-    ),
-    answer="""
-        import dataclasses
-        import numpy as np
-
-        job = lab.load_job("gpt2-small", global_batch=given.batch)
-        rooms = np.array([device.region for device in given.network.devices])
-        apart = rooms[:, None] != rooms[None, :]
-        mixed = [0, 3, 6, 1, 4, 7, 2, 5]  # fast links join them in this order only: who places stages finds it
-        chain = ~np.eye(8, dtype=bool)
-        chain[mixed[:-1], mixed[1:]] = chain[mixed[1:], mixed[:-1]] = False
-        within = given.network.bandwidth_bytes_per_s
-        for slow, bytes_per_s, fast in (
-            (apart, 2.5e6, within), (apart, 125e6, within), (apart, 2.5e9, within), (chain, 2.5e6, 2.5e9)
-        ):
-            answer = dataclasses.replace(
-                given.network,
-                latency_s=np.where(slow, 1e-3, given.network.latency_s),
-                bandwidth_bytes_per_s=np.where(slow, bytes_per_s, fast),
-            )
-            found = lab.strategies(answer, job, systems=given.systems)
-            if found.best.strategy.name == given.winner:
-                break
-    """,
-)
+@systems.mission("a-system-that-wins-here", takes=Topology, give=give_winner)
 def a_system_that_wins_here(network: Topology, given: Given) -> str:
-    """Your `network` has eight V100s in two rooms. Change any of its links, but no device, until `{winner}` trains
-    `gpt2-small` with a batch of {batch} faster than both others of `ddp`, `deepspeed-pipeline` and `dt-fm`, each on all
-    eight devices (`given.systems`), whose iterations are to take at least 1.05 times as long. Hand in the network.
-    """
     require(len(network) == len(given.network), f"it has {len(network)} devices; wanted the eight of your network")
     plain = replace(
         network, latency_s=given.network.latency_s, bandwidth_bytes_per_s=given.network.bandwidth_bytes_per_s
@@ -125,34 +85,8 @@ def give_rooms(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"network": two_rooms(rng), "job": load_job("gpt2-small", global_batch=64), "shipped": AS_SHIPPED}
 
 
-@systems.mission(
-    "which-assumption",
-    title="Which assumption explains it?",
-    takes=Outcome,
-    wanted='an Outcome of lab.strategies, such as found["megatron (transport overlapped)"]',
-    minutes=10,
-    give=give_rooms,
-    hints=(
-        "`given.shipped` is what it does without flags; `lab.systems.strategies['megatron']().assumed` lists all.",
-        "`lab.systems.variant('megatron', **given.shipped | {'overlap': True})` has one of them changed; "
-        "`lab.strategies(network, job, systems=[...])` takes several.",
-        "Try `order`, `transport`, `overlap`, `gradient_dtype`, `sharding` and `devices`, each alone.",
-    ),
-    answer="""
-        changes = [
-            {"order": "pp-dp"}, {"transport": "overlapped"}, {"overlap": True}, {"synchronisation": "tree"},
-            {"stages_per_device": 2}, {"gradient_dtype": "fp16"}, {"sharding": "zero-1"}, {"devices": "tried"},
-        ]
-        variants = [lab.systems.variant("megatron", **given.shipped | change) for change in changes]
-        answer = lab.strategies(given.network, given.job, systems=variants).best
-    """,
-)
+@systems.mission("which-assumption", takes=Outcome, give=give_rooms)
 def which_assumption(outcome: Outcome, given: Given) -> str:
-    """On your `network`, Megatron-LM without flags (`given.shipped`) trains your `job` slower than it could. Which one
-    assumption of its model, changed alone, saves most? Hand in the outcome of that variant:
-    `lab.strategies(network, job, systems=[...])[its name]`. (Shape and tensor parallelism are its user's choice
-    already, and do not count.)
-    """
     strategy = outcome.strategy
     require(strategy.name == "megatron", f"this is {strategy.title}; wanted Megatron-LM with one assumption changed")
     shipped = variant("megatron", **AS_SHIPPED)
@@ -187,28 +121,8 @@ def seconds_of(plan: Plan) -> tuple[float, float]:
     return trace.iteration_s, simulate(free, trace.context.recorded_schedule, queueing=plan.queueing).iteration_s
 
 
-@codesign.mission(
-    "make-it-compute-bound",
-    title="Make it compute-bound",
-    takes=Plan,
-    wanted="a Plan of the given network",
-    minutes=10,
-    give=lambda rng: {"plan": plan_of_laptops(rng)},
-    hints=(
-        "What does twice the batch do to the seconds that compute, and what to those that synchronise?",
-        "`given.plan.topology.scaled(bandwidth=1e6, latency=0)` has nearly free messages: what remains there?",
-        "`lab.with_job(given.plan, global_batch=...)` keeps devices and shape.",
-    ),
-    answer="""
-        answer = lab.with_job(given.plan, global_batch=64)
-    """,
-)
+@codesign.mission("make-it-compute-bound", takes=Plan, give=lambda rng: {"plan": plan_of_laptops(rng)})
 def make_it_compute_bound(plan: Plan, given: Given) -> str:
-    """Your `plan` of four laptops computes for less than half of its iteration. Hand in a plan of the same network and
-    model that is compute-bound (half of the iteration or more would remain with free messages) and trains at least
-    twice as many tokens a second. All four laptops serve, messages are not rounded, gradients are averaged in every
-    iteration, the sequence stays as long, and the batch is 64 at most.
-    """
     plan_of(plan, given.plan.topology, given.plan.job, *TRAINED)
     require(not plan.idle_devices, f"{len(plan.idle_devices)} laptops are idle; a single one would never wait")
     require(plan.job.global_batch <= MOST_BATCH, f"the batch is {plan.job.global_batch}; wanted {MOST_BATCH} at most")
@@ -228,33 +142,8 @@ def make_it_compute_bound(plan: Plan, given: Given) -> str:
     )
 
 
-@codesign.function(
-    "least-batch",
-    title="The least batch, by a formula",
-    wanted="a function of (compute_s, synchronise_s, n_replicas, target) that returns a whole number of sequences",
-    said="It does not depend on the number of replicas but for rounding: each needs t / (1 - t) s / c sequences.",
-    minutes=10,
-    hints=(
-        "With a batch of B over D replicas, each computes B / D sequences, one after the other.",
-        "The share of computing is c B / D over (c B / D + s). Where is it the target?",
-        "Round up to whole sequences of each replica: the batch is D times as many.",
-    ),
-    answer="""
-        import math
-
-        def least_batch(compute_s, synchronise_s, n_replicas, target):
-            each = target / (1 - target) * synchronise_s / compute_s
-            return n_replicas * max(1, math.ceil(each))
-
-        answer = least_batch
-    """,
-)
+@codesign.function("least-batch")
 def least_batch(rng: np.random.Generator) -> Iterator[Trial]:
-    """Data parallelism over equal devices: a sequence takes `compute_s` on a device, averaging the gradients
-    `synchronise_s`, whatever the batch, and after the last pass. Write a function `least_batch(compute_s,
-    synchronise_s, n_replicas, target)` that returns the least batch, in sequences over all replicas (as many each), of
-    which at least the share `target` of an iteration is computing.
-    """
     for _ in range(20):
         compute_s, synchronise_s = float(rng.uniform(0.01, 2)), float(rng.uniform(0.1, 60))
         n_replicas, target = int(rng.integers(2, 65)), float(rng.uniform(0.3, 0.95))

@@ -36,29 +36,8 @@ def give_drawn_hours(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"hours": hours, "least": int(rng.integers(5, 7)), "start_s": start_s}
 
 
-@lesson.number(
-    "able-to-train",
-    title="How long can they train?",
-    wanted="a number of seconds",
-    give=give_drawn_hours,
-    minutes=5,
-    hints=(
-        "`given.hours.to_frame()` has every coming and going; `lab.figures.availability(given.hours)` draws them.",
-        "Who comes can serve after given.start_s. Nothing else is asked than for how long enough of them can: "
-        "a replay knows, too.",
-        "Replay with a table whose first row is given.least, and count the seconds that are neither idle nor stopped.",
-    ),
-    answer="""
-        table = {given.least: 1.0}
-        seconds = lab.replay(table, 1, given.hours, "swarm", start_s=given.start_s, restart_s=0).seconds
-        answer = given.hours.end_s - seconds["idle"] - seconds["stopped"]
-    """,
-)
+@lesson.number("able-to-train", give=give_drawn_hours)
 def able_to_train(given: Given) -> Number:
-    """`given.hours` says when each of eight cards is there, for three hours. A model needs at least {least} of them,
-    and who comes can serve {start_s} s later, if it is still there. In how many seconds of the three hours can the
-    model be trained?
-    """
     wanted = able_s(given.hours, given.least, given.start_s)
     there_s = able_s(given.hours, given.least, 0.0)
     return Number(
@@ -88,30 +67,8 @@ CLOSE = 0.997
 """Share of the samples of the best interval of a sweep that an answer has to reach."""
 
 
-@lesson.mission(
-    "how-often-to-write",
-    title="How often to write?",
-    takes=(int, float),
-    wanted="a number of seconds",
-    give=give_failing_cards,
-    minutes=5,
-    hints=(
-        "The mean time between losses is `given.hours.mean_between_losses_s`. What does Young's formula say?",
-        'Or try all: `lab.replay(given.table, given.batch, given.hours, "restart", over="every_s", checkpoint_s=..., '
-        "restart_s=...)`, whose `.best.value` is the best.",
-    ),
-    answer="""
-        numbers = {"checkpoint_s": given.writes_s, "restart_s": given.restart_s}
-        found = lab.replay(given.table, given.batch, given.hours, "restart", over="every_s", **numbers, bound=False)
-        answer = found.best.value
-    """,
-)
+@lesson.mission("how-often-to-write", takes=(int, float), give=give_failing_cards)
 def how_often_to_write(every_s: float, given: Given) -> str:
-    """Sixteen cards train together, at the same speed whoever of them is there: `given.table`, `given.batch`. Each loss
-    (`given.hours`) stops all: a restart takes {restart_s} s, and work goes on from the newest checkpoint; training
-    stands still for {writes_s} s while one is written. After how many seconds of training should the next be written?
-    Hand in a number that trains at least 99.7 % of what the best of a sweep does under the policy `restart`.
-    """
     require(not isinstance(every_s, bool) and 0 < every_s < np.inf, f"found {every_s!r}; wanted seconds above 0")
 
     def made(seconds: float) -> tuple[History, ...]:
@@ -157,31 +114,8 @@ def _ranked(hours: Availability, costs: Mapping[str, float], names: Sequence[str
     return sorted(made.items(), key=lambda each: -each[1])
 
 
-@lesson.mission(
-    "a-policy-for-each",
-    title="A policy for each trace",
-    takes=(list, tuple),
-    wanted="a list of three names of given.names, one for each of given.traces",
-    give=give_three_traces,
-    minutes=5,
-    hints=(
-        "`lab.figures.availability(each)` shows which are quiet. What does a policy pay where nothing "
-        "happens, and what at every loss?",
-        "`lab.replay(given.table, given.batch, trace, name, **given.costs)` plays one; `lab.figures.race` lays several "
-        "side by side.",
-    ),
-    answer="""
-        def samples(trace, name):
-            return lab.replay(given.table, given.batch, trace, name, bound=False, **given.costs).samples
-
-        answer = [max(given.names, key=lambda name: samples(trace, name)) for trace in given.traces]
-    """,
-)
+@lesson.mission("a-policy-for-each", takes=(list, tuple), give=give_three_traces)
 def a_policy_for_each(answer: Sequence[Any], given: Given) -> str:
-    """Eight cards have been watched for eight hours, three times: `given.traces`. A checkpoint takes
-    {checkpoint_s:.0f} s, a restart {restart_s:.0f} s, forming new groups {regroup_s:.0f} s (`given.costs`); speeds are
-    `given.table`, and a step has `given.batch` samples. Which policy of {names} trains most on each of the three?
-    """
     require(len(answer) == 3, f"the list has {len(answer)} things; wanted three names")
     for name in answer:
         require(
@@ -223,30 +157,8 @@ def give_three_regions(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"network": network, "job": job, "cities": ", ".join(cities), "limit": limit}
 
 
-@lesson.mission(
-    "spread-the-replicas",
-    title="When a city goes dark",
-    takes=Plan,
-    wanted="a Plan of given.network for given.job, such as lab.evaluate prices",
-    give=give_three_regions,
-    minutes=10,
-    hints=(
-        "Look at `plan.stages`: who else has the parameters of a stage whose devices are all in one city?",
-        "With three stages of two replicas in three cities, no two copies of a stage need to share one.",
-        "`lab.evaluate(given.network, given.job, stages=[[...], [...], [...]])`, the devices of each stage from two "
-        "cities.",
-    ),
-    answer="""
-        stages = [[2 * stage, (2 * (stage + 1) + 1) % 6] for stage in range(3)]
-        answer = lab.evaluate(given.network, given.job, stages=stages)
-    """,
-)
+@lesson.mission("spread-the-replicas", takes=Plan, give=give_three_regions)
 def spread_the_replicas(plan: Plan, given: Given) -> str:
-    """`given.network` has two cards in each of {cities}; `given.job` has three stages of two replicas. For half an hour
-    of an hour, a whole city is dark: peers of a stage share the work of those that are gone (the policy `swarm`), and
-    where a stage has nobody left, all wait. Hand in a placement in this shape, with nothing else of the job changed,
-    that trains at least {limit:.0f} samples in that hour, whichever city it is.
-    """
     plan_of(plan, given.network, given.job, "n_stages", "n_replicas", "global_batch", "microbatch", *TRAINED)
     own = simulated(evaluate(given.network, given.job, stages=plan.placement.devices.tolist()))
     made = after_each_region(own)
@@ -267,38 +179,8 @@ WINS_BY = 1.05
 BEATEN = "oobleck"
 
 
-@lesson.mission(
-    "beat-a-policy",
-    title="Beat a policy",
-    takes=FunctionType,
-    wanted="a function of now, a Situation, that returns a Response or None",
-    minutes=20,
-    hints=(
-        "`oobleck` leaves who comes idle until the next loss. `now.spare` are devices that could serve and do not.",
-        "`now.fleet.operation(now.present)` is the best with who is there, None where they are too few; "
-        "`now.costs.restarting(n)` and `now.costs.regrouping(n)` are the seconds of a beginning and of a change.",
-        "Return None to go on as before, which is possible only while nobody is lost (`now.lost`). Return "
-        "`Response(operation, pause_s=...)` after a loss, and where somebody is spare.",
-    ),
-    answer="""
-        from dtfm_lab.elasticity.policy import Response
-
-        def decide(now):
-            if now.operation is not None and not now.lost and not now.spare:
-                return None
-            n = len(now.present)
-            pause_s = now.costs.restarting(n) if now.operation is None else now.costs.regrouping(n)
-            return Response(now.fleet.operation(now.present), pause_s=max(pause_s, now.pause_left_s))
-
-        answer = decide
-    """,
-)
+@lesson.mission("beat-a-policy", takes=FunctionType)
 def beat_a_policy(function: Callable[[Situation], Response | None], given: Given) -> str:
-    """Write a policy of your own: a function `decide(now)` that is called whenever the fleet changes, with a Situation,
-    and returns a `Response` (both from `dtfm_lab.elasticity.policy`), or None to go on as before. On fresh hours of
-    eight cards it must train at least 5 % more samples than `oobleck`, in the mean. It pays what others pay: any change
-    makes the step under way void, and pauses for at least `now.costs.regrouping(n)` seconds.
-    """
     rng, ratios = fresh_cases(), []
     for _ in range(4):
         life_s, away_s, seed = int(rng.integers(3600, 7200)), int(rng.integers(1200, 2400)), int(rng.integers(10**6))

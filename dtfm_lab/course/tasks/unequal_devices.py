@@ -39,27 +39,8 @@ def give_slow_helper(rng: np.random.Generator) -> Mapping[str, Any]:
     }
 
 
-@lesson.number(
-    "worth-of-a-slow-one",
-    title="What is this device worth?",
-    wanted="a number of seconds",
-    give=give_slow_helper,
-    hints=(
-        "How many micro-batches a second do the fast ones do together? And with the slow one?",
-        "With the best shares all are done at the same time, so speeds add up. Seconds are micro-batches over speed.",
-        "The worth is seconds without it less seconds with it.",
-    ),
-    answer="""
-        fast = given.n_fast / (given.fast_ms / 1000)
-        slow = 1 / (given.slow_ms / 1000)
-        answer = given.n_microbatches / fast - given.n_microbatches / (fast + slow)
-    """,
-)
+@lesson.number("worth-of-a-slow-one", give=give_slow_helper)
 def worth_of_a_slow_one(given: Given) -> Number:
-    """{n_fast} devices take {fast_ms} ms a micro-batch, forward and backward, each holding the whole model; another one
-    takes {slow_ms} ms. A batch has {n_microbatches} micro-batches, and messages cost nothing. By how many seconds does
-    the slow device shorten an iteration, with the best shares? (They may be fractions of a micro-batch.)
-    """
     n, batch = given.n_fast, given.n_microbatches
     fast_s, slow_s = given.fast_ms / 1e3, given.slow_ms / 1e3
     without_s = batch * fast_s / n
@@ -109,31 +90,8 @@ def _row_of(gpus: tuple[str, ...], gbps: float) -> Mapping[str, Any]:
     }
 
 
-@lesson.mission(
-    "a-cut-of-your-own",
-    title="A cut of your own",
-    takes=Plan,
-    wanted="a Plan of given.network for given.job",
-    give=give_four_gpus,
-    minutes=15,
-    hints=(
-        "Look at `lab.simulate(plan).bubble`: which device is never idle?",
-        "Blocks by speed: a device with a half of all FLOP/s takes a half of the 12 blocks. The last stage also "
-        "computes the head, which is worth several blocks: give it to a fast one.",
-        '`lab.evaluate(given.network, given.job.with_fields(blocks_per_stage=(...), schedule="1f1b"), stages=[[...], '
-        "[...], [...], [...]])` prices a cut and an order of your own; `lab.plan` with the same network and job "
-        "searches.",
-    ),
-    answer="""
-        answer = lab.plan(given.network, given.job, seed=0, steps=2)
-    """,
-)
+@lesson.mission("a-cut-of-your-own", takes=Plan, give=give_four_gpus)
 def a_cut_of_your_own(plan: Plan, given: Given) -> str:
-    """`given.network` has {gpus}; `given.job` is gpt2-small in fp16 in four stages and one pipeline. Cut evenly, in
-    this order, an iteration takes {even_s:.2f} s. Hand in a plan of that network and job in the same shape, batch and
-    micro-batch, that fits all devices and takes at most {limit_s:.2f} s, by blocks and order of your own
-    (`blocks_per_stage`, `stages`).
-    """
     shape = ("global_batch", "microbatch", "n_stages", "n_replicas", "tensor_parallel")
     plan_of(plan, given.network, given.job, *shape, *TRAINED)
     fits(plan)
