@@ -1,6 +1,6 @@
 // Names that have too little room. What tells names apart stands at their end, as in node-17 or site b: it stays.
 
-const TELLING = /[-_ ./]?[a-z]?\d+$|[-_ ./][a-z]$/i;
+const TELLING = / ?\+\d+$|[-_ ./]?[a-z]?\d+$|[-_ ./][a-z]$/i;
 
 /** Cuts a name before its telling end until it fits. */
 export function shortened(name, fits) {

@@ -48,6 +48,8 @@ def test_it_plays_points_and_explains_without_a_kernel(still):
 
     page.mouse.move(*where_is(page, "ada"))
     expect(page.locator(".dtfm-map .dtfm-tooltip")).to_contain_text("ada")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    assert [found["id"] for found in axe.run(page).response["violations"]] == []
     page.get_by_role("button", name="Words").click()
     expect(page.get_by_role("dialog")).to_be_visible()
 

@@ -16,9 +16,9 @@ from dtfm_lab.widgets.hours.history_chart import HistoryChart
 from dtfm_lab.widgets.hours.race import (
     CAUSES,
     OURS,
-    PARTLY,
     Question,
     Replays,
+    marks_of,
     moment_of,
     ranked_by,
     rows_of,
@@ -211,9 +211,8 @@ class HoursPanel(Panel):
             told.append(f"{here.left_out} of its events find no free device here")
         if found:
             told.insert(0, "samples a second, and their share of what knowing the future allows")
-        if any(row.get("mathematics") for row in self.race.rows):
-            told.append(f"{CHANGES} {PARTLY}")
-        return "; ".join(told)
+        marks = "; or ".join(marks_of(found))
+        return "; ".join([*told, f"{CHANGES} {marks}"] if marks else told)
 
     def _follow(self) -> None:
         """Show what may be pressed, and what is out of date."""

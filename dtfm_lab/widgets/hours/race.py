@@ -115,6 +115,7 @@ TITLES = {
 }
 """What the policies are called on the screen; one of a plug-in is called by its name."""
 PARTLY = "a weaker bound: after a loss it trains on a part of the batch or of the model"
+ISLANDS = "other training, and a weaker bound: its islands average every so many steps"
 CAUSES = [{"name": name, "color": color, "word": ""} for name, color in PARTS.items()]
 BY = "by the lab's own replay"
 
@@ -157,6 +158,12 @@ def _mathematics(one: History) -> str:
     if one.local_steps > 1:
         return f"other training: averages every {one.local_steps} steps, and a weaker bound"
     return "" if policy_of(one.policy).full_batch else PARTLY
+
+
+def marks_of(found: Sequence[History]) -> list[str]:
+    """What the mark at some of these histories means, each meaning once."""
+    marked = [one for one in found if _mathematics(one)]
+    return list(dict.fromkeys(ISLANDS if one.local_steps > 1 else PARTLY for one in marked))
 
 
 def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:

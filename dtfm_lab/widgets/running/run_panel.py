@@ -86,7 +86,7 @@ class RunPanel(Panel):
         self.clock = labelled(w.Dropdown, "Clock", "150px", "0px", options=CLOCK_OPTIONS)
         self.clock.tooltip = "How seconds are counted; Options says what this one means here"
         self.chip = classed(w.HTML(layout=w.Layout(min_width="0", flex="1 1 auto")), "dtfm-run-chip")
-        self.iterations = labelled(w.BoundedIntText, "Iterations", "118px", "62px", 8, min=1, max=10_000)
+        self.iterations = labelled(w.BoundedIntText, "Iterations", "130px", "62px", 8, min=1, max=10_000)
         self.start = button("Run", "", STARTS, "60px", style="primary")
         self.stop = button("Stop", "", "End every worker; whole iterations are kept", "60px")
         self.mystery = button("Mystery", "", MYSTERY, "auto")
@@ -243,6 +243,7 @@ class RunPanel(Panel):
             self.playback.end_run()
         if run is self.run and run.status != "done":
             self._say(run.error or f"stopped after {len(run.losses)} of {run.spec.iterations} iterations")
+            self.losses.total = len(run.losses)  # the axis ends where the run did
         if run.status == "stopped" and not run.losses:
             self._update_buttons()
             return

@@ -84,6 +84,8 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
         return Headline("Planning…", "", "busy") if state.job is not None else Headline("No job fits this network.")
     if state.plan_is_stale:
         return Headline("The plan is of the network before the last edit.", "Plan again, or switch Live on.")
+    if told := "" if run_staleness(state) else _measured(state):
+        return _split(told)  # the run came after the edit
     edit = "" if before is None else describe_edit(before.topology, plan.topology, before.job, state.job)
     if before is not None and edit:
         return Headline(*_of_edit(state, plan, before, edit, found))

@@ -114,6 +114,7 @@ async function mount(lab, { styles, scripts, models, asked }) {
   const panes = box("dtfm-panes", box("dtfm-cause", box("dtfm-picture", map), player), box("dtfm-effect", gantt));
   panes.prepend(Object.assign(document.createElement("h1"), { textContent: document.title }));
   panes.setAttribute("role", "main");
+  bar.setAttribute("role", "banner");
   legend.setAttribute("role", "complementary");
   lab.append(bar, panes, legend, glossary);
   const made = {};

@@ -16,9 +16,9 @@ function render({ model, el }) {
   const root = frame("dtfm-hours", "Who is there when");
   root.removeAttribute("tabindex"); // its ends and the moment take the focus
   const said = h("div", { class: "dtfm-hours-said", role: "status" });
-  const picture = svg("svg");
+  const picture = svg("svg"), scale = svg("svg", { height: AXIS_PX });
   const box = h("div", { class: "dtfm-hours-rows" }, picture);
-  root.append(said, box);
+  root.append(said, box, scale); // the axis stays as rows scroll
   el.append(root);
 
   let stays = [], width = 0, held = null, kept = -1, focused = "", waits = 0, lookedAt = -1, droppedAt = -Infinity;
@@ -31,15 +31,16 @@ function render({ model, el }) {
   const rowAt = ({ clientY }) => Math.floor((clientY - picture.getBoundingClientRect().top) / rowPx());
   const told = (t_s) => `${(t_s / model.get("in_s")).toFixed(2)} ${model.get("unit")}`;
 
-  const [rows, now] = [svg("g"), svg("g")];
-  picture.append(rows, now);
+  const [rows, line, labels, now] = [svg("g"), svg("g"), svg("g"), svg("g")];
+  picture.append(rows, line);
+  scale.append(labels, now);
 
   const draw = oncePerFrame(() => {
     const devices = model.get("devices"), row = rowPx(), bottom = devices.length * row;
     width = box.clientWidth;
     root.hidden = !devices.length;
     if (!width || !end()) return;
-    picture.setAttribute("height", bottom + AXIS_PX);
+    picture.setAttribute("height", bottom);
     const steps = ticks(0, end() / model.get("in_s"), inner() / 90);
     const chosen = new Set(model.get("chosen"));
     const ends = stays.flatMap(([device, begin_s, end_s], index) => [
@@ -53,9 +54,10 @@ function render({ model, el }) {
       ...devices.map((name, at) => svg("text", { x: left() - 6, y: at * row + row / 2 + 4, "text-anchor": "end", class: chosen.has(name) ? "dtfm-chosen" : null, style: row < ROWS_PX[0] ? "font-size:9px" : null },
         name.length > 14 ? `…${name.slice(-13)}` : name)),
       ...stays.map(([device, begin_s, end_s]) => svg("rect", { class: "dtfm-hours-stay", x: xOf(begin_s), y: device * row + 2, width: Math.max(1, xOf(end_s) - xOf(begin_s)), height: row - 4 })),
-      ...steps.map((at) => svg("text", { x: xOf(at * model.get("in_s")), y: bottom + 13, "text-anchor": "middle" }, tickLabel(at, steps[1] - steps[0]))),
       ...ends.map((one) => handle(one, row, stop)),
     );
+    labels.replaceChildren(...steps.map((at, index) => svg("text", { x: xOf(at * model.get("in_s")), y: 14, "text-anchor": "middle" },
+      `${tickLabel(at, steps[1] - steps[0])}${index === steps.length - 1 ? ` ${model.get("unit")}` : ""}`)));
     if (hadFocus) (rows.querySelector(`[data-end="${focused}"]`) ?? now.firstChild)?.focus({ preventScroll: true });
     drawMoment();
   }, cleanUp);
@@ -63,7 +65,9 @@ function render({ model, el }) {
   const drawMoment = oncePerFrame(() => {
     if (!width || !end()) return;
     const hadFocus = now.contains(document.activeElement);
-    now.replaceChildren(moment(model.get("devices").length * rowPx()));
+    const x = xOf(lookedAt);
+    line.replaceChildren(...(lookedAt < 0 ? [] : [svg("line", { class: "dtfm-hours-now", x1: x, x2: x, y1: 0, y2: model.get("devices").length * rowPx() })]));
+    now.replaceChildren(moment());
     if (hadFocus) now.firstChild.focus({ preventScroll: true });
   }, cleanUp);
 
@@ -80,12 +84,12 @@ function render({ model, el }) {
     svg("rect", { x: x - REACH_PX, y: device * row, width: 2 * REACH_PX, height: row }), svg("line", { x1: x, x2: x, y1: device * row + 1, y2: (device + 1) * row - 1 }));
   }
 
-  function moment(bottom) {
+  function moment() {
     const t_s = lookedAt, x = xOf(Math.max(0, t_s));
     return svg("g", {
       class: "dtfm-hours-moment", role: "slider", tabindex: "0", "aria-label": "Moment that the network shows", "aria-valuemin": 0, "aria-valuemax": end(),
       "aria-valuenow": Math.max(0, t_s), "aria-valuetext": t_s < 0 ? "none" : `${told(t_s)}. ${model.get("said")}`, onkeydown: onMomentKey,
-    }, svg("path", { d: `M${x},${bottom}l5,7h-10z` }), t_s < 0 ? null : svg("line", { x1: x, x2: x, y1: 0, y2: bottom }));
+    }, svg("path", { d: `M${x},0l5,7h-10z` }));
   }
 
   /** The stay's end at another time, between its neighbours. */
@@ -173,9 +177,11 @@ function render({ model, el }) {
     drawMoment();
   }
 
-  picture.addEventListener("pointermove", (event) => { if (!held) look(timeAt(event)); });
-  picture.addEventListener("pointerleave", () => { if (!held) look(kept); });
-  picture.addEventListener("click", (event) => { if (!event.target.closest("[data-end]") && performance.now() - droppedAt > 100) look(kept = timeAt(event)); });
+  for (const part of [picture, scale]) {
+    part.addEventListener("pointermove", (event) => { if (!held) look(timeAt(event)); });
+    part.addEventListener("pointerleave", () => { if (!held) look(kept); });
+    part.addEventListener("click", (event) => { if (!event.target.closest("[data-end]") && performance.now() - droppedAt > 100) look(kept = timeAt(event)); });
+  }
   picture.addEventListener("dblclick", (event) => {
     const device = rowAt(event);
     if (device < model.get("devices").length && !event.target.closest("[data-end]")) model.send({ kind: "toggle", device, time_s: timeAt(event) });

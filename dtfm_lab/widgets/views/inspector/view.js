@@ -3,11 +3,13 @@ import { cleanUps, h, oncePerFrame, onTraits, stopsIn } from "shared/dom.js";
 import { inkOn, onTheme, readTheme, stageColor } from "shared/theme.js";
 import { short } from "shared/links.js";
 import { shines } from "shared/bus.js";
+import { fitting } from "shared/text.js";
 import { view } from "shared/view.js";
 import { logSlider } from "./page/slider.js";
 
 const NARROWEST = 54; // pixels of a stage with its hop in the row of a pipeline; where there is less, some are left out
-const ROOMY = 88; // pixels from which places have their whole names
+const HOP = 28; // pixels of a hop, between two stages
+const EDGES = 8; // pixels beside the name of a place
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
@@ -15,6 +17,7 @@ function render({ model, el }) {
   el.append(root);
   let theme = readTheme(el);
   let dragging = false;
+  const letters = document.createElement("canvas").getContext("2d");
 
   const chip = (stage, n) => {
     const color = stageColor(stage, n, theme.dark);
@@ -29,8 +32,8 @@ function render({ model, el }) {
     const { stages, hops, n_stages: n } = facts;
     const width = el.clientWidth - 32;
     const fits = Math.max(2, Math.floor(width / NARROWEST));
-    const brief = width / Math.min(stages.length, fits) < ROOMY;
-    const place = (name) => (brief ? name.replace(/^(\S{3})\S+/, "$1.") : name);
+    const wide = width / Math.min(stages.length, fits) - HOP - EDGES;
+    const place = (name) => fitting(letters, name, wide);
     const shown = stages.length <= fits ? stages : [...stages.slice(0, Math.ceil(fits / 2)), null, ...stages.slice(-Math.floor(fits / 2))];
     const slowest = Math.max(...hops.map(({ seconds }) => seconds), 0);
     const parts = [];
@@ -69,6 +72,7 @@ function render({ model, el }) {
   function show() {
     if (dragging) return; // the slider in the hand stays
     theme = readTheme(el);
+    letters.font = `12px ${getComputedStyle(root).fontFamily}`;
     const facts = model.get("facts");
     const parts = { pipeline, link, device: (f) => [head(f, close()), rows(f)], stage: (f) => [head(f, close()), rows(f)] }[facts.kind];
     root.dataset.kind = facts.kind ?? "";

@@ -26,7 +26,9 @@ function render({ model, el }) {
       title: [words, SAID[kind], numbered ? `key ${at + 1}` : ""].filter(Boolean).join(" · "),
       onclick: () => choose(name),
     }, title, SAID[kind] ? h("i", { "aria-label": SAID[kind], role: "img" }) : null)));
-    if (focused) root.querySelector("[aria-selected=true]")?.focus({ preventScroll: true });
+    const chosen = root.querySelector("[aria-selected=true]"), row = root.closest(".dtfm-head");
+    if (focused) chosen?.focus({ preventScroll: true });
+    if (chosen && row) row.scrollLeft = Math.max(0, chosen.offsetLeft + chosen.offsetWidth / 2 - row.clientWidth / 2); // a phone's row is longer than its screen
   }
 
   root.addEventListener("keydown", (event) => {
