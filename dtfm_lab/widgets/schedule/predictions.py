@@ -75,7 +75,7 @@ def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -
         parts.append(f"MFU {known['mfu']:.1%}")
     if bubble is not None:
         share, cause, of_cause = _idle(bubble)
-        parts.append(f"bubble {share:.1%}" + (f", chiefly {cause} ({of_cause:.1%})" if share > 0 else ""))
+        parts.append(f"bubble {share:.1%}" + (f", chiefly {cause} ({of_cause:.1%})" if round(share, 3) > 0 else ""))
     return " · ".join(parts)
 
 
