@@ -9,6 +9,7 @@ The shapes that a plan may have are those within the model, the batch, the devic
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import scipy
@@ -178,9 +179,15 @@ def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: i
 
 def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int) -> FloatArray:
     """(L + 1, 4) bytes of a device that holds so many blocks, as first, middle, last and only stage."""
+    n_microbatches = problem.job.global_batch // microbatch
+    return _held_bytes(problem, microbatch, min(ahead + 1, -(-n_microbatches // replicas)), replicas)
+
+
+@lru_cache(maxsize=8192)  # structured placements of hundreds of shapes ask for each of them hundreds of times
+def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replicas: int) -> FloatArray:
+    """The same by the number of micro-batches under way. Read-only."""
     passes = problem.passes(microbatch)
     each = problem.static_bytes(replicas)
-    n_held = min(ahead + 1, -(-passes.n_microbatches // replicas))
     needs = np.empty((problem.n_blocks + 1, 4))
     for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
         _, parameters, kept = passes.layer + (np.array([first, last]) @ passes.extra)[:, None]
@@ -191,6 +198,7 @@ def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int
         needs[:, role] = static + n_held * left + again + passes.hop_bytes * ((not first) + (not last))
         if first != last:
             needs[:, role] = np.maximum(needs[:, role], static + problem.embedding_bytes)
+    needs.setflags(write=False)
     return needs
 
 

@@ -7,6 +7,7 @@ stage's replicas in one region, so that synchronisation is cheap, and the stages
 Annealing seldom finds it from elsewhere, for all devices of a stage have to move together.
 """
 
+import heapq
 from functools import cached_property
 
 import numpy as np
@@ -153,15 +154,27 @@ class Starts:
         extra = np.zeros(n_stages)
         extra[0] += problem.first_extra[0]
         extra[-1] += problem.last_extra[0]
-        blocks = np.ones(n_stages, dtype=np.int64)
         takes = (extra + 2 * self._block_flop) / speed
-        each = self._block_flop / speed
+        each = (self._block_flop / speed).tolist()
+        most = [problem.n_blocks] * n_stages if room is None else room.tolist()
+        blocks = [1] * n_stages
+        # stages by the seconds that they would take with one more; those that are full wait until all are
+        next_up = list(zip(takes.tolist(), range(n_stages), strict=True))
+        waiting = [one for one in next_up if most[one[1]] <= 1]
+        next_up = [one for one in next_up if most[one[1]] > 1]
+        heapq.heapify(next_up)
         for _ in range(problem.n_blocks - n_stages):
-            full = False if room is None or (blocks >= room).all() else blocks >= room
-            s = int(np.where(full, np.inf, takes).argmin())
+            if not next_up:
+                next_up, waiting, most = waiting, [], [problem.n_blocks] * n_stages
+                heapq.heapify(next_up)
+            takes_s, s = heapq.heappop(next_up)
             blocks[s] += 1
-            takes[s] += each[s]
-        return blocks
+            one = (takes_s + each[s], s)
+            if blocks[s] < most[s]:
+                heapq.heappush(next_up, one)
+            else:
+                waiting.append(one)
+        return np.array(blocks, dtype=np.int64)
 
 
 def cluster_chains(
