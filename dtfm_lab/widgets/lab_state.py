@@ -36,7 +36,7 @@ class Guard:
         return self._depth > 0
 
 
-class History(Generic[T]):
+class Undoable(Generic[T]):
     """States to go back to, and those that were gone back from, to make again."""
 
     def __init__(self, most: int) -> None:

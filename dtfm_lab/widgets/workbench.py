@@ -101,7 +101,9 @@ class Lab(w.VBox):
         self.steps = self._steps()
         self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
         self.panels |= {step.saved_name: step.panel for step in self.steps}
-        self.bar = StatusBar(self.lab_state, self.replanning, self._press, self._can_refit)
+        self.bar = StatusBar(
+            self.lab_state, self.replanning, self._press, lambda: self.compare_panel.refitting.is_useful
+        )
         self.bar.view.on_link = self._take_link
         copy = self.bar.view.send
         self.workspace = Workspace(self.lab_state, self.panels, lambda link: copy({"kind": "copy", "link": link}))
@@ -110,7 +112,7 @@ class Lab(w.VBox):
         self.legend, self.glossary = Legend(), Glossary()
         self.door = Door(self.open_network, self.network_panel.files.take)
         self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks", "moment"])
-        self.network_panel.drawing.observe(lambda _: self._show_undo(), "can_undo")
+        w.dlink((self.network_panel.drawing, "can_undo"), (self.bar.view, "can_undo"))
         self.autosave: Autosave | None = None
         if autosave:
             path = autosave_path() if autosave is True else None
@@ -268,7 +270,7 @@ class Lab(w.VBox):
             case "compare":
                 self.lab_state.pane = "compare"
             case "refit":
-                self.compare_panel.use_refit()
+                self.compare_panel.refitting.apply()
             case "copied" | "not-copied":
                 self.workspace.show_copied(name == "copied")
 
@@ -281,9 +283,6 @@ class Lab(w.VBox):
         self.door.offered = self.door.is_open = False
         await self.workspace.open_link(link)
 
-    def _can_refit(self) -> bool:
-        return self.compare_panel.refitting.is_useful
-
     def _plans_by_itself(self) -> bool:
         """Whether a plan follows what is drawn and chosen now."""
         return self.replanning.switch.value and not self.lab_state.not_planned
@@ -295,9 +294,6 @@ class Lab(w.VBox):
             self.legend.n_stages = 1 + max(stage for stage, _ in looked_at.values())
         else:
             self.legend.n_stages = 0 if plan is None else plan.job.n_stages
-
-    def _show_undo(self) -> None:
-        self.bar.view.can_undo = self.network_panel.drawing.can_undo
 
     def _write(self, path: Path) -> Callable[[], object]:
         return partial(save_workspace, state_of(self.lab_state, self.panels), path)

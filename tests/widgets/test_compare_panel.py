@@ -138,7 +138,7 @@ async def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None
     assert ", bandwidth</td>" in panel.refitting.table.value
     refitting = panel.refitting
     assert (refitting.use.disabled, refitting.again.layout.display) == (False, "none")
-    panel.use_refit()
+    panel.refitting.apply()
     a, b = (plan.topology.index(plan.device_names[stage][0]) for stage in (0, 1))
     drawn, fitted = plan.topology.bandwidth_bytes_per_s[a, b], lab_state.topology.bandwidth_bytes_per_s[a, b]
     assert fitted == pytest.approx(drawn / 2)

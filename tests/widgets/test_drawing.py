@@ -13,7 +13,7 @@ from loops import on_a_loop, send, until
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.network.drawing import LOOK_S, MOST_KEPT, Drawing, PacedEdits, empty_document
-from dtfm_lab.widgets.views.document_view import DocumentView
+from dtfm_lab.widgets.views.view import DocumentView
 
 
 def device(name: str, x: float = 0.0) -> dict[str, Any]:

@@ -215,7 +215,7 @@ async def test_what_is_said_of_a_run_ends_with_the_plan_that_ran_and_comes_back_
         said = the_lab.bar.view.headline
         assert f"{said['lead']} {said['rest']}".startswith(comparison.headline[:20]), pane
     await until(lambda: the_lab.compare_panel.refitting.is_useful)
-    the_lab.compare_panel.use_refit()
+    the_lab.compare_panel.refitting.apply()
     note = the_lab.compare_panel.refitting.note
     assert "The fitted links are drawn, the plan is of the one before." in note.value
     await settled(the_lab)

@@ -56,10 +56,6 @@ class ComparePanel(Panel):
     def redo(self) -> None:
         self.refitting.redo()
 
-    def use_refit(self) -> None:
-        """Draw the network with the fitted links."""
-        self.refitting.apply()
-
     def select(self, of: str, name: str) -> None:
         """Select a "link" ("a -> b"), a "device", a "card" (of a device) or a "stage" in the lab's state."""
         state = self._lab_state

@@ -15,7 +15,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation, evaluate, simulated
 from dtfm_lab.widgets.controls import button, disable, icon_button, menu
 from dtfm_lab.widgets.groups.group_texts import named
-from dtfm_lab.widgets.lab_state import History, LabState
+from dtfm_lab.widgets.lab_state import LabState, Undoable
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.groups import GroupsView
 from dtfm_lab.widgets.what_if.setting import n_actions
@@ -39,7 +39,7 @@ class HandMoves:
         report_error: Callable[[str], None],
     ) -> None:
         self._lab_state, self._groups, self._explained, self._report_error = lab_state, groups, explained, report_error
-        self._history: History[Plan] = History(MOST_UNDONE)
+        self._history: Undoable[Plan] = Undoable(MOST_UNDONE)
         self._made: Plan | None = None
         """The plan of the last move, undo or redo."""
         self.move_to = menu("Move to", "min(400px, 100%)", "60px", (), "Where the selected device would go")

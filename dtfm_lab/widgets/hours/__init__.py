@@ -12,7 +12,6 @@ from dtfm_lab.elasticity import policies
 from dtfm_lab.files import availability_names, load_availability
 from dtfm_lab.systems.outcomes import CHANGES
 from dtfm_lab.widgets.controls import Panel, button, disable, menu, pane, show, spacer, toolbar
-from dtfm_lab.widgets.hours.history_chart import HistoryChart
 from dtfm_lab.widgets.hours.race import (
     CAUSES,
     OURS,
@@ -25,7 +24,7 @@ from dtfm_lab.widgets.hours.race import (
     sentence,
     title_of,
 )
-from dtfm_lab.widgets.hours.time_line import TimeLine
+from dtfm_lab.widgets.hours.time_line import HistoryChart, TimeLine
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
 from dtfm_lab.widgets.tasks import FRAME_S, Newest, Stream, has_event_loop
 from dtfm_lab.widgets.views.systems import SystemsView

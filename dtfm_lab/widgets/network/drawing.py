@@ -10,7 +10,7 @@ from typing import Any
 
 import traitlets
 
-from dtfm_lab.widgets.lab_state import Guard, History
+from dtfm_lab.widgets.lab_state import Guard, Undoable
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 
 Document = dict[str, Any]
@@ -62,7 +62,7 @@ class Drawing(traitlets.HasTraits):
 
     def __init__(self, document: Document | None = None) -> None:
         super().__init__(document=empty_document() if document is None else document)
-        self._history: History[Document] = History(MOST_KEPT)
+        self._history: Undoable[Document] = Undoable(MOST_KEPT)
         self._gesture_from: Document | None = None
         """The document when the gesture began that is under way; None between gestures."""
         self._is_undoing = Guard()

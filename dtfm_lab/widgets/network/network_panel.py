@@ -32,9 +32,9 @@ from dtfm_lab.widgets.network.drawing import (
 from dtfm_lab.widgets.network.links import RULE, WHERE, filled
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
-from dtfm_lab.widgets.views.document_view import DocumentView
 from dtfm_lab.widgets.views.editor import TopologyEditor
 from dtfm_lab.widgets.views.map import MapView
+from dtfm_lab.widgets.views.view import DocumentView
 
 VIEWS = {"canvas": "Canvas", "map": "Map", "matrix": "Matrix"}
 REDRAWN = ["plan", "shown_stages", "shown_tasks", "moment", "selected_stage", "suspects"]

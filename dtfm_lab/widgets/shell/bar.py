@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import traitlets
+
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_range, format_s
 from dtfm_lab.figures.measures import format_count, format_dollars, format_times
@@ -50,9 +52,8 @@ class StatusBar:
         """What was analysed last, see ``_asked``, and what binds it."""
         self._is_due = False
         self.view = TopBar(on_press, live=replanning.switch.value)
-        self.view.observe(lambda change: setattr(replanning.switch, "value", change["new"]), "live")
-        self.view.observe(lambda change: lab_state.set_trait("dark", change["new"]), "dark")
-        replanning.switch.observe(lambda change: setattr(self.view, "live", change["new"]), "value")
+        traitlets.link((replanning.switch, "value"), (self.view, "live"))
+        traitlets.dlink((self.view, "dark"), (lab_state, "dark"))
         notes = sorted(set(PANE_NOTES.values()))
         lab_state.observe(
             lambda _: self._soon(),

@@ -160,8 +160,7 @@ class NetworkPane:
             "dtfm-head",
         )
         self.view = classed(w.VBox([head, panel.picture, player, self.inspector]), "dtfm-cause")
-        self.tabs.observe(lambda change: setattr(panel.shown, "value", change["new"]), "value")
-        panel.shown.observe(lambda change: setattr(self.tabs, "value", change["new"]), "value")
+        w.link((panel.shown, "value"), (self.tabs, "value"))
         traits = [*RESULT_TRAITS, "selected", "selected_link", "selected_stage", "shown_stages", "shown_tasks"]
         lab_state.observe(lambda _: self._inspect(), traits)
         self.open_best_view()

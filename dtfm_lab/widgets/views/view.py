@@ -1,6 +1,6 @@
-"""The base class of the lab's views: a built page, and one line of text for readers without widgets."""
+"""The base classes of the lab's views: a built page, with one line of text for readers without widgets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -8,7 +8,10 @@ from typing import Any
 from uuid import uuid4
 
 import anywidget
+import traitlets
 from traitlets import Unicode
+
+from dtfm_lab.widgets.network.drawing import Document, Drawing
 
 STATIC = Path(__file__).parents[1] / "static"
 _kept_here = ContextVar("_kept_here", default=False)
@@ -67,3 +70,84 @@ class View(anywidget.AnyWidget):
         if bundle is not None and (words := self.alt_text()):
             bundle[0]["text/plain"] = words
         return bundle
+
+
+PLAYED = ("playback", "playback_devices", "conditions", "restored_from")
+SHARED = ("document", "selected", "selected_link", "can_undo", "can_redo", *PLAYED)
+
+
+class DocumentView(View):
+    """A view of a drawing; an edit sets ``document`` once, ``undo`` and ``redo`` come as messages.
+
+    A drag that shows its effect as it goes sets the document many times, between two messages ``gesture``: one entry
+    of the history.
+
+    The document is in screen units (ms, Gbit/s). The view does not check it: the panel that owns the drawing sets
+    ``problem`` and ``summary``. A hidden view should ``leave`` the drawing, as its traits would otherwise be sent to
+    the page at every edit.
+    """
+
+    document = traitlets.Dict().tag(sync=True, echo_update=False)  # a page is not sent its own edits again
+    selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Names of the selected devices."""
+    selected_link = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Source and target of the selected link, whether it is drawn or not; empty for none."""
+    can_undo = traitlets.Bool(False).tag(sync=True)
+    can_redo = traitlets.Bool(False).tag(sync=True)
+    gpus = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """The GPU models to choose from; a new device gets the first."""
+    problem = traitlets.Unicode("").tag(sync=True)
+    """One line that says what is wrong with the document; empty where it is valid."""
+    summary = traitlets.Unicode("").tag(sync=True)
+    """The line that is shown while there is no problem."""
+    filled = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{"regions", "latency_ms", "bandwidth_gbps", "distance_km"} of each pair of regions whose numbers come from a
+    rule."""
+    highlight = traitlets.Dict().tag(sync=True)
+    """{"stages": {device: stage}} marks devices with their stage; {} marks none. Where a plan is shown, "tasks" has
+    {device: [stage, replica]}, and "stage" the selected stage. "suspects" has [source, target] of each link
+    and [name] of each device that is drawn in red, "absent" the devices that are away, which are drawn faded."""
+    playback = traitlets.Bytes(b"").tag(sync=True)
+    """The iteration that is played: little-endian f4 rows of running/playback."""
+    playback_devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """The devices that source and target count."""
+    conditions = traitlets.Dict().tag(sync=True)
+    """{device: "killed" | "slow" | "paused" | "recovered"} of a run's devices that were disturbed."""
+    restored_from = traitlets.Dict().tag(sync=True)
+    """{device: device} where a replacement's parameters come from."""
+    height = traitlets.Int(420).tag(sync=True)
+
+    def __init__(self, drawing: Drawing | None = None, *, document: Document | None = None, **traits: Any) -> None:
+        """Show ``drawing``, or else a drawing of the view's own that begins with ``document``."""
+        self.drawing = Drawing(document) if drawing is None else drawing
+        self.on_swap: Callable[[str, str], None] = lambda a, b: None
+        """Called with two devices of which one is dropped on the other, to exchange their places in the plan."""
+        super().__init__(**traits, **{name: getattr(self.drawing, name) for name in SHARED})
+        self._links: list[traitlets.link] = []
+        self.follow()
+
+    @property
+    def following(self) -> bool:
+        return bool(self._links)
+
+    def follow(self) -> None:
+        """Show the drawing and follow its changes from now on."""
+        if not self._links:
+            self._links = [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
+
+    def leave(self) -> None:
+        """Stop following the drawing."""
+        for link in self._links:
+            link.unlink()
+        self._links = []
+
+    def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+        if content.get("kind") in ("undo", "redo"):
+            getattr(self.drawing, content["kind"])()
+        elif content.get("kind") == "gesture":
+            self.drawing.gesture(str(content.get("phase")))
+        elif content.get("kind") == "swap":
+            drawn = {device["name"]: device["name"] for device in self.document["devices"]}
+            a, b = drawn.get(content.get("a")), drawn.get(content.get("b"))
+            if a is not None and b is not None:
+                self.on_swap(a, b)

@@ -8,7 +8,7 @@ import traitlets
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of
 from dtfm_lab.widgets.network.network_row import NamedBytes, topology_from_bytes
-from dtfm_lab.widgets.views.document_view import DocumentView
+from dtfm_lab.widgets.views.view import DocumentView
 
 
 class TopologyEditor(DocumentView):

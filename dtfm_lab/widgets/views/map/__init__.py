@@ -8,7 +8,7 @@ import traitlets
 
 from dtfm_lab.domain.network import find_place, place_names
 from dtfm_lab.figures.maps.atlas import land_rings
-from dtfm_lab.widgets.views.document_view import DocumentView
+from dtfm_lab.widgets.views.view import DocumentView
 
 
 class MapView(DocumentView):

@@ -8,7 +8,7 @@ import traitlets
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
 from dtfm_lab.widgets.network.links import Origin, drawn_links
-from dtfm_lab.widgets.views.document_view import DocumentView
+from dtfm_lab.widgets.views.view import DocumentView
 
 CAPPED = 8
 """Added to an Origin where a network card limits the bandwidth more than the line does."""
