@@ -91,13 +91,12 @@ class Lab(w.VBox):
             job = lab.load_job(job)
         elif job is None and network is not None:
             job = opening_job(network)
-        gpus = network
+        ungrouped = network
         if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
             network, job = network_of(network, job)
         self.lab_state = LabState()
         self._make_panels(network, job, live=live)
-        if gpus is not None:
-            self.systems_panel.remember_ungrouped(gpus)
+        self.systems_panel.ungrouped = ungrouped
         self.steps = self._steps()
         self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
         self.panels |= {step.saved_name: step.panel for step in self.steps}

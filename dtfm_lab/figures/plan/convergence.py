@@ -93,16 +93,12 @@ def convergence(
 
 
 def _proof(step: PlanStep, bound_s: float) -> str:
-    """What the gap from a step's best to the bound proves."""
-    gap, measure = _gap_to(step.best_s, bound_s), measure_of(step.objective)
+    """What the gap from a step's best to the bound, as a share of the best, proves."""
+    measure = measure_of(step.objective)
+    gap = max(0.0, (step.best_s - bound_s) / step.best_s) if step.best_s > 0 else 0.0
     if measure.objective == "communication":
         return quality(gap)
     return f"no plan is {measure.better}" if gap < PROVEN else f"at most {percent(gap)} of it could be saved"
-
-
-def _gap_to(best_s: float, bound_s: float) -> float:
-    """Gap of a cost to its lower bound, as a share of the cost."""
-    return max(0.0, (best_s - bound_s) / best_s) if best_s > 0 else 0.0
 
 
 def _seen(axis: SearchAxis, steps: Sequence[PlanStep], field: str) -> tuple[list[PlanStep], dict[str, Drawn]]:

@@ -75,7 +75,8 @@ class SystemsPanel(Panel):
         self.outcomes: Outcomes | None = None
         self.question: SystemsQuestion | None = None
         """What the outcomes answer."""
-        self._ungrouped: Topology | None = None
+        self.ungrouped: Topology | None = None
+        """Single GPUs that are asked about where the lab draws their groups: systems may group them otherwise."""
         self._changed = ChangedAssumptions()
         self._again: dict[str, Strategy] = {}
         """Systems that are asked again once what runs has ended."""
@@ -135,10 +136,6 @@ class SystemsPanel(Panel):
         """Call back when an assumption is changed."""
         self._edited.append(call)
 
-    def remember_ungrouped(self, topology: Topology) -> None:
-        """Ask about these GPUs where the lab draws their groups, so that systems may group them otherwise."""
-        self._ungrouped = topology
-
     def result(self, _: LabState) -> str:
         """The outcomes in a few words; empty while there are none."""
         return "" if self.outcomes is None or not len(self.outcomes) else self.outcomes.sentence
@@ -173,7 +170,7 @@ class SystemsPanel(Panel):
         self._lab_state.message = ""
         if self.question is None or not self.question.covers(topology, job):
             try:
-                self.question = SystemsQuestion(single_gpus(topology, self._ungrouped), job)
+                self.question = SystemsQuestion(single_gpus(topology, self.ungrouped), job)
             except LabError as error:
                 self._report_error(str(error))
                 return
