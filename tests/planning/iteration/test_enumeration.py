@@ -29,7 +29,7 @@ def two_regions(seed: int) -> lab.Topology:
     return lab.Topology.from_matrices((ms + ms.T) / 2, (gbps + gbps.T) / 2, gpu=gpu, name=f"two-regions-{seed}")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_with_everything_open_the_bound_of_six_devices_is_nine_tenths_of_the_plan(seed):
     job = lab.load_job("gpt3-xl", global_batch=64)
     plan = lab.plan(two_regions(seed), job, objective="iteration", steps=20, seed=0)

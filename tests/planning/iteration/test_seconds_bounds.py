@@ -21,15 +21,6 @@ def test_no_plan_of_a_small_network_is_faster_than_its_bound(seed, family):
     check_bound(case, family, (seconds for seconds, _ in every_plan(case, family, np.random.default_rng(0), 60)))
 
 
-def test_plans_whose_sends_block_are_searched_for_by_the_simulator():
-    job = lab.load_job("tiny", n_stages=None, n_replicas=None, transport="blocking")
-    plan = lab.plan(lab.load_topology("lecture-hall"), job, objective="iteration", steps=3, seed=0)
-    assert plan.job.transport == "blocking"
-    assert plan.iteration_s == lab.simulate(plan).iteration_s
-    assert plan.iteration_lower_bound_s <= plan.iteration_s
-    assert "Sends block (transport blocking)" in lab.explain(plan).text
-
-
 def test_bounds_rise_from_the_work_of_all_devices_and_are_the_same_each_time():
     problem = IterationProblem.of(lab.load_topology("campus"), lab.load_job("gpt3-xl", microbatch=1))
     bounds = list(iteration_bound_steps(problem, 24.7, ["1f1b"]))
