@@ -32,6 +32,13 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
+def own_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test writes into the progress of whoever runs it."""
+    monkeypatch.setenv("DTFM_LAB_PROGRESS", str(tmp_path / "progress"))
+    monkeypatch.setenv("DTFM_LAB_READER", "ada")
+
+
+@pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
     """``shell("plan", "worldwide")`` is (exit status, stdout, stderr), in an empty folder."""
     monkeypatch.chdir(tmp_path)

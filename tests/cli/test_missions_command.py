@@ -14,11 +14,7 @@ from dtfm_lab.lab.missions import RECORD
 nbformat = pytest.importorskip("nbformat", reason="jupyter is not installed")
 LESSON, MISSION = "02_network", "half-and-half"
 
-
-@pytest.fixture(autouse=True)
-def own_progress(tmp_path, monkeypatch):
-    monkeypatch.setenv("DTFM_LAB_PROGRESS", str(tmp_path / "progress"))
-    monkeypatch.setenv("DTFM_LAB_READER", "ada")
+pytestmark = pytest.mark.usefixtures("own_progress")
 
 
 def only(notebook, mission=MISSION):

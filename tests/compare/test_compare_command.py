@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import pytest
 from measured_traces import lecture_hall_plan, measured, with_factor
 
-from dtfm_lab import cli
 from dtfm_lab.files import load_topology, save_plan, save_trace
 from dtfm_lab.simulation.simulate import simulate
 
 
 @pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable:
+def compare(shell: Callable) -> Callable:
     """In a folder with a plan, its prediction, and what was measured with a link at half the bandwidth."""
-    monkeypatch.chdir(tmp_path)
     plan = lecture_hall_plan()
     save_plan(plan, "plan.json")
     save_trace(simulate(plan, "1f1b"), "predicted.json")
     truth = with_factor(plan.topology, "barbara", "edsger", bandwidth=0.5)
     save_trace(measured(plan, truth=truth, noise=0.01), "measured.json")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dtfm-lab", "compare", "predicted.json", "measured.json", *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(left.value.code or 0), captured.out, captured.err
-
-    return run
+    return partial(shell, "compare", "predicted.json", "measured.json")
 
 
-def test_the_suspect_stands_above_the_tables(shell: Callable) -> None:
-    status, out, _ = shell()
+def test_the_suspect_stands_above_the_tables(compare: Callable) -> None:
+    status, out, _ = compare()
     lines = out.splitlines()
     assert status == 0
     assert lines[1] == "measured with virtual clock, messages by the link model, on CPU"
@@ -45,8 +34,8 @@ def test_the_suspect_stands_above_the_tables(shell: Callable) -> None:
     assert "side the 90 % interval of the prediction, " in out
 
 
-def test_json_holds_suspects_drift_and_refit(shell: Callable) -> None:
-    status, out, err = shell("--refit", "plan.json", "--json", "-o", "refitted.yaml")
+def test_json_holds_suspects_drift_and_refit(compare: Callable) -> None:
+    status, out, err = compare("--refit", "plan.json", "--json", "-o", "refitted.yaml")
     fitted, drawn = load_topology("refitted.yaml"), load_topology("lecture-hall")
     i, j = drawn.index("barbara"), drawn.index("edsger")
     assert fitted.bandwidth_bytes_per_s[i, j] == pytest.approx(drawn.bandwidth_bytes_per_s[i, j] / 2, rel=0.05)
@@ -65,8 +54,8 @@ def test_json_holds_suspects_drift_and_refit(shell: Callable) -> None:
         (["--refit", "plan.json", "-o", "nowhere/refitted.yaml"], "cannot be written"),
     ],
 )
-def test_what_cannot_be_refitted_is_one_line(shell: Callable, arguments: list[str], says: str) -> None:
-    status, out, err = shell(*arguments)
+def test_what_cannot_be_refitted_is_one_line(compare: Callable, arguments: list[str], says: str) -> None:
+    status, out, err = compare(*arguments)
     assert (status, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1

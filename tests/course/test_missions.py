@@ -32,6 +32,17 @@ def worked_answer(mission: Mission, reader: str):
     return names["answer"]
 
 
+def winning_answer(mission: Mission, reader: str):
+    """The worked answer, which must win. On a busy machine a real run may be far from its prediction: it is run again,
+    as the mission's hint says."""
+    for _ in range(10 if mission.name in TRAINS else 1):
+        right = worked_answer(mission, reader)
+        if verdict := mission.verdict(right, reader):
+            break
+    assert verdict, verdict
+    return right
+
+
 def number_of(mission: Mission, reader: str) -> Number:
     """What a mission whose answer is a number wants of this reader: its function is named like the mission."""
     name = mission.name.replace("-", "_")
@@ -62,8 +73,7 @@ def test_a_mission_is_won_by_its_answer_and_by_no_wrong_one(mission: Mission):
     ada, barbara = READERS
     if mission.give and mission.name not in TRAINS:
         assert (verdict := mission.verdict(worked_answer(mission, barbara), barbara)), verdict
-    right = worked_answer(mission, ada)
-    assert (verdict := mission.verdict(right, ada)), verdict
+    right = winning_answer(mission, ada)
     if mission.give:
         assert not mission.verdict(right, barbara), "a copied answer won"
     for nothing in (None, "", [], {}, True):

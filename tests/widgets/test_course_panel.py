@@ -16,11 +16,7 @@ from dtfm_lab.widgets.course import NOTHING_SHOWN, CoursePanel, candidates, type
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.markup import markdown
 
-
-@pytest.fixture(autouse=True)
-def own_progress(tmp_path, monkeypatch):
-    monkeypatch.setenv("DTFM_LAB_PROGRESS", str(tmp_path))
-    monkeypatch.setenv("DTFM_LAB_READER", "ada")
+pytestmark = pytest.mark.usefixtures("own_progress")
 
 
 def a_panel(chosen: str, **state: object) -> CoursePanel:

@@ -8,12 +8,7 @@ import pytest
 import dtfm_lab as lab
 
 pytest.importorskip("anywidget")
-
-
-@pytest.fixture(autouse=True)
-def own_progress(tmp_path, monkeypatch):
-    monkeypatch.setenv("DTFM_LAB_PROGRESS", str(tmp_path))
-    monkeypatch.setenv("DTFM_LAB_READER", "ada")
+pytestmark = pytest.mark.usefixtures("own_progress")
 
 
 def sent(view) -> str:
