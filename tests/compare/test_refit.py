@@ -75,7 +75,7 @@ def test_without_noise_the_refit_is_the_truth_and_says_what_is_off():
     assert f"{signed_share(found.error_before)} as drawn" in found.sentence
 
 
-@pytest.mark.parametrize("iterations", [1, 2, 3, 8])
+@pytest.mark.parametrize("iterations", [1, 3, 8])
 def test_the_truth_lies_in_95_of_100_intervals(iterations):
     hits = []
     for seed in range(12):
@@ -161,15 +161,6 @@ def test_queues_and_local_updates_do_not_hide_the_links(queueing, every):
     ran = measured(plan, truth=truth, queueing=queueing, iterations=4)
     found = refitted(plan, ran, queueing=queueing)
     assert set(found.off["name"]) == {"barbara -> edsger"}
-    assert found.error == pytest.approx(0, abs=1e-9)
-
-
-def test_a_rehearsed_part_is_refitted_from_the_whole_plan():
-    part, kept = subplan_for(PLAN, (2, 2))
-    ran = measured(part, truth=with_factor(PLAN.topology, "ada", "barbara", bandwidth=0.5))
-    ran = replace(ran, context=replace(ran.context, rehearsed=kept))
-    found = compare(simulate(PLAN, "1f1b", like=ran), ran).refit(PLAN, simulate)
-    assert set(found.off["name"]) == {"ada -> barbara"}
     assert found.error == pytest.approx(0, abs=1e-9)
 
 

@@ -53,16 +53,3 @@ def test_turning_every_link_around_changes_no_plan_s_cost(seed):
 def test_the_order_of_the_stages_has_no_direction(seed):
     topology, grid = network(seed), grid_of(seed)
     assert cost_s(topology, grid[::-1]) == pytest.approx(cost_s(topology, grid))
-
-
-@given(seeds, st.floats(0.001, 5), st.floats(0.1, 10))
-@few
-def test_one_direction_counts_half_of_both(seed, latency_s, factor):
-    topology = network(seed)
-    symmetric = topology.with_link(1, 4, latency_s=0.01, bandwidth_bytes_per_s=1e8)
-    change = {"latency_s": latency_s, "bandwidth_bytes_per_s": factor * 1e8}
-    before, both, one = (
-        pair_costs(t, JOB).hop_s[1, 4]
-        for t in (symmetric, symmetric.with_link(1, 4, **change), symmetric.with_link(1, 4, **change, one_way=True))
-    )
-    assert one - before == pytest.approx((both - before) / 2, abs=1e-9)

@@ -128,15 +128,6 @@ def test_networkx_and_back_is_the_same_network(seed):
     assert back.fingerprint == topology.fingerprint
 
 
-def test_an_undirected_edge_counts_both_ways():
-    graph = nx.Graph()
-    graph.add_edge("a", "b", latency_s=0.5, bandwidth_bytes_per_s=7.0)
-    topology = Topology.from_networkx(graph, name="drawn")
-    assert topology.latency_s.tolist() == [[0, 0.5], [0.5, 0]]
-    assert topology.bandwidth_bytes_per_s[1, 0] == 7
-    assert topology.name == "drawn"
-
-
 REFUSALS = {
     "a negative latency": (lambda: pair(latency_ms=-1), r"device-0 -> device-1: latency is -0.001; .* 0 or more"),
     "a missing latency": (lambda: pair(latency_ms=np.nan), "latency is nan"),

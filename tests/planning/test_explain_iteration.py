@@ -127,4 +127,8 @@ def test_an_explanation_names_the_choices_of_a_job():
     assert "It counts with checkpointing block, attention unfused and gradient_dtype fp32." in (
         explain(placed(devices, chosen, [[0], [1]])).text
     )
-    assert "It counts with" not in explain(placed(devices, job, [[0], [1]])).text
+    jobs = (job, job.with_fields(transport="blocking"))
+    plain, blocking = (explain(placed(devices, one, [[0], [1]])).text for one in jobs)
+    assert "It counts with" not in plain
+    assert "Sends block" not in plain
+    assert "Sends block (transport blocking)" in blocking
