@@ -36,20 +36,6 @@ def test_a_frontier_is_a_table_or_json(shell):
     assert "prices are in US dollars" in shell("frontier", *NETWORK, *limits)[1]
 
 
-def test_a_frontier_of_a_network_without_prices_says_what_would_help(shell):
-    status, _, err = shell("frontier", "campus", "--job", "gpt3-xl")
-    assert status == 2
-    assert "has a price" in err
-
-
-def test_a_plan_for_seconds_is_explained_by_seconds(shell, plan_file):
-    status, out, err = shell("explain", plan_file)
-    assert status == 0, err
-    assert "critical path" in out
-    status, out, _ = shell("explain", plan_file, "--json")
-    assert json.loads(out)["iteration"]["binds"] in ("device", "link", "synchronisation")
-
-
 def test_worths_of_a_plan_for_seconds_are_of_its_iteration(shell, plan_file):
     status, out, err = shell("explain", "--worth", plan_file, "--steps", "1", "--json")
     assert status == 0, err
