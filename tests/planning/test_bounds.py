@@ -21,15 +21,6 @@ from dtfm_lab.planning.cost import pair_costs
 SHAPES = [(8, 2, 4), (8, 4, 2), (8, 8, 1), (8, 1, 8), (7, 3, 2), (7, 2, 3), (6, 2, 2), (6, 4, 1), (5, 1, 3), (6, 3, 2)]
 
 
-@given(st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 10**6), st.floats(6, 9.5), st.floats(6, 9.5))
-@settings(max_examples=120, deadline=None)
-def test_no_placement_undercuts_the_bound(kind, shape, seed, gradient, hop):
-    n, n_stages, n_replicas = shape
-    topology, job = network(kind, n, seed), Job.from_bytes(n_stages, n_replicas, 10**gradient, 10**hop)
-    optimum = optimum_s(topology, job)
-    assert 0 <= lower_bound_s(topology, job) <= optimum * (1 + 1e-9)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_bound_is_the_optimum_where_all_links_are_alike(shape):
     n, n_stages, n_replicas = shape
@@ -75,7 +66,7 @@ def test_a_bound_on_many_devices_stays_valid_with_coarser_levels(monkeypatch):
 
 @pytest.mark.parametrize("kind", DRAWN_KINDS)
 def test_the_bound_lies_below_the_optimum_and_near_it(kind):
-    cases = [drawn_case(i) for i in range(DRAWN_KINDS.index(kind), 24 * len(DRAWN_KINDS), len(DRAWN_KINDS))]
+    cases = [drawn_case(i) for i in range(DRAWN_KINDS.index(kind), 12 * len(DRAWN_KINDS), len(DRAWN_KINDS))]
     ratios = []
     for _, topology, job in cases:
         best_s = optimum(pair_costs(topology, job), job.n_stages, job.n_replicas)[1]
