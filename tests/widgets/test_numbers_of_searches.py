@@ -65,6 +65,9 @@ async def test_a_point_of_the_frontier_and_the_bar_say_one_thing_of_its_plan() -
     drawn = {(format_s(p["seconds"]), f"{p['dollars']:,.2f}", f"{p['by_token']:,.2f}") for p in view.points}
     assert told
     assert told <= drawn, "the sentence speaks of points that are drawn"
+    assert view.alt_text().endswith(frontier.sentence)
+    view.received({"kind": "choose", "point": len(view.points)}, [])
+    assert the_lab.plan is plan
 
 
 @pytest.mark.parametrize("objective", ["communication", "iteration"])

@@ -103,6 +103,10 @@ def check_numbers(the_lab: lab.Lab) -> None:
     busy = float((trace.bubble["busy_s"] / trace.bubble["iteration_s"]).mean())
     assert chart.shares[0]["share"] == pytest.approx(busy)
     assert sum(each["share"] for each in chart.shares) == pytest.approx(1, abs=0.03)
+    every = trace.context.synchronise_every
+    assert f"MFU {trace.metrics['mfu']:.1%}" in chart.caption
+    assert ("%, chiefly " in chart.caption) == (busy < 1)
+    assert (f"the mean of {every:,} iterations (drawn: one that " in chart.caption) == (every > 1)
 
     times, note = state.bounded_plan.speed_up_left, re.sub("<.*?>", "", the_lab.plan_panel.note.value)
     faster = "is faster" if times == 1 else f"at most {format_times(times)} times faster" if times else ""
