@@ -86,6 +86,7 @@ class Row:
             value = getattr(self, name)
             if not (math.isfinite(value) and (value > 0 or (value == 0 and self.band.absolute))):
                 raise LabError(f"{self.group}, {self.setting}: {name} is {shortened(value)}; wanted a number above 0")
+            object.__setattr__(self, name, float(value))  # of numpy's own numbers JSON knows nothing
 
     @property
     def key(self) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.published.row import KnownMiss, Row
-from dtfm_lab.published.tables import numbers
+from dtfm_lab.published.tables import document, numbers
 
 Rows = Callable[[], Iterator[Row]]
 
@@ -65,13 +65,26 @@ sources: Registry[Source] = Registry(
 
 def published(name: str, **described: Any) -> Callable[[Rows], Rows]:
     """Decorator of the generator of a publication's rows: registers it as a Source, of which these are the other
-    fields."""
+    fields, or else those of ``data/sources.yaml``."""
 
     def add(rows: Rows) -> Rows:
-        sources.register(name)(Source(name=name, rows=rows, known_misses=_known_misses().get(name, {}), **described))
+        fields = described or dict(_described()[name])
+        fields["omitted"] = tuple(
+            one if isinstance(one, Omission) else Omission(**one) for one in fields.get("omitted", ())
+        )
+        sources.register(name)(Source(name=name, rows=rows, known_misses=_known_misses().get(name, {}), **fields))
         return rows
 
     return add
+
+
+@cache
+def _described() -> dict[str, dict[str, Any]]:
+    """What is said of the publications that come with the lab, by name."""
+    return {
+        name: about | {"omitted": tuple(Omission(**each) for each in about.get("omitted", ()))}
+        for name, about in document("sources.yaml").items()
+    }
 
 
 @cache

@@ -4,7 +4,6 @@ the way from our best Megatron grid against DT-FM's placement to what the paper 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated
 
 import numpy as np
 
@@ -28,15 +27,14 @@ from dtfm_lab.published.paper.settings import (
     Setting,
 )
 from dtfm_lab.systems import Budget, Outcome, Strategy, outcome_of
-from dtfm_lab.systems.assumption import Assumption
 from dtfm_lab.systems.branch import Branch, priced
 from dtfm_lab.systems.grids import in_rank_order
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
 from dtfm_lab.systems.modelled.dt_fm import DTFM, DTFMRandom, random_ranks
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
+from dtfm_lab.systems.strategy import described
 from dtfm_lab.systems.waterfall import Switch, Waterfall, waterfall
 
-RANKS = ("in order", "at random")
 RESULTS = "DT-FM's authors, results/NeurIPS2022_submission.md of DS3Lab/Decentralized_FM_alpha"
 STEPS = 20
 """Generations of the search of a placement."""
@@ -44,34 +42,14 @@ NEVER = 10**6
 """Micro-batches between two flushes of a pipeline that is not flushed."""
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class MegatronOfThePaper(Megatron):
     """Megatron-LM as DT-FM's authors ran it: eight replicas, stages x GPUs a layer eight as well, blocks recomputed."""
 
-    checkpointing: Annotated[
-        str,
-        Assumption(
-            help="Every block is recomputed.",
-            choices=("block",),
-            source="scripts/local_scripts/megatron_gpt3_xl_mp8_dp8.sh: --checkpoint-activations",
-        ),
-    ] = "block"
-    grid: Annotated[
-        int,
-        Assumption(
-            help="GPUs of a replica: as stages, or as GPUs a layer, or both.",
-            least=1,
-            source=f"{RESULTS}: P8, T8, P4T2 and P2T4",
-        ),
-    ] = N_STAGES
-    ranks: Annotated[
-        str,
-        Assumption(
-            help="GPUs have ranks in the order of the network, or at random: of three draws the one of median seconds.",
-            choices=RANKS,
-            source=f"{RESULTS}: Default, and without scheduler; the paper's ratios are against the latter",
-        ),
-    ] = "in order"
+    checkpointing: str = "block"
+    grid: int = N_STAGES
+    ranks: str = "in order"
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
         """The grids of the paper; with random ranks, pipelines of single GPUs."""
@@ -91,14 +69,13 @@ class MegatronOfThePaper(Megatron):
                 yield draws[int(np.argsort(seconds)[len(seconds) // 2])]
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class DTFMOfThePaper(DTFM):
     """DT-FM as its authors ran it: one placement a network, found for the message sizes of its code."""
 
     case: str = ""
-    n_stages: Annotated[
-        int | None, Assumption(help="Stages of each pipeline.", least=1, source="gpt3_xl_pp8_dp8.sh")
-    ] = N_STAGES
+    n_stages: int | None = N_STAGES
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
         """The job on the network's placement."""

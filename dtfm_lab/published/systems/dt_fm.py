@@ -6,10 +6,10 @@ from dtfm_lab.published.calibration import median
 from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.paper import one_pipeline
 from dtfm_lab.published.paper.settings import BATCHES, CASES, DATACENTER, LAYERS, WORLDWIDE, Setting
-from dtfm_lab.published.paper.systems import HAS_RANDOM, RESULTS, SYSTEMS
+from dtfm_lab.published.paper.systems import HAS_RANDOM, SYSTEMS
 from dtfm_lab.published.paper.table import STATED, Entry, PapersTable, papers_table
 from dtfm_lab.published.row import Row
-from dtfm_lab.published.sources import Omission, published
+from dtfm_lab.published.sources import published
 from dtfm_lab.published.units import interval_of
 from dtfm_lab.simulation import simulate
 
@@ -36,27 +36,7 @@ ASSUMED = {
 }
 
 
-@published(
-    "dt-fm",
-    title="DT-FM and Megatron-LM on 64 V100s and five networks, and DT-FM on even links",
-    cite=RESULTS,
-    licence="the repository names none; measured figures, cited",
-    url="https://arxiv.org/abs/2206.01288",
-    omitted=(
-        Omission(
-            "results/NeurIPS2022_submission.md, the other settings and grids of each network",
-            158,
-            "they lie between the first setting and the last, and take minutes; `lab.published.papers_table()` has "
-            "them all",
-        ),
-        Omission(
-            "the same file at the repository's head, DeepSpeed's ZeRO-3 and pipelines on the five networks",
-            90,
-            "the version that we could read, of commit 2a6b6584, has no such columns; nine settings each are counted",
-        ),
-    ),
-    noise={"iteration": 0.007},
-)
+@published("dt-fm")
 def dt_fm() -> Iterator[Row]:
     """Seconds of the first setting of each network and of the last world-wide, the stated ratios, and even links."""
     first = papers_table(layers=FIRST[:1], batches=FIRST[1:], systems=tuple(ASSUMED))

@@ -25,12 +25,7 @@ NODES = 8
 """Of the report's up to 14. The share of computing does not depend on it, as links are as fast as was measured."""
 
 
-@published(
-    "intellect-1",
-    title="INTELLECT-1, a model of 10 billion parameters trained over the internet",
-    cite="Jaghouar et al. 2024, INTELLECT-1 technical report",
-    licence="figures of a report, cited",
-)
+@published("intellect-1")
 def intellect_1() -> Iterator[Row]:
     """Shares of the time that nodes compute, for three ranges of the network."""
     for line in numbers("single_figures.csv"):

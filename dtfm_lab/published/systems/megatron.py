@@ -126,26 +126,14 @@ def selene(n: int) -> Topology:
     return hosts_of(n, "A100", inside_bytes_per_s=NVLINK_BYTES_PER_S, between_bytes_per_s=NETWORK_BYTES_PER_S)
 
 
-@published(
-    "megatron-lm",
-    title="Megatron-LM, 1.7 to 1,008 billion parameters on 32 to 3,072 A100s",
-    cite="Narayanan et al., SC 2021, tables 1 and 2",
-    licence="figures of a paper, cited",
-    url="https://arxiv.org/abs/2104.04473",
-)
+@published("megatron-lm")
 def megatron() -> Iterator[Row]:
     """FLOP/s of a GPU by the paper's own count, its equation 3."""
     for one in measured("Megatron-LM"):
         yield one.row("Megatron-LM", Evidence.FITTED, "a ring, not overlapped")
 
 
-@published(
-    "zero-3",
-    title="DeepSpeed's ZeRO-3, 175 and 530 billion parameters on A100s",
-    cite="Narayanan et al., SC 2021, table 2",
-    licence="figures of a paper, cited",
-    url="https://arxiv.org/abs/2104.04473",
-)
+@published("zero-3")
 def zero_3() -> Iterator[Row]:
     """FLOP/s of a GPU by the paper's own count, its equation 3."""
     for one in measured("ZeRO-3"):

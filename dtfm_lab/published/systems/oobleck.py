@@ -17,7 +17,7 @@ from dtfm_lab.elasticity import Costs, Policy, TableFleet, policy_of, replay
 from dtfm_lab.files import load_availability
 from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.row import Row
-from dtfm_lab.published.sources import Omission, published
+from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 
 FEWEST = 12
@@ -151,28 +151,7 @@ def in_heap_order(availability: Availability) -> Availability:
     )
 
 
-@published(
-    "oobleck-simulators",
-    title="Oobleck, Varuna and Bamboo on changing fleets, five models and seven traces",
-    cite="Jang et al., SOSP 2023; what the unchanged simulators of its artefact print (tools/simulator)",
-    licence="MIT",
-    url="https://github.com/SymbioticLab/Oobleck",
-    omitted=(
-        Omission(
-            "Bamboo, the three largest models on all traces", 21, "its simulator has no memory for them and prints 0"
-        ),
-        Omission(
-            "Varuna, GPT-3 6.7b on the two real traces",
-            2,
-            "0 samples a second are printed, as no checkpoint stands in the end; there is no ratio to 0",
-        ),
-        Omission(
-            "the share of time that is effective, of all rows",
-            105,
-            "its parts add up to more than the time: work is booked when a step begins, and a step for every loss",
-        ),
-    ),
-)
+@published("oobleck-simulators")
 def oobleck_simulators() -> Iterator[Row]:
     """Samples a second from the first step on."""
     for line in numbers("oobleck_simulated.csv"):

@@ -9,7 +9,7 @@ from dtfm_lab.published.calibration import leave_one_out
 from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sailor_records import ASSUMPTIONS, Document, Record, document_of, predicted_s, shared_cards
-from dtfm_lab.published.sources import Omission, published
+from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import document
 
 ONE_FACTOR = ", one factor"
@@ -22,24 +22,7 @@ OF_OTHERS = (
 ONE_KIND, SEVERAL_KINDS = "GH200", "three kinds of GPU"
 
 
-@published(
-    "sailor",
-    title="Sailor, measured iterations beside its simulator's",
-    cite="Strati et al., SOSP 2025; measurements, profiles and link fits of its repository",
-    licence="MIT",
-    url="https://github.com/eth-easl/sailor",
-    omitted=(
-        Omission("OPT-350, a group of fourteen records", 14, "held out for a blind test", held_out=True),
-        Omission(
-            "records of its repository that contradict themselves",
-            3,
-            "left out when the records were packaged; such as one equal to another record to the last digit",
-        ),
-        Omission("its plans against DT-FM's on hardware, 1.9 to 2.45 times faster", 1, "neither plan is published"),
-    ),
-    noise={"iteration": 0.05, "memory": 0.04},
-    goals={ONE_KIND: 0.071, ONE_KIND + ONE_FACTOR: 0.015, SEVERAL_KINDS: 0.06},
-)
+@published("sailor")
 def sailor() -> Iterator[Row]:
     """GPT-Neo on GH200 without a fit and with one factor, OPT on three kinds of GPU without; the memory of both."""
     yield from rows_of(packaged())

@@ -13,7 +13,7 @@ from dtfm_lab.published.calibration import SecondsLine, median
 from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.hosts import hosts_of
 from dtfm_lab.published.row import Row
-from dtfm_lab.published.sources import Omission, published
+from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import simulated_row
 
@@ -65,23 +65,7 @@ def plan_of(line: dict[str, str]) -> Plan:
     return evaluate(host, job, rank_map=[r * n_stages + s for s in range(n_stages) for r in range(n_replicas)])
 
 
-@published(
-    "simumax",
-    title="SimuMax, Llama-3 layers on eight B200",
-    cite="SimuMax v1.2, Moore Threads, docs/b200/b200_release_v1.2_summary.md of its repository",
-    licence="Apache-2.0",
-    url="https://github.com/MooreThreads/SimuMax",
-    omitted=(
-        Omission("DeepSeek-V2 and V3, expert parallel", 12, "experts and latent attention are not modelled"),
-        Omission("Llama-3 with sequences of 32,768 and 131,072", 7, "context parallelism is not modelled"),
-        Omission(
-            "memory of 8 and of 32 micro-batches",
-            16,
-            "one measurement stands for all numbers of micro-batches (section 6 of its reproduction guide)",
-        ),
-        Omission("A100 with PCIe", 24, "published as errors of its own simulator, without a measured number"),
-    ),
-)
+@published("simumax")
 def simumax() -> Iterator[Row]:
     """Iterations of two models, four grids and three numbers of micro-batches, and the memory of each grid."""
     by_model: dict[str, list[dict[str, str]]] = {}

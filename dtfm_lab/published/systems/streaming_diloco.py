@@ -81,13 +81,7 @@ def needed_gbps(job: Job, step_s: float, wanted: float) -> float:
     return high
 
 
-@published(
-    "streaming-diloco",
-    title="Streaming DiLoCo, bandwidth for a compute utilisation",
-    cite="Douillard et al., Streaming DiLoCo with overlapping communication, 2025, table 4",
-    licence="figures of a paper, cited; its own simulator, not a measurement",
-    url="https://arxiv.org/abs/2501.18512",
-)
+@published("streaming-diloco")
 def streaming_diloco() -> Iterator[Row]:
     """Bandwidths that data parallelism and DiLoCo need."""
     for line in numbers("streaming_diloco_table4.csv"):

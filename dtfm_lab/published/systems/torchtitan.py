@@ -14,7 +14,7 @@ from dtfm_lab.domain.units import GiB
 from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.hosts import hosts_of
 from dtfm_lab.published.row import Row
-from dtfm_lab.published.sources import Omission, published
+from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import ALLOCATED, RESERVED, simulated_row
 from dtfm_lab.systems import Budget
@@ -25,24 +25,7 @@ NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 450e9, 8 * 50e9
 """Between two GPUs of a host, of the H100's data sheet, one way; and of a host's network: 400 Gbit/s a GPU."""
 
 
-@published(
-    "torchtitan",
-    title="torchtitan, Llama 3.1 8B with FSDP on H100s",
-    cite="Liang et al. 2024, TorchTitan, table 1; benchmarks/llama3_h100_202412_torchtitan.md in its repository",
-    licence="BSD-3-Clause",
-    omitted=(
-        Omission("tables 1 and 3, rows with Float8", 2, "matrix products of 8 bits are not modelled"),
-        Omission("table 2, FSDP with context parallelism", 4, "Float8, and a sequence over several GPUs"),
-        Omission("table 4, Llama 3.1 70B, FSDP 32 x TP 8", 2, "Float8; one with asynchronous tensor parallelism"),
-        Omission("table 5, Llama 3.1 405B on 512 GPUs", 2, "Float8 and asynchronous tensor parallelism"),
-        Omission("table 6, the same with context parallelism", 4, "Float8, asynchronous and context parallelism"),
-        Omission(
-            "asyncTP_llama3_h100_2025-06_torchtitan.md, FSDP x TP 8 with and without asynchronous tensor parallelism",
-            12,
-            "published as a picture only; eight of them with Float8",
-        ),
-    ),
-)
+@published("torchtitan")
 def torchtitan() -> Iterator[Row]:
     """Throughput and memory of 8 and of 128 GPUs."""
     for line in numbers("torchtitan.csv"):

@@ -10,7 +10,7 @@ from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.hosts import PER_HOST, hosts_of
 from dtfm_lab.published.row import Row
-from dtfm_lab.published.sources import Omission, published
+from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import simulated_row
 
@@ -63,27 +63,7 @@ def plan_of(line: dict[str, str]) -> Plan:
     return evaluate(hosts, job, rank_map=(replica * n_stages + stage).tolist())
 
 
-@published(
-    "vtrain",
-    title="vTrain, GPT models of 3.6, 18.4 and 175 billion parameters on 64 to 512 A100s",
-    cite="Bang et al., MICRO 2024; data/ground_truth_multi.csv of VIA-Research/vTrain, commit f8dda847",
-    licence="MIT-style",
-    url="https://arxiv.org/abs/2312.12391",
-    omitted=(
-        Omission("data/ground_truth_multi.csv, the block of 39.1B", 47, "held out for a blind test", held_out=True),
-        Omission(
-            "data/ground_truth_multi.csv, tensor parallelism of 16",
-            6,
-            "over two hosts of eight, which cannot be said: a tensor-parallel group lies within a host",
-        ),
-        Omission(
-            "data/ground_truth_single.csv, all rows",
-            1,
-            "the output of its own simulator: rows differ by its own table of all-reduces, to the nanosecond",
-        ),
-    ),
-    noise={"iteration": 0.0005},
-)
+@published("vtrain")
 def vtrain() -> Iterator[Row]:
     """Iterations of three models."""
     for line in numbers("vtrain_multi.csv"):

@@ -100,13 +100,7 @@ def _without_left_out(graph: TaskGraph) -> TaskGraph:
     )
 
 
-@published(
-    "zero-bubble",
-    title="Zero Bubble Pipeline Parallelism, bubbles",
-    cite="Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, table 5",
-    licence="figures of a paper, cited; its own calculation from profiled seconds, not a measurement",
-    url="https://openreview.net/forum?id=tuzTN0eIO5",
-)
+@published("zero-bubble")
 def zero_bubble() -> Iterator[Row]:
     """Bubbles of three schedules for four models."""
     profile = _profile()
@@ -207,13 +201,7 @@ def plan_of(
     return evaluate(topology, job, stages=[[i] for i in range(n)])
 
 
-@published(
-    "zero-bubble-memory",
-    title="Zero Bubble, peak memory",
-    cite="Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, table 4",
-    licence="figures of a paper, cited",
-    url="https://arxiv.org/abs/2401.10241",
-)
+@published("zero-bubble-memory")
 def zero_bubble_memory() -> Iterator[Row]:
     """Gigabytes of the worst device, for four models and two schedules."""
     for line in numbers("zero_bubble_memory.csv"):
@@ -249,13 +237,7 @@ ASSUMED = (
 )
 
 
-@published(
-    "zero-bubble-throughput",
-    title="Zero Bubble, throughput",
-    cite="Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, table 4",
-    licence="figures of a paper, cited",
-    url="https://arxiv.org/abs/2401.10241",
-)
+@published("zero-bubble-throughput")
 def zero_bubble_throughput() -> Iterator[Row]:
     """Throughputs of four models, three numbers of micro-batches and three schedules, twice: with the share of the peak
     that other sources say, and with one efficiency a model, fitted to its other rows."""

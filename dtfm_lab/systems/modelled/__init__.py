@@ -49,7 +49,8 @@ complete::
 ``lab.strategies(network, job, systems="gpipe")`` takes the fastest of the plans that fit the devices' memory. Where the
 system cannot train the job at all, ``plans`` raises a LabError, whose line is the reason that is shown in place of its
 bar. ``mathematics = "..."`` says what it changes of the training itself, and a ``trace`` of its own predicts seconds
-that are not ``simulate``'s. ``grids`` has plans in rank order, ``lab.plan`` those of a search.
+that are not ``simulate``'s. What is said of the systems of this folder stands in ``assumptions.yaml``
+(``described``), in place of the annotations above. ``grids`` has plans in rank order, ``lab.plan`` those of a search.
 '''
 
 from importlib import import_module

@@ -2,20 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.systems import assumption as common
-from dtfm_lab.systems.assumption import TRIED, Assumption, checkpointings, shardings
+from dtfm_lab.systems.assumption import TRIED, checkpointings, shardings
 from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grids import grids
 from dtfm_lab.systems.modelled.data_parallel import DataParallel
-from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
+from dtfm_lab.systems.strategy import Budget, GridStrategy, described, strategies
 
 
 @strategies.register("deepspeed-pipeline")
+@described
 @dataclass(frozen=True, kw_only=True)
 class DeepSpeedPipeline(GridStrategy):
     """DeepSpeed's pipeline engine: pipelines and data parallelism, replicas splitting the optimiser's states (ZeRO-1).
@@ -24,55 +23,17 @@ class DeepSpeedPipeline(GridStrategy):
     """
 
     name: ClassVar[str] = "deepspeed-pipeline"
-    title: ClassVar[str] = "DeepSpeed, pipelines with ZeRO-1"
-    cite: ClassVar[str] = "Rasley et al., KDD 2020"
-    url: ClassVar[str] = "https://www.deepspeed.ai/tutorials/pipeline/"
 
-    order: Annotated[
-        str,
-        common.order(
-            source="DeepSpeed, deepspeed/runtime/pipe/topology.py: PipeDataParallelTopology has the axes pipe, data"
-        ),
-    ] = "dp-pp"
-    sharding: Annotated[
-        str,
-        common.sharding(source="DeepSpeed, deepspeed/runtime/pipe/engine.py: the stage of ZeRO must be below 2"),
-    ] = TRIED
-    transport: Annotated[
-        str,
-        Assumption(
-            help="A stage waits until what it sends has arrived.",
-            choices=TRANSPORTS,
-            source="DeepSpeed, deepspeed/runtime/pipe/schedule.py: SendActivation and SendGrad are blocking",
-        ),
-    ] = "blocking"
-    n_stages: Annotated[
-        int | None,
-        Assumption(
-            help="Devices of a pipeline; every number is tried where not given.",
-            unit="devices",
-            least=1,
-            source="DeepSpeed: num_stages of PipelineModule is the user's",
-        ),
-    ] = None
-    tensor_parallel: Annotated[
-        bool,
-        Assumption(
-            help="Layers are not sliced over GPUs; with Megatron-DeepSpeed they may be.",
-            source="DeepSpeed has no sliced layers of its own; Megatron-DeepSpeed brings Megatron's",
-        ),
-    ] = False
-    checkpointing: Annotated[
-        str, common.checkpointing(source="DeepSpeed: activation_checkpoint_interval of PipelineModule, 0 by default")
-    ] = TRIED
-    hosts: Annotated[str, common.hosts(source="deepspeed's launcher numbers hosts as its hostfile lists them")] = (
-        "listed"
-    )
+    order: str = "dp-pp"
+    sharding: str = TRIED
+    transport: str = "blocking"
+    n_stages: int | None = None
+    tensor_parallel: bool = False
+    checkpointing: str = TRIED
+    hosts: str = "listed"
 
-    microbatches: Annotated[
-        str, common.microbatches(source="DeepSpeed: train_micro_batch_size_per_gpu is the user's")
-    ] = TRIED
-    devices: Annotated[str, common.devices(source="deepspeed's launcher: --include and --exclude of its hosts")] = TRIED
+    microbatches: str = TRIED
+    devices: str = TRIED
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
         """Every grid, with each checkpointing and sharding that is tried."""
@@ -96,6 +57,7 @@ class DeepSpeedPipeline(GridStrategy):
 
 
 @strategies.register("deepspeed-zero-3")
+@described
 @dataclass(frozen=True, kw_only=True)
 class DeepSpeedZero3(DataParallel):
     """DeepSpeed's ZeRO-3: every replica holds a shard of all states and gathers each layer when it is used.
@@ -105,48 +67,16 @@ class DeepSpeedZero3(DataParallel):
     """
 
     name: ClassVar[str] = "deepspeed-zero-3"
-    title: ClassVar[str] = "DeepSpeed ZeRO-3"
-    cite: ClassVar[str] = "Rajbhandari et al., SC 2020"
-    url: ClassVar[str] = "https://arxiv.org/abs/1910.02054"
 
-    stage: Annotated[
-        int,
-        Assumption(
-            help="What replicas split: 3 parameters, gradients and states, 2 not the parameters, 1 states alone.",
-            least=1,
-            most=3,
-            source="Rajbhandari et al. 2020, figure 1; DeepSpeed, deepspeed/runtime/zero/config.py: stage",
-        ),
-    ] = 3
-    gradient_dtype: Annotated[
-        str | None,
-        Assumption(
-            help="Gradients are exchanged in the precision of numbers, or in one of their own.",
-            choices=("fp16", "bf16", "fp32"),
-            source="DeepSpeed: communication_data_type is that of the model by default",
-        ),
-    ] = None
-    checkpointing: Annotated[
-        str, common.checkpointing(source="DeepSpeed leaves it to the model's code (deepspeed.checkpointing)")
-    ] = TRIED
-    attention: Annotated[str, common.attention(source="FlashAttention came in 2022; models of before kept it")] = (
-        "fused"
-    )
-    memory_traffic: Annotated[bool, common.MEMORY_TRAFFIC] = False
-    microbatches: Annotated[
-        str,
-        common.microbatches(
-            source="DeepSpeed: train_micro_batch_size_per_gpu is the user's, and gradient_accumulation_steps follows"
-        ),
-    ] = TRIED
-    hosts: Annotated[
-        str,
-        common.hosts_in_rings(
-            source="deepspeed's launcher numbers hosts as its hostfile lists them; NCCL lays the rings"
-        ),
-    ] = "listed"
+    stage: int = 3
+    gradient_dtype: str | None = None
+    checkpointing: str = TRIED
+    attention: str = "fused"
+    memory_traffic: bool = False
+    microbatches: str = TRIED
+    hosts: str = "listed"
 
-    devices: Annotated[str, common.devices(source="deepspeed's launcher: --include and --exclude of its hosts")] = TRIED
+    devices: str = TRIED
 
     def fields(self) -> dict[str, Any]:
         """As they are split and exchanged."""

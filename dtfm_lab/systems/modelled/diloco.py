@@ -4,7 +4,7 @@ fragment beside the iterations."""
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,17 +12,14 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.systems import assumption as common
-from dtfm_lab.systems.assumption import TRIED, Assumption
+from dtfm_lab.systems.assumption import TRIED
 from dtfm_lab.systems.branch import Branch, distinct
 from dtfm_lab.systems.grids import groupings, sized
-from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
-
-ISLANDS = ("regions", "devices")
-PRECISIONS = ("fp32", "fp16", "int8")
+from dtfm_lab.systems.strategy import Budget, GridStrategy, described, strategies
 
 
 @strategies.register("diloco")
+@described
 @dataclass(frozen=True, kw_only=True)
 class DiLoCo(GridStrategy):
     """DiLoCo: workers step alone and average what changed every H iterations.
@@ -35,49 +32,12 @@ class DiLoCo(GridStrategy):
     """
 
     name: ClassVar[str] = "diloco"
-    title: ClassVar[str] = "DiLoCo"
-    cite: ClassVar[str] = "Douillard et al. 2023"
-    url: ClassVar[str] = "https://arxiv.org/abs/2311.08105"
-    mathematics: ClassVar[str] = (
-        "workers step alone between two averages, which an outer optimiser applies: a loss may need more iterations"
-    )
 
-    every: Annotated[
-        int,
-        Assumption(
-            help="Iterations that a worker steps alone before all average (H).",
-            unit="iterations",
-            least=2,
-            source="DiLoCo, section 3: 500 inner steps",
-        ),
-    ] = 500
-    precision: Annotated[
-        str,
-        Assumption(
-            help="Numbers of the averaged changes on their way, where smaller than the job's own.",
-            choices=PRECISIONS,
-            source="OpenDiLoCo averages in fp16; with 2 bytes, table 4 of Streaming DiLoCo is met",
-        ),
-    ] = "fp16"
-    islands: Annotated[
-        str,
-        Assumption(
-            help="Devices among which a worker's pipeline may lie: those of a region, or each device for itself.",
-            choices=ISLANDS,
-            source="DiLoCo, section 1: islands of well connected devices; here the network's regions",
-        ),
-    ] = "regions"
-    most_workers: Annotated[
-        int,
-        Assumption(
-            help="Workers beyond these are not used.",
-            least=2,
-            source="DiLoCo, section 3.1: up to 64 workers are tried",
-        ),
-    ] = 64
-    microbatches: Annotated[
-        str, common.microbatches(source="OpenDiLoCo: per_device_train_batch_size is the user's")
-    ] = TRIED
+    every: int = 500
+    precision: str = "fp16"
+    islands: str = "regions"
+    most_workers: int = 64
+    microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
         """The job as the system trains it, whatever its shape."""
@@ -115,6 +75,7 @@ class DiLoCo(GridStrategy):
 
 
 @strategies.register("streaming-diloco")
+@described
 @dataclass(frozen=True, kw_only=True)
 class StreamingDiLoCo(DiLoCo):
     """Streaming DiLoCo: fragments of the model are averaged in turn, beside the next iterations.
@@ -124,49 +85,11 @@ class StreamingDiLoCo(DiLoCo):
     """
 
     name: ClassVar[str] = "streaming-diloco"
-    title: ClassVar[str] = "Streaming DiLoCo"
-    cite: ClassVar[str] = "Douillard et al. 2025"
-    url: ClassVar[str] = "https://arxiv.org/abs/2501.18512"
-    mathematics: ClassVar[str] = (
-        "workers step alone, fragments are averaged in turn and late, and mixed with what workers have become: a loss "
-        "may need more iterations"
-    )
 
-    every: Annotated[
-        int,
-        Assumption(
-            help="Iterations from one average of a fragment to its next (H).",
-            unit="iterations",
-            least=2,
-            source="Streaming DiLoCo, the simulation of table 4: 100",
-        ),
-    ] = 100
-    precision: Annotated[
-        str,
-        Assumption(
-            help="Numbers of the averaged changes on their way; fp4 as published would be half of int8.",
-            choices=PRECISIONS,
-            source="Streaming DiLoCo, section 2.4, sends fp4; int8 is the nearest that jobs have, twice the bytes",
-        ),
-    ] = "int8"
-    fragment_layers: Annotated[
-        int,
-        Assumption(
-            help="Layers of a fragment, as nearly as whole numbers of fragments divide H.",
-            unit="layers",
-            least=1,
-            source="Streaming DiLoCo, section 3: three layers a fragment",
-        ),
-    ] = 3
-    delay: Annotated[
-        int,
-        Assumption(
-            help="Iterations beside which a fragment travels before its average is due (tau); 0 does not overlap.",
-            unit="iterations",
-            least=0,
-            source="Streaming DiLoCo, section 2.3: tau is 1 or more; torchft's fragment_sync_delay",
-        ),
-    ] = 1
+    every: int = 100
+    precision: str = "int8"
+    fragment_layers: int = 3
+    delay: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()

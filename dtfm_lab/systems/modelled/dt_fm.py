@@ -4,23 +4,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.job.system import CHECKPOINTINGS, TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.schedule import synchronisations
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning import evaluate, plan, planners
-from dtfm_lab.systems import assumption as common
-from dtfm_lab.systems.assumption import TRIED, Assumption
+from dtfm_lab.planning import evaluate, plan
+from dtfm_lab.systems.assumption import TRIED
 from dtfm_lab.systems.bound import fits
 from dtfm_lab.systems.grids import MICROBATCHES, device_sets, in_rank_order, shapes, sizes_of
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.strategy import Budget, Strategy, described, strategies
 
 FIRST_SEED = 2022
 """Seed of the first of DT-FM's random placements; those after it count up."""
@@ -30,58 +27,18 @@ LEAST_GENERATIONS = 400
 """Of DT-FM's search in each shape: after 200 the best of 64 devices on six continents is a quarter slower."""
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class GPipeOfDTFM(Strategy):
     """How DT-FM trains, wherever it places the stages."""
 
-    cite: ClassVar[str] = "Yuan et al., NeurIPS 2022"
-    url: ClassVar[str] = "https://arxiv.org/abs/2206.01288"
+    n_stages: int | None = None
+    transport: str = "overlapped"
+    flush_every: int = 64
+    synchronisation: str = "ring"
+    checkpointing: str = "block"
 
-    n_stages: Annotated[
-        int | None,
-        Assumption(
-            help="Pipeline stages; of every shape of two or more that takes the devices, the fastest, where not given.",
-            least=1,
-            source="DT-FM section 3: stages x replicas are all devices, given beforehand",
-        ),
-    ] = None
-    transport: Annotated[
-        str,
-        Assumption(
-            help="A stage receives, computes and sends at once.",
-            choices=TRANSPORTS,
-            source="DT-FM section 3.5; dist_gpipe_pipeline_async.py has a CUDA stream for each of the three",
-        ),
-    ] = "overlapped"
-    flush_every: Annotated[
-        int,
-        Assumption(
-            help="Most micro-batches before the pipeline is emptied and gradients accumulate: fewer, halved and halved "
-            "again, where devices do not hold them.",
-            least=1,
-            source="DT-FM, scripts/aws_run_batch_gpt3_optimal.sh: several batches of 64, which a V100 holds",
-        ),
-    ] = 64
-    synchronisation: Annotated[
-        str,
-        Assumption(
-            help="How replicas average: a ring takes as long as a sum along a chain and the average back.",
-            choices=synchronisations,
-            source="DT-FM, gpt3_xl_pp8_dp8.sh has central_ps, which calls NCCL's reduce, then its broadcast",
-        ),
-    ] = "ring"
-    checkpointing: Annotated[
-        str,
-        Assumption(
-            help="A block keeps its input and computes the rest again in the backward.",
-            choices=CHECKPOINTINGS,
-            source="DT-FM, modules/gpt_modules.py: use_checkpoint, of attention and MLP",
-        ),
-    ] = "block"
-
-    microbatches: Annotated[
-        str, common.microbatches(source="DS3Lab/DT-FM, utils/dist_args_utils.py: --micro-batch-size is the user's")
-    ] = TRIED
+    microbatches: str = TRIED
 
     def _shaped(self, n_devices: int, job: Job) -> Iterator[Job]:
         """The job as DT-FM trains it, in each shape with a micro-batch of one, or the given one."""
@@ -114,29 +71,17 @@ class GPipeOfDTFM(Strategy):
 
 
 @strategies.register("dt-fm")
+@described
 @dataclass(frozen=True, kw_only=True)
 class DTFM(GPipeOfDTFM):
     """DT-FM: GPipe with overlapped messages, placed by its scheduler for the least communication cost."""
 
     name: ClassVar[str] = "dt-fm"
-    title: ClassVar[str] = "DT-FM"
     searches: ClassVar[bool] = True
 
-    planner: Annotated[
-        str,
-        Assumption(
-            help="The search: the paper's own genetic algorithm, or another planner of the same cost.",
-            choices=planners,
-            source="DT-FM section 3.4; its evolutionary scheduler, at the cost of equations 1 to 4",
-        ),
-    ] = "dtfm"
+    planner: str = "dtfm"
 
-    devices: Annotated[
-        str,
-        common.devices(
-            source="DS3Lab/DT-FM, utils/dist_args_utils.py: --world-size is the user's; its scheduler places that many"
-        ),
-    ] = TRIED
+    devices: str = TRIED
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
         """The placement of each shape in each micro-batch."""
@@ -177,21 +122,14 @@ class DTFM(GPipeOfDTFM):
 
 
 @strategies.register("dt-fm-random")
+@described
 @dataclass(frozen=True, kw_only=True)
 class DTFMRandom(GPipeOfDTFM):
     """DT-FM without its scheduler: the same GPipe, every device anywhere."""
 
     name: ClassVar[str] = "dt-fm-random"
-    title: ClassVar[str] = "DT-FM without its scheduler"
 
-    n_draws: Annotated[
-        int,
-        Assumption(
-            help="Random placements of a shape, of which the one of median seconds is its plan.",
-            least=1,
-            source="DT-FM, generate_assignment.py: the seeds 2022, 2023 and 2024",
-        ),
-    ] = 3
+    n_draws: int = 3
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
         """Of the shape whose first draw is fastest, the draw of median seconds: nobody chooses by chance."""

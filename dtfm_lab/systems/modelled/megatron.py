@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.systems import assumption as common
-from dtfm_lab.systems.assumption import ORDERS, TRIED, Assumption, checkpointings, shardings
+from dtfm_lab.systems.assumption import ORDERS, TRIED, checkpointings, shardings
 from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grids import grids
-from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
+from dtfm_lab.systems.strategy import Budget, GridStrategy, described, strategies
 
 BY_PRECISION = "by-precision"
 AS_SHIPPED: dict[str, Any] = {
@@ -26,6 +24,7 @@ AS_SHIPPED: dict[str, Any] = {
 
 
 @strategies.register("megatron")
+@described
 @dataclass(frozen=True, kw_only=True)
 class Megatron(GridStrategy):
     """Megatron-LM: the best grid of tensor, pipeline and data parallelism, devices in the order of their ranks.
@@ -36,118 +35,24 @@ class Megatron(GridStrategy):
     """
 
     name: ClassVar[str] = "megatron"
-    title: ClassVar[str] = "Megatron-LM"
-    cite: ClassVar[str] = "Narayanan et al., SC 2021"
-    url: ClassVar[str] = "https://arxiv.org/abs/2104.04473"
 
-    order: Annotated[
-        str,
-        Assumption(
-            help="Neighbouring ranks are of one data-parallel group, or of one pipeline; the faster order.",
-            choices=(TRIED, *ORDERS),
-            source="Megatron-LM, megatron/training/arguments.py: --use-tp-pp-dp-mapping has the order tp-cp-ep-pp-dp "
-            "instead of tp-cp-ep-dp-pp",
-        ),
-    ] = TRIED
-    tensor_parallel: Annotated[
-        int | None,
-        Assumption(
-            help="GPUs of a host that share each layer; every power of two that a host has is tried where not given.",
-            unit="GPUs",
-            least=1,
-            source="Megatron-LM: --tensor-model-parallel-size is the user's",
-        ),
-    ] = None
-    n_stages: Annotated[
-        int | None,
-        Assumption(
-            help="Devices of a pipeline; every divisor of the blocks is tried where not given.",
-            unit="devices",
-            least=1,
-            source="Megatron-LM: --pipeline-model-parallel-size is the user's",
-        ),
-    ] = None
-    hosts: Annotated[
-        str,
-        common.hosts(
-            source="torchrun and Slurm number hosts as they are listed; nothing in Megatron-LM looks at the network"
-        ),
-    ] = "listed"
-    transport: Annotated[
-        str,
-        Assumption(
-            help="A stage waits until what it sends has arrived; both directions of an exchange travel at once.",
-            choices=TRANSPORTS,
-            source="Megatron-LM, p2p_communication.py: batch_isend_irecv of a send with its receive, then a wait; "
-            "--overlap-p2p-communication came with interleaving in 2023",
-        ),
-    ] = "batched"
-    stages_per_device: Annotated[
-        int,
-        Assumption(
-            help="Stages of each device; more than one interleaves them.",
-            unit="stages",
-            least=1,
-            source="Narayanan et al. 2021, section 2.2.2; --num-layers-per-virtual-pipeline-stage is off by default",
-        ),
-    ] = 1
-    synchronisation: Annotated[
-        str,
-        common.ring_or_tree(
-            source="NCCL chooses by size and devices; rings for the large buffers that Megatron-LM reduces whole"
-        ),
-    ] = "ring"
-    overlap: Annotated[
-        bool | None,
-        Assumption(
-            help="Gradients are averaged beside the last backward, or behind it; the faster where not given.",
-            source="Megatron-LM: --overlap-grad-reduce is the user's, and off by default",
-        ),
-    ] = None
-    gradient_dtype: Annotated[
-        str,
-        Assumption(
-            help="Gradients are summed and exchanged in fp32 where numbers are bf16, and in fp16 where they are fp16.",
-            choices=(BY_PRECISION, "fp16", "bf16", "fp32"),
-            source="Megatron-LM, megatron/arguments.py: bf16 sets --accumulate-allreduce-grads-in-fp32, fp16 does not; "
-            "docs/source/api-guide/dist_optimizer.md counts 18 bytes a parameter with fp32 gradients and 20 with fp16 "
-            "ones, of which the fp32 copy of these, 4 bytes, is not counted here",
-        ),
-    ] = BY_PRECISION
-    sharding: Annotated[
-        str, common.sharding(source="Megatron-LM: --use-distributed-optimizer is the user's, and off by default")
-    ] = TRIED
-    checkpointing: Annotated[
-        str,
-        common.checkpointing(
-            source="Megatron-LM: --recompute-granularity is off by default; every row of Narayanan et al. 2021, table "
-            "1, recomputes (examples/sc21/run_table_1.sh)",
-        ),
-    ] = TRIED
-    attention: Annotated[
-        str, common.attention(source="Megatron-LM kept it until FlashAttention came in 2022 (--use-flash-attn)")
-    ] = "fused"
-    dropout: Annotated[
-        bool,
-        Assumption(
-            help="Blocks of a gpt drop out and keep the masks.",
-            source="Megatron-LM, megatron/training/arguments.py: --attention-dropout and --hidden-dropout are 0.1 by "
-            "default",
-        ),
-    ] = True
-    sequence_parallel: Annotated[
-        bool,
-        Assumption(
-            help="GPUs of a tensor-parallel group split norms, residuals and dropout too, along the sequence.",
-            source="Megatron-LM: --sequence-parallel is the user's, and off by default (Korthikanti et al. 2022)",
-        ),
-    ] = False
-    memory_traffic: Annotated[bool, common.MEMORY_TRAFFIC] = False
-    microbatches: Annotated[str, common.microbatches(source="Megatron-LM: --micro-batch-size is the user's")] = TRIED
-    devices: Annotated[
-        str,
-        common.devices(source="torchrun: --nnodes and the hosts are the user's; Megatron-LM takes those it is given"),
-    ] = TRIED
+    order: str = TRIED
+    tensor_parallel: int | None = None
+    n_stages: int | None = None
+    hosts: str = "listed"
+    transport: str = "batched"
+    stages_per_device: int = 1
+    synchronisation: str = "ring"
+    overlap: bool | None = None
+    gradient_dtype: str = BY_PRECISION
+    sharding: str = TRIED
+    checkpointing: str = TRIED
+    attention: str = "fused"
+    dropout: bool = True
+    sequence_parallel: bool = False
+    memory_traffic: bool = False
+    microbatches: str = TRIED
+    devices: str = TRIED
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
         """Every grid, in each way to train it that is tried."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
@@ -11,19 +11,19 @@ from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import plan
-from dtfm_lab.systems import assumption as common
-from dtfm_lab.systems.assumption import TRIED, Assumption
+from dtfm_lab.systems.assumption import TRIED
 from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
 from dtfm_lab.systems.modelled.data_parallel import DDP
 from dtfm_lab.systems.modelled.megatron import Megatron
-from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
+from dtfm_lab.systems.strategy import Budget, GridStrategy, described, strategies
 
 AVERAGES = ("ring", "hierarchical")
 """Ways to average that are tried on the plan of the search beside its own, the sharded one of the paper."""
 
 
 @strategies.register("dtfm-lab")
+@described
 @dataclass(frozen=True, kw_only=True)
 class Ours(GridStrategy):
     """This lab: its own search for the fastest iteration, over shape, devices, cut, shares and the order of passes.
@@ -33,37 +33,12 @@ class Ours(GridStrategy):
     """
 
     name: ClassVar[str] = "dtfm-lab"
-    title: ClassVar[str] = "dtfm_lab"
-    cite: ClassVar[str] = "this lab"
     searches: ClassVar[bool] = True
 
-    transport: Annotated[
-        str,
-        Assumption(
-            help="A device computes on while it sends; on the plan found, other ways to send are tried.",
-            choices=(TRIED, *TRANSPORTS),
-            source="the lab's own workers play all of them",
-        ),
-    ] = TRIED
-    microbatches: Annotated[
-        str, common.microbatches(source="tried on the plan found where the job gives its own; else left to the search")
-    ] = TRIED
-    averaging: Annotated[
-        str,
-        Assumption(
-            help="On the plan found, a ring and averages by region, behind the last backward or in buckets beside it; "
-            "or the search's own only.",
-            choices=("tried", "sharded"),
-            source="the lab's own workers play all of them",
-        ),
-    ] = "tried"
-    grids: Annotated[
-        bool,
-        Assumption(
-            help="Grids in rank order, either way round, and the whole model on every device are tried, too.",
-            source="a search of a second or two should not lose to a plan that needs none",
-        ),
-    ] = True
+    transport: str = TRIED
+    microbatches: str = TRIED
+    averaging: str = "tried"
+    grids: bool = True
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
         """The plans of the searches, each with other ways to average and send, and those that need no search."""

@@ -2,20 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, even_shares
-from dtfm_lab.domain.job.system import CHECKPOINTINGS, TRANSPORTS
+from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
-from dtfm_lab.systems import assumption as common
-from dtfm_lab.systems.assumption import TRIED, Assumption
+from dtfm_lab.systems.assumption import TRIED
 from dtfm_lab.systems.branch import Branch, distinct
 from dtfm_lab.systems.grids import groupings, sized
-from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
+from dtfm_lab.systems.strategy import Budget, GridStrategy, described, strategies
 
 WIDTH = 8
 """Chains of pools that are kept after each stage."""
@@ -24,6 +22,7 @@ MOST_STAGES = 16
 
 
 @strategies.register("sailor")
+@described
 @dataclass(frozen=True, kw_only=True)
 class Sailor(GridStrategy):
     """Sailor: which devices of which kind and region take part, and in which shape.
@@ -37,52 +36,14 @@ class Sailor(GridStrategy):
     """
 
     name: ClassVar[str] = "sailor"
-    title: ClassVar[str] = "Sailor"
-    cite: ClassVar[str] = "Strati et al., SOSP 2025"
-    url: ClassVar[str] = "https://arxiv.org/abs/2504.17096"
 
-    across_regions: Annotated[
-        bool,
-        Assumption(
-            help="Replicas of a stage may lie in several regions.",
-            source="eth-easl/sailor, planner_utils.cpp, find_ar_cost: no data parallelism across regions",
-        ),
-    ] = False
-    transport: Annotated[
-        str,
-        Assumption(
-            help="A stage waits until what it sends has arrived.",
-            choices=TRANSPORTS,
-            source="eth-easl/sailor, deepspeed/pipe_engine.py: sends on the stream that computes",
-        ),
-    ] = "blocking"
-    gradient_dtype: Annotated[
-        str,
-        Assumption(
-            help="Precision in which gradients are kept and averaged.",
-            choices=BYTES_PER_ELEMENT,
-            source="eth-easl/sailor, planner_utils.cpp, check_stage_fits: 4 bytes of gradient a parameter",
-        ),
-    ] = "fp32"
-    checkpointing: Annotated[
-        str,
-        Assumption(
-            help="Activations are kept from the forward to the backward.",
-            choices=CHECKPOINTINGS,
-            source="eth-easl/sailor, planner_utils.cpp, check_stage_fits: all activations of micro-batches in flight",
-        ),
-    ] = "none"
+    across_regions: bool = False
+    transport: str = "blocking"
+    gradient_dtype: str = "fp32"
+    checkpointing: str = "none"
 
-    mixes_kinds: Annotated[
-        bool,
-        Assumption(
-            help="Replicas of a stage may be of several kinds, in one region.",
-            source="Strati et al. 2025, section 4: a stage may have several GPU types",
-        ),
-    ] = True
-    microbatches: Annotated[
-        str, common.microbatches(source="eth-easl/sailor: its planner goes through micro-batch sizes")
-    ] = TRIED
+    mixes_kinds: bool = True
+    microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
         """The job as the system trains it, whatever its shape."""

@@ -3,32 +3,30 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, COMPRESSIONS, Job, device_gradient_bytes, repeated_flop
-from dtfm_lab.domain.job.system import CHECKPOINTINGS
+from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, Job, device_gradient_bytes, repeated_flop
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of, speeds_of
-from dtfm_lab.systems import assumption as common
-from dtfm_lab.systems.assumption import TRIED, Assumption
+from dtfm_lab.systems.assumption import TRIED
 from dtfm_lab.systems.bound import least_lacking_bytes
 from dtfm_lab.systems.branch import Branch, distinct
 from dtfm_lab.systems.grids import sized
 from dtfm_lab.systems.stochastic import simulate_stochastic
-from dtfm_lab.systems.strategy import Budget, GridStrategy, strategies
+from dtfm_lab.systems.strategy import Budget, GridStrategy, described, strategies
 
-ROUTINGS = ("throughput", "random")
 MOST = 12
 """Plans that are simulated, the first by a closed form: each takes a good part of a second where there are many
 micro-batches, and no bound says which need not be."""
 
 
 @strategies.register("swarm")
+@described
 @dataclass(frozen=True, kw_only=True)
 class Swarm(GridStrategy):
     """SWARM: equal stages, each served by many devices, and every micro-batch routed to one of the next stage's.
@@ -45,60 +43,15 @@ class Swarm(GridStrategy):
     """
 
     name: ClassVar[str] = "swarm"
-    title: ClassVar[str] = "SWARM"
-    cite: ClassVar[str] = "Ryabinin et al., ICML 2023"
-    url: ClassVar[str] = "https://arxiv.org/abs/2301.11913"
-    mathematics: ClassVar[str] = "activations and gradients are rounded on their way, to 8 and 16 bits by default"
 
-    routing: Annotated[
-        str,
-        Assumption(
-            help="To the device with the least work handed out, by its throughput, or to any by chance.",
-            choices=ROUTINGS,
-            source="yandex-research/swarm, moe/client/balancer.py: a queue by run time handed out over throughput",
-        ),
-    ] = "throughput"
-    compression: Annotated[
-        str,
-        Assumption(
-            help="What activations and their gradients are rounded to on their way.",
-            choices=COMPRESSIONS,
-            source="yandex-research/swarm, setup_and_launch_server.sh: --compression BLOCKWISE_8BIT",
-        ),
-    ] = "int8"
-    gradient_compression: Annotated[
-        str,
-        Assumption(
-            help="What averaged gradients are rounded to on their way.",
-            choices=COMPRESSIONS,
-            source="yandex-research/swarm, src_cli/run_server.py: --averaging_compression FLOAT16",
-        ),
-    ] = "fp16"
-    checkpointing: Annotated[
-        str,
-        Assumption(
-            help="A backward computes its stage's forward again.",
-            choices=CHECKPOINTINGS,
-            source="yandex-research/swarm, moe/server/expert_backend.py: backward runs the stage from its inputs",
-        ),
-    ] = "stage"
-    resends_inputs: Annotated[
-        bool,
-        Assumption(
-            help="A gradient travels with the input of the stage that it goes to.",
-            source="yandex-research/swarm, moe/client/balanced_expert.py: inputs_and_grad_outputs",
-        ),
-    ] = True
-    trainers: Annotated[
-        int,
-        Assumption(
-            help="Micro-batches on their way at once, for each device.",
-            least=1,
-            source="yandex-research/swarm, setup_and_launch_trainer.sh: 4 on each trainer node; here a node a device",
-        ),
-    ] = 4
+    routing: str = "throughput"
+    compression: str = "int8"
+    gradient_compression: str = "fp16"
+    checkpointing: str = "stage"
+    resends_inputs: bool = True
+    trainers: int = 4
 
-    microbatches: Annotated[str, common.microbatches(source="yandex-research/swarm: --batch_size of a trainer")] = TRIED
+    microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
         """The job as the system trains it, whatever its shape."""
