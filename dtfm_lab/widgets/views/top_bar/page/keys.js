@@ -33,12 +33,12 @@ export function labKeys(el, { press, toggleWindow, leave }, cleanUp) {
   }
   /**
    * A focused button that goes, hides or is disabled, as Plan while it searches, would leave the focus to the page, where a
-   * digit makes a heading of the notebook's cell: what follows in the lab has it then.
+   * digit makes a heading of the notebook's cell: what follows in the lab has it then, but no field, which would take keys.
    */
   function keepFocus() {
     const gone = last && (!last.isConnected || last.disabled || !last.checkVisibility());
     if (!gone || !document.activeElement?.contains(lab())) return;
-    const follows = (one) => last.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING;
+    const follows = (one) => last.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING && !one.matches(TYPED_IN);
     ((last.isConnected && stopsIn(lab()).find(follows)) || lab()).focus({ preventScroll: true });
   }
   const left = () => setTimeout(keepFocus);
