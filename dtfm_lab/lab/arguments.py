@@ -21,6 +21,7 @@ from dtfm_lab.domain.streams import received
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
 from dtfm_lab.planning import objectives, planners
+from dtfm_lab.planning.draws import GivenSpread
 from dtfm_lab.planning.iteration.frontier_search import DEFAULT_SECONDS as FRONTIER_SECONDS
 from dtfm_lab.planning.iteration.frontier_search import SEARCHES as FRONTIER_SEARCHES
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
@@ -80,6 +81,16 @@ class SearchOptions(PlanOptions):
     """Keywords of ``plan`` and ``search``."""
 
     start: Annotated[Plan | None, Option(help="A plan to improve on, its devices found by name.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpreadOptions(SearchOptions):
+    """Keywords of ``plan``."""
+
+    spread: Annotated[
+        GivenSpread | None,
+        Option(help="Least expected seconds where links and speeds have this spread, as lab.compare takes it."),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

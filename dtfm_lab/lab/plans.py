@@ -13,6 +13,7 @@ from dtfm_lab.lab.arguments import (
     FrontierOptions,
     Progress,
     SearchOptions,
+    SpreadOptions,
     as_plan,
     newest_of,
     of_name,
@@ -70,7 +71,7 @@ def fitted(job: Job, n_devices: int) -> Job:
     return job if job.shaped and (job.n_stages, job.n_replicas) == (fitting.n_stages, fitting.n_replicas) else fitting
 
 
-@of_network(SearchOptions)
+@of_network(SpreadOptions)
 def plan(topology: Topology | str, job: Job | str | None = None, **options: Any) -> Plan:
     """The best plan that a planner finds in so many ``seconds`` (or ``steps``; 2 s without either).
 
@@ -78,10 +79,15 @@ def plan(topology: Topology | str, job: Job | str | None = None, **options: Any)
     replicas, devices that stay idle, blocks of each stage, micro-batches of each pipeline, the order of passes. Ctrl-C
     keeps the best so far. With ``steps`` the same seed gives the same plan. Where its devices lack memory, a
     warning in the log says so.
+
+    With a ``spread``, it is the plan of least expected seconds of the best plan of each shape: see ``compare``.
     """
     network, job = nouns(topology, job)
-    found = planning.plan(network, job, **_with_objective(job, options))
-    return warned(planning.simulated(found))
+    spread = options.pop("spread", None)
+    options = _with_objective(job, options)
+    if spread is not None:
+        return warned(planning.plan_for_draws(network, job, spread=spread, **options))
+    return warned(planning.simulated(planning.plan(network, job, **options)))
 
 
 @of_network(SearchOptions)

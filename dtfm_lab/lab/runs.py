@@ -11,7 +11,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_plan, as_schedule, of_schedule
 from dtfm_lab.lab.histories import AnyAvailability, AnyPolicy, run_hours
-from dtfm_lab.planning import Difference
+from dtfm_lab.planning import Difference, Draws, drawn
+from dtfm_lab.planning.draws import DRAWS, GivenSpread
 from dtfm_lab.runtime.client import launch
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RunOptions
@@ -74,12 +75,33 @@ def compare(before: Plan | str, after: Plan | str) -> Difference: ...
 def compare(before: Trace, after: Trace) -> Comparison: ...
 @overload
 def compare(before: History, after: History) -> HistoryComparison: ...
-def compare(before: Any, after: Any) -> Comparison | Difference | HistoryComparison:
+@overload
+def compare(
+    before: Plan | str,
+    after: Plan | str | None = None,
+    *more: Plan | str,
+    spread: GivenSpread,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Draws: ...
+def compare(
+    before: Any, after: Any = None, *more: Any, spread: GivenSpread | None = None, draws: int = DRAWS, seed: int = 0
+) -> Comparison | Difference | HistoryComparison | Draws:
     """Two traces side by side, predicted and measured: errors by row, iteration, kind, stage, device and link;
     ``.suspects``, ``.drift``, ``.refit(plan, lab.simulate)``. Or two plans: what moved, and what that cost or brought:
     ``.text``, ``.to_frame()``, ``.parts``. Or two histories of the same hours: ``.text``, ``.goodput_error``
     and what it is made of, and a row for each stretch between two changes, ``.to_frame()``.
+
+    With a ``spread``, one plan or several of one network on the same random draws of it: expected seconds, quantiles,
+    and how often two of them change order, ``.to_frame()``, ``.to_frame("pairs")``, ``.sentence``. The spread is one
+    standard deviation of the logarithm of bandwidth, latency and speed of computing, or a mapping of these names:
+    ``spread={"bandwidth": 0.3}``. Each device has a factor of its own in a draw, and all links of two regions one.
     """
+    if spread is not None:
+        plans = before, *(() if after is None and not more else (after,)), *more
+        return drawn([as_plan(plan) for plan in plans], spread, n=draws, seed=seed)
+    if more:
+        raise LabError(f"{2 + len(more)} things to compare without a spread; wanted two")
     if isinstance(before, History) and isinstance(after, History):
         return HistoryComparison(before, after)
     if isinstance(before, Plan | str) or isinstance(after, Plan | str):

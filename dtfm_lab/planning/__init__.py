@@ -10,7 +10,9 @@ from dtfm_lab.planning.adapting import adapt_plan
 from dtfm_lab.planning.background_tasks import Cancellation
 from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
+from dtfm_lab.planning.draws import Draws, drawn
 from dtfm_lab.planning.evaluate import evaluate, simulated
+from dtfm_lab.planning.expected import plan_for_draws
 from dtfm_lab.planning.explain.difference import Difference
 from dtfm_lab.planning.explain.explanation import Explanation, explain
 from dtfm_lab.planning.explain.worth import Worth, stream_worth, worth_table
@@ -27,6 +29,7 @@ from dtfm_lab.planning.step import PlanStep
 __all__ = [
     "Cancellation",
     "Difference",
+    "Draws",
     "Explanation",
     "Frontier",
     "Generation",
@@ -39,6 +42,7 @@ __all__ = [
     "Worth",
     "adapt_plan",
     "default_objective",
+    "drawn",
     "evaluate",
     "explain",
     "lower_bound_s",
@@ -46,6 +50,7 @@ __all__ = [
     "network_after",
     "objectives",
     "plan",
+    "plan_for_draws",
     "planners",
     "price_placement",
     "replan",

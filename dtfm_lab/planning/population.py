@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import IntArray
 
 SHOWN = 20
@@ -34,6 +35,8 @@ class Individual:
     """One or two, without their own parents. The first is the one that was changed."""
     is_estimate: bool = False
     """Whether its cost is an estimate so far."""
+    chosen: Callable[[], Job] | None = field(default=None, repr=False)
+    """The job with all that the search chose for it; None where it chose nothing but devices."""
 
     @property
     def gain_s(self) -> float:

@@ -53,7 +53,7 @@ class Problem:
 
     def row(self, grid: IntArray) -> IntArray:
         """(N,) devices of a (S, D) grid, then the idle ones."""
-        return np.concatenate([grid.ravel(), np.setdiff1d(np.arange(self.n_devices), grid)])
+        return row_of(grid, self.n_devices)
 
     def fill(self, row: IntArray, devices: IntArray, groups: IntArray) -> None:
         """Put each device at the first free position of its group, S where idle, of a row in which -1 is free; where
@@ -116,6 +116,13 @@ class Generation:
     held: Callable[[], Population] | None = field(default=None, repr=False)
     """Returns what the planner holds, to be shown; None for a planner that does not say. It is called before the
     planner goes on, or never."""
+
+
+def row_of(grid: IntArray, n_devices: int) -> IntArray:
+    """(N,) devices of a (S, D) grid, then the idle ones by number."""
+    idle = np.ones(n_devices, dtype=bool)
+    idle[grid] = False
+    return np.concatenate([grid.ravel(), np.flatnonzero(idle)])
 
 
 class Planner(Protocol):

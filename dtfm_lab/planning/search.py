@@ -36,8 +36,8 @@ def search(
     return (replace(step, left_open=job.left_open) for step in steps)
 
 
-def plan(topology: Topology, job: Job, planner: str = "evolutionary", **options: Any) -> Plan:
-    """The best plan that ``search`` finds within its limits, the ``options``; an interrupt keeps the best so far."""
+def last_step(topology: Topology, job: Job, planner: str = "evolutionary", **options: Any) -> PlanStep:
+    """The last step of ``search`` within its limits, the ``options``; an interrupt keeps the one so far."""
     best: PlanStep | None = None
     try:
         for step in search(topology, job, planner, **options):
@@ -46,4 +46,9 @@ def plan(topology: Topology, job: Job, planner: str = "evolutionary", **options:
         if best is None:
             raise
     assert best is not None, "a search yields at least one step"
-    return best.plan
+    return best
+
+
+def plan(topology: Topology, job: Job, planner: str = "evolutionary", **options: Any) -> Plan:
+    """The best plan that ``search`` finds within its limits, see ``last_step``."""
+    return last_step(topology, job, planner, **options).plan

@@ -25,6 +25,7 @@ from dtfm_lab.domain.network import Links, as_number, shortened
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Programs, Schedule
+from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
@@ -134,35 +135,14 @@ def gains(
     for name in chosen:
         if name not in WHAT:
             raise unknown("sensitivity", name, WHAT)
-    context = simulate(plan, schedule, **as_simulated).context
-    plan = cut_subplan(plan, context.rehearsed)
-    built = context.recorded_schedule
-    n = len(plan.topology)
-    links = (
-        Links.free(n).delayed(context.message_s)
-        if context.links == "real"
-        else Links.of(plan.topology, context.queueing)
-    )
-    every = context.synchronise_every
-    known = as_simulated.get("profile") is not None or as_simulated.get("like") is not None
-    efficiency = as_simulated.get("efficiency")
-    parts = []
-    for synchronise, share in ((False, 1 - 1 / every), (True, 1 / every)):
-        if share > 0:
-            programs = programs_of(plan, built, synchronise=synchronise)
-            # the context holds the profile of the iteration that synchronises, whose computations code more
-            profile = context.profile if known else analytic(plan, programs, efficiency, links)
-            tasks = PlacedTasks.of(plan, programs, profile)
-            on = None
-            if plan.job.gathers_passes and not known:
-                on = partial(_tasks_on, plan, programs, efficiency)
-            parts.append(_IterationKind(share, tasks, tasks.simulate(links), on))
-    return _gains(plan, _Baseline(tuple(parts), links), number, [one for one in WHAT if one in chosen])
+    base = Baseline.of(plan, schedule, **as_simulated)
+    return _gains(base, number, [one for one in WHAT if one in chosen])
 
 
-def _gains(plan: Plan, base: _Baseline, factor: float, what: list[str]) -> Iterator[Gain]:
+def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[Gain]:
+    plan = base.plan
     before_s = base.iteration_s
-    targets = [(one, target) for one in what for target in (_devices(plan) if one == "compute" else _links(plan, base))]
+    targets = [(one, target) for one in what for target in (_devices(plan) if one == "compute" else _links(base))]
     for number, (one, target) in enumerate(targets, start=1):
         yield Gain(
             what=one,
@@ -206,43 +186,75 @@ class _IterationKind(NamedTuple):
         critical: Mask = self.times.slack_s <= NEGLIGIBLE * self.times.makespan_s
         return bool((nodes & critical).any())
 
+    def changed_s(self, links: Links, speed: FloatArray) -> float:
+        """Its seconds on other links, each device so many times as fast, (N,)."""
+        tasks = self.tasks if self.on is None else self.on(links)
+        return replace(tasks, compute_s=tasks.compute_s / speed[tasks.here]).simulate(links).makespan_s
+
 
 @dataclass(frozen=True, eq=False)
-class _Baseline:
-    """The iteration as it is, to be simulated again with changes."""
+class Baseline:
+    """The iteration of a plan as it is, to be simulated again with changes; its order of passes is kept."""
 
-    parts: tuple[_IterationKind, ...]
+    plan: Plan
     links: Links
+    parts: tuple[_IterationKind, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, schedule: str | Schedule | None = None, **as_simulated: Any) -> Baseline:
+        """What ``simulate`` plays. Raises what that raises."""
+        context = simulate(plan, schedule, **as_simulated).context
+        plan = cut_subplan(plan, context.rehearsed)
+        built = context.recorded_schedule
+        if context.links == "real":
+            links = Links.free(len(plan.topology)).delayed(context.message_s)
+        else:
+            links = Links.of(plan.topology, context.queueing)
+        every = context.synchronise_every
+        known = as_simulated.get("profile") is not None or as_simulated.get("like") is not None
+        efficiency = as_simulated.get("efficiency")
+        parts = []
+        for synchronise, share in ((False, 1 - 1 / every), (True, 1 / every)):
+            if share > 0:
+                programs = programs_of(plan, built, synchronise=synchronise)
+                # the context holds the profile of the iteration that synchronises, whose computations code more
+                profile = context.profile if known else analytic(plan, programs, efficiency, links)
+                tasks = PlacedTasks.of(plan, programs, profile)
+                on = None
+                if plan.job.gathers_passes and not known:
+                    on = partial(_tasks_on, plan, programs, efficiency)
+                parts.append(_IterationKind(share, tasks, tasks.simulate(links), on))
+        return cls(plan, links, tuple(parts))
 
     @property
     def iteration_s(self) -> float:
         return sum(part.share * part.times.makespan_s for part in self.parts)
+
+    def changed_s(self, links: Links, speed: FloatArray) -> float:
+        """Seconds of an iteration on other links, each device so many times as fast, (N,)."""
+        return sum(part.share * part.changed_s(links, speed) for part in self.parts)
 
     def improved_s(self, what: str, target: _Target, factor: float) -> float:
         """Seconds of an iteration with one target improved, in both directions of a link."""
         where: Mask = np.zeros(self.links.latency_s.shape, dtype=bool)
         i, j = np.array(target.pairs).T
         where[i, j] = where[j, i] = True
-        links = self.links
+        links, speed = self.links, np.ones(len(where))
         if what == "latency":
             links = replace(links, latency_s=np.where(where, links.latency_s / factor, links.latency_s))
         elif what == "bandwidth":
             bandwidth = links.bandwidth_bytes_per_s
             links = replace(links, bandwidth_bytes_per_s=np.where(where, bandwidth * factor, bandwidth))
+        else:
+            speed[i] = factor
         total_s = 0.0
         for part in self.parts:
             tasks = part.tasks
-            if part.on is not None and what != "compute":
-                total_s += part.share * part.on(links).simulate(links).makespan_s
-                continue
             nodes = where[tasks.here, tasks.there]  # the two ends of a computation are the same device
             fixed_order = not links.has_cards and not tasks.graph.programs.blocking
-            if fixed_order and not part.may_be_critical(nodes):
-                total_s += part.share * part.times.makespan_s
-                continue
-            if what == "compute":
-                tasks = replace(tasks, compute_s=np.where(nodes, tasks.compute_s / factor, tasks.compute_s))
-            total_s += part.share * tasks.simulate(links).makespan_s
+            passes_change = part.on is not None and what != "compute"
+            kept = fixed_order and not passes_change and not part.may_be_critical(nodes)
+            total_s += part.share * (part.times.makespan_s if kept else part.changed_s(links, speed))
         return total_s
 
 
@@ -252,9 +264,9 @@ def _devices(plan: Plan) -> list[_Target]:
     return [_Target("device", names[d], [(d, d)]) for d in plan.placement.devices.ravel().tolist()]
 
 
-def _links(plan: Plan, base: _Baseline) -> list[_Target]:
+def _links(base: Baseline) -> list[_Target]:
     """Pairs of devices that send each other something, and pairs of regions with several of them."""
-    topology = plan.topology
+    topology = base.plan.topology
     names = topology.names
     used: set[tuple[int, int]] = set()
     for part in base.parts:

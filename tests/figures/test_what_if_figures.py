@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from dtfm_lab import figures
-from dtfm_lab.lab import explain, sweep
+from dtfm_lab.figures.theme import time_unit
+from dtfm_lab.lab import compare, explain, sweep
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +125,20 @@ def test_improvements_without_effect_are_an_empty_figure_that_says_so(tried):
     assert not figure.data
     assert "none of them alone" in figure.layout.annotations[0].text
     assert "nothing was tried" in figures.sensitivity(tried.head(0)).layout.annotations[0].text
+
+
+def test_plans_on_draws_are_rows_of_their_quantiles_the_least_expected_seconds_on_top(small_plan):
+    slower = small_plan.changed(job=small_plan.job.with_fields(schedule="gpipe"))
+    found = compare(small_plan, slower, spread=0.3, draws=40)
+    figure = figures.sensitivity(found)
+    rows = np.argsort(found.mean_s, kind="stable")
+    wide, thick, expected, nominal = figure.data
+    _, per_s = time_unit(found.quantile_s(0.95).max())
+    assert np.array(wide.x).reshape(2, 3)[:, :2] / per_s == pytest.approx(
+        np.stack([found.quantile_s(0.05)[rows], found.quantile_s(0.95)[rows]], axis=1)
+    )
+    assert thick.line.width > wide.line.width
+    assert np.array(expected.x) / per_s == pytest.approx(found.mean_s[rows])
+    assert np.array(nominal.x) / per_s == pytest.approx(found.nominal_s[rows])
+    assert f"plan {rows[0]}, " in figure.layout.yaxis.ticktext[0]
+    assert "spread of bandwidth 0.3, compute 0.3, latency 0.3" in figure.layout.title.subtitle.text.replace("<br>", " ")

@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS
+from dtfm_lab.figures.results.drawn_plans import drawn_plans
 from dtfm_lab.figures.theme import (
     bare,
     by_name,
@@ -16,6 +17,7 @@ from dtfm_lab.figures.theme import (
     titled,
     with_headings,
 )
+from dtfm_lab.planning import Draws
 
 MOST_ROWS = 10
 """Most rows of links, of regions and of devices, those that change most."""
@@ -32,14 +34,16 @@ OF = {"link": "links", "regions": "regions, all links of two or within one", "de
 COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
 
 
-def sensitivity(frame: pd.DataFrame) -> go.Figure:
+def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
     """A bar for each improvement: by how much it would shorten the iteration, the greatest on top.
 
     Links, pairs of regions and devices have panels of their own. Improvements that change nothing are counted, not
-    drawn.
+    drawn. Of ``Draws``, plans compared under a spread, a row a plan: see ``drawn_plans``.
 
     Raises TraceError for a table of other columns.
     """
+    if isinstance(frame, Draws):
+        return drawn_plans(frame)
     if missing := [column for column in COLUMNS if column not in frame.columns]:
         raise TraceError(f"table has no column {', '.join(missing)}; wanted the table of sensitivity")
     changes = frame[frame["change"].abs() > NEGLIGIBLE]

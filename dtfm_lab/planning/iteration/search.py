@@ -111,7 +111,7 @@ class _Search:
         start, nearby = given
         self.nearby = bool(nearby)
         self.arms = Arms(fitting.problem, aim, fitting.others, begun=not nearby)
-        self.shown = ShownArms(self.arms)
+        self.shown = ShownArms(self.arms, problem.job)
         self.others = [part.job.checkpoints for part in fitting.others]
         self.beginnings = Beginnings(problem, self.arms, rng)
         parts = fitting.problem, *fitting.others
@@ -123,7 +123,7 @@ class _Search:
         begun = [self.beginnings.of_plan(plan) for plan in (start, *nearby)]
         if not any(begun):  # nothing to search near to
             self.nearby, self.arms = False, Arms(fitting.problem, aim, fitting.others)
-            self.shown = ShownArms(self.arms)
+            self.shown = ShownArms(self.arms, problem.job)
             self.beginnings = Beginnings(problem, self.arms, rng)
         self.given = [found for found in (*begun, self.beginnings.of_fitting(fitting)) if found]
         self.opened = None if problem.job.schedule in REPLAYED_SCHEDULES else _without_schedule(problem, unused, aim)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 
+from dtfm_lab.domain.job import Job
 from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan
+from dtfm_lab.planning.iteration.candidate import chosen_job
 from dtfm_lab.planning.population import SHOWN, Individual, Population
 
 CHECKPOINTED = {
@@ -19,8 +22,8 @@ CHECKPOINTED = {
 class ShownArms:
     """Numbers the plans of a search in the order in which they are first shown."""
 
-    def __init__(self, arms: Arms) -> None:
-        self._arms = arms
+    def __init__(self, arms: Arms, job: Job) -> None:
+        self._arms, self._job = arms, job
         self._tried: deque[tuple[Arm, KernelPlan]] = deque(maxlen=SHOWN)
         self._known: dict[KernelPlan, Individual] = {}
         self._newest: dict[Arm, Individual] = {}
@@ -59,6 +62,9 @@ class ShownArms:
             words=f"{s} x {r}, micro-batches of {arm.microbatch}{CHECKPOINTED[arm.checkpointing]}{estimated}",
             parents=() if before is None or found.operator != "reheated" else (before.childless,),
             is_estimate=not found.judged,
+            chosen=partial(  # not arm.job, which would keep the whole arm for as long as this is shown
+                chosen_job, self._job, found.blocks, found.shares, found.ahead, arm.microbatch, arm.checkpointing
+            ),
         )
         self._n_shown += 1
         if found is arm.best:

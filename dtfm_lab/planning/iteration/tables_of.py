@@ -35,9 +35,11 @@ class Aim:
         return min(self.max_price_per_hour, self.max_iteration_s) < math.inf
 
 
-def tables_of(problem: IterationProblem, microbatch: int, aim: Aim, near: Nearness, n_replicas: int = 1) -> Tables:
+def tables_of(
+    problem: IterationProblem, microbatch: int, aim: Aim, near: Nearness | None, n_replicas: int = 1
+) -> Tables:
     """The tables of one size of micro-batches and one objective; of one number of replicas where these share what they
-    hold. Imports numba."""
+    hold. Nearness is for annealing, not for the price of a plan. Imports numba."""
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
     job, links, passes = problem.job, problem.links, problem.passes(microbatch)
@@ -50,10 +52,11 @@ def tables_of(problem: IterationProblem, microbatch: int, aim: Aim, near: Nearne
     price_per_s = problem.price_per_hour / 3600.0
     regions: dict[str, int] = {}
     region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
+    clusters = np.zeros(problem.n_devices) if near is None else near.clusters
     return Tables(
         link=np.stack([problem.latency_s, passes.hop_s, s_per_byte]),
-        device=np.stack([speed, memory_bytes, price_per_s, region, problem.alike, near.clusters]),
-        near=near.neighbours,
+        device=np.stack([speed, memory_bytes, price_per_s, region, problem.alike, clusters]),
+        near=np.zeros((len(clusters), 1), dtype=np.int64) if near is None else near.neighbours,
         passes=passes,
         message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
         charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),

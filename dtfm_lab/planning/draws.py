@@ -1,0 +1,241 @@
+"""Seconds of plans where links and devices are not quite what the network says: all plans on the same random draws.
+
+In a draw every device is as many times as fast as a factor of its own says, and the links of two regions, or within
+one, have as many times their bandwidth and their latency; two devices without regions have factors of their own. A
+factor is exp(spread x a normal number): its median is 1, and the spread is one standard deviation of its logarithm,
+as ``Topology.link_spread`` is. A plan keeps its devices, cut, shares and order of passes.
+
+Plans meet the same draws (common random numbers), so that how often two of them change order, and by how much one is
+slower in the mean, is told by far fewer draws than their own spread would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.network import MOST_SPREAD, Links, Topology, as_number, shortened
+from dtfm_lab.domain.options import Option
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import FloatArray, IntArray, format_s
+from dtfm_lab.planning.iteration.replayed import ReplayedPlan
+from dtfm_lab.simulation.sensitivity import WHAT, Baseline
+
+GivenSpread = float | Mapping[str, float]
+"""One standard deviation of the logarithm of bandwidth, latency and speed of computing, or of each by name."""
+DRAWS = 1000
+CONFIDENCE = 0.95
+QUANTILES = {"low_s": 0.05, "median_s": 0.5, "high_s": 0.95}
+"""Columns of the table of plans, and the share of draws in which a plan takes no longer."""
+
+
+class Overtaking(NamedTuple):
+    """How often one plan is faster than another that is nominally no slower, of all draws."""
+
+    share: float
+    """Draws in which both take as long count half."""
+    low: float
+    high: float
+    """Exact interval of 95 % confidence (Clopper and Pearson 1934)."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Draws:
+    """Seconds of an iteration of some plans on the same draws of their network."""
+
+    plans: tuple[Plan, ...]
+    spread: Mapping[str, float]
+    """Of ``bandwidth``, ``latency`` and ``compute``: one standard deviation of the logarithm."""
+    nominal_s: FloatArray
+    """(P,) seconds of each plan on the network as it is said to be."""
+    seconds: FloatArray
+    """(n, P) seconds of each plan in each draw."""
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def __repr__(self) -> str:
+        return f"<Draws: {self.sentence}>"
+
+    @cached_property
+    def mean_s(self) -> FloatArray:
+        """(P,) expected seconds of each plan."""
+        return np.asarray(self.seconds.mean(axis=0))
+
+    @property
+    def expected_best(self) -> int:
+        """Number of the plan of least expected seconds; of equal ones, of the nominally fastest."""
+        return int(np.lexsort((self.nominal_s, self.mean_s))[0])
+
+    def quantile_s(self, share: float) -> FloatArray:
+        """(P,) seconds that each plan does not exceed in this share of the draws. Raises PlanError out of 0 to 1."""
+        number = as_number(share)
+        if number is None or not 0 <= number <= 1:
+            raise PlanError(f"share of draws is {shortened(share)}; wanted 0 to 1")
+        return np.asarray(np.quantile(self.seconds, number, axis=0))
+
+    def overtaking(self, first: int = 0, second: int = 1) -> Overtaking:
+        """How often the nominally slower one of two plans is the faster; of equal ones, how often the second is."""
+        slow, fast = (first, second) if self.nominal_s[first] > self.nominal_s[second] else (second, first)
+        ahead = self.seconds[:, slow], self.seconds[:, fast]
+        k = float((ahead[0] < ahead[1]).sum() + 0.5 * (ahead[0] == ahead[1]).sum())
+        return Overtaking(k / len(self), *binomial_interval(k, len(self)))
+
+    def to_frame(self, what: str = "plans") -> pd.DataFrame:
+        """A row a ``plans``: plan (its number), stages, replicas, nominal_s, mean_s, error_s (standard error of the
+        mean), low_s, median_s and high_s (which it does not exceed in 5, 50 and 95 % of the draws), fastest (share of
+        draws in which no other is faster). Or a row for each two of them, ``pairs``: faster and slower, nominally,
+        change (relative change of the mean from the first to the second) with its standard error, overtakes (share of
+        draws in which the second is the faster), low and high."""
+        if what == "pairs":
+            return pd.DataFrame(self._pairs())
+        if what != "plans":
+            raise unknown("table of draws", what, ("plans", "pairs"))
+        n = len(self)
+        columns = {name: self.quantile_s(share) for name, share in QUANTILES.items()}
+        shape = np.array([plan.placement.devices.shape for plan in self.plans])
+        return pd.DataFrame(
+            {
+                "plan": np.arange(len(self.plans)),
+                "stages": shape[:, 0],
+                "replicas": shape[:, 1],
+                "nominal_s": self.nominal_s,
+                "mean_s": self.mean_s,
+                "error_s": self.seconds.std(axis=0, ddof=1 if n > 1 else 0) / n**0.5,
+                **columns,
+                "fastest": (self.seconds == self.seconds.min(axis=1, keepdims=True)).mean(axis=0),
+            }
+        )
+
+    def _pairs(self) -> Iterator[dict[str, float]]:
+        order, n = np.argsort(self.nominal_s, kind="stable").tolist(), len(self)
+        for i, fast in enumerate(order):
+            for slow in order[i + 1 :]:
+                by = (self.seconds[:, slow] - self.seconds[:, fast]) / self.mean_s[fast]
+                error = by.std(ddof=1 if n > 1 else 0) / n**0.5
+                found = self.overtaking(fast, slow)
+                share = {"overtakes": found.share, "low": found.low, "high": found.high}
+                yield {"faster": fast, "slower": slow, "change": by.mean(), "error": error, **share}
+
+    @property
+    def sentence(self) -> str:
+        """The expected seconds of the best plan, and how often the nominally best one is overtaken by it or by the
+        next."""
+        best = self.expected_best
+        low_s, high_s = self.quantile_s(0.05)[best], self.quantile_s(0.95)[best]
+        drawn = f"{format_s(self.mean_s[best])} expected, {format_s(low_s)} to {format_s(high_s)} in nine draws of ten"
+        words = f"{drawn}, {format_s(self.nominal_s[best])} nominally"
+        if len(self.plans) == 1:
+            return f"{words}."
+        first, second = np.argsort(self.nominal_s, kind="stable")[:2].tolist()
+        other = second if best == first else best
+        found = self.overtaking(first, other)
+        return (
+            f"Plan {best} is best: {words}. Plan {other}, nominally "
+            f"{100 * (self.nominal_s[other] / self.nominal_s[first] - 1):.2g} % slower than plan {first}, is faster in "
+            f"{100 * found.share:.3g} % of {len(self):,} draws ({100 * found.low:.3g} to {100 * found.high:.3g} %)."
+        )
+
+
+def binomial_interval(k: float, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Exact interval of a probability of which k of n draws came true (Clopper and Pearson 1934)."""
+    from scipy.special import betaincinv  # loading it takes a while
+
+    tail = (1 - confidence) / 2
+    low = float(betaincinv(k, n - k + 1, tail)) if k > 0 else 0.0
+    return low, float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
+
+
+def drawn(plans: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: int = 0) -> Draws:
+    """The seconds of plans of one network in n draws of it. The same seed gives the same draws, for any plans.
+
+    Raises PlanError for no plans or plans of several networks, for a spread out of range and for n, UnknownName for a
+    spread of something else, and what ``simulate`` raises.
+    """
+    spreads = checked_spread(spread)
+    n, seed = (_COUNTS[what].checked(value, error=PlanError) for what, value in (("draws", n), ("seed", seed)))
+    plans = tuple(plans)
+    if not plans:
+        raise PlanError("no plans; wanted one at least")
+    network = plans[0].topology
+    for plan in plans:
+        if (plan.topology.names, plan.topology.fingerprint) != (network.names, network.fingerprint):
+            raise PlanError(
+                f"plans of {network.name} and of {plan.topology.name}, which differ; wanted plans of one network"
+            )
+    seconds_of = _Seconds(plans)
+    nominal_s = seconds_of.nominal_s
+    if not any(spreads.values()):
+        return Draws(plans=plans, spread=spreads, nominal_s=nominal_s, seconds=np.tile(nominal_s, (n, 1)))
+    found = np.array([seconds_of(factors) for factors in _factors(network, spreads, n, seed)])
+    return Draws(plans=plans, spread=spreads, nominal_s=nominal_s, seconds=found)
+
+
+def checked_spread(given: object) -> dict[str, float]:
+    """The spread of bandwidth, latency and computing, 0 where others are named. Raises PlanError, UnknownName."""
+    named = given if isinstance(given, Mapping) else dict.fromkeys(WHAT, given)
+    found = dict.fromkeys(WHAT, 0.0)
+    for what, value in named.items():
+        if what not in found:
+            raise unknown("spread", what, WHAT)
+        number = as_number(value)
+        if number is None or not 0 <= number <= MOST_SPREAD:
+            raise PlanError(f"spread of {what} is {shortened(value)}; wanted 0 to {MOST_SPREAD:g}")
+        found[what] = number
+    return found
+
+
+_COUNTS = {what: Option(help=what, name=what, type=int, least=least) for what, least in (("draws", 1), ("seed", 0))}
+
+
+class Factors(NamedTuple):
+    """One draw of a network."""
+
+    bandwidth: FloatArray
+    latency: FloatArray
+    """(N, N) of each directed pair of devices."""
+    speed: FloatArray
+    """(N,)"""
+
+
+def _factors(network: Topology, spreads: Mapping[str, float], n: int, seed: int) -> Iterator[Factors]:
+    regions: dict[str, int] = {}
+    of = np.array([regions.setdefault(d.region or d.name, len(regions)) for d in network.devices])
+    low, high = np.minimum.outer(of, of), np.maximum.outer(of, of)
+    pair: IntArray = high * (high + 1) // 2 + low
+    n_pairs = len(regions) * (len(regions) + 1) // 2
+    for number in range(n):
+        rng = np.random.default_rng((seed, number))  # draws are the same however many are asked for
+        bandwidth, latency = (np.exp(spreads[what] * rng.standard_normal(n_pairs)) for what in WHAT[:2])
+        yield Factors(bandwidth[pair], latency[pair], np.exp(spreads["compute"] * rng.standard_normal(len(of))))
+
+
+class _Seconds:
+    """The seconds of each of some plans on a draw: by the compiled replay where it covers them, else simulated."""
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self._baselines = [Baseline.of(plan) for plan in plans]
+        self.nominal_s: FloatArray = np.array([base.iteration_s for base in self._baselines])
+        found = [ReplayedPlan.of(plan) for plan in plans]
+        self._replays = [None if replay is None or replay.codes else replay for replay in found]
+
+    def __call__(self, factors: Factors) -> list[float]:
+        """(P,) seconds."""
+        pairs = zip(self._baselines, self._replays, strict=True)
+        return [_simulated_s(base, factors) if replay is None else replay.seconds(*factors) for base, replay in pairs]
+
+
+def _simulated_s(base: Baseline, factors: Factors) -> float:
+    links: Links = replace(
+        base.links,
+        latency_s=base.links.latency_s * factors.latency,
+        bandwidth_bytes_per_s=base.links.bandwidth_bytes_per_s * factors.bandwidth,
+    )
+    return base.changed_s(links, factors.speed)
