@@ -50,8 +50,7 @@ def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
     """
     topology, job = network_of(topology, _as_planned(job, plan.job))
     require_fit(topology, job)
-    existing = set(topology.names)
-    placed = [[name if name in existing else None for name in group] for group in plan.stages]
+    placed = _with_holes(plan, topology)
     taken = {name for group in placed for name in group if name is not None}
     free = [name for name in topology.names if name not in taken]
     if (len(placed), len(placed[0])) == (job.n_stages, job.n_replicas):
@@ -62,6 +61,12 @@ def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
     row = [name for group in placed for name in group if name is not None] + free
     width = job.n_replicas
     return evaluate(topology, job, stages=[row[stage * width : (stage + 1) * width] for stage in range(job.n_stages)])
+
+
+def _with_holes(plan: Plan, network: Topology) -> list[list[str | None]]:
+    """The plan's devices by stage, None where one is not on the network."""
+    there = set(network.names)
+    return [[name if name in there else None for name in group] for group in plan.stages]
 
 
 def _as_planned(job: Job, planned: Job) -> Job:
@@ -189,8 +194,7 @@ def beginnings(plan: Plan, network: Topology) -> list[Plan]:
     there are too few devices for all of them, then by the idle devices that are nearest. Then, where devices that
     served are gone, the old plan without the pipelines, and without the stages, that lost one.
     """
-    there = set(network.names)
-    grid = [[name if name in there else None for name in group] for group in plan.stages]
+    grid = _with_holes(plan, network)
     holes = np.array([[name is None for name in group] for group in grid])
     n_stages, n_replicas = holes.shape
     by_holes = np.argsort(holes.sum(axis=0), kind="stable")

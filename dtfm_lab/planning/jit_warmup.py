@@ -35,6 +35,11 @@ def start_once(key: Callable[..., object], work: Callable[[], object]) -> Backgr
         return _tasks[key]
 
 
+def is_done(key: Callable[..., object]) -> bool:
+    """Whether the task of this key was started and has ended."""
+    return key in _tasks and _tasks[key].wait(0.0)
+
+
 def while_compiling(key: Callable[..., object], work: Callable[[], object]) -> Iterator[float]:
     """Yield the seconds waited so far, every POLL_S, until the kernels are compiled; raise what compiling raised."""
     task, began = start_once(key, work), time.perf_counter()

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
+from math import inf, isclose
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.planning.adapting import beginnings, nearest, nearest_grid
 from dtfm_lab.planning.evaluate import simulated
-from dtfm_lab.planning.explain.nearby_plans import SETTLED, opened, placed
+from dtfm_lab.planning.explain.nearby_plans import SETTLED, fitting_seconds, opened, placed
 from dtfm_lab.planning.iteration.candidate import unpriced_plan
+from dtfm_lab.planning.iteration.replayed import ReplayedPlan
+from dtfm_lab.planning.iteration.search import kernels_are_ready
 from dtfm_lab.planning.moving import Moves, moves
 from dtfm_lab.planning.objectives import objectives
 from dtfm_lab.planning.search import search
@@ -38,7 +40,6 @@ HORIZON_S = 3600.0
 """Seconds of training within which a move has to pay, where none are given."""
 STEPS = 24
 """Steps of a search that is given no seconds."""
-COMMUNICATION = "communication"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -187,12 +188,12 @@ def replan(
         return Replan(before=plan, plan=plan, stay=plan, moves=nothing, stay_moves=nothing, horizon_s=horizon_s)
     begun = beginnings(plan, network)
     same = [one.placement.devices for one in begun if one.job == plan.job]
-    stay = placed(plan, same[0], plan.job, network) if same else None
+    stay = placed(plan, same[0], plan.job, network, seconds_of=_seconds) if same else None
     stay_moves = None if stay is None else moves(plan, stay)
-    least, last = inf, inf
+    least = inf
     if stay is not None and stay_moves is not None:
         least = value_of(stay) * (1 + stay_moves.move_s / horizon_s)
-    best: PlanStep | None = None
+    improving: list[PlanStep] = []
     for step in search(
         network,
         asked_of(plan, len(network)),
@@ -204,18 +205,23 @@ def replan(
         improve_bound=False,
         **({"steps": STEPS} if seconds is None else {"seconds": seconds}),
     ):
-        if step.best_s < last:
-            last = step.best_s
-            worth = last * (1 + moves(plan, _kept_near(step, plan)).move_s / horizon_s)
-            if worth < least:
-                best, least = step, worth
-    chosen = stay if best is None else nearest(best.plan, plan)
+        if step.best_s < (improving[-1].best_s if improving else least):
+            improving.append(step)
+    chosen_step: tuple[PlanStep, Plan] | None = None
+    for step in reversed(improving):
+        if step.best_s >= least:  # the earlier ones are slower still, whatever they move
+            break
+        near = _kept_near(step, plan)
+        worth = step.best_s * (1 + moves(plan, near).move_s / horizon_s)
+        if worth < least:
+            chosen_step, least = (step, near), worth
+    chosen = stay if chosen_step is None else _planned(*chosen_step, plan)
     assert chosen is not None, "a search yields at least one step"
     found = moves(plan, chosen)
     # the search does not tell of those that are slower and move less; communication costs are of one shape
-    for one in begun if plan.objective != COMMUNICATION else ():
+    for one in begun if plan.objective != "communication" else ():
         if moves(plan, one).move_s < found.move_s:
-            slower = placed(plan, one.placement.devices, one.job, network)
+            slower = placed(plan, one.placement.devices, one.job, network, seconds_of=_seconds)
             worth = inf if slower is None else value_of(slower) * (1 + moves(plan, slower).move_s / horizon_s)
             if slower is not None and worth < least:
                 chosen, found, least = slower, moves(plan, slower), worth
@@ -235,13 +241,30 @@ def _kept_near(step: PlanStep, before: Plan) -> Plan:
     return replace(found, placement=Placement(nearest_grid(found, before)))
 
 
+def _planned(step: PlanStep, near: Plan, before: Plan) -> Plan:
+    """The step's plan, its interchangeable devices where most of them were, as they are in ``near``."""
+    replay = ReplayedPlan.of(near) if step.objective != "communication" else None
+    if replay is None or not isclose(replay.iteration_s, step.iteration_s, rel_tol=1e-9):
+        return nearest(step.plan, before)
+    return step.replayed_plan(near.placement.devices, replay.iteration_s)
+
+
+def _seconds(plan: Plan) -> float | None:
+    """Seconds of an iteration, None where it does not fit: replayed where that is ready and covers the plan, as a
+    simulation takes a fifth of the time of the whole search."""
+    replay = ReplayedPlan.of(plan) if kernels_are_ready() else None
+    if replay is None:
+        return fitting_seconds(plan)
+    return replay.iteration_s if replay.fits else None
+
+
 def asked_of(plan: Plan, n_devices: int) -> Job:
     """What is planned again: the plan's job with all open that was open to its search, and with the shape open, too,
     where as many devices as its job named are no longer there.
 
     The sizes of a job's messages are for its shape, so that a plan for the communication cost keeps it where it can.
     """
-    if plan.objective == COMMUNICATION:
+    if plan.objective == "communication":
         job = plan.job
         return job if job.n_tasklets <= n_devices else job.freed("n_stages", "n_replicas").fitted(n_devices)
     if plan.left_open is None:

@@ -68,8 +68,18 @@ class PlanStep(Generation):
     def plan(self) -> Plan:
         """The incumbent as a plan, constructed, priced in full and, in a search for seconds or dollars, simulated; on
         first use."""
+        plan = self._unsimulated
+        return plan if math.isnan(self.iteration_s) else self._with_seconds(plan, iteration_seconds(plan))
+
+    def replayed_plan(self, grid: IntArray, iteration_s: float) -> Plan:
+        """The same plan with another (S, D) grid of devices, whose seconds are known."""
+        other = replace(self, best=grid)
+        return other._with_seconds(other._unsimulated, iteration_s)
+
+    @property
+    def _unsimulated(self) -> Plan:
         by_messages = math.isnan(self.iteration_s)
-        plan = Plan(
+        return Plan(
             topology=self.topology,
             job=self.job,
             placement=Placement(self.devices),
@@ -85,8 +95,7 @@ class PlanStep(Generation):
             seconds=self.seconds,
             left_open=self.left_open,
         )
-        if by_messages:
-            return plan
-        iteration_s = iteration_seconds(plan)
+
+    def _with_seconds(self, plan: Plan, iteration_s: float) -> Plan:
         # bound and simulation may differ by rounding
         return plan.changed(iteration_s=iteration_s, iteration_lower_bound_s=min(self.iteration_bound_s, iteration_s))

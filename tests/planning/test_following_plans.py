@@ -56,8 +56,8 @@ def test_an_idle_device_is_not_missed(whole):
     found = lab.replan(whole, lost=[whole.topology.names[idle]])
     assert found.stay is not None
     assert found.stay.stages == whole.stages
-    assert found.stay.iteration_s == whole.iteration_s
-    assert worth(found.plan, whole, found.horizon_s) <= whole.iteration_s
+    assert found.stay.iteration_s == pytest.approx(whole.iteration_s, rel=1e-12)
+    assert worth(found.plan, whole, found.horizon_s) <= whole.iteration_s * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -200,7 +200,7 @@ class Topology:
     def __repr__(self) -> str:
         return f"<Topology {self.name}: {len(self)} devices in {len(self.regions)} regions>"
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(device.name for device in self.devices)
 

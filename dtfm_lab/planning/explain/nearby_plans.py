@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -43,7 +43,19 @@ def opened(plan: Plan) -> Job:
     return plan.job.freed(*SHAPE, *(what for what in left if what not in SETTLED))
 
 
-def placed(plan: Plan, grid: IntArray, job: Job, topology: Topology | None = None) -> Plan | None:
+def fitting_seconds(plan: Plan) -> float | None:
+    """Simulated seconds of an iteration; None where the plan does not fit the memory of its devices."""
+    return iteration_seconds(plan) if memory(plan).fits else None
+
+
+def placed(
+    plan: Plan,
+    grid: IntArray,
+    job: Job,
+    topology: Topology | None = None,
+    *,
+    seconds_of: Callable[[Plan], float | None] = fitting_seconds,
+) -> Plan | None:
     """The plan with another grid of devices, simulated, or its pipelines paired anew where it is for the communication
     cost; None where it does not fit or cannot be."""
     network = plan.topology if topology is None else topology
@@ -57,9 +69,8 @@ def placed(plan: Plan, grid: IntArray, job: Job, topology: Topology | None = Non
             cost=price_placement(network, job, grid),
             lower_bound_s=lower_bound_s(network, job),
         )
-        if not memory(other).fits:
-            return None
-        return other.changed(iteration_s=iteration_seconds(other))
+        iteration_s = seconds_of(other)
+        return None if iteration_s is None else other.changed(iteration_s=iteration_s)
     except LabError:  # such as a schedule that does not fit the shape
         return None
 

@@ -275,9 +275,11 @@ class Arms:
 
     def scattered(self, arm: Arm) -> list[Arm]:
         """New arms of a few shapes of all kinds: numbers of stages on a scale, with as many pipelines as there are
-        devices for, and with three quarters of that."""
-        n = self._problems[arm.checkpointing].n_devices
+        devices for, and with three quarters of that; with as many as the largest cluster has, where that is half of
+        all."""
+        n, near = self._problems[arm.checkpointing].n_devices, int(np.bincount(self.nearness.clusters).max())
         shapes = [(s, n // s * share // 4) for share in (4, 3) for s in SCATTERED]
+        shapes += [(s, near // s) for s in SCATTERED if 2 * near >= n]
         return self._new(shapes, arm)
 
     def _new(self, shapes: list[tuple[int, int]], like: Arm) -> list[Arm]:

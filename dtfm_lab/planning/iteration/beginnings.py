@@ -11,6 +11,7 @@ from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.fitting import Fitting, room_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Starts
+from dtfm_lab.planning.problem import row_of
 
 HOT = 0.006
 """First temperature of what did not come from annealing, as a share of the objective."""
@@ -142,4 +143,4 @@ class Beginnings:
 
     def _filled(self, grid: IntArray) -> IntArray:
         """(N,) a grid's devices, then the idle ones."""
-        return np.concatenate([grid.ravel(), np.setdiff1d(np.arange(self._problem.n_devices), grid)])
+        return row_of(grid, self._problem.n_devices)

@@ -38,7 +38,7 @@ from dtfm_lab.planning.iteration.judging import REPLAYED_SCHEDULES, Judge
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.shown import ShownArms
 from dtfm_lab.planning.iteration.tables_of import Aim
-from dtfm_lab.planning.jit_warmup import start_once, while_compiling
+from dtfm_lab.planning.jit_warmup import is_done, start_once, while_compiling
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 STEADY = 1.5
@@ -339,6 +339,11 @@ def wait_for_kernels(problem: IterationProblem, fitting: Fitting, aim: Aim) -> G
         if first is not None:
             yield replace(first, compiling_s=time.perf_counter() - began)
     return time.perf_counter() - began
+
+
+def kernels_are_ready() -> bool:
+    """Whether a search of this process has waited for its kernels, so that a replay begins at once."""
+    return is_done(_compile) or is_done(_compile_of_few)
 
 
 def _compile() -> None:

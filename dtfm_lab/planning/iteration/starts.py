@@ -15,6 +15,7 @@ import scipy
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.problem import row_of
 
 MOST_NEIGHBOURS = 32
 MOST_ORDERED = 256
@@ -143,8 +144,7 @@ class Starts:
         return rng.permutation(self._problem.n_devices)
 
     def _row(self, grid: IntArray) -> IntArray:
-        flat = grid.ravel()
-        return np.concatenate([flat, np.setdiff1d(self.by_nearness, flat)]).astype(np.int64)
+        return row_of(grid, self._problem.n_devices)
 
     def cut(self, grid: IntArray, room: IntArray | None = None) -> IntArray:
         """(S,) blocks so that the slowest stage is fastest, stages as fast as their devices in the mean; no stage more
