@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -153,7 +153,7 @@ def binomial_interval(k: float, n: int, confidence: float = CONFIDENCE) -> tuple
     return low, float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
 
 
-def drawn(plans: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: int = 0) -> Draws:
+def drawn(given: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: int = 0) -> Draws:
     """The seconds of plans of one network in n draws of it. The same seed gives the same draws, for any plans.
 
     Raises PlanError for no plans or plans of several networks, for a spread out of range and for n, UnknownName for a
@@ -161,7 +161,7 @@ def drawn(plans: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: i
     """
     spreads = checked_spread(spread)
     n, seed = (_COUNTS[what].checked(value, error=PlanError) for what, value in (("draws", n), ("seed", seed)))
-    plans = tuple(plans)
+    plans = tuple(given)
     if not plans:
         raise PlanError("no plans; wanted one at least")
     network = plans[0].topology
@@ -180,7 +180,7 @@ def drawn(plans: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: i
 
 def checked_spread(given: object) -> dict[str, float]:
     """The spread of bandwidth, latency and computing, 0 where others are named. Raises PlanError, UnknownName."""
-    named = given if isinstance(given, Mapping) else dict.fromkeys(WHAT, given)
+    named: Mapping[Any, object] = given if isinstance(given, Mapping) else dict.fromkeys(WHAT, given)
     found = dict.fromkeys(WHAT, 0.0)
     for what, value in named.items():
         if what not in found:
