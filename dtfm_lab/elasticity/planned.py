@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 
@@ -13,16 +13,16 @@ from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
-from dtfm_lab.planning.adapting import device_classes, nearest, nearest_grid
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.elasticity.sharing import Load, better_hole, load_of, longer_s
+from dtfm_lab.planning.adapting import device_classes, nearest_grid
+from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import evaluate, simulated
 from dtfm_lab.planning.moving import moves
 from dtfm_lab.planning.search import plan as search_plan
-from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.memory_intervals import activation_budget
 
-SAME_S = 1e-9
-"""Seconds by which a step is not called shorter."""
+Counts = tuple[int, ...]
+"""Devices of each class."""
 GENERATIONS = 3
 """Generations of the search for each fleet: the first one has the best of every shape."""
 
@@ -40,14 +40,14 @@ class PlannedFleet:
     job: Job
     seed: int = 0
     _class_of: IntArray = field(init=False, repr=False)
-    _planned: dict[tuple[int, ...], Plan | None] = field(default_factory=dict, init=False, repr=False)
+    _planned: dict[Counts, Plan | None] = field(default_factory=dict, init=False, repr=False)
     _operations: dict[tuple[frozenset[int], Operation | None], Operation | None] = field(
         default_factory=dict, init=False, repr=False
     )
     _shared: dict[tuple[frozenset[int], frozenset[int], Operation | None], Operation | None] = field(
         default_factory=dict, init=False, repr=False
     )
-    _whole: list[float] = field(default_factory=list, init=False, repr=False)
+    _loads: dict[tuple[Job, bytes], Load] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_class_of", device_classes(self.network))
@@ -55,6 +55,10 @@ class PlannedFleet:
     @property
     def n_devices(self) -> int:
         return len(self.network)
+
+    @property
+    def _n_classes(self) -> int:
+        return int(self._class_of.max()) + 1
 
     def _ordered(self, present: frozenset[int]) -> list[int]:
         """The devices by class and number: in this order, fleets with as many of each class have equal matrices."""
@@ -66,9 +70,13 @@ class PlannedFleet:
         found = self._found(ordered)
         return None if found is None else replace(found, topology=self.network.subset(ordered))
 
-    def _found(self, devices: list[int]) -> Plan | None:
+    def _counts(self, devices: Collection[int]) -> Counts:
+        """How many of each class."""
+        return tuple(np.bincount(self._class_of[list(devices)], minlength=self._n_classes).tolist())
+
+    def _found(self, devices: Collection[int]) -> Plan | None:
         """The plan for as many devices of each class, of which the first were searched."""
-        key = tuple(np.bincount(self._class_of[devices], minlength=int(self._class_of.max()) + 1).tolist())
+        key = self._counts(devices)
         if key not in self._planned:
             self._planned[key] = self._search(self._ordered(frozenset(devices)))
         return self._planned[key]
@@ -94,7 +102,10 @@ class PlannedFleet:
         if key not in self._operations:
             found = self.plan(present)
             if found is not None and current is not None and current.plan is not None:
-                found = nearest(found, current.plan)
+                # alike devices change places without changing any cost
+                grid = nearest_grid(found, current.plan)
+                cost = price_placement(found.topology, found.job, grid)
+                found = replace(found, placement=Placement(grid), cost=cost)
             self._operations[key] = None if found is None else self.of(found)
         return self._operations[key]
 
@@ -103,7 +114,7 @@ class PlannedFleet:
     ) -> Operation | None:
         """The plan of a larger fleet, its absent in places that nobody of their class can take, and there where their
         peers have most time for their work."""
-        found = self._found(sorted(larger))
+        found = self._found(larger)
         if found is None or _samples(found) <= above * _iteration_s(found):
             return None
         key = (larger, present, current)
@@ -114,27 +125,25 @@ class PlannedFleet:
     def _holed(
         self, found: Plan, larger: frozenset[int], present: frozenset[int], current: Operation | None
     ) -> Operation | None:
-        ordered, load = np.array(self._ordered(larger)), _load(found)
-        n_classes = int(self._class_of.max()) + 1
-        slots = np.bincount(self._class_of[ordered[found.placement.devices]].ravel(), minlength=n_classes)
-        there = np.bincount(self._class_of[list(present)], minlength=n_classes)
-        if found.job.n_replicas == 1 and (slots > there).any():
+        ordered, load = np.array(self._ordered(larger)), self._load(found)
+        slots = self._counts(ordered[found.placement.devices].ravel().tolist())
+        if found.job.n_replicas == 1 and any(np.array(slots) > self._counts(present)):
             return None
         plan = replace(found, topology=self.network.subset(ordered.tolist()))
         absent = {self.network.names[device] for device in larger - present}
         grid = nearest_grid(plan, None if current is None else current.plan, absent)
         gone, of_class = ~np.isin(ordered[grid], list(present)), self._class_of[ordered[grid]]
-        longer_s = _longer_s(load, gone).max()
-        while longer_s > 0 and (exchange := _better_hole(load, gone, of_class)) is not None:
+        more_s = longer_s(load, gone).max()
+        while more_s > 0 and (exchange := better_hole(load, gone, of_class)) is not None:
             hole, place = exchange
             for one in (grid, gone):
                 one[hole], one[place] = one[place], one[hole]
-            longer_s = _longer_s(load, gone).max()
-        if longer_s == np.inf:
+            more_s = longer_s(load, gone).max()
+        if more_s == np.inf:
             return None
         # alike devices change places without changing any cost
         whole = self.of(replace(plan, placement=Placement(grid)))
-        return whole.losing(larger - present, step_s=load.iteration_s + float(longer_s))
+        return whole.losing(larger - present, step_s=load.iteration_s + float(more_s))
 
     def of(self, plan: Plan) -> Operation:
         """Working by a simulated plan, whose devices are the network's by name."""
@@ -181,9 +190,16 @@ class PlannedFleet:
         grid, plan = self.grid(operation), operation.plan
         assert plan is not None, "operations of this fleet have plans"
         gone = ~np.isin(grid, list(operation.devices - lost))
-        load = _load(plan)
-        longer_s = float(_longer_s(load, gone).max())
-        return None if longer_s == np.inf else operation.losing(lost, step_s=load.iteration_s + longer_s)
+        load = self._load(plan)
+        more_s = float(longer_s(load, gone).max())
+        return None if more_s == np.inf else operation.losing(lost, step_s=load.iteration_s + more_s)
+
+    def _load(self, plan: Plan) -> Load:
+        """What a plan asks of its devices; the same for all plans in which alike devices have changed places."""
+        key = (plan.job, self._class_of[self._indices(plan)].tobytes())
+        if key not in self._loads:
+            self._loads[key] = load_of(plan)
+        return self._loads[key]
 
     def move_s(self, old: Operation | None, new: Operation) -> float:
         """Until everybody who serves other layers than before has their parameters and optimiser states, from those who
@@ -205,17 +221,16 @@ class PlannedFleet:
         # a search that does not improve its bound has that of the work; where none finds a plan, survivors of another
         # one may still work by it, and no faster than the whole network
         work_s = 0.0 if found is None else found.iteration_lower_bound_s or 0.0
-        least_s = max(work_s, self._least_s()) if full_batch or found is None else work_s
+        least_s = max(work_s, self._least_s) if full_batch or found is None else work_s
         return float(self.job.global_batch) / least_s if least_s > 0 else np.inf
 
+    @cached_property
     def _least_s(self) -> float:
         """A bound that no plan of the whole network beats, so none of a part of it; searched for longer, once."""
-        if not self._whole:
-            bounded = search_plan(
-                self.network, self.job, objective="iteration", seed=self.seed, steps=1, improve_bound=True
-            )
-            self._whole.append(bounded.iteration_lower_bound_s or 0.0)
-        return self._whole[0]
+        bounded = search_plan(
+            self.network, self.job, objective="iteration", seed=self.seed, steps=1, improve_bound=True
+        )
+        return bounded.iteration_lower_bound_s or 0.0
 
 
 def _samples(plan: Plan) -> float:
@@ -226,48 +241,3 @@ def _samples(plan: Plan) -> float:
 def _iteration_s(plan: Plan) -> float:
     assert plan.iteration_s is not None, "a search for seconds simulates what it finds"
     return plan.iteration_s
-
-
-class _Load(NamedTuple):
-    """What a plan asks of its devices, each array (stages, replicas)."""
-
-    iteration_s: float
-    busy_s: FloatArray
-    """Seconds of an iteration in which each device computes."""
-    room: IntArray
-    """Micro-batches whose activations each device can hold at once."""
-
-
-@lru_cache(maxsize=256)  # several losses come upon one plan
-def _load(plan: Plan) -> _Load:
-    trace = simulate(plan)
-    busy_s = trace.bubble["busy_s"].to_numpy().reshape(plan.placement.devices.shape)
-    return _Load(trace.iteration_s, busy_s, activation_budget(plan))
-
-
-def _longer_s(load: _Load, gone: BoolArray) -> FloatArray:
-    """(stages,) by how much a step is longer where peers share the work of those who are gone; infinite where nobody
-    is left, or a peer lacks the memory for its share of the micro-batches under way."""
-    left = (~gone).sum(axis=1)
-    extra_s = np.where(left > 0, (load.busy_s * gone).sum(axis=1) / np.maximum(left, 1), np.inf)
-    idle_s = load.iteration_s - np.where(gone, 0.0, load.busy_s).max(axis=1)
-    n_stages, n_replicas = gone.shape
-    # one forward, one backward holds least: as many micro-batches of a pipeline as stages are still to come
-    held = np.ceil(np.arange(n_stages, 0, -1) * n_replicas / np.maximum(left, 1))
-    over = ~gone & (left < n_replicas)[:, None] & (held[:, None] > load.room)
-    return np.where(over.any(axis=1), np.inf, np.maximum(extra_s - idle_s, 0.0))
-
-
-def _better_hole(load: _Load, gone: BoolArray, of_class: IntArray) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """A hole of the stage that takes longest, and the place of an alike device of another stage that had better be one;
-    None where no exchange shortens the step."""
-    worst_s = _longer_s(load, gone)
-    stage, least_s, found = int(worst_s.argmax()), float(worst_s.max()), None
-    for replica in np.flatnonzero(gone[stage]).tolist():
-        for other, place in np.argwhere(~gone & (of_class == of_class[stage, replica])).tolist():
-            tried = gone.copy()
-            tried[stage, replica], tried[other, place] = False, True
-            longer_s = float(_longer_s(load, tried).max())
-            if longer_s < least_s - SAME_S:
-                least_s, found = longer_s, ((stage, replica), (other, place))
-    return found
