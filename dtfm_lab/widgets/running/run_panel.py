@@ -24,16 +24,7 @@ from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.task_runner import usable_cores
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import (
-    Panel,
-    button,
-    classed,
-    labelled,
-    more_menu,
-    pane,
-    show,
-    toolbar,
-)
+from dtfm_lab.widgets.controls import Panel, button, classed, labelled, more_menu, pane, show, toolbar
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.running.fault_controls import ACTIONS, RESUME, Departures, FaultControls
