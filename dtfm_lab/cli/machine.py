@@ -14,7 +14,7 @@ from dtfm_lab.cli.doctor import described, doctor_facts
 from dtfm_lab.cli.options import cli, json_option
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import MissingExtra
-from dtfm_lab.files.workspace_links import link_of, state_from_link
+from dtfm_lab.files.workspaces import link_of, state_from_link
 
 
 @cli.command()

@@ -1,5 +1,8 @@
-"""Commands about networks and plans: list, plan, evaluate, show and explain them; seconds against dollars; worth."""
+"""Commands about networks and plans: list, plan, evaluate, show and explain them, and the schemas of their files;
+seconds against dollars; worth.
+"""
 
+import json
 import math
 import os
 import re
@@ -33,8 +36,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_range, format_s, plain_rows
+from dtfm_lab.files.reading import write_text
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.memory_warnings import held_memory, memory_line, memory_summary
+from dtfm_lab.lab.schemas import FORMATS, schema
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
@@ -311,3 +316,28 @@ def report_topology(topology: Topology, as_json: bool) -> None:
 def _span(values: Any) -> str:
     low, high = float(values.min()), float(values.max())
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+@cli.command("show --schema")
+@click.argument("format_name", metavar="[FORMAT]", required=False)
+@output_option
+@json_option
+def print_schema(format_name: str | None, output: str | None, as_json: bool) -> None:
+    """Print the JSON Schema of a file FORMAT, such as topology or job; all formats without one.
+
+    Editors with a YAML language server complete a file whose first line is
+    "# yaml-language-server: $schema=topology.schema.json", once -o has written that file beside it.
+    """
+    if format_name is not None:
+        text = json.dumps(schema(format_name), indent=1) + "\n"
+        if output is None:
+            return click.echo(text, nl=False)
+        write_text(output, text)
+        return err.print(f"wrote {output}")
+    if output is not None:
+        raise click.UsageError("-o needs a FORMAT")
+    if as_json:
+        told = [{"format": name, "title": each.title, "endings": list(each.endings)} for name, each in FORMATS.items()]
+        return print_json({"formats": told})
+    rows = [(name, ", ".join(each.endings), each.title) for name, each in FORMATS.items()]
+    print_rows(("format", "endings", "what it holds"), rows)

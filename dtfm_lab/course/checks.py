@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.lessons import LESSONS, TEXTS
-from dtfm_lab.course.mission import Check, Give, Given, Mission, NotYet, missions
+from dtfm_lab.course.mission import LESSONS, TEXTS, Check, Give, Given, Mission, NotYet, missions
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, check_same_plan

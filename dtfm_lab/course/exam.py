@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtfm_lab.course.lessons import TEXTS
+from dtfm_lab.course.mission import TEXTS
 from dtfm_lab.files import load_topology
 from dtfm_lab.files.reading import read_mapping
 

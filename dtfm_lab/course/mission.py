@@ -1,17 +1,17 @@
-"""A mission: a task whose winning condition is a function of the reader's own answer."""
+"""The lessons, and their missions: tasks whose winning condition is a function of the reader's own answer."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from dtfm_lab.course.lessons import LESSONS
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -19,6 +19,29 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.files.reading import read_mapping
+
+
+class Lesson(NamedTuple):
+    """One notebook of the course. What a reader can do afterwards is the first list in it."""
+
+    name: str
+    """Name of its file in ``notebooks/``, without the ending."""
+    title: str
+    question: str
+    """What the lesson answers."""
+    minutes: int
+    """To read it, run it and do its first missions."""
+    needs: Sequence[str] = ()
+    """Names of the lessons that it builds on."""
+
+
+TEXTS = Path(__file__).parent / "texts"
+"""What readers see of the lessons, the missions of each and the exam."""
+LESSONS: dict[str, Lesson] = {
+    name: Lesson(name, **about) for name, about in read_mapping(TEXTS / "lessons.yaml").items()
+}
+
 
 NOUNS = (Plan, Topology, Job, Trace, Schedule)
 """Answers of these types are what they say; a subclass could say something else at each call."""

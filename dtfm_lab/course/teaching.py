@@ -11,8 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from dtfm_lab.course.lessons import LESSONS
-from dtfm_lab.course.mission import Mission, in_order
+from dtfm_lab.course.mission import LESSONS, Mission, in_order
 from dtfm_lab.domain.errors import LabError
 
 Cell = dict[str, Any]

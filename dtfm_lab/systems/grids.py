@@ -12,8 +12,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning import evaluate
-from dtfm_lab.systems.branch import Branch
-from dtfm_lab.systems.grid_bound import GridBound
+from dtfm_lab.systems.branch import Branch, GridBound
 from dtfm_lab.systems.strategy import Budget
 
 MICROBATCHES = (1, 2, 4, 8, 16)

@@ -10,8 +10,7 @@ from conftest import screenshot
 from serving import PATIENCE_S, app_server, fresh_page, kernels_of
 
 import dtfm_lab as lab
-from dtfm_lab.files.workspace_links import link_of, state_from_link
-from dtfm_lab.files.workspaces import WorkspaceState
+from dtfm_lab.files.workspaces import WorkspaceState, link_of, state_from_link
 
 pytest.importorskip("voila", reason="the page needs voila")
 

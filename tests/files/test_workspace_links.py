@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.files.workspace_links import MARK, MOST_BYTES, MOST_CHARACTERS, link_of, state_from_link
-from dtfm_lab.files.workspaces import WorkspaceState, workspace_to_mapping
+from dtfm_lab.files.workspaces import (
+    MARK,
+    MOST_BYTES,
+    MOST_CHARACTERS,
+    WorkspaceState,
+    link_of,
+    state_from_link,
+    workspace_to_mapping,
+)
 
 PLAN = lab.plan(lab.load_topology("lecture-hall"), lab.load_job("tiny"), steps=1)
 SETTINGS = {"network": {"view": "map"}, "run": {"checkpoint_folder": "/home/ada"}}

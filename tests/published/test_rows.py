@@ -1,5 +1,6 @@
 """Bands, rows, factors and ledgers: laws that hold for any source, and for all that are published."""
 
+import json
 import math
 from dataclasses import replace
 from functools import cache
@@ -7,6 +8,7 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +52,11 @@ def test_every_band_holds_an_exact_prediction_and_its_own_ends(published, share)
     assert Band.share(share).holds(published, published * (1 + share))
     assert not Band.share(share).holds(published, published * (1.01 + share))
     assert Band.factor(1 + share).holds(published, published / (1 + share))
+
+
+def test_a_ledger_of_predictions_that_are_numpys_is_json():
+    ledger = ledger_of(replace(ROW, predicted=np.float64(10.2)))
+    assert json.loads(json.dumps(ledger.to_dict()))["rows"][0]["predicted"] == 10.2
 
 
 @pytest.mark.parametrize("ends", [(1.1, 1.2), (1.2, 0.9), (math.nan, 1.0), (-0.5, 1.5)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -13,8 +13,9 @@ import pandas as pd
 
 from dtfm_lab.domain.options import refuse_unknown
 from dtfm_lab.domain.units import plain_rows
-from dtfm_lab.published.paper.settings import BATCHES, CASES, DATACENTER, LAYERS, WORLDWIDE, Setting, settings
+from dtfm_lab.published.paper.settings import BATCHES, CASES, LAYERS, Setting, settings
 from dtfm_lab.published.paper.systems import SYSTEMS, outcome, published_name, rival
+from dtfm_lab.published.tables import document
 from dtfm_lab.systems import Budget, Outcome
 
 Seconds = Callable[[str, Setting], float | None]
@@ -28,10 +29,12 @@ class Stated:
     name: str
     published: tuple[float, float]
     """Least and most, as the paper states them."""
+    at: Sequence[Mapping[str, Any]]
+    """Settings in whose measured seconds it has one ``ratio``."""
     over: str
     """The system that is divided, ``rival`` for Megatron with the ranks of the paper's ratios."""
     under: str
-    cases: tuple[str, ...]
+    cases: Sequence[str]
     under_case: str = ""
     """Where another case's seconds are divided by."""
     closes: str = ""
@@ -89,43 +92,8 @@ class Ratio:
         return low / most if low > most else high / least
 
 
-STATED = (
-    Stated(
-        name="world-wide, Megatron-LM over DT-FM",
-        published=(3.8, 4.8),
-        over="rival",
-        under="dt-fm",
-        cases=(WORLDWIDE,),
-        closes="links within a region at 40 to 60 % of their rate, as DT-FM's own seconds ask",
-    ),
-    Stated(
-        name="other cases, Megatron-LM over DT-FM",
-        published=(1.2, 2.5),
-        over="rival",
-        under="dt-fm",
-        cases=CASES[:-1],
-        closes="cards of AWS's instances at 10 of their 25 Gbit/s, as the seconds in the data centre ask",
-    ),
-    Stated(
-        name="DT-FM world-wide over Megatron-LM in the data centre",
-        published=(1.7, 3.5),
-        over="dt-fm",
-        under="megatron",
-        cases=(WORLDWIDE,),
-        under_case=DATACENTER,
-        closes="both of these rates",
-    ),
-    Stated(
-        name="world-wide, random placement over DT-FM's scheduler",
-        published=(1.0, 2.7),
-        over="dt-fm-random",
-        under="dt-fm",
-        cases=(WORLDWIDE,),
-        closes="links within a region at 40 to 60 % of their rate, as DT-FM's own seconds ask",
-    ),
-)
-"""The paper's abstract and section 4. 1.7, 2.7, 3.5, 3.8 and 4.8 are, to two digits, those of the first and the last
-setting in its authors' seconds, and 1.2 and 2.5 of the first in the data centre and in the regions."""
+STATED = tuple(Stated(**one) for one in document("dt_fm_ratios.yaml")["ratios"])
+"""The ratios of the paper's abstract and section 4."""
 
 
 def _system(name: str, case: str) -> str:

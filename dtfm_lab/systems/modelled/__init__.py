@@ -12,7 +12,7 @@ complete::
     from dtfm_lab.domain.job import Job
     from dtfm_lab.domain.network import Topology
     from dtfm_lab.domain.plan import Plan
-    from dtfm_lab.systems.assumption import Assumption
+    from dtfm_lab.systems.strategy import Assumption
     from dtfm_lab.systems.grids import in_rank_order
     from dtfm_lab.systems.strategy import Budget, Strategy, strategies
 

@@ -7,10 +7,18 @@ from typing import Any, ClassVar
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.systems.assumption import ORDERS, TRIED, checkpointings, shardings
 from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grids import grids
-from dtfm_lab.systems.strategy import Budget, GridStrategy, described, strategies
+from dtfm_lab.systems.strategy import (
+    ORDERS,
+    TRIED,
+    Budget,
+    GridStrategy,
+    checkpointings,
+    described,
+    shardings,
+    strategies,
+)
 
 BY_PRECISION = "by-precision"
 AS_SHIPPED: dict[str, Any] = {

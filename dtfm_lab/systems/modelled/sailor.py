@@ -10,10 +10,9 @@ from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
-from dtfm_lab.systems.assumption import TRIED
 from dtfm_lab.systems.branch import Branch, distinct
 from dtfm_lab.systems.grids import groupings, sized
-from dtfm_lab.systems.strategy import Budget, GridStrategy, described, strategies
+from dtfm_lab.systems.strategy import TRIED, Budget, GridStrategy, described, strategies
 
 WIDTH = 8
 """Chains of pools that are kept after each stage."""

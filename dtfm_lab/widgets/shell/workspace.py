@@ -18,8 +18,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.files.reading import reason_of, write_bytes, write_text
-from dtfm_lab.files.workspace_links import MARK, link_of, state_from_link
-from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
+from dtfm_lab.files.workspaces import MARK, WorkspaceState, link_of, load_workspace, save_workspace, state_from_link
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, button, labelled
 from dtfm_lab.widgets.lab_state import LabState, shown_prediction
