@@ -2,7 +2,8 @@
 
 Of every trace: samples a second as predicted before anything was measured, as measured, and as the same replay says
 once it is given the measured seconds of steps and of changes; losses against a run that nothing happens to; processes
-that are left behind. The opponent is the replay itself.
+that are left behind. The opponent is the replay itself. Where peers shared the work of who left, the seconds of a step
+by the replay's rule and as simulated, over those measured.
 """
 
 import subprocess
@@ -34,6 +35,9 @@ POLICIES = {
     "oobleck": lab.policies["oobleck"](joins="step", every_s=60.0),
     "restart": lab.policies["restart"](every_s=60.0),
     "torchft": lab.policies["torchft"](),
+    "swarm": lab.policies["swarm"](every_s=60.0),
+    "recycle": lab.policies["recycle"](every_s=60.0),
+    "goodput": lab.policies["goodput"](every_s=60.0),
 }
 ASKED_S = {"start_s": 0.0, "restart_s": 15.0, "regroup_s": 5.0}
 
@@ -54,6 +58,14 @@ class AsMeasured:
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         return self._timed(self._fleet.without(operation, lost))
 
+    def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
+        return self._timed(self._fleet.rerouted(operation, lost))
+
+    def shared(
+        self, larger: frozenset[int], present: frozenset[int], current: Operation | None, above: float
+    ) -> Operation | None:
+        return self._timed(self._fleet.shared(larger, present, current, above))
+
     def move_s(self, old: Operation | None, new: Operation) -> float:
         """It is among the seconds of a change."""
         return 0.0
@@ -62,9 +74,15 @@ class AsMeasured:
         if found is None or found.plan is None:
             return found
         if id(found) not in self._known:
-            shape = found.plan.placement.devices.shape
-            self._known[id(found)] = replace(found, step_s=self._step_s.get(shape, found.step_s * self._ratio))
+            step_s = self._step_s.get(kind_of(found), found.step_s * self._ratio)
+            self._known[id(found)] = replace(found, step_s=step_s)
         return self._known[id(found)]
+
+
+def kind_of(operation: Operation) -> object:
+    """Its shape, and how many of each stage have left."""
+    grid, names = operation.plan.stages, {f"device-{device}" for device in operation.left}
+    return operation.plan.placement.devices.shape, tuple(len(names.intersection(group)) for group in grid)
 
 
 def fed(measured: History, policy: Policy, resumed_s: list[float]) -> History:
@@ -73,7 +91,7 @@ def fed(measured: History, policy: Policy, resumed_s: list[float]) -> History:
     for index, operation in enumerate(measured.operations):
         of_it = (measured.operation == index) & (measured.steps > 0)
         if of_it.any() and operation.plan is not None:
-            by_shape.setdefault(operation.plan.placement.devices.shape, []).extend(lasts[of_it].tolist())
+            by_shape.setdefault(kind_of(operation), []).extend(lasts[of_it].tolist())
             ratios.append(lasts[of_it].mean() / operation.step_s)
     fleet = AsMeasured(
         PlannedFleet(network=NETWORK, job=JOB), {k: median(v) for k, v in by_shape.items()}, fmean(ratios or [1])
@@ -81,6 +99,18 @@ def fed(measured: History, policy: Policy, resumed_s: list[float]) -> History:
     change_s = fmean(resumed_s) if resumed_s else ASKED_S["regroup_s"]
     costs = Costs(start_s=0.0, restart_s=max(change_s, ASKED_S["restart_s"]), regroup_s=change_s)
     return replay(measured.availability, fleet, policy, costs)
+
+
+def shared_s(measured: History) -> list[tuple[float, float, float]]:
+    """Seconds of a step of each way of sharing that worked: by the replay's rule, simulated, and measured."""
+    lasts, found = measured.end_s - measured.start_s, []
+    for index, operation in enumerate(measured.operations):
+        of_it = (measured.operation == index) & (measured.steps > 0)
+        if operation.left and of_it.sum() > 1:
+            absent = tuple(f"device-{device}" for device in sorted(operation.left))
+            simulated = lab.simulate(operation.plan.changed(absent=absent)).iteration_s
+            found.append((operation.step_s, simulated, float(np.median(lasts[of_it]))))
+    return found
 
 
 def played(seed: int, policy_name: str, undisturbed: np.ndarray) -> tuple[float, float, list[float]]:
@@ -115,6 +145,12 @@ def played(seed: int, policy_name: str, undisturbed: np.ndarray) -> tuple[float,
         f"{left.stdout.strip()} fork server",
         flush=True,
     )
+    for rule_s, simulated_s, step_s in shared_s(measured):
+        print(
+            f"         shared: a step of {step_s:.2f} s measured; {rule_s / step_s - 1:+.1%} by the replay's rule, "
+            f"{simulated_s / step_s - 1:+.1%} simulated",
+            flush=True,
+        )
     return before.goodput_error, after.goodput_error, wall_s
 
 

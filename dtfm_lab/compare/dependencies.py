@@ -51,6 +51,7 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         microbatch_counts=context.microbatches_per_replica or None,
         buckets=context.buckets,
         transport=context.transport,
+        absent=context.absent_at,
     )
 
 

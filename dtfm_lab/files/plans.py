@@ -59,6 +59,7 @@ class PlanFile(Section):
     evaluations: int = 0
     seconds: float = 0.0
     left_open: tuple[str, ...] | None = None
+    absent: tuple[str, ...] = ()
     priced_for: str
     """Fingerprint of the network for which the cost was computed."""
     summary: dict[str, Any] = Field(default_factory=dict)

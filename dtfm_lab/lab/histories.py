@@ -197,7 +197,7 @@ def run_hours(
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
     costs = Costs(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
     name = name_of(policy)
-    hours.refuse_rerouting(play(here, fleet, chosen, costs, name=name))  # every fleet is planned by then
+    hours.refuse_unplayable(play(here, fleet, chosen, costs, name=name))  # every fleet is planned by then
     return hours.run_hours(here, fleet, chosen, costs, name=name, progress=progress, **options)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.errors import JobError, ScheduleError
 from dtfm_lab.domain.job import Job, buckets_of, device_average_bytes, device_gradient_bytes
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
@@ -26,14 +26,32 @@ DENSE_DEVICES = 2048
 
 
 def programs_of(plan: Plan, schedule: Schedule, *, synchronise: bool = True) -> Programs:
-    """The programs of all devices of a plan in one iteration under a schedule."""
+    """The programs of all devices of a plan in one iteration under a schedule.
+
+    Raises JobError where devices are absent whose work others cannot share.
+    """
     devices = plan.topology.devices
     regions = tuple(tuple(devices[int(d)].region for d in row) for row in plan.placement.devices)
-    return programs_in(plan.job, schedule, regions, synchronise=synchronise)
+    if plan.absent:
+        check_shared(plan.job)
+    return programs_in(plan.job, schedule, regions, synchronise=synchronise, absent=plan.absent_at)
+
+
+def check_shared(job: Job) -> None:
+    """Raise JobError where the work of a device that is gone cannot be shared by those who hold its stage."""
+    wanted: dict[str, object] = {"sharding": "none", "synchronise_every": 1, "overlap": False, "ties_stages": False}
+    for what, value in wanted.items():
+        if (found := getattr(job, what) or value) != value:
+            raise JobError(f"job {job.name}: {what} is {found} where peers share a lost device's work; wanted {value}")
 
 
 def programs_in(
-    job: Job, schedule: Schedule, regions: tuple[tuple[str, ...], ...], *, synchronise: bool = True
+    job: Job,
+    schedule: Schedule,
+    regions: tuple[tuple[str, ...], ...],
+    *,
+    synchronise: bool = True,
+    absent: tuple[tuple[int, int], ...] = (),
 ) -> Programs:
     """The programs of a job on any devices of these regions, (stages, replicas)."""
     return lower(
@@ -51,6 +69,7 @@ def programs_in(
         transport=job.transport,
         averaged=job.averaged_share,
         delayed=job.fragment_delay > 0,
+        absent=absent,
     )
 
 

@@ -56,7 +56,7 @@ def simulate(
     like
         A measured trace of this plan, or the context of a run in progress: its schedule, its clock, its
         queueing and the profile taken before it are used (never its own spans), and links are free where the
-        run used real ones. Where only a subplan ran, that is predicted.
+        run used real ones. Where only a subplan ran, or devices were absent, that is predicted.
     queueing
         ``pairs`` (every directed pair a link of its own, as in the paper) or ``cards`` (one network card a
         device, in and out); by default that of ``like``, or else of the plan.
@@ -84,6 +84,7 @@ def simulate(
         if not isinstance(ran, RunContext):
             raise TraceError(f"like is {shortened(ran)}; wanted a Trace of this plan")
         plan = cut_subplan(plan, ran.rehearsed)
+        plan = plan if plan.absent == ran.absent else plan.changed(absent=ran.absent)
         check_same_plan(plan, ran, *OF_THE_PLAN)
         if (overlapped := bool(ran.buckets)) != plan.job.overlap:
             raise TraceError(
@@ -164,6 +165,7 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
         "sharding": job.sharding or "none",
         "buckets": buckets_of(job, schedule),
         "transport": job.transport,
+        "absent": plan.absent,
         "tokens": job.tokens,
         "flop": job.flop,
         "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),

@@ -39,7 +39,8 @@ def _by_source(
 ) -> dict[int, list[Incoming]]:
     job, trained, dtype = spec.plan.job, spec.trained, DTYPES[spec.trained.dtype]
     programs = spec.programs(synchronise=synchronise)
-    shards = shards_of(programs.of(position, replica), job.synchronisation, replica, job.n_replicas)
+    steps, members = programs.of(position, replica), range(job.n_replicas)
+    shards = shards_of(steps, job.synchronisation, replica, members, job.n_replicas)
     passed = Codec(job.compression if job.codes_activations else "none", dtype)
     averaged = Codec(job.gradients_as if job.codes_gradients else "none", dtype)
 

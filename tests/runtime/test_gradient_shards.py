@@ -19,7 +19,7 @@ ONE = Schedule.from_orders("one", ["0F0 0B0"])
 def test_a_message_carries_for_its_receiver_what_it_carries_for_its_sender(name, n, data):
     regions = tuple(data.draw(st.sampled_from(["", "a", "b"])) for _ in range(n))
     programs = lower(ONE, n, name, (regions,))
-    shards = [shards_of(programs.of(0, replica), name, replica, n) for replica in range(n)]
+    shards = [shards_of(programs.of(0, replica), name, replica, range(n), n) for replica in range(n)]
     for replica in range(n):
         for step in programs.of(0, replica):
             if step.action.kind not in SENDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.history import Operation, State
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.runtime.client.hours import refuse_unplayable
 from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -45,6 +47,7 @@ def a_plan() -> lab.Plan:
         (lab.policies["oobleck"](joins="step"), {"restart_s": 4.0}),
         (lab.policies["restart"](every_s=12.0), {"restart_s": 4.0}),
         (lab.policies["varuna"](every_steps=3), {"restart_s": 4.0}),
+        (lab.policies["swarm"](), {"restart_s": 4.0}),
     ],
 )
 def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any, options: dict[str, float]) -> None:
@@ -68,15 +71,17 @@ def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any,
     assert measured.to_frame().steps.sum() <= len(losses)
     assert [loss[:3] for loss in measured.losses] == [loss[:3] for loss in predicted.losses]
     assert n_followed >= 1
-    followed = [one.plan.stages for one in measured.operations]
-    assert followed == [one.plan.stages for one in predicted.operations][: len(followed)]
+    followed = [(one.plan.stages, one.left) for one in measured.operations]
+    assert followed == [(one.plan.stages, one.left) for one in predicted.operations][: len(followed)]
     reference = lab.run(a_plan(), iterations=max(losses, default=0) + 1, seed=3).context.losses
     np.testing.assert_allclose([losses[i] for i in sorted(losses)], reference[: len(losses)], rtol=1e-9)
 
 
 def test_a_policy_whose_answer_is_no_plan_is_refused() -> None:
-    with pytest.raises(LabError, match=r"policy swarm lets others do the work of who left.*wanted one whose every"):
-        lab.run(a_plan(), availability=there(device_1=(30, 70)), policy="swarm", start_s=0.0)
+    doubled = Operation(devices=frozenset({0}), step_s=1.0, samples=1.0, plan=a_plan(), doubled=frozenset({0}))
+    history: Any = SimpleNamespace(policy="bamboo", local_steps=1, operations=(doubled,))
+    with pytest.raises(LabError, match="policy bamboo lets a device do another stage beside its own"):
+        refuse_unplayable(history)
     with pytest.raises(LabError, match="clock is virtual beside an availability, which sets it"):
         lab.run(a_plan(), availability=there(), clock="virtual")
     with pytest.raises(RunError, match="never has the devices that a plan needs"):

@@ -7,7 +7,7 @@ import pytest
 from run_helpers import left_behind, small_model
 
 import dtfm_lab as lab
-from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.domain.errors import JobError, LabError, RunError
 
 pytest.importorskip("torch", reason="a run trains with torch")
 
@@ -113,6 +113,51 @@ def test_two_that_leave_at_once_and_a_plan_that_is_void_before_it_is_followed(
     np.testing.assert_allclose(run.losses, undisturbed, rtol=1e-12)
 
 
+def on_grid(n_stages: int, n_replicas: int, **fields: object) -> lab.Plan:
+    """Stage by stage in the network's order."""
+    job = JOB.with_fields(n_stages=n_stages, n_replicas=n_replicas, **fields)
+    grid = np.arange(n_stages * n_replicas).reshape(n_stages, n_replicas)
+    return lab.evaluate(NETWORK, job, stages=grid.tolist())
+
+
+def test_peers_share_the_work_of_those_who_leave_until_there_is_a_new_plan(undisturbed: np.ndarray) -> None:
+    plan = on_grid(3, 2, schedule="1f1b")
+    first, third = plan.stages[0][0], plan.stages[1][1]
+    run = lab.start(plan, iterations=ITERATIONS, seed=SEED)
+    run.wait_for(2)
+    for absent in ((third,), (first, third)):  # of one pipeline in the middle, then of the other at its beginning
+        run.leave(absent[0])
+        run.follow(plan.changed(absent=absent))
+        run.wait_for(len(run.losses) + 3)
+        assert absent[0] not in run.ranks
+    shared = run.spec.plan
+    run.follow(planned(2, 2, without=(first, third), schedule="gpipe"))
+    run.wait()
+    np.testing.assert_allclose(run.losses, undisturbed, rtol=1e-12)
+    assert [(told["kept"], told["started"], told["undone"]) for told in run.replans[:2]] == [(5, 0, 0), (4, 0, 0)]
+    part = run.earlier[2]
+    assert part.context.absent == shared.absent == (first, third)
+    assert lab.compare(lab.simulate(plan, like=part), part).measured is part
+    assert left_behind(run.pid) == []
+
+
+def test_two_that_leave_different_stages_at_once_and_come_back(undisturbed: np.ndarray, tmp_path) -> None:
+    plan = on_grid(2, 3, schedule="zb-h1", synchronisation="ring")
+    run = lab.start(plan, iterations=ITERATIONS, seed=SEED, checkpoint_folder=tmp_path, checkpoint_every=2)
+    run.wait_for(2)
+    gone = plan.stages[0][0], plan.stages[1][2]
+    for name in gone:
+        run.leave(name)
+    run.follow(plan.changed(absent=gone))
+    run.wait_for(len(run.losses) + 3)  # a checkpoint is written by others than the first replica
+    run.follow(plan, from_checkpoint=True)
+    run.wait()
+    np.testing.assert_allclose(run.losses, undisturbed, rtol=1e-12)
+    assert (run.replans[0]["kept"], run.replans[1]["started"]) == (4, 2)
+    assert run.replans[1]["iteration"] >= 4
+    assert left_behind(run.pid) == []
+
+
 def test_what_a_run_cannot_follow_is_refused_in_one_line() -> None:
     run = lab.start(planned(2, 1), iterations=2, seed=SEED)
     with pytest.raises(LabError, match="no device of this run named 'adda'; did you mean 'ada'"):
@@ -123,6 +168,9 @@ def test_what_a_run_cannot_follow_is_refused_in_one_line() -> None:
         run.follow("plan.json")
     with pytest.raises(LabError, match=r"^pause_s is -1; wanted seconds, 0 or more$"):
         run.follow(planned(2, 1), pause_s=-1)
+    alone = on_grid(2, 2, sharding="zero-1")
+    with pytest.raises(JobError, match=r"sharding is zero-1 where peers share a lost device's work; wanted none$"):
+        run.follow(alone.changed(absent=(alone.stages[0][0],)))
     run.wait()
     with pytest.raises(RunError, match="the run is over"):
         run.follow(planned(2, 2))

@@ -109,6 +109,9 @@ class Plan:
     """Seconds spent searching."""
     left_open: tuple[str, ...] | None = None
     """Fields of the job that the search chose; None where it is not known, as of a placement of one's own."""
+    absent: tuple[str, ...] = ()
+    """Names of placed devices that have left; who holds their stage in other pipelines shares their work. Costs and
+    bounds are those with everybody there; ``lab.simulate`` and ``lab.run`` go without them."""
 
     def __post_init__(self) -> None:
         job, shape = self.job, self.placement.devices.shape
@@ -141,11 +144,23 @@ class Plan:
             raise PlanError(
                 f"lower bound of the iteration is {bound_s} s; wanted 0 to the iteration of {iteration_s} s"
             )
+        self._check_absent()
         if not 0 <= self.lower_bound_s <= self.cost.total_s * (1 + 1e-9):
             raise PlanError(f"lower bound is {self.lower_bound_s} s; wanted 0 to the cost of {self.cost.total_s} s")
 
+    def _check_absent(self) -> None:
+        placed = {name for group in self.stages for name in group} if self.absent else set()
+        for name in self.absent:
+            if name not in placed:
+                raise unknown("placed device", name, placed)
+        for stage, group in enumerate(self.stages if self.absent else ()):
+            if set(group) <= set(self.absent):
+                raise PlanError(f"stage {stage} has lost {', '.join(group)}, all that hold it; wanted one of them")
+
     def __repr__(self) -> str:
         parts = [f"{self.job.n_stages} x {self.job.n_replicas}"]
+        if self.absent:
+            parts.append(f"without {', '.join(self.absent)}")
         if self.iteration_s is not None:
             bound_s = self.iteration_lower_bound_s
             most = f" (at most {self.speed_up_left:.2f} times faster with {self.scope})" if bound_s else ""
@@ -244,6 +259,12 @@ class Plan:
     def stages(self) -> list[list[str]]:
         """Device names of each stage's group, first stage first."""
         return self._named(self.placement.devices)
+
+    @property
+    def absent_at(self) -> tuple[tuple[int, int], ...]:
+        """(stage, replica) of each absent device."""
+        grid = enumerate(self.stages if self.absent else ())
+        return tuple((s, r) for s, group in grid for r, name in enumerate(group) if name in self.absent)
 
     @property
     def device_names(self) -> tuple[tuple[str, ...], ...]:

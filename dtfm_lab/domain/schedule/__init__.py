@@ -4,7 +4,7 @@ A Schedule orders forwards and backwards; ``lower`` adds messages, synchronisati
 ``task_graph`` lays the resulting Programs out as arrays.
 """
 
-from dtfm_lab.domain.schedule.program import Programs, Step, lower
+from dtfm_lab.domain.schedule.program import Programs, lower
 from dtfm_lab.domain.schedule.schedule import (
     ACROSS_STAGES,
     COMPUTE,
@@ -17,6 +17,7 @@ from dtfm_lab.domain.schedule.schedule import (
     Kind,
     Lane,
     Schedule,
+    Step,
 )
 from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS, Bucket, synchronisations
 from dtfm_lab.domain.schedule.task_graph import TaskGraph, task_graph

@@ -7,38 +7,25 @@ needs. Every receive stands right before its consumer and every send right after
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import NamedTuple
 
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.domain.schedule.schedule import ACROSS_STAGES, COMPUTE, PASSES, RECEIVES, SENDS, Action, Kind, Schedule
+from dtfm_lab.domain.schedule.schedule import (
+    ACROSS_STAGES,
+    COMPUTE,
+    PASSES,
+    RECEIVES,
+    SENDS,
+    Action,
+    Kind,
+    Schedule,
+    Step,
+)
+from dtfm_lab.domain.schedule.sharing import Absent, Sharing
 from dtfm_lab.domain.schedule.synchronisation import LAST, Bucket, SynchronisationPart, parts_of, synchronisations
 
 MOST_STEPS = 10**7
 """Most actions of an iteration; a simulation of so many takes some 4 GB."""
-
-
-class Step(NamedTuple):
-    """An action and what it waits for on its own device, beside the order of computations."""
-
-    action: Action
-    needs: tuple[int, ...] = ()
-    """Positions in the same program of the steps that must have ended."""
-    share: float = 0.0
-    """Fraction of the device's gradient that a synchronisation message carries, or that is compressed."""
-    coded: float = 0.0
-    """Gradients that a computation of synchronisation codes, in whole gradients, where they are compressed."""
-    in_turn: bool = False
-    """Whether it waits until the last message that this device sent in turn has arrived."""
-    bucket: int | None = None
-    """Number of the device's bucket that it synchronises, where there are several; its computations run beside the
-    passes as soon as they can."""
-    fraction: float = 1.0
-    """Seconds of a computation over those of its kind: of a part of a pass, or of what is done for one bucket."""
-    whole: Kind | None = None
-    """Of a PART, the kind of the pass of which it is a part."""
-    arrivals: tuple[int, ...] = ()
-    """Positions in the same program of sends whose messages must have arrived at the other end."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +43,8 @@ class Programs:
     """By distinct number of micro-batches, the largest first, and by position in the pipeline: passes and their
     messages. Replicas of as many micro-batches share them."""
     tails: tuple[tuple[tuple[Step, ...], ...], ...]
-    """By position and replica: the steps after the passes, whose needs count from the beginning of the program."""
+    """By position and replica: the steps after the passes, whose needs count from the beginning of the program; where
+    devices are absent all steps, as no two programs are alike."""
     blocking: bool = False
     """Whether devices wait for the arrival of what they send along the pipeline (``Step.arrivals``)."""
     takes_turns: bool = False
@@ -109,6 +97,7 @@ def lower(
     transport: str = "overlapped",
     averaged: float = 1.0,
     delayed: bool = False,
+    absent: Absent = (),
 ) -> Programs:
     """Programs of one iteration.
 
@@ -144,6 +133,9 @@ def lower(
     delayed
         What is averaged are the changes up to the beginning of the iteration: it travels beside all passes, and its
         average is due at the end.
+    absent
+        (position, replica) of devices that have left, whose passes those share who hold the same stage: see
+        ``sharing``. Wants nothing ``tied``, ``sharding`` none, no ``buckets`` and not ``locally``.
 
     Raises ScheduleError for more than MOST_STEPS steps, where a single device orders a pass before one it needs, or
     for counts that are not one of 1 to the schedule's for each replica.
@@ -166,8 +158,24 @@ def lower(
     }
     if blocking:
         pipelines = {count: tuple(map(_blocking, devices)) for count, devices in pipelines.items()}
-    last = schedule.n_devices - 1
     tail_of = partial(_tail, schedule, compressed, locally, sharding in ("zero-1", "zero-2"), averaged, delayed)
+    if absent:
+        sharing = Sharing(schedule.n_devices, counts, absent)
+
+        def shared(position: int, replica: int) -> tuple[Step, ...]:
+            if replica not in (members := sharing.members[position]):
+                return ()
+            passes = sharing.passes(position, replica, whole[position])
+            in_group = tuple("" if regions is None else regions[position][member] for member in members)
+            among = synchronisations[synchronisation](members.index(replica), in_group) if synchronise else ()
+            parts = sharing.synchronising(position, replica, among)
+            steps = passes + tail_of(position, passes, parts, len(members), None, ())
+            return _blocking(steps) if blocking else steps
+
+        every = tuple(tuple(shared(s, r) for r in range(n_replicas)) for s in range(schedule.n_devices))
+        nothing = (((),) * schedule.n_devices,) * len(pipelines)
+        return Programs(schedule, counts, nothing, every, blocking, transport == "blocking")
+    last = schedule.n_devices - 1
     tails = []
     for position in range(schedule.n_devices):
         in_group = ("",) * n_replicas if regions is None else regions[position]

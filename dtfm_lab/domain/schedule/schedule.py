@@ -175,6 +175,29 @@ class Action(NamedTuple):
         return Action(stage, SENDS[self.kind], self.microbatch, self.peer)
 
 
+class Step(NamedTuple):
+    """An action and what it waits for on its own device, beside the order of computations."""
+
+    action: Action
+    needs: tuple[int, ...] = ()
+    """Positions in the same program of the steps that must have ended."""
+    share: float = 0.0
+    """Fraction of the device's gradient that a synchronisation message carries, or that is compressed."""
+    coded: float = 0.0
+    """Gradients that a computation of synchronisation codes, in whole gradients, where they are compressed."""
+    in_turn: bool = False
+    """Whether it waits until the last message that this device sent in turn has arrived."""
+    bucket: int | None = None
+    """Number of the device's bucket that it synchronises, where there are several; its computations run beside the
+    passes as soon as they can."""
+    fraction: float = 1.0
+    """Seconds of a computation over those of its kind: of a part of a pass, or of what is done for one bucket."""
+    whole: Kind | None = None
+    """Of a PART, the kind of the pass of which it is a part."""
+    arrivals: tuple[int, ...] = ()
+    """Positions in the same program of sends whose messages must have arrived at the other end."""
+
+
 WRITTEN = re.compile(
     r"(?P<stage>\d{1,6})(?P<kind>[A-Z]+(?:_[A-Z])?)(?P<microbatch>\d{1,9})?(?P<peer>[+-]\d{1,6})?", re.ASCII
 )

@@ -11,8 +11,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dtfm_lab.domain.schedule.program import Programs, Step
-from dtfm_lab.domain.schedule.schedule import COMPUTE, SENDS, Action, Kind
+from dtfm_lab.domain.schedule.program import Programs
+from dtfm_lab.domain.schedule.schedule import COMPUTE, SENDS, Action, Kind, Step
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 
 COMPUTATION, SEND, RECEIVE = 0, 1, 2
@@ -133,6 +133,8 @@ class _Builder:
     def _lay_out_pipeline(
         self, position: int, steps: tuple[Step, ...], replicas: tuple[int, ...], local: list[dict[Action, int]]
     ) -> None:
+        if not steps:  # devices are absent, and all steps are in the tails
+            return
         first = self.first[:, replicas]
         nodes = first[position][:, None] + np.arange(len(steps))
         self.action[nodes] = [self.actions.setdefault(step.action, len(self.actions)) for step in steps]
@@ -159,26 +161,29 @@ class _Builder:
         receives: dict[tuple[int, int, Action], int] = {}
         sends: list[tuple[int, int, Step, int]] = []
         edges: list[tuple[int, int]] = []
+        awaited: list[tuple[int, int]] = []
+        """Sends for whose arrival a step waits."""
         for position, tails in enumerate(self.programs.tails):
             last_computed = [
-                max(i for i, step in enumerate(pipeline[position]) if step.action.kind in COMPUTE)
+                max((i for i, step in enumerate(pipeline[position]) if step.action.kind in COMPUTE), default=None)
                 for pipeline in self.programs.pipelines
             ]
             for replica, tail in enumerate(tails):
                 first = int(self.first[position, replica])
                 steps = self.programs.pipeline(position, replica)
-                lane = first + last_computed[self.programs.number[replica]]
+                last = last_computed[self.programs.number[replica]]
+                lane = None if last is None else first + last
                 for node, step in enumerate(tail, start=first + len(steps)):
                     action, role = step.action, ROLES[step.action.kind]
                     self.action[node] = self.actions.setdefault(action, len(self.actions))
                     self.role[node], self.share[node], self.fraction[node] = role, step.share, step.fraction
                     self.for_bucket[node] = step.bucket is not None
                     edges += [(first + need, node) for need in step.needs]
-                    edges += [(int(self.partner[first + sent]), node) for sent in step.arrivals]
+                    awaited += [(first + sent, node) for sent in step.arrivals]
                     if role == COMPUTATION:
                         self.computation[node] = self._computation(step, replica)
                         if step.bucket is None:
-                            edges.append((lane, node))
+                            edges += [] if lane is None else [(lane, node)]
                             lane = node
                     elif role == SEND:
                         sends.append((position, replica, step, node))
@@ -193,6 +198,7 @@ class _Builder:
                 if (position, replica) in in_turn:
                     edges.append((in_turn[position, replica], node))
                 in_turn[position, replica] = received
+        edges += [(int(self.partner[sent]), node) for sent, node in awaited]
         self._connect(*(np.array(ends) for ends in zip(*edges, strict=True)))
 
     def _computation(self, step: Step, replica: int) -> int:

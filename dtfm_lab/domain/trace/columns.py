@@ -169,12 +169,13 @@ class TraceColumns:
 
     @cached_property
     def compute_share(self) -> float:
-        """Fraction of device time spent computing, over all devices and weighted iterations; the rest is bubble."""
+        """Fraction of device time spent computing, over all devices that are there and weighted iterations; the rest is
+        bubble."""
         computing = np.array([a.lane is Lane.COMPUTE for a in self.actions])[self.action]
         _, number = np.unique(self.iteration, return_inverse=True)
         weight = self.iteration_weights
         busy_s = float(((self.end_s - self.start_s) * weight[number])[computing].sum())
-        n_devices = sum(len(stage) for stage in self.context.devices)
+        n_devices = sum(len(stage) for stage in self.context.devices) - len(self.context.absent)
         whole_s = n_devices * float(weight @ self.iteration_ends_s)
         return busy_s / whole_s if whole_s > 0 else 0.0
 

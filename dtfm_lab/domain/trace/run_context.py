@@ -122,6 +122,8 @@ class RunContext:
     where synchronisation follows the last pass."""
     transport: str = "overlapped"
     """Whether devices wait for the arrival of what they send: see ``Job.transport``."""
+    absent: tuple[str, ...] = ()
+    """Names of those of the devices that had left: see ``Plan.absent``."""
     tokens: int = 0
     """Tokens of one iteration, over all replicas; 0 where unknown."""
     flop: float = 0.0
@@ -189,6 +191,12 @@ class RunContext:
     def microbatch_counts(self) -> tuple[int, ...]:
         """(replicas,) micro-batches of each pipeline in an iteration."""
         return self.microbatches_per_replica or (self.n_microbatches,) * len(self.devices[0])
+
+    @property
+    def absent_at(self) -> tuple[tuple[int, int], ...]:
+        """(stage, replica) of each absent device."""
+        grid = enumerate(self.devices if self.absent else ())
+        return tuple((s, r) for s, group in grid for r, name in enumerate(group) if name in self.absent)
 
     @property
     def microbatches(self) -> str:

@@ -22,13 +22,15 @@ import numpy as np
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError, RunError, UnknownName
 from dtfm_lab.domain.history import History, Operation
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.elasticity import Costs, Fleet, Policy
 from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.elasticity.policy import REMEMBERED, Asked, Keeps, Response, Situation
 from dtfm_lab.runtime.client.launch import start
-from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history
+from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history, plan_of
 from dtfm_lab.runtime.client.record import Event
 from dtfm_lab.runtime.client.run import Run
+from dtfm_lab.simulation.engine import check_shared
 
 OWN = ("clock", "iterations", "checkpoint_folder", "checkpoint_every", "resume_from")
 """Options of a run that the hours set themselves."""
@@ -42,18 +44,22 @@ MOST_ITERATIONS = 10**6
 """The hours end the run, not its iterations."""
 
 
-def refuse_rerouting(history: History) -> None:
-    """Raise LabError where a policy lets others do the work of who left, or counts rounds of local steps: workers do
-    not."""
+def refuse_unplayable(history: History) -> None:
+    """Raise LabError where a policy counts rounds of local steps, lets a neighbour of another stage do the work of who
+    left, or leaves it out, and JobError where peers would share what cannot be shared: workers do not."""
     if history.local_steps > 1:
         raise LabError(
             f"policy {history.policy} counts rounds of {history.local_steps} local steps; wanted another one"
         )
-    if any(operation.left or operation.plan is None for operation in history.operations):
-        raise LabError(
-            f"policy {history.policy} lets others do the work of who left, which workers cannot do; wanted one whose "
-            "every answer is a plan, such as oobleck, varuna, restart or torchft"
-        )
+    for operation in history.operations:
+        if operation.plan is None or operation.doubled or operation.skipping_share:
+            raise LabError(
+                f"policy {history.policy} lets a device do another stage beside its own, or leaves one out, which "
+                "workers cannot do; wanted one whose every answer is a plan, or the work of who left shared by those "
+                "who hold its stage, such as oobleck, varuna, torchft, swarm or recycle"
+            )
+        if operation.left:
+            check_shared(operation.plan.job)
 
 
 def run_hours(
@@ -270,26 +276,25 @@ class Hours:
             self.waits.append((self.at_s, self.availability.end_s))
         if response.operation is None or response.operation is before:
             return
-        plan = response.operation.plan
-        if plan is None or response.operation.left:
+        plan = plan_of(response.operation, self.availability)
+        if plan is None:
             raise LabError(f"policy {self.name} answers with work that no plan describes, which workers cannot do")
         self.pause_until_s = self.at_s + response.pause_s
         self.followed.append(response.operation)
         if self.run is None:
-            self._start(response.operation, response.pause_s)
+            self._start(plan, response.operation.step_s, response.pause_s)
             return
         back = response.keeps is Keeps.CHECKPOINT
         self.setbacks += back
         self.run.follow(plan, pause_s=response.pause_s, from_checkpoint=back)
 
-    def _start(self, operation: Operation, pause_s: float) -> None:
+    def _start(self, plan: Plan, step_s: float, pause_s: float) -> None:
         """Start the workers; their start and calibration are before the first second, the policy's pause after it."""
-        assert operation.plan is not None, "it was checked"
         every = 0
         if np.isfinite(self.policy.every_s):
-            every = max(1, round(self.policy.every_s / operation.step_s))
+            every = max(1, round(self.policy.every_s / step_s))
         given = {"checkpoint_folder": self.folder, "checkpoint_every": self.policy.every_steps or every}
-        self.run = start(operation.plan, **(self.options | given | {"clock": "paced", "iterations": MOST_ITERATIONS}))
+        self.run = start(plan, **(self.options | given | {"clock": "paced", "iterations": MOST_ITERATIONS}))
         self.heard = threading.Thread(target=self._listen, daemon=True)
         self.heard.start()
         with self.changed:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History, Loss, Operation, State
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client.record import Event
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -38,6 +39,14 @@ class Heard:
     departures: tuple[Departure, ...]
     waits: tuple[tuple[float, float], ...]
     """From when until when there was no plan for who was there."""
+
+
+def plan_of(operation: Operation, availability: Availability) -> Plan | None:
+    """The plan of an operation, without those who have left."""
+    plan = operation.plan
+    if plan is None or not operation.left:
+        return plan
+    return plan.changed(absent=tuple(availability.devices[device] for device in sorted(operation.left)))
 
 
 def measured_history(heard: Heard) -> History:
@@ -139,7 +148,7 @@ class _Rows:
         """The operation that the run follows from now on: the first of its plan after the last one."""
         plan = RunSpec.from_line(line).plan
         for index in range(self.operation, len(self.heard.operations)):
-            told = self.heard.operations[index].plan
-            if told is not None and (told.stages, told.job) == (plan.stages, plan.job):
+            told = plan_of(self.heard.operations[index], self.heard.availability)
+            if told is not None and (told.stages, told.job, told.absent) == (plan.stages, plan.job, plan.absent):
                 return index
         return self.operation

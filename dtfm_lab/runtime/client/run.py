@@ -163,7 +163,8 @@ class Run(RunRecord):
         checkpoint is read, or all begin again where there is none, and the iterations since are done again. Workers
         whose devices are in both plans go on living. On the paced clock it takes ``pause_s`` seconds of the run at
         least, as moving the state over the links would. What was measured so far is in ``earlier``. Of the same batch,
-        the losses are those of a run that nothing happens to.
+        the losses are those of a run that nothing happens to. ``plan.changed(absent=["ada"])`` is the same plan without
+        ada, whose micro-batches those take who hold its stage in other pipelines.
 
         Raises LabError, JobError or ScheduleError for a plan that this run cannot follow, RunError where it is over.
         """

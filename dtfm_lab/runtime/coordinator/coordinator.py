@@ -7,6 +7,7 @@ iteration is repeated: losses are those of an undisturbed run.
 A device that has left for good is not replaced: a new plan is waited for. It may come at any time, and is followed
 between two iterations, or in place of one that was broken off: one replica of each stage writes its state, workers
 whose devices are in both plans take their new places, others end or are started, all are calibrated anew, and read it.
+Where it is the same plan without those who left, whose work others share, all keep their stages and the calibration.
 """
 
 import math
@@ -62,6 +63,8 @@ class Coordinator:
         self._done = spec.first_iteration
         """Number of iterations that are done, those before a resumed checkpoint included."""
         self._losses: list[float] = []
+        self._measured: dict[Work, MeasuredDurations] = {}
+        self._calibration: RunCalibration | None = None
         self._calibrated_s: list[float] = []
         """Seconds of each calibration iteration that counts and synchronises."""
         self._train_orders: dict[int, dict[str, Any]] | None = None
@@ -140,9 +143,14 @@ class Coordinator:
     def _calibrate_and_build(self) -> None:
         """Measure the computations, and build the stages that are trained."""
         self._pool.phase = "in the calibration"
-        measured = self._until_done(self._calibrate)
-        self._pool.limits.calibrated(measured)
-        self._build(calibrate(self._spec, measured, self._calibrated_s))
+        self._measured = self._until_done(self._calibrate)
+        self._pool.limits.calibrated(self._measured)
+        self._calibration = calibrate(self._spec, self._measured, self._calibrated_s)
+        self._tell_calibration(self._calibration)
+        self._until_done(lambda: self._pool.order_all("train", each=self._train_orders))
+        self._ready_s = time.monotonic()
+        if self._spec.slow_worker is not None:
+            self._pool.slow(*self._spec.slow_worker)
 
     def _calibrate(self) -> dict[Work, MeasuredDurations]:
         """Run iterations on copies of the stages; return what each computation took."""
@@ -164,8 +172,8 @@ class Coordinator:
             for stage, kind, *figures in answer["rows"]
         }
 
-    def _build(self, calibration: RunCalibration) -> None:
-        """Let the workers build the stages that are trained, given the expected durations and the time scale."""
+    def _tell_calibration(self, calibration: RunCalibration) -> None:
+        """Tell the expected durations and the time scale, with which workers build the stages that are trained."""
         profile, time_scale = calibration.profile, calibration.time_scale
         of_run = {name: value for name, value in calibration._asdict().items() if name != "profile"}
         emit("profile", rows=profile, **of_run)
@@ -176,16 +184,12 @@ class Coordinator:
             drawn_s = [row for row in rows if row[0] in held]
             self._train_orders[rank] = {"drawn_s": drawn_s, "time_scale": time_scale, "turns": turns[rank]}
         self._time_scale = time_scale
-        self._until_done(lambda: self._pool.order_all("train", each=self._train_orders))
-        self._ready_s = time.monotonic()
-        if self._spec.slow_worker is not None:
-            self._pool.slow(*self._spec.slow_worker)
 
     def _iterate(self) -> None:
         ready_s = self._ready_s
         answers = self._begin("iterate", iteration=self._done)
         gap_s, self._ready_s = self._moment_s - ready_s, time.monotonic()
-        self._losses.append(_mean_loss(answers))
+        self._losses.append(_mean_loss(answers, self._spec.plan.job.n_replicas))
         self._late_messages += sum(answer["late_messages"] for answer in answers)
         self._overruns += sum(answer["overruns"] for answer in answers)
         if self._spec.replays:
@@ -208,7 +212,8 @@ class Coordinator:
         self._n_evaluations += 1
         answers = self._pool.order_all("evaluate", number=FIRST_EVALUATION - self._n_evaluations)
         entropy = answers[0]["unigram_entropy"]
-        emit("held_out", iteration=done, loss=_mean_loss(answers), unigram_entropy=entropy)
+        loss = _mean_loss(answers, self._spec.plan.job.n_replicas)
+        emit("held_out", iteration=done, loss=loss, unigram_entropy=entropy)
 
     def _write_checkpoint(self, done: int) -> None:
         if self._done != done:
@@ -328,7 +333,8 @@ class Coordinator:
         spec = RunSpec.from_line(command["spec"])
         if spec.clock == "paced":
             spec = replace(spec, time_scale=self._time_scale if self._train_orders is not None else before.time_scale)
-        if self._train_orders is not None:
+        shares = self._only_loses(spec) and not command["from_checkpoint"]
+        if self._train_orders is not None and not shares:
             pool.phase = "while a new plan was taken up"
             if self._handed is None or command["from_checkpoint"]:
                 newest = None if command["from_checkpoint"] else self._done
@@ -343,19 +349,41 @@ class Coordinator:
         self._without_state.clear()
         self._n_losses.clear()
         self._span_rows = []
-        n_kept, n_started = pool.regroup(spec)
-        told = {"iteration": self._done, "undone": undone, "kept": n_kept, "started": n_started}
+        n_kept, started = pool.regroup(spec, self._done if shares else None)
+        told = {"iteration": self._done, "undone": undone, "kept": n_kept, "started": len(started)}
         emit("replanned", spec=command["spec"], from_checkpoint=command["from_checkpoint"], **told)
+        if shares:
+            self._without_state |= dict.fromkeys(started, ("was lost", began_s))
+            self._keep_calibration()
         self._until_done(self._join)
-        self._calibrate_and_build()
-        if self._handed is not None:
-            self._until_done(self._join)  # and read it
+        if not shares:
+            self._calibrate_and_build()
+            if self._handed is not None:
+                self._until_done(self._join)  # and read it
         paced = self._time_scale if spec.clock == "paced" else 0.0
         left_s = command["pause_s"] * paced - (time.monotonic() - began_s)
         if left_s > 0:
             self._until_done(partial(pool.rest, left_s))
         self._ready_s = time.monotonic()
         emit("resumed", iteration=self._done, lost_s=time.monotonic() - began_s)
+
+    def _only_loses(self, spec: RunSpec) -> bool:
+        """Whether a plan is the one that is trained by, but without devices that have left since."""
+        before, ranks = self._spec, self._pool.workers.keys() - self._without_state.keys()
+        if self._train_orders is None or self._handed is not None or before.orders != spec.orders:
+            return False
+        as_before = (before.plan.stages, before.plan.job) == (spec.plan.stages, spec.plan.job)
+        named = {spec.device_name(*worker) for worker in spec.workers}
+        return as_before and named <= {before.device_name(*before.workers[rank]) for rank in ranks}
+
+    def _keep_calibration(self) -> None:
+        """Go on with what was measured of those who are left."""
+        n, workers = self._spec.plan.job.n_stages, set(self._spec.workers)
+        left = {work: took for work, took in self._measured.items() if (work[0] % n, work[1]) in workers}
+        self._pool.limits.calibrated(left)
+        assert self._calibration is not None, "training had begun"
+        rows = [row for row in self._calibration.profile if (row.stage % n, row.replica) in workers]
+        self._tell_calibration(self._calibration._replace(profile=rows))
 
     def _report_recovered(self, ranks: Collection[int], found: Recovery | None) -> None:
         for rank in sorted(ranks):
@@ -378,7 +406,6 @@ def _still_counted(n_counted: int, counted_s: float) -> int:
     return min(max(enough, FEWEST), MOST) - n_counted
 
 
-def _mean_loss(answers: Sequence[Answer]) -> float:
-    """Return the mean over the workers that hold a last stage."""
-    losses = [answer["loss"] for answer in answers if answer["loss"] is not None]
-    return float(sum(losses) / len(losses))
+def _mean_loss(answers: Sequence[Answer], n_replicas: int) -> float:
+    """Return the mean over all replicas, some of whose losses are among those of others where devices are absent."""
+    return float(sum(answer["loss"] for answer in answers if answer["loss"] is not None) / n_replicas)

@@ -94,7 +94,8 @@ def _living_peer(spec: RunSpec, rank: int, lost: Collection[int]) -> int | None:
     """Return the next living replica of the same stages."""
     position, replica = spec.workers[rank]
     n_replicas = spec.plan.job.n_replicas
-    others = (spec.rank(position, (replica + step) % n_replicas) for step in range(1, n_replicas))
+    members, in_turn = spec.members(position), ((replica + step) % n_replicas for step in range(1, n_replicas))
+    others = (spec.rank(position, other) for other in in_turn if other in members)
     return next((other for other in others if other not in lost), None)
 
 

@@ -109,9 +109,12 @@ class WorkerPool:
             self._receive(left_s)
             self._check_alive((), "rest")
 
-    def regroup(self, spec: RunSpec) -> tuple[int, int]:
+    def regroup(self, spec: RunSpec, keeps: int | None = None) -> tuple[int, set[int]]:
         """Give the workers that live the ranks that a new plan has for their devices; end those of devices that it does
-        not use, and start those that are missing. Returns how many went on, and how many were started."""
+        not use, and start those that are missing. Returns how many went on, and the ranks of those that were started.
+
+        ``keeps``: the version in which those that go on keep their stages, as they have the same in both plans.
+        """
         ranks = {spec.device_name(*worker): rank for rank, worker in enumerate(spec.workers)}
         living = {self.device(rank): worker for rank, worker in self.workers.items()}
         slowdowns = {self.device(rank): factor for rank, factor in self._slowdowns.items()}
@@ -128,15 +131,17 @@ class WorkerPool:
         while True:
             self.epoch += 1
             try:
-                self.order_all("become", each={rank: {"own_rank": rank} for rank in self.workers}, spec=line)
+                each = {rank: {"own_rank": rank} for rank in self.workers}
+                self.order_all("become", each, spec=line, keeps=keeps)
                 break
             except WorkersLost as loss:
                 self.drop(loss.how)
         n_kept = len(self.workers)
-        for rank in set(ranks.values()) - self.workers.keys():
+        started = set(ranks.values()) - self.workers.keys()
+        for rank in started:
             self.workers[rank] = self._start_worker(spec, rank)
         self.workers = dict(sorted(self.workers.items()))
-        return n_kept, len(ranks) - n_kept
+        return n_kept, started
 
     def send_slowdowns_again(self, ranks: Collection[int]) -> None:
         """Order the slowdowns of these ranks again, because a replacement must be as slow as the worker before it."""

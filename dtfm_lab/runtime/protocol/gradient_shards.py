@@ -4,7 +4,7 @@ The programs fix how large a share a message carries and which rank gets it; the
 shard that is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dtfm_lab.domain.job import INT8_BLOCK
@@ -28,11 +28,14 @@ class Shard(NamedTuple):
 
 
 WHOLE = Shard(0, 1)
-ShardRule = Callable[[Action, float, int, list[int], int], Shard]
-"""(action, share, replica, the replicas that share in this round, number of replicas) -> what the message carries."""
+ShardRule = Callable[[Action, float, int, list[int], Sequence[int], int], Shard]
+"""(action, share, replica, the replicas that share in this round, those that average, number of replicas) -> what the
+message carries."""
 
 
-def averaged_shard(action: Action, share: float, replica: int, group: list[int], n_replicas: int) -> Shard:
+def averaged_shard(
+    action: Action, share: float, replica: int, group: list[int], members: Sequence[int], n_replicas: int
+) -> Shard:
     """Return the shard of the member that averages it; a message of a whole vector carries ``WHOLE``."""
     if share == 1.0:
         return WHOLE
@@ -41,12 +44,14 @@ def averaged_shard(action: Action, share: float, replica: int, group: list[int],
     return Shard(group.index(receiver if action.kind in GRADIENTS else sender), len(group))
 
 
-def ring_shard(action: Action, share: float, replica: int, group: list[int], n_replicas: int) -> Shard:
+def ring_shard(
+    action: Action, share: float, replica: int, group: list[int], members: Sequence[int], n_replicas: int
+) -> Shard:
     """In round i a replica sends the shard that it received in round i - 1, beginning with its own."""
     assert action.microbatch is not None
     sender = replica if action.kind in SENDS else action.other_end(replica, n_replicas)[1]
-    first = sender if action.kind in GRADIENTS else sender + 1
-    return Shard((first - action.microbatch) % n_replicas, n_replicas)
+    first = members.index(sender) + (action.kind not in GRADIENTS)
+    return Shard((first - action.microbatch) % len(members), len(members))
 
 
 SHARD_RULES: dict[str, ShardRule] = {
@@ -60,8 +65,13 @@ SHARD_RULES: dict[str, ShardRule] = {
 """The kinds of synchronisation that workers can carry out."""
 
 
-def shards_of(steps: tuple[Step, ...], synchronisation: str, replica: int, n_replicas: int) -> dict[Action, Shard]:
-    """Return what each message of synchronisation, sent or received, of one device's program carries."""
+def shards_of(
+    steps: tuple[Step, ...], synchronisation: str, replica: int, members: Sequence[int], n_replicas: int
+) -> dict[Action, Shard]:
+    """Return what each message of synchronisation, sent or received, of one device's program carries.
+
+    ``members``: the replicas that average, all but those whose device is absent.
+    """
     messages = [step for step in steps if step.action.kind in (*GRADIENTS, *AVERAGES)]
     groups: dict[int | None, set[int]] = {}
     for action, *_ in messages:
@@ -69,6 +79,6 @@ def shards_of(steps: tuple[Step, ...], synchronisation: str, replica: int, n_rep
         group.add(action.other_end(replica, n_replicas)[1])
     rule = SHARD_RULES[synchronisation]
     return {
-        step.action: rule(step.action, step.share, replica, sorted(groups[step.action.microbatch]), n_replicas)
+        step.action: rule(step.action, step.share, replica, sorted(groups[step.action.microbatch]), members, n_replicas)
         for step in messages
     }

@@ -251,16 +251,23 @@ class RunSpec(RunSettings):
         alone, together = (programs_of(self.plan, self.built, synchronise=which) for which in (False, True))
         return alone, together
 
-    @property
+    @cached_property
     def workers(self) -> list[tuple[int, int]]:
-        """(position in the pipeline, replica) by rank: rank = replica x n_stages + position."""
-        job = self.plan.job
-        return [(s, r) for r in range(job.n_replicas) for s in range(job.n_stages)]
+        """(position in the pipeline, replica) by rank, pipeline after pipeline; absent devices have none."""
+        job, gone = self.plan.job, set(self.plan.absent_at)
+        return [(s, r) for r in range(job.n_replicas) for s in range(job.n_stages) if (s, r) not in gone]
 
     def rank(self, stage: int, replica: int) -> int:
         """Return the rank of the worker that holds this stage."""
-        n_devices = self.plan.job.n_stages
-        return replica * n_devices + stage % n_devices
+        return self._ranks[stage % self.plan.job.n_stages, replica]
+
+    @cached_property
+    def _ranks(self) -> dict[tuple[int, int], int]:
+        return {worker: rank for rank, worker in enumerate(self.workers)}
+
+    def members(self, position: int) -> list[int]:
+        """Return the replicas whose worker at this position of the pipeline is there."""
+        return [r for s, r in self.workers if s == position]
 
     def device(self, stage: int, replica: int) -> int:
         """Return the index in the topology of the device that holds this stage."""

@@ -6,6 +6,8 @@ the averaging replica uses the rounded average, too. Where replicas split the op
 that it averaged, and sends on the parameters of that shard instead, never compressed.
 """
 
+from collections.abc import Sequence
+
 import torch
 
 from dtfm_lab.domain.schedule import Action, Kind, Step
@@ -21,13 +23,15 @@ class AllReduce:
         steps: tuple[Step, ...],
         synchronisation: str,
         replica: int,
+        members: Sequence[int],
         n_replicas: int,
         codec: Codec,
         uncompressed: Codec,
     ) -> None:
-        """``codec``: of gradients and their averages; ``uncompressed``: of parameters."""
+        """``members``: the replicas that average, which are all but those whose device is absent; ``codec``: of
+        gradients and their averages; ``uncompressed``: of parameters."""
         self._steps, self._replica, self._n_replicas, self._codec = steps, replica, n_replicas, codec
-        self._shards = shards_of(steps, synchronisation, replica, n_replicas)
+        self._shards = shards_of(steps, synchronisation, replica, members, n_replicas)
         sent_after = {need for step in steps if step.action.kind is Kind.SEND_P for need in step.needs}
         before_steps = {i for at in sent_after if steps[at].action.kind is Kind.STEP for i in steps[at].needs}
         summed = [i for i in before_steps if steps[i].action.kind is Kind.REDUCE]  # none where steps are local

@@ -40,7 +40,6 @@ class DeviceMath:
         # each loss counts as much as any, or each replica steps on its own mean and its change is weighted.
         own, mean = job.microbatch_counts[replica], job.mean_microbatches
         self._weight = own / mean if local_updates else 1.0
-        steps = spec.programs(synchronise=True).of(position, replica)
         self._stages = {
             stage: AutogradStage(
                 module,
@@ -54,15 +53,11 @@ class DeviceMath:
             for stage, module in self.modules.items()
         }
         self._learning_rate = spec.learning_rate
-        codec = Codec(planned.gradients_as if planned.codes_gradients else "none", dtype)
+        self._codec = Codec(planned.gradients_as if planned.codes_gradients else "none", dtype)
         self._uncompressed = Codec("none", dtype)
         self._averages_every, self._fragments = planned.averages_every, planned.fragments
         self._delayed = planned.fragment_delay > 0
-        if planned.averaged_share < 1:
-            steps = tuple(step._replace(share=round(step.share / planned.averaged_share, 9)) for step in steps)
-        self.all_reduce = AllReduce(
-            steps, planned.synchronisation, replica, planned.n_replicas, codec, self._uncompressed
-        )
+        self.follow(spec, position, replica)
         self.state = TrainingState(
             self.modules.values(),
             local_updates=local_updates,
@@ -71,6 +66,20 @@ class DeviceMath:
         )
         tied = tied_weight(self.modules, schedule.n_stages) if planned.ties_stages else None
         self._tied = slice(0, 0) if tied is None else self.state.slice_of(tied)
+
+    def follow(self, spec: RunSpec, position: int, replica: int) -> None:
+        """Average as the programs of this run say: its first one, or one of the same plan without some devices."""
+        planned, members = spec.plan.job, spec.members(position)
+        steps = spec.programs(synchronise=True).of(position, replica)
+        if planned.averaged_share < 1:
+            steps = tuple(step._replace(share=round(step.share / planned.averaged_share, 9)) for step in steps)
+        self.all_reduce = AllReduce(
+            steps, planned.synchronisation, replica, members, planned.n_replicas, self._codec, self._uncompressed
+        )
+        self._sums_of = planned.n_replicas if len(members) == 1 else 1
+        """Replicas whose gradients are in this device's, as all others of the stage are absent; 1 where any is left."""
+        for stage in self._stages.values():
+            stage.losses.clear()
 
     def begin(self, *, synchronises: bool, iteration: int) -> None:
         """Start an iteration."""
@@ -153,7 +162,9 @@ class DeviceMath:
     def step(self) -> None:
         """Take the optimiser's step with the averaged gradients, or begin to average what local updates changed."""
         splits_states = self.all_reduce.splits_states
-        if self._synchronises and not self._local_updates and not splits_states:
+        if self._sums_of > 1:
+            self.state.gradients.div_(self._sums_of)
+        elif self._synchronises and not self._local_updates and not splits_states:
             self.all_reduce.copy_averages_to(self.state.gradients)
         self._add_tied_gradient()
         self.state.step(learning_rate_at(self._learning_rate, self.state.steps))

@@ -102,6 +102,8 @@ class Worker:
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._transport: Transport | None = None
         self._executor: ProgramExecutor | None = None
+        self._kept: DeviceMath | None = None
+        """The stages of the executor before, with which the next one goes on."""
         self._slowdown = 1.0
         self._has_order = False
         report.is_busy = self._is_busy
@@ -193,7 +195,7 @@ class Worker:
         from dtfm_lab.runtime.worker.checkpoint_tensors import write
 
         self._report.begin_epoch(order["epoch"])
-        math = self._current_executor.math
+        math = self._kept or self._current_executor.math
         math.discard()
         math.state.roll_back_to(order["version"])
         if order["writes"]:
@@ -204,7 +206,15 @@ class Worker:
         return {"unwritten": ""}
 
     def _become(self, order: Order) -> Answer:
-        """Take another place in another plan; what was trained is left to those to whom it was handed over."""
+        """Take another place in another plan; what was trained is left to those to whom it was handed over.
+
+        With ``keeps``, the plan is the same without some devices, and the stages are kept as they were in that version.
+        """
+        math = self._kept if self._executor is None else self._executor.math
+        self._kept = None if order["keeps"] is None else math
+        if self._kept is not None:
+            self._kept.discard()
+            self._kept.state.roll_back_to(order["keeps"])
         spec = self._spec = RunSpec.from_line(order["spec"])
         self._rank = self._report.rank = order["own_rank"]
         self._position, self._replica = spec.workers[self._rank]
@@ -237,8 +247,9 @@ class Worker:
     def _train(self, order: Order) -> Answer:
         """Make the stages that will be trained."""
         drawn_s = {(stage, Kind(kind)): seconds for stage, kind, seconds in order["drawn_s"]}
+        kept = self._kept is not None
         self._build(self._new_clock(order["time_scale"]), drawn_s, self._report.span, order["turns"])
-        if self._spec.resume_from is not None:
+        if not kept and self._spec.resume_from is not None:
             self._read_checkpoint(self._spec.resume_from, self._spec.first_iteration)
         return {}
 
@@ -256,8 +267,8 @@ class Worker:
 
     def _evaluate(self, order: Order) -> Answer:
         """The loss on the held-out text."""
-        job, executor = self._spec.trained, self._current_executor
-        batch = self._batches.held_out(self._replica, job.microbatch_counts)
+        executor = self._current_executor
+        batch = self._batches.held_out(*self._share)
         loss = executor.evaluate(order["number"], self._on_device(batch))
         return {"loss": loss if executor.math.holds_last else None, "unigram_entropy": self._batches.unigram_entropy}
 
@@ -266,9 +277,10 @@ class Worker:
         from dtfm_lab.runtime.worker.checkpoint_tensors import write  # safetensors is loaded where it is used
 
         math = self._current_executor.math
-        if self._replica == 0 or self._spec.plan.job.synchronise_every > 1 or math.all_reduce.splits_states:
+        first = self._replica == self._spec.members(self._position)[0]
+        if first or self._spec.plan.job.synchronise_every > 1 or math.all_reduce.splits_states:
             try:
-                write(Path(order["folder"]), math.modules, math.state, self._replica)
+                write(Path(order["folder"]), math.modules, math.state, 0 if first else self._replica)
             except (OSError, FileError) as error:
                 return {"unwritten": str(error)}
         return {"unwritten": ""}
@@ -323,7 +335,11 @@ class Worker:
     ) -> None:
         assert self._transport is not None
         spec, where = self._spec, (self._position, self._replica)
-        math = DeviceMath(spec, *where, self._processor.device)
+        if (math := self._kept) is None:
+            math = DeviceMath(spec, *where, self._processor.device)
+        else:
+            math.follow(spec, *where)
+        self._kept = None
         self._executor = ProgramExecutor(
             spec, *where, math, self._transport, clock, drawn_s, report, self._log, self._processor, turns
         )
@@ -337,9 +353,16 @@ class Worker:
         return self._executor
 
     def _run_iteration(self, order: Order) -> float:
-        job, iteration = self._spec.trained, order["iteration"]
-        batch = self._batches.share(max(iteration, 0), self._replica, job.microbatch_counts)
+        iteration = order["iteration"]
+        batch = self._batches.share(max(iteration, 0), *self._share)
         return self._current_executor.iteration(iteration, self._on_device(batch), order["began_monotonic_s"])
+
+    @property
+    def _share(self) -> tuple[int, Sequence[int]]:
+        """Number and micro-batches of the pipelines among which the batch is cut: this one's, or a single one where
+        devices are absent, as micro-batches are then named by their numbers in the whole batch."""
+        counts = self._spec.trained.microbatch_counts
+        return (0, [sum(counts)]) if self._spec.plan.absent else (self._replica, counts)
 
     def _new_clock(self, time_scale: float) -> Clock:
         match self._spec.clock:

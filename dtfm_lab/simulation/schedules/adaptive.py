@@ -61,8 +61,11 @@ class Makespans:
     def _unordered(self) -> PlacedTasks:
         job = self._plan.job
         plain = adaptive(job.n_stages, job.n_microbatches)
-        # the lanes that are taken away are those of whole passes, so warm-ups are chosen without overlap
-        plan = self._plan.changed(job=job.with_fields(overlap=False)) if job.overlap else self._plan
+        # the lanes that are taken away are those of whole passes, so warm-ups are chosen without overlap; and nobody
+        # changes its order because others are absent
+        plan = self._plan
+        if job.overlap or plan.absent:
+            plan = plan.changed(job=job.with_fields(overlap=False), absent=())
         programs = programs_of(plan, plain, synchronise=job.averages_every == 1)
         tasks = PlacedTasks.of(plan, programs, self._profile)
         return replace(tasks, graph=_without_lanes(tasks.graph))
