@@ -233,16 +233,28 @@ def _job_options(fields: Iterable[str]) -> Decorator:
             "--typical-prices", is_flag=True, help="Devices without a price have the typical one of their GPU."
         )
         @click.option("--job", "job_name", help="A job by name or a file. Without it: one of the network's size.")
+        @click.option(
+            "--module",
+            metavar="FILE.PY:FUNCTION",
+            help="Train a torch module of one's own: what the function makes, (module, data) or (module, data, loss).",
+        )
         @job_fields(fields)
         @wraps(command)
         def with_job(
-            topology: str, typical_prices: bool, job_name: str | None, overrides: dict[str, Any], **values: Any
+            topology: str,
+            typical_prices: bool,
+            job_name: str | None,
+            module: str | None,
+            overrides: dict[str, Any],
+            **values: Any,
         ) -> Any:
             network = lab.load_topology(topology)
             network = network.with_typical_prices() if typical_prices else network
             begin = values.get("start")
             job = _default_job(network) if begin is None else begin.job
-            if job_name is not None:
+            if module is not None:
+                job = lab.load_job(job_name, module=module, **{key: overrides[key] for key in {"dtype"} & {*overrides}})
+            elif job_name is not None:
                 job = lab.load_job(job_name)
             return command(network, files.override(job, **overrides), **values)
 

@@ -46,6 +46,7 @@ class WholeSection(Section):
 
     name: str
     family: str = "gpt"
+    source: str = ""
     d_model: int
     n_heads: int
     head_dim: int = 0
@@ -131,7 +132,7 @@ def model_to_section(model: ModelSpec) -> str | dict[str, Any]:
     """A preset's name, or all fields, from which an equal model is read."""
     if MODELS.get(model.name) == model:
         return model.name
-    fields = [name for name in WholeSection.model_fields if name != "layers"]
+    fields = [name for name in WholeSection.model_fields if name != "layers" and (name != "source" or model.source)]
     layers = []
     for layer, alike in groupby(model.layers):
         row: dict[str, Any] = {"kind": str(layer.kind), "times": sum(1 for _ in alike)}

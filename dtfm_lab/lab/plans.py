@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 from dtfm_lab import files, planning
-from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.errors import JobError, PlanError
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
@@ -22,10 +22,13 @@ from dtfm_lab.lab.arguments import (
 )
 from dtfm_lab.lab.memory_warnings import warned
 from dtfm_lab.planning import Explanation, Frontier, PlanStep, Replan
+from dtfm_lab.runtime.client.own_modules import read_module
 from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
 SMALL_NETWORK = 16
 """Devices up to which a network without a job gets one that can be run for real."""
+OWN_BATCH, OWN_DTYPE = 64, "fp32"
+"""Of a job of one's own module, where nothing is said."""
 PAPERS = "dtfm-gpt3-xl"
 """The job of the paper's evaluation."""
 
@@ -36,9 +39,43 @@ def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
 
 
 @of_name(JobChanges)
-def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
-    """By name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a file; any field, ``model=`` and ``seq_len=`` too."""
-    return files.load_job(name_or_path, **overrides)
+def load_job(
+    name_or_path: str | os.PathLike[str] | None = None,
+    *,
+    module: Any = None,
+    example: Any = None,
+    loss: Any = None,
+    **overrides: Any,
+) -> Job:
+    """By name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a file; any field, ``model=`` and ``seq_len=`` too.
+
+    Or of a torch ``module`` of one's own, which is looked at in a process of its own: ``"file.py:function"``, which
+    makes (module, data) or (module, data, loss), or a module with an ``example``. Data are a batch, a mapping of the
+    module's keywords or a tuple of its arguments, or a dataset of such rows. Without a loss the module returns it,
+    alone or as ``.loss``; ``loss(output, last part of the batch)`` else. Its blocks are the longest row of parts in a
+    ModuleList or Sequential; each passes on as many numbers. The batch is 64 samples, if none is given.
+
+    Raises JobError in one line for a module that cannot be cut.
+    """
+    if module is None:
+        if example is not None or loss is not None:
+            raise JobError("example or loss without a module; wanted both, or none")
+        if name_or_path is None:
+            raise JobError("neither a job nor a module is given; wanted one")
+        return files.load_job(name_or_path, **overrides)
+    model = read_module(module, example, loss, dtype=overrides.get("dtype", OWN_DTYPE))
+    if name_or_path is not None:
+        return files.load_job(name_or_path, **{"dtype": OWN_DTYPE} | overrides | {"model": model})
+    job = Job(
+        name=model.name,
+        model=model,
+        global_batch=OWN_BATCH,
+        dtype=OWN_DTYPE,
+        n_stages=None,
+        n_replicas=None,
+        microbatch=None,
+    )
+    return files.override(job, **overrides)
 
 
 def default_job(topology: Topology) -> Job:

@@ -37,5 +37,13 @@ def measured_model(name: str, parameters: Sequence[int], output_elements: int = 
         Layer(kind=LayerKind.BLOCK, parameters=count, forward_flop=0.0, output_elements=output_elements)
         for count in parameters
     )
-    sizes = {"d_model": output_elements, "n_heads": 1, "seq_len": 1, "vocab_size": 1}
-    return ModelSpec(name=name, layers=blocks, tied=False, family="measured", **sizes)
+    return ModelSpec(
+        name=name,
+        layers=blocks,
+        d_model=output_elements,
+        n_heads=1,
+        seq_len=1,
+        vocab_size=1,
+        tied=False,
+        family="measured",
+    )

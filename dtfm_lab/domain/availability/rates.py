@@ -63,6 +63,8 @@ class Rates:
         lost = self._region_losses(regions, end_s, rng)
         device = np.arange(len(regions))
         time_s, age_s = self._beginnings(len(regions), end_s, rng)
+        on = time_s <= end_s
+        device, time_s, age_s = device[on], time_s[on], age_s[on]
         events: list[tuple[FloatArray, IntArray, bool]] = []
         while len(device):
             leaves_s = self._later(time_s, age_s, end_s, rng, life=True)

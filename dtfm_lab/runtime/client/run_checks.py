@@ -55,7 +55,7 @@ def as_tied(model: ModelSpec, job: Job) -> ModelSpec:
     """Return the model with its embedding tied where the job's is. Raises JobError where workers cannot build it."""
     if reason := why_not_built(model):
         raise JobError(f"stand_in {reason}")
-    return _as_built(model, tied=job.modelled().tied)
+    return model if model.source else _as_built(model, tied=job.modelled().tied)
 
 
 def why_not_trained(job: Job) -> str:
@@ -70,6 +70,8 @@ def why_not_trained(job: Job) -> str:
 
 def why_not_built(model: ModelSpec) -> str:
     """Return why workers cannot build this model; empty where they can."""
+    if model.source:
+        return ""
     if model.family != "gpt":
         return f"model {model.name} is of the {model.family} family; workers build gpt only"
     if model.vocab_size < BYTE_VALUES:
@@ -267,6 +269,20 @@ def following(spec: RunSpec, plan: Plan, schedule: str | Schedule | None) -> Run
     return checked_spec(plan, schedule, spec, cannot=False, **{name: getattr(spec, name) for name in kept})
 
 
+def _check_own_module(spec: RunSpec) -> None:
+    """Raise JobError for what is done to the lab's own models only."""
+    job = spec.trained
+    wrong = {
+        f"checkpointing is {job.checkpoints}; wanted none or stage": job.checkpoints == "block",
+        f"schedule {spec.built.name} splits backwards; wanted another one": spec.built.splits_backwards,
+        f"sample_bytes is {spec.sample_bytes}; wanted 0": spec.sample_bytes > 0,
+        f"runs_on is {spec.runs_on}; wanted cpu": spec.runs_on != "cpu",
+    }
+    for words, is_so in wrong.items():
+        if is_so:
+            raise JobError(f"job {job.name} trains a module of one's own, and {words}")
+
+
 def check_job(spec: RunSpec) -> None:
     """Raise JobError where workers cannot compute the job."""
     job = spec.plan.job
@@ -279,6 +295,8 @@ def check_job(spec: RunSpec) -> None:
                 f"job {job.name}: {choice} is {found}, which can be simulated but not run; real runs want {wanted}"
             )
     job = spec.trained
+    if job.modelled().source:
+        _check_own_module(spec)
     if job.checkpoints == "block" and spec.built.splits_backwards:
         raise JobError(
             f"job {job.name}: checkpointing is block with schedule {spec.built.name}, which splits backwards; "

@@ -16,10 +16,11 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from dtfm_lab.runtime.worker.exported_module import StageOfModule
 from dtfm_lab.runtime.worker.stages import TransformerBlock, next_token_loss
 
-Batch = list[tuple[torch.Tensor, torch.Tensor]]
-"""(inputs, targets) of each micro-batch, each (microbatch, seq_len) tokens."""
+Batch = list[tuple[torch.Tensor, ...]]
+"""(inputs, targets) of each micro-batch, each (microbatch, seq_len) tokens; or what a module of one's own takes."""
 
 
 class SavedForward(NamedTuple):
@@ -47,7 +48,7 @@ class AutogradStage:
 
     def __init__(
         self,
-        module: nn.Sequential,
+        module: nn.Module,
         shape: tuple[int, ...],
         loss_divisor: float,
         *,
@@ -133,6 +134,9 @@ class AutogradStage:
             _add_gradients(own, torch.autograd.grad(output, own, gradient))
 
     def _run(self, microbatch: int, inputs: torch.Tensor, batch: Batch) -> torch.Tensor:
+        if isinstance(self._module, StageOfModule):
+            outputs: torch.Tensor = self._module(inputs, batch[microbatch])
+            return outputs / self._loss_divisor if self._is_last else outputs.view(self._shape)
         outputs = inputs
         for layer in self._module.children():
             if self._checkpoints_blocks and isinstance(layer, TransformerBlock) and torch.is_grad_enabled():

@@ -14,6 +14,7 @@ from dtfm_lab.files import override
 from dtfm_lab.runtime.protocol.checkpoint_folders import describe
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.worker.autograd_stage import Batch
+from dtfm_lab.runtime.worker.own_module import OwnBatches
 from dtfm_lab.runtime.worker.stages import DTYPES, build_stages
 
 
@@ -48,6 +49,13 @@ class TextBatches:
     def unigram_entropy(self) -> float:
         """Entropy of the held-out batch's targets in nats a byte; see ``Corpus.unigram_entropy``."""
         return self.corpus.unigram_entropy(self._global_batch)
+
+
+def batches_of(job: Job, corpus: Corpus, seed: int) -> TextBatches | OwnBatches:
+    """Batches of the text, or of the data that belong to a module of one's own."""
+    if job.modelled().source:
+        return OwnBatches(job, seed, DTYPES[job.dtype])
+    return TextBatches(corpus, job.modelled().seq_len, job.global_batch, seed)
 
 
 def _pair(windows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:

@@ -29,7 +29,7 @@ class DeviceMath:
         model, dtype = job.modelled(), DTYPES[job.dtype]
         last = schedule.n_stages - 1
         held = schedule.stages_of(position)
-        self.modules: dict[int, nn.Sequential] = build_stages(job, schedule.n_stages, held, spec.seed)
+        self.modules: dict[int, nn.Module] = build_stages(job, schedule.n_stages, held, spec.seed)
         for module in self.modules.values():
             module.to(device)
         self.holds_last = last in self.modules

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dtfm_lab.domain.job import Job, LayerKind, ModelSpec
+from dtfm_lab.runtime.worker.exported_module import StageOfModule, stages_of
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 WEIGHT_STD = 0.02
@@ -74,14 +75,16 @@ class Head(nn.Module):
 LAYERS = {LayerKind.EMBEDDING: Embedding, LayerKind.BLOCK: TransformerBlock, LayerKind.HEAD: Head}
 
 
-def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dict[int, nn.Sequential]:
+def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dict[int, nn.Module]:
     """The modules of the stages ``held`` by one device, of a model cut into ``n_stages``.
 
     Children are named by their index in the whole model. A tied head starts as a copy of the embedding; in a pipeline
     of one device it shares the embedding itself.
     """
+    if job.modelled().source:
+        return dict(stages_of(job, n_stages, held, seed, DTYPES[job.dtype]))
     stages = job.layers_of(n_stages)
-    modules = {}
+    modules: dict[int, nn.Sequential] = {}
     for stage in held:
         first = sum(len(layers) for layers in stages[:stage])
         modules[stage] = nn.Sequential()
@@ -94,17 +97,18 @@ def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dic
                 head.weight.copy_(cast(Embedding, _build_layer(job, LayerKind.EMBEDDING, 0, seed)).token.weight)
         else:
             head.weight = cast(Embedding, modules[0][0]).token.weight
-    return modules
+    return dict(modules)
 
 
-def tied_weight(modules: Mapping[int, nn.Sequential], n_stages: int) -> nn.Parameter | None:
+def tied_weight(modules: Mapping[int, nn.Module], n_stages: int) -> nn.Parameter | None:
     """A device's copy of the embedding that the first and the last stage share; None on devices with neither."""
-    if 0 in modules:
-        layer: nn.Module = cast(Embedding, modules[0][0]).token
-    elif n_stages - 1 in modules:
-        layer = cast(Head, modules[n_stages - 1][-1]).logits
-    else:
+    ends = [modules[stage] for stage in (0, n_stages - 1) if stage in modules]
+    if not ends:
         return None
+    if isinstance(ends[0], StageOfModule):
+        return ends[0].tied
+    layers = cast(nn.Sequential, ends[0])
+    layer: nn.Module = cast(Embedding, layers[0]).token if 0 in modules else cast(Head, layers[-1]).logits
     return cast(nn.Parameter, layer.weight)
 
 

@@ -25,7 +25,7 @@ from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.protocol.processes import exit_with_parent
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
-from dtfm_lab.runtime.worker.batches import TextBatches
+from dtfm_lab.runtime.worker.batches import batches_of
 from dtfm_lab.runtime.worker.clocks import Clock, PacedClock, RealClock, VirtualClock
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.execute import ProgramExecutor
@@ -121,7 +121,7 @@ class Worker:
             self._carrier = make_carrier(spec, self._listener.address[0], self._processor)
         self._log = ComputeLog()
         job = spec.trained
-        self._batches = TextBatches(corpus, job.modelled().seq_len, job.global_batch, spec.seed)
+        self._corpus, self._batches = corpus, batches_of(job, corpus, spec.seed)
 
     def receive_orders(self) -> None:
         """Queue the coordinator's orders, and carry out at once those that cannot wait."""
@@ -221,7 +221,7 @@ class Worker:
         self._transport = self._executor = None
         self._log = ComputeLog()
         job = spec.trained
-        self._batches = TextBatches(self._batches.corpus, job.modelled().seq_len, job.global_batch, spec.seed)
+        self._batches = batches_of(job, self._corpus, spec.seed)
         gc.collect()
         return {}
 
@@ -381,7 +381,7 @@ class Worker:
 
     def _on_device(self, batch: Batch) -> Batch:
         device = self._processor.device
-        return [(inputs.to(device), targets.to(device)) for inputs, targets in batch]
+        return [tuple(part.to(device) for part in microbatch) for microbatch in batch]
 
     def _read_checkpoint(self, folder: str, version: int) -> None:
         from dtfm_lab.runtime.worker.checkpoint_tensors import read

@@ -94,6 +94,8 @@ class ModelSpec:
     """Name of the builder that made it; real runs build only ``gpt``."""
     head_dim: int = 0
     """Numbers per head; 0 is replaced by d_model / n_heads."""
+    source: str = ""
+    """Of a torch module of one's own (family ``module``): ``file.py:function``, or the file that holds it."""
 
     def __post_init__(self) -> None:
         thing = f"model {plain('model', self.name)}"
@@ -158,6 +160,8 @@ class ModelSpec:
         JobError where the table of learned positions is too short, or a block's FLOP do not hold its attention.
         """
         length = whole(f"model {self.name}", "seq_len", seq_len)
+        if self.source and length != self.seq_len:
+            raise JobError(f"model {self.name}: seq_len is {length}; wanted none, its data say how long samples are")
         if 0 < self.n_positions < length:
             raise JobError(
                 f"model {self.name}: seq_len is {length}; wanted at most {self.n_positions}, its learned positions"

@@ -1,0 +1,92 @@
+"""What a planner needs to know of a torch module of one's own; the process in which the lab looks at one.
+
+FLOP are those of torch's own counter, held numbers those that autograd saves for the backward, both of a forward of
+two samples.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils.flop_counter import FlopCounterMode
+
+from dtfm_lab.domain.errors import JobError
+from dtfm_lab.runtime.worker.exported_module import ExportedModule, shape_of
+from dtfm_lab.runtime.worker.own_module import build, leaves
+from dtfm_lab.runtime.worker.stages import DTYPES
+
+EXAMPLES = 2
+"""Samples of the batch that is exported to look at a module: of a single one, batch norms have no statistics."""
+
+
+def described(source: str, dtype: torch.dtype) -> dict[str, Any]:
+    """The layers of a module as a planner needs them, per sample; each block is one."""
+    own = build(source, 0, dtype)
+    exported = ExportedModule.of(own, EXAMPLES, dtype, source)
+    cuts = exported.cuts
+    boundary = max(sum(map(_elements_of_a_sample, exported.crossing(cut))) for cut in cuts)
+    if not all(node.meta["val"].is_floating_point() for cut in cuts for node in exported.crossing(cut)):
+        raise JobError(f"module {source}: whole numbers that depend on parameters cross from block to block")
+    batch = leaves(own.batch([i % own.n_samples for i in range(EXAMPLES)]), dtype)
+    names: dict[int, set[str]] = defaultdict(set)
+    for name, parameter in exported.graph.named_parameters(remove_duplicate=False):
+        names[id(parameter)].add(name)
+    counted: set[int] = set()
+    layers, received = [], torch.empty(0)
+    uses: list[set[int]] = []
+    for begin, end in pairwise([0, *cuts, len(exported.depends)]):
+        stage = exported.stage(begin, end, EXAMPLES * boundary)
+        held = dict.fromkeys((p.untyped_storage().data_ptr() for p in stage.parameters()), 0)
+
+        def keep(tensor: torch.Tensor, held: dict[int, int] = held) -> torch.Tensor:
+            held.setdefault(tensor.untyped_storage().data_ptr(), tensor.numel())
+            return tensor
+
+        before = received.detach().requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one), FlopCounterMode(display=False) as flop:
+            received = stage(before, batch)
+        own_parameters = {id(p): p.numel() for p in stage.parameters()}
+        uses.append(set(own_parameters))
+        layers.append(
+            {
+                "parameters": sum(n for which, n in own_parameters.items() if which not in counted),
+                "forward_flop": flop.get_total_flops() / EXAMPLES,
+                "held_elements": sum(held.values()) // EXAMPLES,
+            }
+        )
+        counted |= own_parameters.keys()
+    tied = {which for a, b in pairwise(range(len(uses))) for which in uses[a] & set().union(*uses[a + 1 :]) if b}
+    between = {which for which in tied if sum(which in one for one in uses) > 2 or which not in uses[0] & uses[-1]}
+    if between or len(tied) > 1:
+        shared = " and ".join(sorted(names[min(between or tied)]))
+        raise JobError(
+            f"module {source}: {shared} is used by several blocks; wanted parameters of one block each, or one that "
+            f"the first and the last share"
+        )
+    sizes_tied = [p.numel() for p in exported.graph.parameters() if id(p) in tied]
+    return {"layers": layers, "boundary": boundary, "tied": sum(sizes_tied), "samples": own.n_samples}
+
+
+def _elements_of_a_sample(node: fx.Node) -> int:
+    """Numbers of one sample; all of a value that has none for each."""
+    shape = shape_of(node)
+    return shape.numel() // EXAMPLES if shape[:1] == (EXAMPLES,) else shape.numel()
+
+
+def main() -> None:
+    """Describe the module that the first argument names, as one line of JSON; or say in one line why not."""
+    source, dtype = sys.argv[1], DTYPES[sys.argv[2]]
+    try:
+        sys.stdout.write(json.dumps(described(source, dtype)))
+    except JobError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""A torch module of one's own as its function makes it, its data, and batches of them."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import nn
+from torch.utils.data import default_collate
+
+from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.job import Job
+
+Row = Mapping[str, Any] | Sequence[Any]
+"""A batch as the module takes it: keywords, or arguments in order."""
+
+
+class OwnModule(NamedTuple):
+    """What a function of one's own has built."""
+
+    module: nn.Module
+    data: Any
+    """A dataset with ``len`` and rows by index, or a batch, whose rows are the dataset."""
+    loss: Callable[[Any, Any], torch.Tensor] | None
+    """Of the module's output, and of the last part of the batch, or the whole of a mapping."""
+
+    @property
+    def n_samples(self) -> int:
+        """Rows of the data."""
+        return len(self._columns[0]) if self._columns else len(self.data)
+
+    def batch(self, samples: Sequence[int]) -> Row:
+        """These rows as one batch."""
+        if self._columns:
+            rows = [column[list(samples)] for column in self._columns]
+            return dict(zip(self.data, rows, strict=True)) if isinstance(self.data, Mapping) else tuple(rows)
+        return cast(Row, default_collate([self.data[index] for index in samples]))
+
+    @property
+    def _columns(self) -> list[torch.Tensor]:
+        columns = self.data.values() if isinstance(self.data, Mapping) else self.data
+        is_batch = isinstance(self.data, Mapping | tuple | list) and all(torch.is_tensor(one) for one in columns)
+        return list(columns) if is_batch else []
+
+
+def build(source: str, seed: int, dtype: torch.dtype) -> OwnModule:
+    """What ``file.py:function`` makes, or a file that ``lab.load_job`` wrote, with numbers of this precision.
+
+    Raises JobError in one line for whatever is wrong with it.
+    """
+    path, _, name = source.rpartition(":") if not source.endswith(".pickle") else (source, "", "")
+    torch.manual_seed(seed)
+    try:
+        if name:
+            sys.path.insert(0, str(Path(path).resolve().parent))
+            found = runpy.run_path(path)
+            made = found[name]() if name in found else None
+        else:
+            import cloudpickle
+
+            folders, pickled = cloudpickle.loads(Path(path).read_bytes())
+            sys.path += [folder for folder in folders if folder not in sys.path]
+            found, made = {name: True}, cloudpickle.loads(pickled)
+    except Exception as error:
+        raise JobError(f"module {source}: it cannot be built: {in_one_line(error)}") from None
+    if name not in found:
+        raise JobError(f"module {source}: {Path(path).name} has no {name}; wanted a function of that name")
+    parts = made if isinstance(made, tuple) else (made,)
+    if not 2 <= len(parts) <= 3 or not isinstance(parts[0], nn.Module):
+        raise JobError(
+            f"module {source}: it makes {type(made).__name__}; wanted (module, data) or (module, data, loss)"
+        )
+    own = OwnModule(parts[0].to(dtype), parts[1], parts[2] if len(parts) == 3 else None)
+    if own.n_samples < 1:
+        raise JobError(f"module {source}: its data has no rows; wanted one at least")
+    return own
+
+
+def call_of(batch: Row, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments and keywords of the module for a batch, its numbers of this precision."""
+
+    def cast_to(one: Any) -> Any:
+        return one.to(dtype) if torch.is_tensor(one) and one.is_floating_point() else one
+
+    if isinstance(batch, Mapping):
+        return (), {key: cast_to(one) for key, one in batch.items()}
+    return tuple(cast_to(one) for one in (batch if isinstance(batch, tuple | list) else (batch,))), {}
+
+
+def in_one_line(error: BaseException) -> str:
+    """What an error says, shortened."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else f"{text[:300]}..."
+
+
+class OwnBatches:
+    """Batches of the rows of one's own data, drawn by seed and step; the last tenth of ten rows or more is held out."""
+
+    unigram_entropy = None
+
+    def __init__(self, job: Job, seed: int, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._own = build(job.modelled().source, seed, self._dtype)._replace(module=nn.Identity())
+        self._global_batch, self._microbatch, self._seed = job.global_batch, job.microbatch, seed
+        n_held_out = self._own.n_samples // 10
+        self._n_training = self._own.n_samples - n_held_out
+
+    def share(self, step: int, replica: int, counts: Sequence[int]) -> list[tuple[torch.Tensor, ...]]:
+        """One replica's micro-batches of a step."""
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
+        return self._cut(
+            torch.randint(0, self._n_training, (self._global_batch,), generator=generator).tolist(), replica, counts
+        )
+
+    def held_out(self, replica: int, counts: Sequence[int]) -> list[tuple[torch.Tensor, ...]]:
+        """One replica's micro-batches of rows that are held out, all of them in turn; of all rows where none is."""
+        first = self._n_training % self._own.n_samples
+        n = self._own.n_samples - first
+        return self._cut([first + i % n for i in range(self._global_batch)], replica, counts)
+
+    def _cut(self, samples: list[int], replica: int, counts: Sequence[int]) -> list[tuple[torch.Tensor, ...]]:
+        """Replica after replica takes its number of micro-batches, in the order of the batch."""
+        each = len(samples) // sum(counts)
+        before = sum(counts[:replica])
+        return [
+            tuple(leaves(self._own.batch(samples[m * each : (m + 1) * each]), self._dtype))
+            for m in range(before, before + counts[replica])
+        ]
+
+
+def leaves(batch: Row, dtype: torch.dtype) -> list[torch.Tensor]:
+    """The tensors of a batch in the order in which an exported graph takes them."""
+    return cast(list[torch.Tensor], torch.utils._pytree.tree_leaves(call_of(batch, dtype)))

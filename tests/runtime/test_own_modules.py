@@ -1,0 +1,151 @@
+"""A torch module of one's own: cut, planned and trained for real, with the losses of the module as it is."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_helpers import left_behind
+
+import dtfm_lab as lab
+from dtfm_lab.domain.errors import JobError
+
+torch = pytest.importorskip("torch", reason="modules are torch's")
+import own_modules  # noqa: E402 - it imports torch
+
+from dtfm_lab.runtime.worker.module_layers import described  # noqa: E402
+
+SOURCE = Path(own_modules.__file__)
+NETWORK = lab.load_topology("lecture-hall")
+BATCH, SEED, N_ITERATIONS = 12, 3, 3
+
+
+@cache
+def job_of(name: str) -> lab.Job:
+    return lab.load_job(module=f"{SOURCE}:{name}", global_batch=BATCH, dtype="fp64")
+
+
+def losses_as_it_is(name: str, microbatch: int) -> list[float]:
+    """The same batches through the whole module, with torch's AdamW and the workers' learning rate."""
+    torch.manual_seed(SEED)
+    module, data, *loss = getattr(own_modules, name)()
+    module.double()
+    if not isinstance(data, dict | tuple):
+        data = torch.utils.data.default_collate(list(data))
+    columns = data if isinstance(data, dict) else dict(enumerate(data))
+    n = len(next(iter(columns.values())))
+    optimiser = torch.optim.AdamW(module.parameters(), lr=1.0, weight_decay=0.01)
+    losses = []
+    for step in range(N_ITERATIONS):
+        drawn = torch.randint(
+            0, n - n // 10, (BATCH,), generator=torch.Generator().manual_seed(SEED * 1_000_003 + step)
+        )
+        found = 0.0
+        for part in drawn.split(microbatch):
+            batch = {k: v[part].double() if v.is_floating_point() else v[part] for k, v in columns.items()}
+            if loss:
+                *inputs, target = batch.values()
+                value = loss[0](module(*inputs), target)
+            else:
+                value = module(**batch) if isinstance(data, dict) else module(*batch.values())
+            (value * len(part) / BATCH).backward()
+            found += float(value.detach()) * len(part) / BATCH
+        losses.append(found)
+        optimiser.param_groups[0]["lr"] = 2e-3 * min(1.0, (step + 1) / 5)
+        optimiser.step()
+        optimiser.zero_grad()
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("perceptron", [(5, 1, "gpipe"), (2, 3, "1f1b")]),
+        ("language", [(4, 1, "1f1b"), (2, 2, "gpipe")]),
+        ("unet", [(6, 1, "gpipe"), (3, 2, "1f1b")]),
+    ],
+)
+def test_losses_are_those_of_the_module_as_it_is(name, shapes):
+    job, wanted = job_of(name), losses_as_it_is(name, 2)
+    for n_stages, n_replicas, schedule in shapes:
+        plan = lab.plan(NETWORK, job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=2), steps=1)
+        run = lab.start(plan, schedule, iterations=N_ITERATIONS, seed=SEED)
+        trace = run.wait()
+        np.testing.assert_allclose(trace.context.losses, wanted, rtol=1e-9)
+        assert lab.simulate(plan, schedule, like=trace).iteration_s > 0
+        assert left_behind(run.pid) == []
+
+
+def test_layers_have_the_modules_own_numbers():
+    model = job_of("perceptron").model
+    assert [layer.parameters for layer in model.layers] == [8 * 8 + 8] * 5
+    assert [layer.forward_flop for layer in model.layers] == [2 * 8 * 8] * 5
+    assert model.boundary_elements == 8
+    whole = job_of("language").model
+    assert whole.tied
+    assert whole.vocab_size * whole.d_model == 32 * 16, "the embedding, which both ends send"
+    assert whole.parameters == sum(p.numel() for p in own_modules.Language().parameters())
+
+
+def test_what_crosses_is_as_long_as_at_the_widest_cut():
+    """Before the bottom of the U-Net: both skips, and what comes up from below."""
+    c = 4
+    at_the_bottom = c * 8 * 8 + 2 * c * 4 * 4 + 4 * c * 2 * 2
+    above_it = c * 8 * 8 + 2 * c * 4 * 4
+    assert job_of("unet").model.boundary_elements == max(at_the_bottom, above_it)
+
+
+def test_a_module_itself_is_taken_with_an_example():
+    x = own_modules.rows(32, 8)
+    job = lab.load_job(module=own_modules.Perceptron(), example=(x, x), loss=torch.nn.functional.mse_loss)
+    assert (job.name, job.model.n_blocks, job.dtype) == ("perceptron", 5, "fp32")
+
+
+def test_a_plan_of_a_module_is_saved_and_read(tmp_path):
+    plan = lab.plan(NETWORK, job_of("perceptron"), steps=2)
+    lab.save(plan, tmp_path / "plan.json")
+    assert lab.load_plan(tmp_path / "plan.json").job == plan.job
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("drops_out", "draws at random, differently on every worker; wanted a dropout of 0, or module.eval()"),
+        ("lonely", "it has no parts that compute one after the other; wanted submodules to cut between"),
+        ("no_loss", "what it returns is no loss; wanted one number, or a loss function"),
+        ("alone", "it makes Perceptron; wanted (module, data) or (module, data, loss)"),
+        ("breaks", "it cannot be built: the disk is full"),
+        ("branches", "torch.export refuses it: "),
+        ("frozen", "own.layers.0.weight is not trained; wanted requires_grad of all parameters"),
+        ("shared", "is used by several blocks; wanted parameters of one block each"),
+        ("missing", "own_modules.py has no missing; wanted a function of that name"),
+    ],
+)
+def test_a_module_that_cannot_be_cut_is_refused_in_one_line(name, says):
+    with pytest.raises(JobError) as refusal:  # in this process: loading torch in another takes most of the time
+        described(f"{SOURCE}:{name}", torch.float64)
+    assert says in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_is_no_module_is_refused():
+    for given, says in [
+        ({"module": "own_modules.py"}, "wanted file.py:function, or a torch module and an example"),
+        ({"module": torch.nn.Linear(1, 1)}, "example is None; wanted a batch or a dataset"),
+        ({"example": (1,)}, "example or loss without a module; wanted both, or none"),
+        ({}, "neither a job nor a module is given; wanted one"),
+    ]:
+        with pytest.raises(JobError, match=says):
+            lab.load_job(**given)
+
+
+def test_what_is_done_to_the_labs_own_models_only_is_refused():
+    plan = lab.plan(NETWORK, job_of("perceptron").with_fields(n_stages=2, n_replicas=1, microbatch=2), steps=1)
+    with pytest.raises(
+        JobError, match="own, and schedule zb-h1 splits backwards; wanted another one"
+    ):
+        lab.run(plan, "zb-h1")
+    with pytest.raises(JobError, match="and sample_bytes is 9; wanted 0"):
+        lab.run(plan, sample_bytes=9)
