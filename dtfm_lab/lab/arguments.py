@@ -12,7 +12,7 @@ from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, cast
 
 from dtfm_lab import files
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.network import QUEUEING, Topology, shortened
 from dtfm_lab.domain.options import Option, takes_options
 from dtfm_lab.domain.plan import Plan
@@ -137,10 +137,19 @@ class MeasuredOptions(RunOptions):
     progress: Annotated[Progress | None, Option(help="Called with every event.")] = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class LoadedJob(JobChanges):
+    """Keywords of ``load_job``."""
+
+    module: Annotated[Any, Option(help="A torch module, or file.py:function, which makes one and its data.")] = None
+    example: Annotated[Any, Option(help="A batch of the module's, or a dataset.")] = None
+    loss: Annotated[Any, Option(help="A function of the module's output and the last part of a batch.")] = None
+
+
 class OfName(Protocol[P, R_co]):
     """A function of a name or a path, and of keywords."""
 
-    def __call__(self, name_or_path: Any, *args: P.args, **options: P.kwargs) -> R_co: ...
+    def __call__(self, name_or_path: Any = ..., *args: P.args, **options: P.kwargs) -> R_co: ...
 
 
 class OfNetwork(Protocol[P, R_co]):

@@ -11,6 +11,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import (
     FrontierOptions,
+    LoadedJob,
     Progress,
     SearchOptions,
     SpreadOptions,
@@ -38,7 +39,7 @@ def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
     return files.load_topology(name_or_path)
 
 
-@of_name(JobChanges)
+@of_name(LoadedJob)
 def load_job(
     name_or_path: str | os.PathLike[str] | None = None,
     *,

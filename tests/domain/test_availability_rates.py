@@ -128,3 +128,9 @@ def test_rates_that_are_none_are_refused_in_one_line(changed: dict, says: str) -
     given = {"devices": NAMES, "end_s": 60, "mean_life_s": 10, "mean_absence_s": 10} | changed
     with pytest.raises(TraceError, match=says):
         Availability.drawn(given.pop("devices"), given.pop("end_s"), **given)
+
+
+def test_who_would_come_after_the_end_never_comes() -> None:
+    for seed in range(40):
+        drawn = Availability.drawn(NAMES, 60.0, mean_life_s=900.0, mean_absence_s=600.0, seed=seed)
+        assert drawn.time_s.max(initial=0.0) <= 60.0

@@ -14,6 +14,7 @@ simulator has it with the profile of the run (``turns_of``). A prediction from t
 ends of a pair see all its messages, so no coordinator is asked in between.
 """
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -228,3 +229,11 @@ def turns_of(spec: RunSpec, profile: Iterable[ComputeTime]) -> dict[int, list[Tu
             rank = spec.rank(int(tasks.graph.position[send]), int(tasks.graph.replica[send]))
             turns[rank][synchronise].append([send - int(first[device[send]]), int(ahead[send] - first[device[send]])])
     return turns
+
+
+def still_counted(n_counted: int, counted_s: float) -> int:
+    """Return how many more calibration iterations will be counted, if they go on taking as long."""
+    if not n_counted:
+        return FEWEST
+    enough = math.ceil(LONG_S * n_counted / counted_s) if counted_s > 0 else MOST
+    return min(max(enough, FEWEST), MOST) - n_counted

@@ -10,7 +10,6 @@ whose devices are in both plans take their new places, others end or are started
 Where it is the same plan without those who left, whose work others share, all keep their stages and the calibration.
 """
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,15 +29,11 @@ from dtfm_lab.runtime.coordinator.calibration import (
     Work,
     calibrate,
     replay,
+    still_counted,
     turns_of,
 )
 from dtfm_lab.runtime.coordinator.hand_over import hand_over
-from dtfm_lab.runtime.coordinator.recovery import (
-    CheckpointPolicy,
-    Recovery,
-    find_recovery,
-    why_unrecoverable,
-)
+from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, Recovery, find_recovery, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
 from dtfm_lab.runtime.protocol.processes import CommandReader, emit
@@ -91,9 +86,7 @@ class Coordinator:
         """Calibrate, then train to the last iteration."""
         spec, pool, last = self._spec, self._pool, self._spec.first_iteration + self._spec.iterations
         if why := self._checkpoints.why_unlocked:
-            emit(
-                "warning", message=f"checkpoint_folder {spec.checkpoint_folder} is not locked against other runs: {why}"
-            )
+            emit("warning", message=f"checkpoint_folder {spec.checkpoint_folder}: no lock against other runs: {why}")
         self._until_done(self._join)
         emit("ready", workers=len(self._spec.workers), torch=pool.workers[0].torch_version)
         self._calibrate_and_build()
@@ -159,7 +152,7 @@ class Coordinator:
         while n_counted < MOST and (n_counted < FEWEST or counted_s < LONG_S):
             counts, began_s = warm_ups <= 0, time.monotonic()
             done = number - FIRST_CALIBRATION
-            emit("calibrating", done=done, total=done + max(0, warm_ups) + _still_counted(n_counted, counted_s))
+            emit("calibrating", done=done, total=done + max(0, warm_ups) + still_counted(n_counted, counted_s))
             answers = self._begin("calibrate", iteration=number, counts=counts, first=number == FIRST_CALIBRATION)
             took_s = time.monotonic() - began_s
             if counts and self._spec.synchronises(number):
@@ -396,14 +389,6 @@ class Coordinator:
                 state_from="the beginning" if found is None else found.describe_source(self._spec, rank),
                 lost_s=time.monotonic() - since_s,
             )
-
-
-def _still_counted(n_counted: int, counted_s: float) -> int:
-    """Return how many more calibration iterations will be counted, if they go on taking as long."""
-    if not n_counted:
-        return FEWEST
-    enough = math.ceil(LONG_S * n_counted / counted_s) if counted_s > 0 else MOST
-    return min(max(enough, FEWEST), MOST) - n_counted
 
 
 def _mean_loss(answers: Sequence[Answer], n_replicas: int) -> float:

@@ -9,12 +9,13 @@ unsplit module to the last digit.
 
 from __future__ import annotations
 
+import copy
 import operator
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
@@ -220,7 +221,7 @@ def stages_of(job: Job, n_stages: int, held: Iterable[int], seed: int, dtype: to
     """The stages ``held`` by one device, of the job's module cut into ``n_stages``, for micro-batches of the job's."""
     source = job.modelled().source
     assert job.microbatch is not None, "a run has a shape"
-    exported = ExportedModule.of(build(source, seed, dtype), job.microbatch, dtype, source)
+    exported = _exported(source, job.microbatch, seed, dtype)
     ends = [0, *exported.cuts, len(exported.depends)]
     bounds = [ends[n_blocks] for n_blocks in accumulate(job.cut(n_stages), initial=0)]
     size = job.activation_elements
@@ -228,7 +229,13 @@ def stages_of(job: Job, n_stages: int, held: Iterable[int], seed: int, dtype: to
     if n_stages > 1:
         tied = set(found[0].parameters()) & set(found[n_stages - 1].parameters())
         found[0].tied = found[n_stages - 1].tied = next(iter(tied), None)
-    return {stage: found[stage] for stage in held}
+    return copy.deepcopy({stage: found[stage] for stage in held})  # they will be trained, what is kept will not
+
+
+@lru_cache(maxsize=1)
+def _exported(source: str, microbatch: int, seed: int, dtype: torch.dtype) -> ExportedModule:
+    """The module as it is before training, kept as a worker builds its stages twice: to calibrate and to train."""
+    return ExportedModule.of(build(source, seed, dtype), microbatch, dtype, source)
 
 
 def _paths(node: fx.Node) -> list[str]:
