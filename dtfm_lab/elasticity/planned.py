@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.units import BoolArray, IntArray
 from dtfm_lab.elasticity.sharing import Load, better_hole, load_of, longer_s
 from dtfm_lab.planning.adapting import device_classes, nearest_grid
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import evaluate, simulated
 from dtfm_lab.planning.moving import moves
 from dtfm_lab.planning.search import plan as search_plan
+from dtfm_lab.simulation import simulate
 
 Counts = tuple[int, ...]
 """Devices of each class."""
@@ -48,6 +50,7 @@ class PlannedFleet:
         default_factory=dict, init=False, repr=False
     )
     _loads: dict[tuple[Job, bytes], Load] = field(default_factory=dict, init=False, repr=False)
+    _sharing_s: dict[tuple[Job, bytes, bytes], float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_class_of", device_classes(self.network))
@@ -139,11 +142,10 @@ class PlannedFleet:
             for one in (grid, gone):
                 one[hole], one[place] = one[place], one[hole]
             more_s = longer_s(load, gone).max()
-        if more_s == np.inf:
-            return None
         # alike devices change places without changing any cost
-        whole = self.of(replace(plan, placement=Placement(grid)))
-        return whole.losing(larger - present, step_s=load.iteration_s + float(more_s))
+        placed = replace(plan, placement=Placement(grid))
+        step_s = self._shared_s(placed, gone)
+        return None if step_s == np.inf else self.of(placed).losing(larger - present, step_s=step_s)
 
     def of(self, plan: Plan) -> Operation:
         """Working by a simulated plan, whose devices are the network's by name."""
@@ -182,17 +184,32 @@ class PlannedFleet:
         return None if smaller.iteration_s is None else self.of(smaller)
 
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """The peers of a lost device share its work evenly and put it into their idle seconds first.
-
-        A step is longer by what does not fit there: the least that it can be, as ReCycle's schedules aim at. None where
-        a peer's memory does not hold its share of the micro-batches under way, too.
-        """
+        """The peers of a lost device share its work. None where a stage has nobody left, or a peer's memory does not
+        hold its share of the micro-batches under way, too."""
         grid, plan = self.grid(operation), operation.plan
         assert plan is not None, "operations of this fleet have plans"
-        gone = ~np.isin(grid, list(operation.devices - lost))
+        step_s = self._shared_s(plan, ~np.isin(grid, list(operation.devices - lost)))
+        return None if step_s == np.inf else operation.losing(lost, step_s=step_s)
+
+    def _shared_s(self, plan: Plan, gone: BoolArray) -> float:
+        """Seconds of a step in which peers share the work of those who are gone, simulated message by message, but no
+        less than where they put it into the idle seconds of the whole plan first, as ReCycle's schedules aim at.
+
+        Only the latter where the simulator does not share (``check_shared``), as with embeddings tied across stages.
+        Without it a step could be shorter than with nobody lost, as fewer average, which the bound on histories does
+        not allow for. Infinite where they cannot share.
+        """
         load = self._load(plan)
-        more_s = float(longer_s(load, gone).max())
-        return None if more_s == np.inf else operation.losing(lost, step_s=load.iteration_s + more_s)
+        least_s = load.iteration_s + float(longer_s(load, gone).max())
+        if least_s == np.inf or not gone.any():
+            return least_s
+        key = (plan.job, self._class_of[self._indices(plan)].tobytes(), gone.tobytes())
+        if key not in self._sharing_s:
+            absent = tuple(plan.topology.names[device] for device in plan.placement.devices[gone])
+            with suppress(JobError):
+                least_s = max(least_s, simulate(plan.changed(absent=absent)).iteration_s)
+            self._sharing_s[key] = least_s
+        return self._sharing_s[key]
 
     def _load(self, plan: Plan) -> Load:
         """What a plan asks of its devices; the same for all plans in which alike devices have changed places."""
