@@ -141,6 +141,12 @@ def test_what_is_no_module_is_refused():
             lab.load_job(**given)
 
 
+def test_a_pickle_of_another_folder_is_not_read(tmp_path):
+    (tmp_path / "evil.pickle").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    with pytest.raises(JobError, match=r"it lies outside .*; wanted one that lab\.load_job has written there"):
+        described(str(tmp_path / "evil.pickle"), torch.float64)
+
+
 def test_what_is_done_to_the_labs_own_models_only_is_refused():
     plan = lab.plan(NETWORK, job_of("perceptron").with_fields(n_stages=2, n_replicas=1, microbatch=2), steps=1)
     with pytest.raises(JobError, match="own, and schedule zb-h1 splits backwards; wanted another one"):

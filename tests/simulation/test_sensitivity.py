@@ -99,7 +99,7 @@ def test_every_gain_is_what_simulating_the_improved_network_says(seed, data):
         again = simulate(improved(plan, gain), schedule_of(base), queueing=queueing)
         assert gain.before_s == pytest.approx(base.iteration_s)
         assert gain.iteration_s == pytest.approx(again.iteration_s)
-        if queueing == "pairs":
+        if queueing == "pairs" and plan.job.transport == "overlapped":  # a blocking sender may lose by an early turn
             assert gain.iteration_s <= gain.before_s * (1 + 1e-12)
 
 

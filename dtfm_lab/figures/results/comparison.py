@@ -181,7 +181,7 @@ def _signed_percent(share: float) -> str:
     return "" if pd.isna(share) else signed_share(share)
 
 
-MOST_ROWS = 14
+MOST_BLAMED = 14
 """Most rows: suspects first, then those that differ most."""
 ROW_PX = 26
 PARTS = {
@@ -205,7 +205,7 @@ def blame(comparison: Comparison) -> go.Figure:
     """
     found = comparison.blame
     rows = found.table[found.table["named"] | (found.table["longer_s"].abs() > NEGLIGIBLE * found.iteration_s)]
-    shown = rows.head(MOST_ROWS)
+    shown = rows.head(MOST_BLAMED)
     unit, scale = time_unit(shown["longer_s"].abs().max())
     figure = go.Figure()
     names = [_name(of, name) for of, name in zip(shown["of"], shown["name"], strict=True)]

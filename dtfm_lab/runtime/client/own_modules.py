@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.runtime.protocol.pickled_modules import SUFFIX, modules_folder
 
 PATIENCE_S = 600.0
 """Longest time to build, export and measure a module."""
@@ -71,8 +71,8 @@ def _source_of(module: Any, example: Any, loss: Any) -> str:
     except Exception as error:
         raise JobError(f"module {type(module).__name__}: it cannot be pickled: {error}") from None
     written = cloudpickle.dumps((sys.path, made))
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dtfm_lab" / "modules"
-    folder.mkdir(parents=True, exist_ok=True)
-    path_of = folder / f"{type(module).__name__.lower()}-{hashlib.sha256(written).hexdigest()[:16]}.pickle"
+    folder = modules_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path_of = folder / f"{type(module).__name__.lower()}-{hashlib.sha256(written).hexdigest()[:16]}{SUFFIX}"
     path_of.write_bytes(written)
     return str(path_of)

@@ -14,6 +14,7 @@ from torch.utils.data import default_collate
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.runtime.protocol.pickled_modules import SUFFIX, modules_folder
 
 Row = Mapping[str, Any] | Sequence[Any]
 """A batch as the module takes it: keywords, or arguments in order."""
@@ -52,7 +53,10 @@ def build(source: str, seed: int, dtype: torch.dtype) -> OwnModule:
 
     Raises JobError in one line for whatever is wrong with it.
     """
-    path, _, name = source.rpartition(":") if not source.endswith(".pickle") else (source, "", "")
+    path, _, name = (source, "", "") if source.endswith(SUFFIX) else source.rpartition(":")
+    folder = modules_folder().resolve()
+    if not name and Path(path).resolve().parent != folder:
+        raise JobError(f"module {source}: it lies outside {folder}; wanted one that lab.load_job has written there")
     torch.manual_seed(seed)
     try:
         if name:
