@@ -11,7 +11,7 @@ from dtfm_lab.planning import Draws
 MOST_ROWS = 12
 """Plans that are drawn, those of least expected seconds."""
 ROW_PX = 34
-ROOM = 0.38
+ROOM = 0.6
 """Share of the seconds drawn that is left at the right for words."""
 
 
@@ -68,4 +68,4 @@ def _overtakes(found: Draws, plan: int) -> str:
     if plan == nominal:
         return ", nominally best" if len(found.plans) > 1 else ""
     share = found.overtaking(nominal, plan)
-    return f", ahead of plan {nominal} in {100 * share.share:.3g} % ({100 * share.low:.3g} to {100 * share.high:.3g})"
+    return f", ahead of plan {nominal} in {100 * share.share:.2g} % ({100 * share.low:.2g} to {100 * share.high:.2g})"
