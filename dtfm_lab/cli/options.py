@@ -253,7 +253,7 @@ def _job_options(fields: Iterable[str]) -> Decorator:
             begin = values.get("start")
             job = _default_job(network) if begin is None else begin.job
             if module is not None:
-                job = lab.load_job(job_name, module=module, **{key: overrides[key] for key in {"dtype"} & {*overrides}})
+                job = lab.load_job(job_name, module=module)
             elif job_name is not None:
                 job = lab.load_job(job_name)
             return command(network, files.override(job, **overrides), **values)

@@ -54,7 +54,8 @@ def load_job(
     makes (module, data) or (module, data, loss), or a module with an ``example``. Data are a batch, a mapping of the
     module's keywords or a tuple of its arguments, or a dataset of such rows. Without a loss the module returns it,
     alone or as ``.loss``; ``loss(output, last part of the batch)`` else. Its blocks are the longest row of parts in a
-    ModuleList or Sequential; each passes on as many numbers. The batch is 64 samples, if none is given.
+    ModuleList or Sequential, or else its parts in the order in which they compute; all pass on as many numbers as the
+    widest. The batch is 64 samples, if none is given.
 
     Raises JobError in one line for a module that cannot be cut.
     """
@@ -64,7 +65,7 @@ def load_job(
         if name_or_path is None:
             raise JobError("neither a job nor a module is given; wanted one")
         return files.load_job(name_or_path, **overrides)
-    model = read_module(module, example, loss, dtype=overrides.get("dtype", OWN_DTYPE))
+    model = read_module(module, example, loss)
     if name_or_path is not None:
         return files.load_job(name_or_path, **{"dtype": OWN_DTYPE} | overrides | {"model": model})
     job = Job(

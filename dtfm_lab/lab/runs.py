@@ -46,8 +46,8 @@ def run(
     started as devices leave and come, and ``policy`` (oobleck, if none is given) says how the run goes on, each time by
     a plan of the lab for who is there, on the network and for the job of ``plan``. An hour takes ``time_scale`` hours.
     ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these hours; a change takes at
-    least what they say. Policies whose answer is no plan, such as swarm, which lets others do the work of who left, are
-    refused with LabError.
+    least what they say. Policies by which a device does another stage beside its own or leaves one out, such as bamboo
+    and skippipe, and rounds of local steps are refused with LabError.
 
     Other options are those of ``start``.
     """

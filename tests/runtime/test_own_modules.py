@@ -125,7 +125,7 @@ def test_a_plan_of_a_module_is_saved_and_read(tmp_path):
 )
 def test_a_module_that_cannot_be_cut_is_refused_in_one_line(name, says):
     with pytest.raises(JobError) as refusal:  # in this process: loading torch in another takes most of the time
-        described(f"{SOURCE}:{name}", torch.float64)
+        described(f"{SOURCE}:{name}")
     assert says in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -144,7 +144,7 @@ def test_what_is_no_module_is_refused():
 def test_a_pickle_of_another_folder_is_not_read(tmp_path):
     (tmp_path / "evil.pickle").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     with pytest.raises(JobError, match=r"it lies outside .*; wanted one that lab\.load_job has written there"):
-        described(str(tmp_path / "evil.pickle"), torch.float64)
+        described(str(tmp_path / "evil.pickle"))
 
 
 def test_what_is_done_to_the_labs_own_models_only_is_refused():

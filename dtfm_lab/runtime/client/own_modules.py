@@ -19,14 +19,14 @@ PATIENCE_S = 600.0
 """Longest time to build, export and measure a module."""
 
 
-def read_module(module: Any, example: Any = None, loss: Any = None, *, dtype: str = "fp32") -> ModelSpec:
+def read_module(module: Any, example: Any = None, loss: Any = None) -> ModelSpec:
     """The model of what ``file.py:function`` makes, (module, data) or (module, data, loss); or of a module itself with
     its data and its loss, which are pickled.
 
     Raises JobError in one line for a module that cannot be built, exported or cut.
     """
     source = _source_of(module, example, loss)
-    command = [sys.executable, "-m", "dtfm_lab.runtime.worker.module_layers", source, dtype]
+    command = [sys.executable, "-m", "dtfm_lab.runtime.worker.module_layers", source]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:

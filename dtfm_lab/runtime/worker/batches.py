@@ -14,7 +14,7 @@ from dtfm_lab.files import override
 from dtfm_lab.runtime.protocol.checkpoint_folders import describe
 from dtfm_lab.runtime.protocol.corpus import Corpus
 from dtfm_lab.runtime.worker.autograd_stage import Batch
-from dtfm_lab.runtime.worker.own_module import OwnBatches
+from dtfm_lab.runtime.worker.own_module import build, leaves
 from dtfm_lab.runtime.worker.stages import DTYPES, build_stages
 
 
@@ -28,9 +28,7 @@ class TextBatches:
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(inputs, targets) of all replicas, each (global_batch, seq_len)."""
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
-        n_starts = len(self.corpus.training) - self.corpus.seq_len
-        starts = torch.randint(0, n_starts, (self._global_batch,), generator=generator)
+        starts = _drawn(len(self.corpus.training) - self.corpus.seq_len, self._global_batch, self._seed, step)
         return _pair(self.corpus.windows(self.corpus.training, starts.numpy()))
 
     def share(self, step: int, replica: int, counts: Sequence[int]) -> Batch:
@@ -51,10 +49,37 @@ class TextBatches:
         return self.corpus.unigram_entropy(self._global_batch)
 
 
+class OwnBatches:
+    """Batches of the rows of one's own data, drawn by seed and step; the last tenth of ten rows or more is held out."""
+
+    unigram_entropy = None
+
+    def __init__(self, job: Job, seed: int) -> None:
+        self._dtype = DTYPES[job.dtype]
+        self._own = build(job.modelled().source, seed, self._dtype)._replace(module=nn.Identity())
+        self._global_batch, self._seed = job.global_batch, seed
+        self._n_training = self._own.n_samples - self._own.n_samples // 10
+
+    def share(self, step: int, replica: int, counts: Sequence[int]) -> Batch:
+        """One replica's micro-batches of a step."""
+        return self._rows(_drawn(self._n_training, self._global_batch, self._seed, step), replica, counts)
+
+    def held_out(self, replica: int, counts: Sequence[int]) -> Batch:
+        """One replica's micro-batches of rows that are held out, all of them in turn; of all rows where none is."""
+        first = self._n_training % self._own.n_samples
+        rows = first + torch.arange(self._global_batch) % (self._own.n_samples - first)
+        return self._rows(rows, replica, counts)
+
+    def _rows(self, rows: torch.Tensor, replica: int, counts: Sequence[int]) -> Batch:
+        return [
+            tuple(leaves(self._own.batch(part.tolist()), self._dtype)) for (part,) in _cut((rows,), replica, counts)
+        ]
+
+
 def batches_of(job: Job, corpus: Corpus, seed: int) -> TextBatches | OwnBatches:
     """Batches of the text, or of the data that belong to a module of one's own."""
     if job.modelled().source:
-        return OwnBatches(job, seed, DTYPES[job.dtype])
+        return OwnBatches(job, seed)
     return TextBatches(corpus, job.modelled().seq_len, job.global_batch, seed)
 
 
@@ -63,11 +88,15 @@ def _pair(windows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     return tokens[:, :-1], tokens[:, 1:]
 
 
-def _cut(batch: tuple[torch.Tensor, torch.Tensor], replica: int, counts: Sequence[int]) -> Batch:
+def _drawn(n: int, global_batch: int, seed: int, step: int) -> torch.Tensor:
+    """Which of n samples the batch of a step has."""
+    return torch.randint(0, n, (global_batch,), generator=torch.Generator().manual_seed(seed * 1_000_003 + step))
+
+
+def _cut(batch: Sequence[torch.Tensor], replica: int, counts: Sequence[int]) -> Batch:
     """Replica after replica takes its number of micro-batches, in the order of the batch."""
     before, own = sum(counts[:replica]), counts[replica]
-    inputs, targets = (part.chunk(sum(counts))[before : before + own] for part in batch)
-    return list(zip(inputs, targets, strict=True))
+    return list(zip(*(part.chunk(sum(counts))[before : before + own] for part in batch), strict=True))
 
 
 BYTE_VALUES = 256

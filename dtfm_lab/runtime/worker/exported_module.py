@@ -167,17 +167,16 @@ class ExportedModule:
         for node in comes:
             wanted[node] = found.placeholder(f"crossing_{node.name}")
 
-        def copy(node: fx.Node) -> fx.Node:
+        def take(node: fx.Node) -> None:
             for before in node.all_input_nodes:
                 if before not in wanted:
-                    copy(before)
+                    take(before)
             wanted[node] = found.node_copy(node, lambda one: wanted[one])
-            return wanted[node]
 
         for node in self.graph.graph.nodes:
             here = begin <= self.depends[node] < end if node in self.depends else not self._checks(node)
             if node.op in COMPUTED and here and node not in wanted:
-                copy(node)
+                take(node)
         is_last = end == len(self.depends)
         goes = [self._loss] if is_last else self.crossing(end)
         found.output(tuple(wanted[node] for node in goes))
@@ -244,6 +243,7 @@ def _paths(node: fx.Node) -> list[str]:
 
 
 def shape_of(node: fx.Node) -> torch.Size:
+    """The shape of what an operator makes."""
     return cast(torch.Size, node.meta["val"].shape)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import Any
 
@@ -19,14 +19,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.runtime.worker.exported_module import ExportedModule, shape_of
 from dtfm_lab.runtime.worker.own_module import build, leaves
-from dtfm_lab.runtime.worker.stages import DTYPES
 
 EXAMPLES = 2
 """Samples of the batch that is exported to look at a module: of a single one, batch norms have no statistics."""
 
 
-def described(source: str, dtype: torch.dtype) -> dict[str, Any]:
-    """The layers of a module as a planner needs them, per sample; each block is one."""
+def described(source: str) -> dict[str, Any]:
+    """The layers of a module as a planner needs them, per sample; each block is one.
+
+    They are the same in every precision, so it is looked at in one that all operators know.
+    """
+    dtype = torch.float32
     own = build(source, 0, dtype)
     exported = ExportedModule.of(own, EXAMPLES, dtype, source)
     cuts = exported.cuts
@@ -37,9 +40,8 @@ def described(source: str, dtype: torch.dtype) -> dict[str, Any]:
     names: dict[int, set[str]] = defaultdict(set)
     for name, parameter in exported.graph.named_parameters(remove_duplicate=False):
         names[id(parameter)].add(name)
-    counted: set[int] = set()
     layers, received = [], torch.empty(0)
-    uses: list[set[int]] = []
+    uses: list[dict[int, int]] = []
     for begin, end in pairwise([0, *cuts, len(exported.depends)]):
         stage = exported.stage(begin, end, EXAMPLES * boundary)
         held = dict.fromkeys((p.untyped_storage().data_ptr() for p in stage.parameters()), 0)
@@ -52,25 +54,25 @@ def described(source: str, dtype: torch.dtype) -> dict[str, Any]:
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one), FlopCounterMode(display=False) as flop:
             received = stage(before, batch)
         own_parameters = {id(p): p.numel() for p in stage.parameters()}
-        uses.append(set(own_parameters))
+        new = own_parameters.keys() - set().union(*uses)
         layers.append(
             {
-                "parameters": sum(n for which, n in own_parameters.items() if which not in counted),
+                "parameters": sum(own_parameters[which] for which in new),
                 "forward_flop": flop.get_total_flops() / EXAMPLES,
                 "held_elements": sum(held.values()) // EXAMPLES,
             }
         )
-        counted |= own_parameters.keys()
-    tied = {which for a, b in pairwise(range(len(uses))) for which in uses[a] & set().union(*uses[a + 1 :]) if b}
-    between = {which for which in tied if sum(which in one for one in uses) > 2 or which not in uses[0] & uses[-1]}
+        uses.append(own_parameters)
+    users = Counter(which for one in uses for which in one)
+    tied = {which for which, n in users.items() if n > 1}
+    between = {which for which in tied if users[which] > 2 or which not in uses[0].keys() & uses[-1].keys()}
     if between or len(tied) > 1:
         shared = " and ".join(sorted(names[min(between or tied)]))
         raise JobError(
             f"module {source}: {shared} is used by several blocks; wanted parameters of one block each, or one that "
             f"the first and the last share"
         )
-    sizes_tied = [p.numel() for p in exported.graph.parameters() if id(p) in tied]
-    return {"layers": layers, "boundary": boundary, "tied": sum(sizes_tied), "samples": own.n_samples}
+    return {"layers": layers, "boundary": boundary, "tied": sum(uses[0][which] for which in tied)}
 
 
 def _elements_of_a_sample(node: fx.Node) -> int:
@@ -81,9 +83,8 @@ def _elements_of_a_sample(node: fx.Node) -> int:
 
 def main() -> None:
     """Describe the module that the first argument names, as one line of JSON; or say in one line why not."""
-    source, dtype = sys.argv[1], DTYPES[sys.argv[2]]
     try:
-        sys.stdout.write(json.dumps(described(source, dtype)))
+        sys.stdout.write(json.dumps(described(sys.argv[1])))
     except JobError as error:
         sys.exit(str(error))
 

@@ -13,7 +13,6 @@ from torch import nn
 from torch.utils.data import default_collate
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import Job
 from dtfm_lab.runtime.protocol.pickled_modules import SUFFIX, modules_folder
 
 Row = Mapping[str, Any] | Sequence[Any]
@@ -99,41 +98,6 @@ def in_one_line(error: BaseException) -> str:
     """What an error says, shortened."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else f"{text[:300]}..."
-
-
-class OwnBatches:
-    """Batches of the rows of one's own data, drawn by seed and step; the last tenth of ten rows or more is held out."""
-
-    unigram_entropy = None
-
-    def __init__(self, job: Job, seed: int, dtype: torch.dtype) -> None:
-        self._dtype = dtype
-        self._own = build(job.modelled().source, seed, self._dtype)._replace(module=nn.Identity())
-        self._global_batch, self._microbatch, self._seed = job.global_batch, job.microbatch, seed
-        n_held_out = self._own.n_samples // 10
-        self._n_training = self._own.n_samples - n_held_out
-
-    def share(self, step: int, replica: int, counts: Sequence[int]) -> list[tuple[torch.Tensor, ...]]:
-        """One replica's micro-batches of a step."""
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + step)
-        return self._cut(
-            torch.randint(0, self._n_training, (self._global_batch,), generator=generator).tolist(), replica, counts
-        )
-
-    def held_out(self, replica: int, counts: Sequence[int]) -> list[tuple[torch.Tensor, ...]]:
-        """One replica's micro-batches of rows that are held out, all of them in turn; of all rows where none is."""
-        first = self._n_training % self._own.n_samples
-        n = self._own.n_samples - first
-        return self._cut([first + i % n for i in range(self._global_batch)], replica, counts)
-
-    def _cut(self, samples: list[int], replica: int, counts: Sequence[int]) -> list[tuple[torch.Tensor, ...]]:
-        """Replica after replica takes its number of micro-batches, in the order of the batch."""
-        each = len(samples) // sum(counts)
-        before = sum(counts[:replica])
-        return [
-            tuple(leaves(self._own.batch(samples[m * each : (m + 1) * each]), self._dtype))
-            for m in range(before, before + counts[replica])
-        ]
 
 
 def leaves(batch: Row, dtype: torch.dtype) -> list[torch.Tensor]:
