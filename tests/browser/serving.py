@@ -281,10 +281,15 @@ def notebook(cells: Sequence[str]) -> dict:
 
 
 def ask(page: Page, code: str) -> str:
-    """Run code in the open notebook's kernel; what it printed. Raises RuntimeError with what the kernel raised."""
+    """Run code in the open notebook's kernel; what it printed.
+
+    Raises RuntimeError with what the kernel raised, or where no answer came: a connection that was lost, as a machine
+    that is very busy loses it, takes the answers under way with it.
+    """
     printed, error = page.evaluate(
-        f"""async (code) => {{
-            const future = {CURRENT_KERNEL}.requestExecute({{ code }});
+        f"""async ([code, patience_ms]) => {{
+            const kernel = {CURRENT_KERNEL};
+            const future = kernel.requestExecute({{ code }});
             let printed = "";
             let error = null;
             future.onIOPub = (message) => {{
@@ -292,10 +297,13 @@ def ask(page: Page, code: str) -> str:
                 if (header.msg_type === "stream") printed += content.text;
                 if (header.msg_type === "error") error = `${{content.ename}}: ${{content.evalue}}`;
             }};
-            await future.done;
+            const late = new Promise((resolve) => setTimeout(resolve, patience_ms, "late"));
+            if ((await Promise.race([future.done, late])) === "late") {{
+                error = `no answer in ${{patience_ms / 1000}} s (${{kernel.connectionStatus}}, ${{kernel.status}})`;
+            }}
             return [printed, error];
         }}""",
-        code,
+        [code, PATIENCE_MS / 2],
     )
     if error is not None:
         raise RuntimeError(error)

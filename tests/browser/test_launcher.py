@@ -16,6 +16,14 @@ SAVED = """async () => {
 }"""
 """Whether JupyterLab has saved its layout with the tab in it."""
 ALL_SAVED = "() => [...window.jupyterapp.shell.widgets('main')].every((tab) => !tab.context?.model.dirty)"
+FILLS = """() => {
+    const [tab, lab] = [".dtfm-lab-tab", ".dtfm-lab-tab .dtfm-lab"].map((selector) => {
+        const { x, y, width, height } = document.querySelector(selector)?.getBoundingClientRect() ?? {};
+        return [x, y, width, height];
+    });
+    return tab.every((number, i) => Math.abs(number - lab[i]) <= 1) && tab[3] > 0.85 * innerHeight;
+}"""
+"""Whether the lab is as large as its tab, and the tab nearly as high as the window."""
 TABS = "() => [...window.jupyterapp.shell.widgets('main')].map((tab) => tab.title.label)"
 
 
@@ -36,9 +44,7 @@ def test_the_card_opens_the_lab_in_a_tab_that_is_there_again_after_page_and_kern
     open_lab(page, jupyter)
     page.locator(".jp-LauncherCard", has_text="dtfm lab").click()
     page.locator(".dtfm-lab-tab .dtfm-lab").wait_for()
-    tab, lab = (page.locator(selector).bounding_box() for selector in (".dtfm-lab-tab", ".dtfm-lab-tab .dtfm-lab"))
-    assert lab == pytest.approx(tab, abs=1)
-    assert tab["height"] > 0.85 * page.viewport_size["height"]
+    page.wait_for_function(FILLS)
     assert sorted(page.evaluate(TABS)) == ["dtfm lab", "dtfm-lab.ipynb"]
     assert page.locator(".dtfm-lab-tab > p").is_hidden()
 
