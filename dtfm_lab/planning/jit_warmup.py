@@ -41,8 +41,13 @@ def is_done(key: Callable[..., object]) -> bool:
 
 
 def while_compiling(key: Callable[..., object], work: Callable[[], object]) -> Iterator[float]:
-    """Yield the seconds waited so far, every POLL_S, until the kernels are compiled; raise what compiling raised."""
-    task, began = start_once(key, work), time.perf_counter()
+    """Yield the seconds waited so far, every POLL_S, until the kernels are compiled; raise what compiling raised.
+
+    The last are all seconds: numba holds the interpreter, so that the last look may come long after the one before.
+    """
+    began = time.perf_counter()
+    task = start_once(key, work)
+    was_ready = task.wait(0.0)
     while not task.wait(POLL_S):
         yield time.perf_counter() - began
     try:
@@ -50,6 +55,8 @@ def while_compiling(key: Callable[..., object], work: Callable[[], object]) -> I
     except BaseException:
         _tasks.pop(key, None)  # another search may have waited for it too
         raise
+    if not was_ready:
+        yield time.perf_counter() - began
 
 
 def wait_for_kernels(first: Generation, compile_kernels: CompileKernels) -> Iterator[Generation]:

@@ -1,7 +1,9 @@
 """Searching: the known optima, the same plan for the same seed, and refusals."""
 
 import textwrap
+import time
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from itertools import pairwise
 
@@ -15,7 +17,7 @@ from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate, plan, planners, search
-from dtfm_lab.planning.jit_warmup import start_compiling
+from dtfm_lab.planning.jit_warmup import start_compiling, while_compiling
 
 DTFM = JOBS["dtfm-gpt3-xl"]
 OPTIMA_S = {
@@ -87,6 +89,13 @@ def test_how_long_kernels_take_to_compile_decides_nothing(name, kind, monkeypatc
         return last.devices.tolist(), last.best_s, last.bound_s, last.evaluations
 
     assert found(0) == found(1) == found(40)
+
+
+def test_no_second_of_compiling_counts_however_rarely_it_is_looked_at(monkeypatch):
+    monkeypatch.setattr("dtfm_lab.planning.jit_warmup.POLL_S", 10.0)  # as if numba held the interpreter
+    kernels = partial(time.sleep, 0.3)
+    assert [*while_compiling(kernels, kernels)][-1] >= 0.3
+    assert [*while_compiling(kernels, kernels)] == []
 
 
 @pytest.mark.parametrize("name", sorted(planners))
