@@ -14,6 +14,7 @@ from dtfm_lab.cli import (  # noqa: F401  their commands join the group
     hosts,
     ledgers,
     machine,
+    networks,
     plans,
     predictions,
     runs,

@@ -1,12 +1,10 @@
-"""Commands about networks and plans: list, plan, evaluate, show and explain them, and the schemas of their files;
+"""Commands about plans: plan, evaluate, show and explain them, and the schemas of their files;
 seconds against dollars; worth.
 """
 
 import json
 import math
 import os
-import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -49,27 +47,6 @@ FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
 """Columns of a frontier that a terminal shows; --json has all of them, and the plans."""
 FREED_SHARE = 0.25
 """Share of a plan's search that another, with all open that its job names, may take in addition."""
-
-
-@cli.command()
-@json_option
-def topologies(as_json: bool) -> None:
-    """List the networks that come with the lab."""
-    networks = [lab.load_topology(name) for name in files.topology_names()]
-    gpus = [Counter(device.gpu for device in each.devices) for each in networks]
-    if as_json:
-        told = [
-            {"name": each.name, "devices": len(each), "regions": list(each.regions), "gpus": count}
-            for each, count in zip(networks, gpus, strict=True)
-        ]
-        return print_json({"topologies": told})
-    rows = []
-    for each, count in zip(networks, gpus, strict=True):
-        about = re.split(r"[.:] ", each.description)[0].rstrip(".")
-        rows.append(
-            (each.name, len(each), len(each.regions), ", ".join(f"{n} {gpu}" for gpu, n in count.items()), about)
-        )
-    print_rows(("name", "devices", "regions", "GPUs", "what it is"), rows)
 
 
 @cli.command()

@@ -12,7 +12,7 @@ last bit or two of a float.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -23,6 +23,7 @@ from dtfm_lab.domain.job import JOBS
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.files import topology_yaml
+from dtfm_lab.files.machines import network_from
 from dtfm_lab.files.reading import reason_of
 
 
@@ -69,12 +70,26 @@ def topology_names() -> list[str]:
     return sorted({*(path.stem for path in shipped_folder().glob("*.yaml")), *NETWORKS})
 
 
-def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
+def load_topology(
+    name_or_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    at: Mapping[str, str] | None = None,
+    peak_tflops: Mapping[str, float] | None = None,
+) -> Topology:
     """A topology by name (see ``topology_names``) or from a file of one of ``topology_suffixes``.
+
+    Or of a list of files, outputs of other tools, which tell of one's machines: see ``machines.network_from``, which
+    takes ``at`` and ``peak_tflops``.
 
     Raises FileError (unreadable, broken, unknown key, unknown suffix), TopologyError (missing or
     impossible link) or UnknownName; each says where.
     """
+    if isinstance(name_or_path, list | tuple):
+        return network_from(name_or_path, at=at, peak_tflops=peak_tflops)
+    if at or peak_tflops:
+        raise TopologyError(
+            "at or peak_tflops with one network; wanted a list of outputs of tools, which they complete"
+        )
     if not isinstance(name_or_path, str | os.PathLike):
         raise TopologyError(f"topology is {shortened(name_or_path)}; wanted a name or a path")
     name = os.fspath(name_or_path)

@@ -31,7 +31,7 @@ FORMER = {
     "search_strategies": "lab.strategies(..., progress=...)",
     "sensitivity": "lab.explain(plan).sensitivity()",
     "sweep_summary": "lab.sweep(..., summary=True)",
-    "topology_names": "dtfm-lab topologies, or dtfm_lab.files.topology_names()",
+    "topology_names": "dtfm-lab network, or dtfm_lab.files.topology_names()",
     "warm_up": "nothing: the first run loads torch, and its server keeps it",
     "why_they_differ": "lab.compare(by_communication, by_seconds).text",
     "worth": "lab.explain(plan).worth()",

@@ -1,7 +1,7 @@
 """From a network and a job to a plan, and functions that explain, compare and price plans."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from dtfm_lab import files, planning
@@ -34,9 +34,22 @@ PAPERS = "dtfm-gpt3-xl"
 """The job of the paper's evaluation."""
 
 
-def load_topology(name_or_path: str | os.PathLike[str]) -> Topology:
-    """A network that comes with the lab (``dtfm-lab topologies``) or from a file of any known format."""
-    return files.load_topology(name_or_path)
+def load_topology(
+    name_or_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    at: Mapping[str, str] | None = None,
+    peak_tflops: Mapping[str, float] | None = None,
+) -> Topology:
+    """A network that comes with the lab (``dtfm-lab network``) or from a file of any known format.
+
+    A list of files is read as what other tools say of your machines, in any mixture: ``nvidia-smi -q -x``, ``nvidia-smi
+    topo -m``, ``iperf3 --json``, tests of NCCL, nodes of Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and
+    catalogue. ``at`` says in which regions hosts are, ``peak_tflops`` what GPUs compute that are not in the lab's
+    table; ``.description`` of what comes back, what was measured, what estimated and what left out.
+
+    Raises FileError, TopologyError or UnknownName in one line.
+    """
+    return files.load_topology(name_or_path, at=at, peak_tflops=peak_tflops)
 
 
 @of_name(LoadedJob)

@@ -102,6 +102,32 @@ def test_topologies_tell_their_gpus(shell: Shell) -> None:
     assert "64 V100" in shell("topologies")[1]
 
 
+def test_a_network_is_made_from_what_tools_say(shell: Shell) -> None:
+    recorded = Path(__file__).parents[1] / "data" / "machines"
+    assert shell("network") == shell("topologies")
+    sources = [str(recorded / name) for name in ("gpubox.smi.xml", "task.yaml", "vms.csv")]
+    status, out, _ = shell("network", "from", *sources, "--at", "gpubox=Zurich", "-o", "mine.yaml", "--json")
+    told = json.loads(out)
+    assert (status, told["devices"], told["gpus"], told["written"]) == (
+        0,
+        18,
+        {"RTX A5000": 2, "V100": 16},
+        "mine.yaml",
+    )
+    assert "4 links: estimated from their distance" in told["notes"]
+    assert shell("plan", "mine.yaml", "--job", "gpt2-small", "--seconds", "0.1", "--json")[0] == 0
+    for wrong, says in {
+        ("of", "x"): "wanted dtfm-lab network from FILE",
+        ("from", sources[0], "--at", "gpubox"): "--at is 'gpubox'; wanted HOST=REGION",
+        ("from", sources[0], "--gpu", "A=b"): "--gpu says 'b' TFLOP/s; wanted a number",
+        ("from", *sources[:2]): "nothing tells the link gpubox -> rented-0",
+    }.items():
+        status, out, err = shell("network", *wrong)
+        assert (status, out) == (2, "")
+        assert says in err
+        assert err.count("\n") == 1
+
+
 def test_show_explains_a_plan(shell: Shell) -> None:
     shell("plan", "lecture-hall", "--steps", "2", "-o", "plan.json")
     status, out, _ = shell("show", "plan.json")

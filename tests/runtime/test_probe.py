@@ -16,8 +16,9 @@ from slow_proxy import Line, slow_proxy
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, listening
-from dtfm_lab.runtime.probe.facts import devices_of, known_gpu, sentence_of
+from dtfm_lab.runtime.probe.facts import devices_of, sentence_of
 from dtfm_lab.runtime.probe.timing import bandwidth_of, one_way_s, topology_of
 from dtfm_lab.runtime.protocol.channels import PROTOCOL, Channel, respond
 from dtfm_lab.simulation.efficiency import peak_of, share_of

@@ -17,6 +17,7 @@ from dtfm_lab.domain.network.device import (
     hardware_fields,
     hardware_of,
     is_plain,
+    known_gpu,
     shortened,
     typical_price,
 )

@@ -90,6 +90,33 @@ def spelling_of(gpu: str) -> str | None:
     return _SPELLINGS.get(_bare(gpu))
 
 
+NOISE = re.compile(r"nvidia|tesla|geforce|amd|instinct|quadro|generation|gpu|sxm\d?|oam|dgxs|pcie|hbm\d?e?|\d+gb")
+"""Words of a driver's name of a GPU that are no part of the table's name."""
+MEMORY_WORD = re.compile(r"(\d+)gb")
+
+
+def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None:
+    """The hardware table's name of a GPU such as ``NVIDIA A100-SXM4-40GB``, of which no word is left unexplained.
+
+    Of rows that differ in their memory alone, the one nearest ``memory_bytes``, or else what the name says. None for a
+    GPU that is not in the table, such as the Ti, Super, Laptop or MIG form of one that is.
+    """
+    plainly = hardware_of(driver_name)  # rtx4090, as a cluster's manager may write it
+    if memory_bytes is None and plainly is not None and "fp16" in plainly.peak:
+        return next(key for key, row in HARDWARE.items() if row is plainly)
+    words = set(re.findall(r"[a-z0-9]+", driver_name.lower()))
+    stated = [int(found[1]) * 2**30 for word in words if (found := MEMORY_WORD.fullmatch(word))]
+    n_bytes = memory_bytes or (stated[0] if stated else None)
+    fits = []
+    for key, row in HARDWARE.items():
+        own = {word for word in re.findall(r"[a-z0-9]+", key.lower()) if not MEMORY_WORD.fullmatch(word)}
+        left = [word for word in words - own if not NOISE.fullmatch(word)]
+        if "fp16" in row.peak and own <= words and not left:  # the others are whole computers
+            plain = n_bytes is None and MEMORY_WORD.search(key.lower()) is None
+            fits.append((len(own), plain, -abs(row.memory_bytes - (n_bytes or row.memory_bytes)), key))
+    return max(fits)[-1] if fits else None
+
+
 def hardware_of(gpu: str) -> Hardware | None:
     """The table's row of a GPU, by any spelling of ``spelling_of``; None for one that is not in the table."""
     name = spelling_of(gpu)

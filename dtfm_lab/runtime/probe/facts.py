@@ -1,6 +1,5 @@
 """The hardware of a host: cores, memory, the rate that its processor reaches in matrix products, and its GPUs."""
 
-import re
 import statistics
 import time
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from dtfm_lab.domain.network import HARDWARE, LONGEST_NAME, Device
+from dtfm_lab.domain.network import HARDWARE, LONGEST_NAME, Device, known_gpu
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.runtime.client.gpu_inventory import NoGpu, driver_gpus
 from dtfm_lab.simulation.efficiency import EFFICIENCY
@@ -19,9 +18,6 @@ WIDTH = 1024
 SAMPLES = 5
 """Stretches of time of which each has a rate."""
 MOST_GPUS = 64
-NOISE = re.compile(r"nvidia|tesla|geforce|amd|instinct|quadro|generation|gpu|sxm\d?|oam|dgxs|pcie|hbm\d?e?|\d+gb")
-"""Words of a driver's name of a GPU that are no part of the table's name."""
-MEMORY_WORD = re.compile(r"(\d+)gb")
 ALIKE = 0.1
 """Share by which the memory that a driver reports is less than the data sheet's: error correction takes some."""
 
@@ -107,25 +103,6 @@ def checked_facts(answer: dict[str, Any]) -> dict[str, Any]:
     if len(gpus) > MOST_GPUS or len(rates) > SAMPLES:
         raise ValueError("more GPUs or rates than a host has")
     return numbers | {"cores": int(numbers["cores"]), "flop_per_s": rates, "gpus": gpus}
-
-
-def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None:
-    """The hardware table's name of a GPU such as ``NVIDIA A100-SXM4-40GB``, of which no word is left unexplained.
-
-    Of rows that differ in their memory alone, the one nearest ``memory_bytes``, or else what the name says. None for a
-    GPU that is not in the table, such as the Ti, Super, Laptop or MIG form of one that is.
-    """
-    words = set(re.findall(r"[a-z0-9]+", driver_name.lower()))
-    stated = [int(found[1]) * 2**30 for word in words if (found := MEMORY_WORD.fullmatch(word))]
-    n_bytes = memory_bytes or (stated[0] if stated else None)
-    fits = []
-    for key, row in HARDWARE.items():
-        own = {word for word in re.findall(r"[a-z0-9]+", key.lower()) if not MEMORY_WORD.fullmatch(word)}
-        left = [word for word in words - own if not NOISE.fullmatch(word)]
-        if "fp16" in row.peak and own <= words and not left:  # the others are whole computers
-            plain = n_bytes is None and MEMORY_WORD.search(key.lower()) is None
-            fits.append((len(own), plain, -abs(row.memory_bytes - (n_bytes or row.memory_bytes)), key))
-    return max(fits)[-1] if fits else None
 
 
 def _gpus() -> list[tuple[str, float | None]]:

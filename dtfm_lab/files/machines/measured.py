@@ -1,0 +1,107 @@
+"""Measured speeds: ``iperf3 --json`` between two hosts, and the tests of NCCL on one host or several."""
+
+import re
+from pathlib import Path
+
+from pydantic import Field
+
+from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.units import GB
+from dtfm_lab.files.machines.seen import Gpu, Host, Measurement, Seen, Told
+from dtfm_lab.files.reading import parse
+
+RANK = re.compile(r"#\s*Rank\s+(\d+)\s+.*?Pid\s+\d+ on\s+(\S+)\s+device\s+(\d+)\s+\[[^\]]*\]\s+(.+)")
+ROW = re.compile(
+    r"\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+((?:\s+[\d.]+(?:e[+-]?\d+)?){3})\s+\S+((?:\s+[\d.]+(?:e[+-]?\d+)?){3})?"
+)
+"""Bytes, then microseconds, algorithm's and bus's GB/s out of place, and perhaps in place."""
+
+
+class _Ends(Told):
+    local_host: str
+    remote_host: str
+
+
+class _Test(Told):
+    reverse: int = 0
+    protocol: str = "TCP"
+
+
+class _Start(Told):
+    connected: list[_Ends] = Field(min_length=1)
+    test_start: _Test
+
+
+class _Rate(Told):
+    bits_per_second: float = Field(ge=0, allow_inf_nan=False)
+
+
+class _Sender(Told):
+    min_rtt: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Microseconds."""
+
+
+class _Stream(Told):
+    sender: _Sender = _Sender()
+
+
+class _End(Told):
+    sum_received: _Rate | None = None
+    sum: _Rate | None = None
+    streams: list[_Stream] = Field(default_factory=list)
+
+
+class _Iperf(Told):
+    start: _Start
+    end: _End
+
+
+def is_iperf(data: object) -> bool:
+    return isinstance(data, dict) and {"start", "end"} <= data.keys() and "intervals" in data
+
+
+def read_iperf(data: object, path: Path) -> Seen:
+    """The rate that was received, from the sender to the receiver, and half the least round trip that TCP saw."""
+    if isinstance(data, dict) and data.get("error"):
+        raise FileError(f"{path.name}: iperf3 failed: {shortened(data['error'])}; wanted a finished test")
+    told = parse(_Iperf, data, path.name)
+    ends, rate = told.start.connected[0], told.end.sum_received or told.end.sum
+    if rate is None or rate.bits_per_second == 0:
+        raise FileError(f"{path.name}: nothing was received; wanted a test in which something was")
+    source, target = ends.local_host, ends.remote_host
+    if told.start.test_start.reverse:
+        source, target = target, source
+    round_trips = [stream.sender.min_rtt for stream in told.end.streams if stream.sender.min_rtt]
+    latency_s = min(round_trips) / 2e6 if round_trips else None
+    return Seen(measurements=(Measurement(source, target, rate.bits_per_second / 8, latency_s, "iperf3"),))
+
+
+def is_nccl(text: str) -> bool:
+    return RANK.search(text) is not None and "busbw" in text
+
+
+def read_nccl(text: str, path: Path) -> Seen:
+    """The GPUs of the ranks and, of the largest message, the bus bandwidth.
+
+    By NCCL's definition (nccl-tests, doc/PERFORMANCE.md) it is the rate at which a ring has every rank send: between
+    two GPUs of a host, and from each host to the next.
+    """
+    hosts: dict[str, dict[int, Gpu]] = {}
+    for found in RANK.finditer(text):
+        gpus = hosts.setdefault(found[2], {})
+        if int(found[3]) in gpus:
+            raise FileError(f"{path.name}: two ranks use device {found[3]} of {found[2]}; wanted a GPU for each")
+        gpus[int(found[3])] = Gpu(found[4].strip())
+    rates = {int(row[1]): row for line in text.splitlines() if (row := ROW.match(line))}
+    if not rates:
+        raise FileError(f"{path.name}: has no row of a message; wanted the whole output of a test of NCCL")
+    row = rates[max(rates)]
+    bytes_per_s = max(float(part.split()[2]) for part in row.groups()[1:] if part) * GB
+    seen = [
+        Host(name=name, gpus=tuple(gpus[number] for number in sorted(gpus)), inside_bytes_per_s=bytes_per_s)
+        for name, gpus in hosts.items()
+    ]
+    pairs = [(a, b) for a in hosts for b in hosts if a != b]
+    tests = [Measurement(a, b, bytes_per_s, None, "NCCL's tests") for a, b in pairs]
+    return Seen(hosts=tuple(seen), measurements=tuple(tests), are_near=True)

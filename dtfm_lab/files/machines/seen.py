@@ -1,0 +1,62 @@
+"""What tools say of one's machines, before it is a network: hosts with their GPUs, and speeds of what lies between."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Gpu(NamedTuple):
+    """A GPU as a tool names it."""
+
+    name: str
+    memory_bytes: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What one source says of a machine; empty where it says nothing."""
+
+    name: str
+    addresses: frozenset[str] = frozenset()
+    """Further names and IP addresses, by which other sources may know it."""
+    gpus: tuple[Gpu, ...] = ()
+    region: str = ""
+    price_per_hour: float | None = None
+    """US dollars for one of its GPUs."""
+    between: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """By the numbers of two GPUs: how they are connected, as ``nvidia-smi topo -m`` says it (NV12, PIX, SYS)."""
+    pcie: tuple[int, int] | None = None
+    """Generation and lanes of its GPUs' PCIe."""
+    inside_bytes_per_s: float | None = None
+    """Measured between two of its GPUs, at least."""
+
+
+class Measurement(NamedTuple):
+    """A measured way from one host to another, each by a name or an address."""
+
+    source: str
+    target: str
+    bytes_per_s: float
+    latency_s: float | None
+    """One way; None where it was not measured."""
+    tool: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """All that one source says."""
+
+    hosts: tuple[Host, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    are_near: bool = False
+    """Whether its hosts are one cluster, as far as no region says otherwise."""
+    notes: tuple[str, ...] = ()
+    """What was left out, and why."""
+
+
+class Told(BaseModel):
+    """A part of a tool's output. Keys that are not read are the tool's own business."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, coerce_numbers_to_str=True)
