@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ OTHER_SHAPES = 60
 """Most shapes of every size of micro-batches but the first."""
 SCATTERED = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 """Numbers of stages of which a search near a plan tries a few structured placements."""
+BOUNDLESS_BYTES = 2.0**60
 APART = 2
 """Least ratio of two sizes of micro-batches with which a search begins; those between them follow beside the best."""
 
@@ -99,8 +101,6 @@ class Arm:
         """Structured placements to begin with, those not used yet, and whether their groups are near each other."""
         self.underestimated = 1.0
         """How much longer its last plan took than was estimated; plans that would take as long are not simulated."""
-        self.unlimited = np.inf
-        """The least objective of a structured placement that lacks memory, were there enough."""
         self.slices = 0
         """Annealings so far."""
         self.work = 0.0
@@ -165,13 +165,26 @@ class Arm:
 
     def seconds(self, found: KernelPlan) -> float:
         """Seconds of an iteration, by the replay, whatever the objective."""
-        objective = self.tables
-        self.tables = objective._replace(objective=0)
         given = {"shares": found.shares, "ahead": found.ahead}
-        try:
+        with self._with_tables(self.tables._replace(objective=0)):
             return self.assessed(found.row, found.blocks, 0.0, **given, exact=True).value
+
+    def of_boundless_memory(self, row: IntArray, blocks: IntArray, factor: float) -> float:
+        """The objective of a plan, as estimated, were there memory without end: forwards run ahead as far as helps."""
+        from dtfm_lab.planning.iteration.kernels.tables import MEMORY
+
+        device = self.tables.device.copy()
+        device[MEMORY] = BOUNDLESS_BYTES
+        with self._with_tables(self.tables._replace(device=device)):
+            return self.assessed(row, blocks, factor).value
+
+    @contextmanager
+    def _with_tables(self, tables: Tables) -> Iterator[None]:
+        own, self.tables = self.tables, tables
+        try:
+            yield
         finally:
-            self.tables = objective
+            self.tables = own
 
     def keep(self, found: KernelPlan) -> bool:
         """Whether it is the arm's best, which it then becomes; a valid plan beats all others."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
 import numpy as np
 
 from dtfm_lab.domain.plan import Plan
@@ -16,6 +19,8 @@ from dtfm_lab.planning.problem import row_of
 HOT = 0.006
 """First temperature of what did not come from annealing, as a share of the objective."""
 REHEATED = (0.001, 0.01)
+SLOWED = 0.95
+"""A plan that would take less than this share of its seconds with memory without end is slowed by memory."""
 P_STRUCTURED, P_RESHAPED, P_CHANCE = 0.7, 0.15, 0.1
 """Probabilities of a structured placement, while there are some; of a neighbouring shape's best; of chance."""
 
@@ -41,13 +46,28 @@ class Beginnings:
         name, row = rows[i]
         found = arm.assessed(row, self._blocks(arm, row), factor)
         if found.lacks > 0 and self._problem.job.blocks_per_stage is None:
-            arm.unlimited = min(arm.unlimited, found.value)
-            s, r = arm.shape
-            grid = row[: s * r].reshape(s, r)
+            grid = arm.grid(found)
             cut = self._starts.cut(grid, room_of(self._parts[arm.checkpointing], grid, arm.microbatch))
             found = min(found, arm.assessed(row, cut, factor), key=lambda one: (one.lacks > 0, one.price))
         arm.rows.append((name.endswith("groups"), found))
         return name, found
+
+    def tight(self, arms: Iterable[Arm], most: float, factor: float) -> list[Arm]:
+        """The arms of whose best plan memory makes more, by the objective that it would have with memory without end,
+        where that is below ``most``: it does not fit, or it has few micro-batches under way, and stages wait."""
+        found: list[tuple[float, Arm]] = []
+        for arm in arms:
+            if (best := arm.best) is not None:
+                unlimited = arm.of_boundless_memory(best.row, self._blocks(arm, best.row), factor)
+                if unlimited < min(most, math.inf if best.lacks > 0 else SLOWED * best.value):
+                    found.append((unlimited, arm))
+        return [arm for _, arm in sorted(found, key=lambda one: one[0])]
+
+    def fits(self, arm: Arm, checkpointing: str) -> bool:
+        """Whether the devices of the arm's best plan hold the model with another checkpointing."""
+        assert arm.best is not None
+        room = room_of(self._parts[checkpointing], arm.grid(arm.best), arm.microbatch, waiting=True)
+        return bool(room.min() > 0 and room.sum() >= self._problem.n_blocks)
 
     def of_annealing(self, arm: Arm, factor: float) -> tuple[KernelPlan, str, float]:
         """What an annealing begins with, its name, and the first temperature."""

@@ -147,13 +147,14 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
     return None
 
 
-def room_of(problem: IterationProblem, grid: IntArray, microbatch: int) -> IntArray:
-    """(S,) blocks that fit every device of each stage of a grid, with as few forwards ahead as 1F1B needs."""
+def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiting: bool = False) -> IntArray:
+    """(S,) blocks that fit every device of each stage of a grid, with as few forwards ahead as 1F1B needs; or, where
+    stages may be left ``waiting`` for each other, as the job's schedule allows."""
     n_stages, n_replicas = grid.shape
     room = np.empty(n_stages, dtype=np.int64)
     for s, devices in enumerate(grid):
         role = 3 if n_stages == 1 else 0 if s == 0 else 2 if s == n_stages - 1 else 1
-        ahead = max(n_stages - 1 - s, _least_ahead(problem, s, n_stages, microbatch))
+        ahead = max(0 if waiting else n_stages - 1 - s, _least_ahead(problem, s, n_stages, microbatch))
         needs = _bytes(problem, microbatch, ahead, n_replicas)[:, role]
         room[s] = (needs <= problem.memory_bytes[devices].min()).sum() - 1
     return room

@@ -22,6 +22,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -61,7 +62,7 @@ POLISH_WITHIN = 1.005
 """What is polished: plans estimated within this factor of their arm's best."""
 SHOWN_EVERY = 16
 """Arms between two candidates that only show that the search goes on."""
-TIGHT, MOST_TIGHT = 3.0, 40
+TIGHT, MOST_TIGHT = 1.5, 40
 """With activations computed again are tried shapes of which a first plan lacks memory and takes, were there enough,
 less than so many times the best; and how many shapes at most, of the least such plans."""
 MOST_ROUNDS = 3
@@ -199,10 +200,18 @@ class _Search:
             yield self._candidate()
 
     def _tight(self) -> list[Arm]:
-        """Arms with activations computed again, of shapes that lack memory for what else would be good."""
+        """Arms with activations computed again, of shapes that lack memory for what else would be good: of plans that
+        do not fit, and of those that do with few micro-batches under way, so that stages wait for each other."""
+        if not self.others:
+            return []
         most = math.inf if self.best is None else TIGHT * self.best[1].value
-        tight = sorted((arm for arm in self.arms if arm.unlimited < most), key=lambda arm: arm.unlimited)[:MOST_TIGHT]
-        return [self.arms.begin(arm.shape, arm.microbatch, how) for how in self.others for arm in tight]
+        tight = self.beginnings.tight(self.arms, most, STEADY)
+        chosen = [
+            (arm, how)
+            for how in self.others
+            for arm in islice((arm for arm in tight if self.beginnings.fits(arm, how)), MOST_TIGHT)
+        ]
+        return [self.arms.begin(arm.shape, arm.microbatch, how) for arm, how in chosen]
 
     def _judge(self, arm: Arm) -> Judge:
         return self.judges[arm.checkpointing]
