@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.course.mission import LESSONS, TEXTS, Check, Give, Given, Mission, NotYet, missions
-from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job import Job, ModelSpec
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, check_same_plan
 from dtfm_lab.domain.trace import Trace
@@ -174,7 +174,8 @@ def same_job(found: Job, wanted: Job, *fields: str) -> None:
     """Raise NotYet unless the job has the wanted values, of all fields where none is named."""
     for name in fields or tuple(vars(wanted)):
         have, want = getattr(found, name), getattr(wanted, name)
-        require(have == want, f"the job has {name} {have!r:.60}; wanted {want!r:.60}")
+        said = (have.name, want.name) if isinstance(have, ModelSpec) and isinstance(want, ModelSpec) else (have, want)
+        require(have == want, "the job has {} {!r:.60}; wanted {!r:.60}".format(name, *said))
 
 
 def plan_of(plan: Plan, network: Topology | str, job: Job, *fields: str) -> None:

@@ -208,9 +208,11 @@ def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
 
 
 def as_plan_or_network(given: Plan | Topology | str | os.PathLike[str]) -> Plan | Topology:
-    """A plan or a network itself, the plan of a file, or a network by name or file."""
-    if isinstance(given, Plan | Topology) or not isinstance(given, str | os.PathLike):
-        return given if isinstance(given, Topology) else as_plan(given)
+    """A plan or a network itself, the plan of a file, or a network by name or file. Raises PlanError for others."""
+    if isinstance(given, Plan | Topology):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise PlanError(f"network or plan is {shortened(given)}; wanted a Topology, a Plan, or the name or path of one")
     path = Path(given)
     if os.fspath(given) in files.topology_names() or path.suffix.lower() != ".json":
         return files.load_topology(given)

@@ -131,8 +131,8 @@ class Newest:
         self.go_on()
 
     def go_on(self) -> None:
-        """Answer what waits, as where that was not possible when it was asked."""
-        if self.waits and not self.is_running and self._can_answer():
+        """Answer what waits, as where that was not possible when it was asked, or no loop ran."""
+        if self.waits and not self.is_running and self._can_answer() and has_event_loop():
             self.is_running = True
             begin(self._work(), self._report_error)
 

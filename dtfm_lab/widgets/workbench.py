@@ -10,8 +10,9 @@ import ipywidgets as w
 
 from dtfm_lab import lab
 from dtfm_lab.compare import Comparison
+from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
@@ -19,6 +20,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.maps.thumbnail import thumbnail_svg
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
+from dtfm_lab.lab.arguments import as_plan_or_network
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.planning.objectives import network_of
 from dtfm_lab.widgets import markup
@@ -62,7 +64,7 @@ class Lab(w.VBox):
     Parameters
     ----------
     topology
-        A name, a file or a Topology; None begins with a blank canvas.
+        A name, a file or a Topology; None begins with a blank canvas. A Plan brings its job, and stands as it is.
     job
         A name, a file or a Job; None takes one that fits the network.
     autosave
@@ -79,18 +81,14 @@ class Lab(w.VBox):
 
     def __init__(
         self,
-        topology: Topology | str | None = None,
+        topology: Topology | str | Plan | None = None,
         job: Job | str | None = None,
         *,
         autosave: bool | Path = True,
         restores: bool = False,
         live: bool = True,
     ) -> None:
-        network = lab.load_topology(topology) if isinstance(topology, str) else topology
-        if isinstance(job, str):
-            job = lab.load_job(job)
-        elif job is None and network is not None:
-            job = opening_job(network)
+        network, job, plan = _opened(topology, job)
         ungrouped = network
         if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
             network, job = network_of(network, job)
@@ -131,6 +129,7 @@ class Lab(w.VBox):
         self.add_class("dtfm-lab")
         self.bar.view.shown_as = self.model_id or ""
         self.bar.view.again = AGAIN if autosave is True else ""
+        self.lab_state.plan = plan
         self._count_stages()
         self.replanning.begin()
         if network is None and not restores:
@@ -343,6 +342,20 @@ class Lab(w.VBox):
             if network:
                 bundle["image/svg+xml"] = thumbnail_svg(network)
         return bundle
+
+
+def _opened(
+    given: Topology | str | Plan | None, job: Job | str | None
+) -> tuple[Topology | None, Job | None, Plan | None]:
+    """Return the network and the job to open, and the plan where one is given. Raises LabError."""
+    opened = None if given is None else as_plan_or_network(given)
+    if isinstance(opened, Plan):
+        if job is not None:
+            raise PlanError(f"job is {shortened(job)} beside a plan, which has its own; wanted one of the two")
+        return opened.topology, opened.job, opened
+    if job is not None:
+        return opened, job if isinstance(job, Job) else lab.load_job(job), None
+    return opened, None if opened is None else opening_job(opened), None
 
 
 def of(trait: str, describe: Callable[[Any], str]) -> Callable[[LabState], str]:

@@ -8,7 +8,8 @@ export function shortened(name, fits) {
   const end = TELLING.exec(name)?.[0] ?? "";
   let length = name.length - end.length - 1;
   while (length > 1 && !fits(`${name.slice(0, length)}…${end}`)) length--;
-  return `${name.slice(0, Math.max(1, length))}…${end}`;
+  const least = `${name.slice(0, Math.max(1, length))}…${end}`;
+  return fits(least) ? least : `…${end}`;
 }
 
 /** Cuts a name on a canvas to so many pixels. */

@@ -123,6 +123,11 @@ def test_the_inspector_follows_the_selection() -> None:
     assert "hop" in facts["rows"][0][1] or "averages" in facts["rows"][0][1]
     state.selected_link, state.selected, state.selected_stage = (), (), 5
     assert inspect(state)["title"] == "Stage 5"
+    document = document_of(state.topology)
+    state.topology = topology_of(document | {"devices": document["devices"][:-1]})
+    assert inspect(state)["title"] == "Stage 5", "the plan before stays until there is another"
+    state.selected_stage = -1
+    assert (inspect(state)["kind"], inspect(state)["title"]) == ("pipeline", "One pipeline of the plan before")
     state.topology = None
     assert inspect(state)["kind"] == "empty"
 

@@ -13,6 +13,7 @@ from loops import on_a_loop, until
 
 import dtfm_lab as lab
 from dtfm_lab import simulation
+from dtfm_lab.domain.errors import LabError
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
@@ -38,6 +39,19 @@ async def planned(network: str, **job) -> lab.Lab:
     the_lab.plan_panel.real.start.click()
     await until(lambda: the_lab.predicted is not None)
     return the_lab
+
+
+def test_a_plan_is_opened_as_it_is_with_its_network_and_job() -> None:
+    plan = lab.plan("lecture-hall", "tiny", steps=1)
+    the_lab = lab.Lab(plan, autosave=False)
+    assert the_lab.plan is plan
+    assert not the_lab.lab_state.plan_is_stale
+    for given, wanted in (
+        ((plan, "tiny"), "which has its own; wanted one"),
+        ((3,), "network or plan is 3; wanted a T"),
+    ):
+        with pytest.raises(LabError, match=wanted):
+            lab.Lab(*given, autosave=False)
 
 
 @on_a_loop

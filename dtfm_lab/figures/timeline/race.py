@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -140,7 +140,7 @@ def _bars(ranked: Mapping[str, History], by: str) -> go.Figure:
     return titled(
         figure,
         f"{hours.pop() + ': ' if len(hours) == 1 else ''}{best} {BY[by].wins}",
-        _spread(ranked, worst, by),
+        "; ".join(filter(None, [_spread(ranked, worst, by), _whose(ranked.values())])),
         alt="; ".join(f"{name} {BY[by].text(one)}" for name, one in ranked.items()),
         height=190 + ROW_PX * len(ranked),
         barmode="overlay",
@@ -156,6 +156,13 @@ def _spread(ranked: Mapping[str, History], worst: str, by: str) -> str:
     skipping = " (some of its samples by a part of the model)" if best.skipping_samples else ""
     what = BY[by].axis.replace(" a second", "")
     return f"{times} the {what} of {worst}{skipping}; bars say where the time went"
+
+
+def _whose(histories: Iterable[History]) -> str:
+    """Say that the hours are not the same for all, where devices come and go at other times; empty where they are."""
+    hours = [one.availability for one in histories]
+    events = {(each.time_s.tobytes(), each.device.tobytes(), each.comes.tobytes()) for each in hours}
+    return "not all of the same hours" if len(events) > 1 else ""
 
 
 def _curves(race: Race, by: str) -> go.Figure:

@@ -64,7 +64,7 @@ class HoursPanel(Panel):
             at_rest=self._follow,
         )
         told = [(_words(name), name) for name in availability_names()]
-        self.availability = menu("Hours of", "330px", "56px", told, "Recorded or invented hours", value=USUAL)
+        self.availability = menu("Hours of", "366px", "56px", told, "Recorded or invented hours", value=USUAL)
         lengths = [(text, hours) for hours, text in HOURS]
         self.hours = menu("First", "112px", "32px", lengths, "Hours that are replayed from the beginning", value=12)
         names = sorted(policies, key=lambda name: name != OURS)
@@ -261,6 +261,6 @@ class HoursPanel(Panel):
 
 @lru_cache(maxsize=64)
 def _words(name: str) -> str:
-    """An availability in a few words: ``bamboo-p3: 32 devices, 11.4 h, 167 losses``."""
+    """An availability in a few words: ``bamboo-p3: 32 devices, 11.4 h``."""
     here = load_availability(name)
-    return f"{name}: {here.counts().max()} devices, {here.end_s / 3600:.3g} h, {int((~here.comes).sum())} losses"
+    return f"{name}: {here.counts().max()} devices, {here.end_s / 3600:.3g} h"

@@ -22,11 +22,12 @@ Facts = dict[str, Any]
 def inspect(state: LabState) -> Facts:
     """Return {kind, title, hint, ...} as the page's inspector shows it; ``kind`` says which other keys there are."""
     topology, plan = state.topology, state.plan
-    if plan is not None and (topology is None or plan.topology.names != topology.names):
-        plan = None  # after an edit of numbers the plan stays until there is another
     drawn = state.shown_stages or {name: stage for name, (stage, _) in state.shown_tasks.items()}
-    if drawn:
+    if drawn or topology is None:
         plan = None  # what is said here is of what is drawn
+    before = plan  # until there is another
+    if plan is not None and topology is not None and plan.topology.names != topology.names:
+        plan = None  # of devices that have left, or without those that came
     if topology is None:
         return {"kind": "empty", "title": "Nothing is drawn", "hint": "double-click the canvas to add a device"}
     known = set(topology.names)
@@ -37,10 +38,12 @@ def inspect(state: LabState) -> Facts:
         return _of_device(topology, plan, selected[0]) | _drawn_as(drawn, selected[0])
     if selected:
         return _of_devices(topology, plan, selected)
-    if plan is not None and 0 <= state.selected_stage < plan.job.n_stages:
-        return _of_stage(plan, state.selected_stage)
+    if before is not None and 0 <= state.selected_stage < before.job.n_stages:
+        return _of_stage(before, state.selected_stage)
     if drawn:
         return {"kind": "empty", "title": "Another plan is on the picture", "hint": ELSEWHERE}
+    if plan is None and before is not None:
+        return _of_pipeline(before) | {"title": "One pipeline of the plan before"}
     return _of_pipeline(plan) if plan is not None else {"kind": "empty", "title": "No plan yet", "hint": ""}
 
 

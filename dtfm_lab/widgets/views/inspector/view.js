@@ -7,8 +7,7 @@ import { fitting } from "shared/text.js";
 import { view } from "shared/view.js";
 import { logSlider } from "./page/slider.js";
 
-const NARROWEST = 54; // pixels of a stage with its hop in the row of a pipeline; where there is less, some are left out
-const HOP = 28; // pixels of a hop, between two stages
+const NARROWEST = 54; // pixels of a stage in the row of a pipeline; where there is less, some are left out
 const EDGES = 8; // pixels beside the name of a place
 
 function render({ model, el }) {
@@ -32,13 +31,13 @@ function render({ model, el }) {
     const { stages, hops, n_stages: n } = facts;
     const width = el.clientWidth - 32;
     const fits = Math.max(2, Math.floor(width / NARROWEST));
-    const wide = width / Math.min(stages.length, fits) - HOP - EDGES;
+    const wide = width / Math.min(stages.length, fits) - EDGES;
     const place = (name) => fitting(letters, name, wide);
     const shown = stages.length <= fits ? stages : [...stages.slice(0, Math.ceil(fits / 2)), null, ...stages.slice(-Math.floor(fits / 2))];
     const slowest = Math.max(...hops.map(({ seconds }) => seconds), 0);
     const parts = [];
     for (const one of shown) {
-      if (!one) { parts.push(h("span", { class: "dtfm-hop" }, "…")); continue; }
+      if (!one) { parts.push(h("span", { class: "dtfm-left-out" }, "…")); continue; }
       parts.push(h("button", {
         type: "button", class: "dtfm-pipeline-stage", title: `Stage ${one.stage}, ${one.layers}, ${one.name}`,
         onclick: () => select({ stage: one.stage }), ...shines(el, { stage: one.stage }),

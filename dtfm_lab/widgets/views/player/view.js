@@ -102,7 +102,7 @@ function render({ model, el }) {
     slider.title = length() ? "Drag to any moment of the iteration" : why;
     const source = model.get("source");
     const which = source === "measured" ? `iteration ${model.get("iteration")}, measured` : source;
-    what.textContent = length() ? [which, `1 s here = ${round(length() / LASTS_S)} there`].filter(Boolean).join(" · ") : "nothing to play yet";
+    what.textContent = length() ? [which, `1 s here = ${round(length() / LASTS_S)} there`.replaceAll(" ", "\u00a0")].filter(Boolean).join(" · ") : "nothing to play yet";
     what.title = what.textContent;
     showMoment();
   }

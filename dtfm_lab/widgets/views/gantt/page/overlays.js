@@ -104,8 +104,9 @@ export function endLabels(context, place, ends, theme) {
   const inSight = ends.filter(({ at }) => at >= place.from)
     .map((end) => ({ ...end, x: Math.min(place.right, place.x(end.at)), isBeyond: at(end) > place.to * 1.0001 })).sort((one, other) => one.x - other.x);
   let room = place.right + 12; // labels end where the one to their right begins
+  const fit = () => inSight.reduce((sum, { text }) => sum + context.measureText(text).width + 12, 0) <= room;
+  for (const less of [/^iteration \d+ /, / \([^)]*\)$/]) if (!fit()) for (const end of inSight) end.text = end.text.replace(less, ""); // a phone
   for (const end of inSight.reverse()) {
-    if (context.measureText(end.text).width > room) end.text = end.text.replace(/^iteration \d+ /, ""); // a phone
     const width = context.measureText(end.text).width;
     end.to = Math.min(room, end.x + 6 + width / 2);
     end.from = end.to - width;
