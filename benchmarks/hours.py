@@ -47,7 +47,7 @@ class AsMeasured:
 
     def __init__(self, fleet: PlannedFleet, step_s: dict[object, float], ratio: float) -> None:
         self._fleet, self._step_s, self._ratio = fleet, step_s, ratio
-        self._known: dict[int, Operation] = {}
+        self._known: dict[Operation, Operation] = {}
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._fleet, name)
@@ -73,10 +73,10 @@ class AsMeasured:
     def _timed(self, found: Operation | None) -> Operation | None:
         if found is None or found.plan is None:
             return found
-        if id(found) not in self._known:
+        if found not in self._known:
             step_s = self._step_s.get(kind_of(found), found.step_s * self._ratio)
-            self._known[id(found)] = replace(found, step_s=step_s)
-        return self._known[id(found)]
+            self._known[found] = replace(found, step_s=step_s)
+        return self._known[found]
 
 
 def kind_of(operation: Operation) -> object:
@@ -96,7 +96,9 @@ def fed(measured: History, policy: Policy, resumed_s: list[float]) -> History:
     fleet = AsMeasured(
         PlannedFleet(network=NETWORK, job=JOB), {k: median(v) for k, v in by_shape.items()}, fmean(ratios or [1])
     )
-    change_s = fmean(resumed_s) if resumed_s else ASKED_S["regroup_s"]
+    # torchft's changes last until the end of the step that they make void, which its replay says by itself
+    longer = resumed_s and not isinstance(policy, type(POLICIES["torchft"]))
+    change_s = fmean(resumed_s) if longer else ASKED_S["regroup_s"]
     costs = Costs(start_s=0.0, restart_s=max(change_s, ASKED_S["restart_s"]), regroup_s=change_s)
     return replay(measured.availability, fleet, policy, costs)
 

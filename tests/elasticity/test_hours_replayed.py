@@ -134,8 +134,10 @@ def test_work_that_is_shared_loses_no_step_and_regrouping_loses_one():
     regrouped = replay(lost, fleet, policy_of("oobleck"), costs)
     assert regrouped.seconds["redone"] == pytest.approx(5.0)
     assert regrouped.samples == 190.0 * (10 + (205 - 112) // 20)
+    # the others work until they average, at 110 s, and refuse the step: three quarters of the batch from then on
     smaller = replay(lost, fleet, policy_of("torchft"), Costs(start_s=0.0, restart_s=0.0, regroup_s=0.0))
-    assert smaller.samples == 190.0 * 10 + 190.0 * 0.75 * 10
+    assert smaller.samples == 190.0 * 10 + 190.0 * 0.75 * 9
+    assert (smaller.seconds["redone"], smaller.seconds["reconfiguring"]) == pytest.approx((5.0, 5.0))
 
 
 def test_a_lost_island_loses_its_steps_since_the_last_average_and_the_others_none():

@@ -7,7 +7,6 @@ al., "SWARM Parallelism", ICML 2023; Blagoev et al., "SkipPipe", 2025; torchft, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -24,8 +23,6 @@ class Adapting(Policy):
     """A checkpoint every quarter of an hour, for the loss of a whole stage."""
     keeps_step: bool = True
     """Whether the step under way goes on at the new pace, or is begun again."""
-    regroups: ClassVar[bool] = False
-    """Whether groups of processes are formed anew before it goes on."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
@@ -37,7 +34,7 @@ class Adapting(Policy):
         adapted = self.adapted(now, now.operation)
         if adapted is None:
             return regrouped(now, now.operation)
-        pause_s = now.pause_left_s or (now.costs.regrouping(len(now.present)) if self.regroups else 0.0)
+        pause_s = now.pause_left_s or self.pausing(now, now.operation)
         # asked again at once, devices that stand by are taken in
         again = pause_s if now.spare else None
         keeps = Keeps.STEP if self.keeps_step else Keeps.STEPS
@@ -47,6 +44,10 @@ class Adapting(Policy):
         """The operation without the lost; None where only another shape can go on."""
         raise NotImplementedError
 
+    def pausing(self, now: Situation, operation: Operation) -> float:
+        """Seconds until it goes on."""
+        return 0.0
+
 
 @policies.register("recycle")
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +56,12 @@ class ReCycle(Adapting):
     step under way is begun again."""
 
     keeps_step: bool = False
-    regroups = True
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:
         return now.fleet.rerouted(operation, now.lost)
+
+    def pausing(self, now: Situation, operation: Operation) -> float:
+        return now.costs.regrouping(len(now.present))
 
 
 @policies.register("swarm")
@@ -76,14 +79,20 @@ class Swarm(Adapting):
 @policies.register("torchft")
 @dataclass(frozen=True, kw_only=True)
 class TorchFT(Adapting):
-    """A pipeline that loses a device leaves the averaging, with its share of the batch; the others finish the step
-    after a new quorum. Who comes joins when its state has been fetched from a peer, after a step."""
+    """A pipeline that loses a device leaves the averaging, with its share of the batch. The others find that out when
+    they average, refuse to commit the step, and begin it again after a new quorum. Who comes joins when its state has
+    been fetched from a peer, after a step."""
 
+    keeps_step: bool = False
     full_batch = False
-    regroups = True
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:
         return now.fleet.without(operation, now.lost)
+
+    def pausing(self, now: Situation, operation: Operation) -> float:
+        """The rest of the step, of which ``Manager.should_commit`` says at its end that it does not count, and the
+        quorum."""
+        return (1 - now.step_done) * operation.step_s + now.costs.regrouping(len(now.present))
 
 
 @policies.register("skippipe")

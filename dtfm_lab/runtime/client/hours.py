@@ -120,6 +120,8 @@ class Hours:
     setbacks: int = 0
     device_s: float = 0.0
     at_s: float = 0.0
+    step_began_s: float = 0.0
+    """When the latest iteration ended."""
     events: list[tuple[float, Event]] = field(default_factory=list)
     """With the wall time at which each came."""
     departures: list[Departure] = field(default_factory=list)
@@ -247,6 +249,8 @@ class Hours:
     def _situation(self, why: Asked, left: frozenset[int]) -> Situation:
         operation = self.operation
         lost = NOBODY if operation is None else operation.devices - self.present
+        worked_s = self.at_s - max(self.step_began_s, self.pause_until_s)
+        done = 0.0 if operation is None else min(1.0, max(0.0, worked_s / operation.step_s))
         return Situation(
             time_s=self.at_s,
             asked=why,
@@ -261,7 +265,7 @@ class Hours:
             pause_left_s=max(0.0, self.pause_until_s - self.at_s),
             reading=False,
             meanwhile=False,
-            step_done=0.0,
+            step_done=done,
             losses=self.n_losses,
             setbacks=self.setbacks,
             device_s=self.device_s,
@@ -315,6 +319,7 @@ class Hours:
                 if event["event"] != "spans":
                     self.events.append((time.monotonic(), event))
                     self.gaps_s += event.get("gap_s", 0.0)
+                    self.step_began_s = self.now_s() if event["event"] == "iteration" else self.step_began_s
                     if self.again is not None and ASKED_AT.get(event["event"]) is self.again:
                         self.asked = ASKED_AT[event["event"]]
                 self.changed.notify_all()
