@@ -254,7 +254,7 @@ def test_a_failed_run_is_one_line_and_exit_status_1(shell: Shell) -> None:
     shape = ("--job", "tiny", "--stages", "2", "--replicas", "1")
     _, out, _ = shell("plan", "lecture-hall", *shape, "--steps", "1", "-o", "plan.json", "--json")
     device = json.loads(out)["stages"][1][0]
-    status, _, err = shell("run", "plan.json", "--iterations", "50", "--fault", f"kill {device} at 2")
+    status, _, err = shell("run", "plan.json", "--iterations", "10000", "--fault", f"kill {device} at 2")
     assert status == 1
     assert "was killed by SIGKILL" in err.splitlines()[-1]
 

@@ -108,6 +108,6 @@ def test_a_run_trains_what_one_process_trains_in_the_seconds_that_were_predicted
 def test_a_kill_changes_no_bit_where_states_are_split_and_sends_block(tmp_path: Path) -> None:
     plan = chosen(CARRIED_OUT["all of them"])
     kill = after_iteration(4, lambda run: run.kill("device-1"))
-    run = run_with(plan, kill, iterations=9, checkpoint_folder=tmp_path, checkpoint_every=3)
+    run = run_with(plan, kill, checkpoint_folder=tmp_path, checkpoint_every=3)
     assert_as_undisturbed(run)
     assert [fault.iteration % 3 for fault in run.faults] == [0]

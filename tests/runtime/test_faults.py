@@ -12,7 +12,7 @@ import psutil
 import pytest
 from run_helpers import left_behind, small_plan, until
 
-from dtfm_lab.domain.errors import LabError, RunError, UnknownName
+from dtfm_lab.domain.errors import RunError, UnknownName
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run import Run
 
@@ -31,23 +31,6 @@ def test_a_killed_worker_that_nobody_can_replace_ends_the_run_in_one_line_that_n
         run.wait()
     assert run.status == "failed"
     assert left_behind(run.pid) == []
-
-
-def test_a_device_killed_after_an_iteration_gets_its_state_from_a_peer_and_one_killed_before_begins() -> None:
-    """What docs/real-run.md says of ``run.wait_for``."""
-    run = start(small_plan(), iterations=60)
-    run.kill("device-1")
-    run.wait_for(3)
-    assert len(run.losses) >= 3
-    run.kill("device-2")
-    run.wait()
-    assert [(fault.device, fault.state_from) for fault in run.faults] == [
-        ("device-1", "the beginning"),
-        ("device-2", "device-3"),
-    ]
-    run.wait_for(60)
-    with pytest.raises(LabError, match="61 iterations to wait for; wanted 1 to 60"):
-        run.wait_for(61)
 
 
 def test_stop_keeps_whole_iterations_leaves_nothing_and_a_run_that_is_over_takes_no_commands() -> None:

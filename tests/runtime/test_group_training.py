@@ -10,13 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_helpers import left_behind, small_plan, spec_of
+from run_helpers import small_plan, spec_of
+from test_recovery import after_iteration, assert_as_undisturbed, run_with
 from workers_as_threads import over_groups, train
 
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.multihost.export import spec_for
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
@@ -114,17 +114,11 @@ def test_no_program_that_an_order_of_events_allows_deadlocks_groups(
 PLAN = small_plan(model=MODEL, global_batch=4, dtype="fp32")
 
 
-def test_a_worker_that_is_killed_is_replaced_and_no_loss_or_parameter_differs_from_threads() -> None:
-    run = start(PLAN, "1f1b", iterations=8, carrier="groups")
-    run.wait_for(2)
-    run.kill("device-2")
-    run.wait()
-    assert left_behind(run.pid) == []
+def test_a_worker_that_is_killed_is_replaced_and_no_loss_differs_from_threads() -> None:
+    run = run_with(PLAN, after_iteration(1, lambda run: run.kill("device-2")), schedule="1f1b", carrier="groups")
     (fault,) = run.faults
     assert fault.state_from == "device-3"
-    undisturbed = train(PLAN, "1f1b", 8)
-    assert list(run.losses) == undisturbed.losses
-    assert run.parameter_digests == undisturbed.digests()
+    assert_as_undisturbed(run)
 
 
 def test_sockets_are_used_but_between_gpus_where_nothing_is_asked_for() -> None:

@@ -117,7 +117,7 @@ def test_what_would_drive_the_ends_of_a_tied_embedding_apart_is_refused(fields: 
 def test_a_killed_worker_takes_its_shard_with_it_and_all_go_back_to_the_checkpoint(tmp_path: Path) -> None:
     plan = plan_of()
     kill = after_iteration(6, lambda run: run.kill("device-1"))
-    run = run_with(plan, kill, iterations=12, checkpoint_folder=tmp_path, checkpoint_every=4)
+    run = run_with(plan, kill, checkpoint_folder=tmp_path, checkpoint_every=4)
     assert_as_undisturbed(run)
     (fault,) = run.faults
     assert fault.iteration >= 4
@@ -127,7 +127,7 @@ def test_a_killed_worker_takes_its_shard_with_it_and_all_go_back_to_the_checkpoi
 def test_without_a_checkpoint_a_loss_ends_the_run_in_one_line() -> None:
     says = r"with zero-1 no other replica holds its shard of the optimiser's states; wanted a checkpoint"
     with pytest.raises(RunError, match=says) as failed:
-        run_with(plan_of(), after_iteration(2, lambda run: run.kill("device-1")), iterations=12)
+        run_with(plan_of(), after_iteration(2, lambda run: run.kill("device-1")))
     assert "\n" not in str(failed.value)
 
 
@@ -141,15 +141,17 @@ def test_a_broken_connection_without_a_lost_worker_costs_no_state() -> None:
 @pytest.mark.parametrize(("was", "now"), [("zero-1", "none"), ("none", "zero-1")])
 def test_a_checkpoint_is_resumed_by_another_number_of_replicas_split_or_not(was: str, now: str, tmp_path: Path) -> None:
     first = plan_of(was, n_replicas=3, microbatches_per_replica=None)
-    run = run_with(first, iterations=3, checkpoint_folder=tmp_path)
+    run = start(first, iterations=3, checkpoint_folder=tmp_path)
+    run.wait()
     second = plan_of(now, n_replicas=2)
-    resumed = run_with(second, iterations=3, resume_from=tmp_path)
+    resumed = start(second, iterations=3, resume_from=tmp_path)
+    resumed.wait()
     losses, _ = train_alone(second.job, 6)
     assert [*run.losses, *resumed.losses] == pytest.approx(losses, abs=1e-9)
 
 
 def test_a_checkpoint_holds_each_moment_once_and_says_which_elements_are_missing(tmp_path: Path) -> None:
-    run_with(plan_of(), iterations=2, checkpoint_folder=tmp_path)
+    start(plan_of(), iterations=2, checkpoint_folder=tmp_path).wait()
     (folder,) = tmp_path.glob("iteration-*")
     names: list[str] = []
     for path in folder.glob("*.safetensors"):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from run_helpers import assert_close, kept_parameters, small_plan
-from test_recovery import run_with
 from training_alone import parameters_of, train_alone, train_locally
 from workers_as_threads import Trained, train
 
@@ -19,6 +18,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import override
+from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.stages import next_token_loss
@@ -87,7 +87,8 @@ def test_a_batch_that_does_not_divide_is_shared_out():
 def test_processes_do_so_too_and_evaluate_on_all_that_is_held_out(tmp_path: Path) -> None:
     plan = plan_of((3, 1), tied=True)
     losses, modules = train_locally(override(plan.job, n_replicas=1), STEPS)
-    run = run_with(plan, iterations=STEPS, checkpoint_folder=tmp_path)
+    run = start(plan, iterations=STEPS, checkpoint_folder=tmp_path)
+    run.wait()
     assert run.losses == pytest.approx(losses, abs=1e-9)
     assert_close(kept_parameters(tmp_path), parameters_of(modules))
     inputs, targets = TextBatches(None, 8, plan.job.global_batch, 0).held_out_batch()
@@ -100,6 +101,6 @@ def test_processes_do_so_too_and_evaluate_on_all_that_is_held_out(tmp_path: Path
 
 def test_a_run_resumes_on_pipelines_of_other_shares(tmp_path: Path) -> None:
     before, after = plan_of((3, 1)), plan_of((1, 3))
-    start = run_with(before, iterations=3, checkpoint_folder=tmp_path)
-    resumed = run_with(after, iterations=3, resume_from=tmp_path)
-    assert [*start.losses, *resumed.losses] == pytest.approx(train_alone(before.job, 6)[0], abs=1e-9)
+    first = lab.run(before, iterations=3, checkpoint_folder=tmp_path).context
+    resumed = lab.run(after, iterations=3, resume_from=tmp_path).context
+    assert [*first.losses, *resumed.losses] == pytest.approx(train_alone(before.job, 6)[0], abs=1e-9)
