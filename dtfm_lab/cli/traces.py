@@ -20,11 +20,11 @@ LINKS_SHOWN = 12
 """Links shown in a terminal; --json has all of them."""
 FITTED = ("drawn", "fitted", "low", "high")
 THROUGHPUT = {
-    "tokens_per_s": "{:,.0f} tokens/s",
+    "tokens_per_s": "{:,.0f} {counted}/s",
     "mfu": "{:.1%} of the devices' peak",
     "pflops": "{:.4g} PFLOPS",
     "price_per_iteration": "${:.4g} an iteration",
-    "price_per_million_tokens": "${:.4g} a million tokens",
+    "price_per_million_tokens": "${:.4g} a million {counted}",
 }
 SAME_NAME = (
     *("source", "clock", "schedule", "links", "queueing", "synchronisation", "synchronise_every", "late_messages"),
@@ -87,7 +87,9 @@ def print_trace(trace: Trace) -> None:
     if between := format_range(*trace.interval()):
         what = "a measured" if context.source == "simulated" else "the median"
         out.print(f"with 90 % confidence {what} iteration lies from {between}")
-    known = [text.format(trace.metrics[what]) for what, text in THROUGHPUT.items() if trace.metrics[what] is not None]
+    counted = trace.context.counted
+    told = {what: trace.metrics[what] for what in THROUGHPUT}
+    known = [text.format(told[what], counted=counted) for what, text in THROUGHPUT.items() if told[what] is not None]
     if known:
         out.print(", ".join(known))
     if trace.after is not None and trace.iteration_s > 0:

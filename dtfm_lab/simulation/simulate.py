@@ -167,6 +167,7 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
         "transport": job.transport,
         "absent": plan.absent,
         "tokens": job.tokens,
+        "counted": "tokens" if job.model is None else job.model.counted,
         "flop": job.flop,
         "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),
         "price_per_hour": tuple(tuple(device.price_per_hour for device in row) for row in grid),

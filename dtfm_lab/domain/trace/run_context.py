@@ -126,6 +126,8 @@ class RunContext:
     """Names of those of the devices that had left: see ``Plan.absent``."""
     tokens: int = 0
     """Tokens of one iteration, over all replicas; 0 where unknown."""
+    counted: str = "tokens"
+    """What these are: tokens, or samples where the model is a module of one's own."""
     flop: float = 0.0
     """The model's FLOP in one iteration over all replicas, recomputation left out; 0 where unknown."""
     peak_flop_per_s: tuple[tuple[float, ...], ...] = ()

@@ -176,6 +176,11 @@ class RunPanel(Panel):
         self._lab_state.measured = self._lab_state.comparison = self._lab_state.ran = None
         self._expected_s = 0.0
         self.written.value = ""
+        model = plan.job.model
+        is_text = model is None or model.counted == "tokens"
+        self.losses.unit, self.losses.beside = (
+            ("nats per token", "held-out text") if is_text else ("", "held-out samples")
+        )
         self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
         self.progress.begin()
         self.guessing.begin(secret)

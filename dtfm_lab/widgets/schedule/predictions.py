@@ -70,7 +70,7 @@ def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -
     known = trace.metrics
     parts = [f"predicted {format_s(trace.iteration_s)}{note}{_drawn_iteration(trace)}"]
     if known["tokens_per_s"] is not None:
-        parts.append(f"{known['tokens_per_s']:,.0f} tokens/s")
+        parts.append(f"{known['tokens_per_s']:,.0f} {trace.context.counted}/s")
     if known["mfu"] is not None:
         parts.append(f"MFU {known['mfu']:.1%}")
     if bubble is not None:

@@ -155,11 +155,12 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     if plan is None or state.not_planned:
         return []
     tokens_per_s, dollars = _rates(state, plan)
+    counted = "tokens" if plan.job.model is None else plan.job.model.counted
     numbers = [_cost_number(plan, before) if plan.job.model is None else _iteration_number(state, plan, before)]
     if tokens_per_s:
-        numbers.append(_number("Throughput", f"{format_count(tokens_per_s)} tokens/s", word="throughput"))
+        numbers.append(_number("Throughput", f"{format_count(tokens_per_s)} {counted}/s", word="throughput"))
     if dollars:
-        numbers.append(_number("Price, billion tokens", format_dollars(dollars), word="price"))
+        numbers.append(_number(f"Price, billion {counted}", format_dollars(dollars), word="price"))
     return [*numbers, _measured_number(state)]
 
 

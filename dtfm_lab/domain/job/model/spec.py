@@ -124,6 +124,11 @@ class ModelSpec:
     def __repr__(self) -> str:
         return f"<ModelSpec {self.name}: {self.n_blocks} blocks, {self.parameters:,} parameters>"
 
+    @property
+    def counted(self) -> str:
+        """What a batch is counted in: tokens, or samples of a module of one's own."""
+        return "samples" if self.source else "tokens"
+
     @cached_property
     def n_blocks(self) -> int:
         return sum(layer.kind is LayerKind.BLOCK for layer in self.layers)

@@ -12,10 +12,14 @@ from dtfm_lab.widgets.views.view import View
 
 
 class LossView(View):
-    """Draws losses in nats per token over the iterations done. Only new points are sent; a page that opens late
+    """Draws losses over the iterations done. Only new points are sent; a page that opens late
     sends ``hello`` and is sent everything."""
 
     title = traitlets.Unicode("Loss").tag(sync=True)
+    unit = traitlets.Unicode("nats per token").tag(sync=True)
+    """Of the losses; empty for those of a module of one's own."""
+    beside = traitlets.Unicode("held-out text").tag(sync=True)
+    """What is never trained on."""
     caption = traitlets.Unicode("").tag(sync=True)
     first = traitlets.Int(0).tag(sync=True)
     """Iterations done before the first one shown."""
@@ -62,8 +66,8 @@ class LossView(View):
             return f"{self.title}: none yet"
         held_out = f", held-out {self.held_out[-1][1]:.3f}" if self.held_out else ""
         entropy = "" if self.reference is None else f", unigram entropy {self.reference:.3f}"
-        ends = f"{self.training[0]:.3f} to {self.training[-1]:.3f}"
-        return f"{self.title}: {ends} nats per token in {count(len(self.training), 'iteration')}{held_out}{entropy}"
+        ends = f"{self.training[0]:.3f} to {self.training[-1]:.3f} {self.unit}".rstrip()
+        return f"{self.title}: {ends} in {count(len(self.training), 'iteration')}{held_out}{entropy}"
 
     def _send_since(self, since: int, *, held_out: bool) -> None:
         message: dict[str, Any] = {"kind": "losses", "from": since}

@@ -19,7 +19,7 @@ function render({ model, el }) {
   root.append(h("div", { class: "dtfm-heading" }, title, h("span", { class: "dtfm-grow" }), legend), box, caption);
   el.append(root);
 
-  const shown = () => ({ training, heldOut, slim: !model.get("height"), first: model.get("first"), total: model.get("total"), reference: model.get("reference"), marks: model.get("marks") });
+  const shown = () => ({ training, heldOut, slim: !model.get("height"), unit: model.get("unit"), first: model.get("first"), total: model.get("total"), reference: model.get("reference"), marks: model.get("marks") });
   const { draw } = lineChart(box, (theme) => (training.length ? plotted(shown(), theme) : null), words, cleanUp);
   box.append(empty);
 
@@ -27,8 +27,8 @@ function render({ model, el }) {
     const first = model.get("first");
     const index = Math.min(training.length - 1, Math.max(0, Math.round(at - first)));
     const beside = heldOut.find(([done]) => done === first + index);
-    return `${first + index} iterations done: training loss ${training[index].toFixed(4)} nats per token`
-      + (beside ? `\nheld-out ${beside[1].toFixed(4)} nats per token` : "");
+    return `${first + index} iterations done: training loss ${training[index].toFixed(4)} ${model.get("unit")}`
+      + (beside ? `\nheld-out ${beside[1].toFixed(4)} ${model.get("unit")}` : "");
   }
 
   function receive(message, buffers) {
@@ -45,21 +45,21 @@ function render({ model, el }) {
     const n = training.length;
     box.style.height = model.get("height") ? `${model.get("height")}px` : "";
     root.classList.toggle("dtfm-losses-fill", !model.get("height"));
-    title.textContent = model.get("height") ? model.get("title") : `${model.get("title")}, nats per token`;
+    title.textContent = [model.get("title"), model.get("height") ? "" : model.get("unit")].filter(Boolean).join(", ");
     caption.textContent = model.get("caption");
     empty.hidden = n > 0;
     root.dataset.points = String(n);
-    const marks = [["training", "training"], ...(heldOut.length ? [["held-out", "held-out text"]] : []),
+    const marks = [["training", "training"], ...(heldOut.length ? [["held-out", model.get("beside")]] : []),
       ...(reference === null ? [] : [["level", "without context"]])];
     legend.replaceChildren(...(n ? marks : []).map(([kind, text]) => h("span", {}, h("i", { class: `dtfm-losses-${kind}` }), text)));
     const first = model.get("first");
-    const range = n ? `${training[0].toFixed(3)} to ${training[n - 1].toFixed(3)} nats per token, iterations ${first} to ${first + n - 1}` : "none yet";
+    const range = n ? `${training[0].toFixed(3)} to ${training[n - 1].toFixed(3)} ${model.get("unit")}, iterations ${first} to ${first + n - 1}` : "none yet";
     root.setAttribute("aria-label", `${model.get("title")}: ${range}`);
   }
 
   model.on("msg:custom", receive);
   cleanUp.add(() => model.off("msg:custom", receive));
-  onTraits(model, ["title", "caption", "height", "reference", "total", "first", "marks"], () => { showTexts(); draw(); }, cleanUp);
+  onTraits(model, ["title", "unit", "beside", "caption", "height", "reference", "total", "first", "marks"], () => { showTexts(); draw(); }, cleanUp);
   showTexts();
   model.send({ kind: "hello" }); // Python answers with every point so far
   return cleanUp.run;

@@ -5,7 +5,7 @@ import { alarm } from "shared/theme.js";
 const FEW = 60; // points that get a dot each
 
 /** Losses are ink: a hue is for kinds of action and for stages. */
-export function plotted({ training, heldOut, first, total, reference, marks, slim }, theme) {
+export function plotted({ training, heldOut, first, total, reference, marks, slim, unit }, theme) {
   const looked = heldOut.filter(([, loss]) => isFinite(loss));
   const level = reference === null ? [] : [reference];
   const [low, high] = extent([...training, ...looked.map(([, loss]) => loss), ...level], 0.06);
@@ -21,7 +21,7 @@ export function plotted({ training, heldOut, first, total, reference, marks, sli
   const ends = [[training.at(-1), theme.text, true], [looked.at(-1)?.[1], theme.softText, false], [level[0], theme.softText, false]];
   return {
     x: { low: first, high: last, log: false, label: slim ? "" : "iterations done", whole: true, format: (value) => value.toLocaleString("en-US") },
-    y: { low, high, label: slim ? "" : "loss (nats per token)" },
+    y: { low, high, label: slim ? "" : unit ? `loss (${unit})` : "loss" },
     curves,
     between: null,
     ends: ends.filter(([value]) => isFinite(value)).map((each) => end(...each)),
