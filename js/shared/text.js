@@ -9,7 +9,10 @@ export function shortened(name, fits) {
   let length = name.length - end.length - 1;
   while (length > 1 && !fits(`${name.slice(0, length)}…${end}`)) length--;
   const least = `${name.slice(0, Math.max(1, length))}…${end}`;
-  return fits(least) ? least : `…${end}`;
+  if (fits(least)) return least;
+  let tail = end;
+  while (tail.length > 1 && !fits(`…${tail}`)) tail = tail.slice(1);
+  return `…${tail}`;
 }
 
 /** Cuts a name on a canvas to so many pixels. */

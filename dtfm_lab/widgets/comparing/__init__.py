@@ -24,6 +24,7 @@ NOTHING = (
     Tile("From messages", "–", ""),
     Tile("From computation", "–", ""),
 )
+BEGUN = "comparing action by action"
 TITLES = {"links": "Messages", "devices": "Computation", "stages": "Computation"}
 CLICK = "a click lights it on the network"
 SECRET = "Something is secretly slow. Read the residuals, then name it."
@@ -79,15 +80,16 @@ class ComparePanel(Panel):
         self._findings = None
         self._lab_state.compare_note = ""
         self.refitting.follow(comparison, None if comparison is None else self._plan())
+        self.residuals.caption = "" if comparison is None else BEGUN
         if comparison is None:
             self._show_findings()
             return
+        self.tiles.value = tiles_html((Tile("Error", "…", BEGUN), *NOTHING[1:]))
         by_stage = comparison.rows.groupby("stage")["device"].unique()
         self._devices_of = {str(stage): tuple(names) for stage, names in by_stage.items()}
         begin(self._find(comparison), self._report_error)
 
     async def _find(self, comparison: Comparison) -> None:
-        self.residuals.caption = "comparing action by action"
         found = await asyncio.to_thread(Findings.of, comparison)
         if comparison is not self._lab_state.comparison:
             return

@@ -100,7 +100,7 @@ def shares_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     seconds = [(float(frame[f"{cause}_s"].sum()), name, tone) for cause, (name, tone) in WAITS.items()]
     largest_first = [(s / whole_s, name, tone) for s, name, tone in sorted(seconds, reverse=True)]
     said = [(share, name, tone) for share, name, tone in largest_first if share >= LEAST_SHARE]
-    computing = {"name": "on average a device computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}
+    computing = {"name": "mean device computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}
     return [
         computing,
         *(

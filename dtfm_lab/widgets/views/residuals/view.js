@@ -8,6 +8,8 @@ import { view } from "shared/view.js";
 import { bar, scaleOf, signed } from "./page/bar.js";
 import { COLUMNS, sorted } from "./page/order.js";
 
+const NOTHING = "Nothing to compare yet: run the plan first.";
+
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const title = h("strong");
@@ -17,7 +19,7 @@ function render({ model, el }) {
   const body = h("tbody");
   const table = h("table", {}, h("thead", {}, head), body);
   const scroll = h("div", { class: "dtfm-residuals-scroll", tabindex: "0", role: "region", "aria-label": "Residuals" }, table);
-  const empty = h("div", { class: "dtfm-residuals-empty" }, "Nothing to compare yet: run the plan first.");
+  const empty = h("div", { class: "dtfm-residuals-empty" }, NOTHING);
   const caption = h("div", { class: "dtfm-caption" });
   const root = frame("dtfm-residuals", "Residuals");
   root.removeAttribute("tabindex"); // its buttons take the focus
@@ -48,6 +50,7 @@ function render({ model, el }) {
     caption.textContent = found ? model.get("caption") : "";
     for (const part of [scroll, tabs]) part.hidden = !found;
     empty.hidden = !!found;
+    empty.textContent = model.get("caption") || NOTHING; // what is being done, until there are tables
     root.classList.toggle("dtfm-residuals-fill", !model.get("height"));
     scroll.style.maxHeight = model.get("height") ? `${model.get("height")}px` : "";
     if (!found) return;

@@ -16,7 +16,7 @@ export function shareStrip() {
     words.replaceChildren(
       ...shares.map(({ name, share, tone }) => h("span", {}, h("i", { style: `background:${color(tone)}` }), `${name} `, h("b", {}, share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`))),
     );
-    words.title = shares.map(({ name, share }) => `${name} ${(100 * share).toFixed(1)} %`).join(" · ");
+    words.title = "Of an iteration, the mean of all devices: " + shares.map(({ name, share }) => `${name} ${(100 * share).toFixed(1)} %`).join(" · ");
   }
 
   return { element, show };

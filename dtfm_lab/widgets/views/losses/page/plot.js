@@ -3,13 +3,15 @@ import { extent, known } from "shared/chart.js";
 import { alarm } from "shared/theme.js";
 
 const FEW = 60; // points that get a dot each
+const FIRST = 32; // iterations that a long run has room for at first; twice as many whenever it is full
 
 /** Losses are ink: a hue is for kinds of action and for stages. */
 export function plotted({ training, heldOut, first, total, reference, marks, slim, unit }, theme) {
   const looked = heldOut.filter(([, loss]) => isFinite(loss));
   const level = reference === null ? [] : [reference];
   const [low, high] = extent([...training, ...looked.map(([, loss]) => loss), ...level], 0.06);
-  const last = first + Math.max(1, total, training.length - 1);
+  const room = Math.max(FIRST, 2 ** Math.ceil(Math.log2(training.length)));
+  const last = first + Math.max(1, Math.min(total, room), training.length - 1);
   const iterations = training.map((_, index) => first + index);
   const curves = [{ xs: iterations, lines: [{ ys: known(training), color: theme.text, width: 2, marked: training.length <= FEW ? iterations : iterations.slice(-1) }] }];
   if (looked.length) {
