@@ -19,6 +19,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.figures.measures import format_count, format_times
 from dtfm_lab.widgets.lab_state import shown_prediction
+from dtfm_lab.widgets.planner import replanning
 from dtfm_lab.widgets.views.groups.drawing import layers_of
 from dtfm_lab.widgets.what_if.answer_text import PARTS
 
@@ -26,8 +27,15 @@ ACTS = ("schedule", "option", "queueing", "link", "undo", "what-if", "take over"
 BINDS = {"Devices": ("compute",), "Links": ("latency", "bandwidth", "queue"), "Synchronisation": ("synchronisation",)}
 
 
+@pytest.fixture(autouse=True)
+def nobody_looks_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A better plan that a longer search finds meanwhile would end what is said of the run."""
+    monkeypatch.setattr(replanning, "BUDGETS_S", replanning.BUDGETS_S[:1])
+    monkeypatch.setattr(replanning, "RESTS_S", ())
+
+
 async def settled(the_lab: lab.Lab) -> None:
-    """Wait until all that was asked for is answered; a longer search may still go on."""
+    """Wait until all that was asked for is answered."""
     state, asked = the_lab.lab_state, the_lab.what_if_panel._asked
 
     def at_rest() -> bool:
