@@ -30,6 +30,12 @@ WRONG = """() => {
 """What is wrong with where the focus is; empty for nothing."""
 CELLS = "window.jupyterapp.shell.currentWidget.content.widgets.map(({ model }) => model.type)"
 PANES = ("Search", "Groups", "Schedule", "What if", "Run", "Compare", "Systems", "Hours", "Course")
+TWO = """import dtfm_lab as lab
+pair = lab.load_topology("lecture-hall").subset(["ada", "alan"])
+job = lab.load_job("tiny", n_stages=1, n_replicas=2, global_batch=4)
+the_lab = lab.Lab(pair, job, autosave=False)
+the_lab.run_panel.clock.value = "paced"
+the_lab"""
 PLANNED = "the_lab.plan is not None and not the_lab.lab_state.plan_is_stale and the_lab.predicted is not None"
 
 
@@ -119,14 +125,25 @@ def test_the_lab_is_walked_by_keyboard_alone(page, open_notebook, ask_kernel, ev
         keys.reach(network if digit % 2 else tab, back=not digit % 2)
 
 
-def test_a_search_a_run_and_a_kill_need_no_mouse(page, open_notebook, ask_kernel, eventually):
+def test_what_a_plan_leads_to_needs_no_mouse(page, open_notebook, ask_kernel, eventually):
+    """From a search to a link: with two workers, whose clock leaves the processor alone between computations."""
     page.set_viewport_size({"width": 1440, "height": 900})
-    open_notebook(page, ['import dtfm_lab as lab\nthe_lab = lab.Lab("lecture-hall", "tiny", autosave=False)\nthe_lab'])
+    open_notebook(page, [TWO])
     lab = LabPage(page, "keys")
     lab.whole_window()
     keys = Keys(page, lab.root)
     eventually(page, PLANNED, True)
+    searched(lab, keys, eventually)
+    try:
+        ran_and_killed(lab, keys, eventually)
+    finally:
+        ask_kernel(page, "the_lab.run_panel.run and the_lab.run_panel.run.stop()")
+    eventually(page, "the_lab.comparison is not None", True)
+    compared(lab, keys, eventually)
+    shared(lab, keys)
 
+
+def searched(lab, keys, eventually):
     keys.press("1")
     search = lab.root.locator(".dtfm-out-plan")
     keys.reach(search.get_by_role("button", name="Real", exact=True))
@@ -136,9 +153,11 @@ def test_a_search_a_run_and_a_kill_need_no_mouse(page, open_notebook, ask_kernel
     lab.at_rest()
     keys.reach(plan)
     keys.press("Enter")
-    eventually(page, "'plan' in the_lab.lab_state.busy", True)
-    eventually(page, f"{PLANNED} and 'plan' not in the_lab.lab_state.busy", True)
+    eventually(lab.page, "'plan' in the_lab.lab_state.busy", True)
+    eventually(lab.page, f"{PLANNED} and 'plan' not in the_lab.lab_state.busy", True)
 
+
+def ran_and_killed(lab, keys, eventually):
     keys.press("5")
     run = lab.root.locator(".dtfm-out-run")
     keys.reach(run.get_by_label("Iterations", exact=True))
@@ -147,7 +166,7 @@ def test_a_search_a_run_and_a_kill_need_no_mouse(page, open_notebook, ask_kernel
     keys.press("Tab")
     keys.reach(run.get_by_role("button", name="Run", exact=True), back=True)
     keys.press("Enter")
-    eventually(page, "the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) >= 2", True)
+    eventually(lab.page, "the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) >= 2", True)
     disturb = run.get_by_role("button", name=re.compile("^Disturb"))
     keys.reach(disturb)
     keys.press("Enter")
@@ -156,6 +175,40 @@ def test_a_search_a_run_and_a_kill_need_no_mouse(page, open_notebook, ask_kernel
     while not keys.is_at(kill):
         keys.press("ArrowDown")
     keys.press("Enter")
-    eventually(page, "len(the_lab.run_panel.run.faults)", 1)
+    eventually(lab.page, "len(the_lab.run_panel.run.faults)", 1)
     expect(disturb).to_be_focused()
-    ask_kernel(page, "the_lab.run_panel.run.stop()")
+
+
+def compared(lab, keys, eventually):
+    keys.press("6")
+    compare = lab.root.locator(".dtfm-out-compare")
+    expect(compare.get_by_role("tab", name="Devices")).to_have_attribute("aria-selected", "true")
+    told = keys.button("In sentences", compare)
+    keys.reach(told)
+    keys.press("Enter")
+    compare.locator(".dtfm-popover:visible", has_text="its prediction").wait_for()
+    keys.press("Escape")
+    expect(told).to_be_focused()
+    keys.reach(compare.get_by_role("tab", name="Devices"))
+    keys.press("ArrowRight", "Enter")
+    expect(compare.get_by_role("tab", name="Stages")).to_have_attribute("aria-selected", "true")
+    keys.press("ArrowLeft", "Enter")
+    keys.reach(compare.get_by_role("button", name=re.compile("(ada|alan)$")).first)
+    keys.press("ArrowDown", "Enter")
+    eventually(lab.page, "len(the_lab.lab_state.selected)", 1)
+    keys.reach(keys.button("Refit", compare), back=True)
+    keys.press("Enter")
+    eventually(lab.page, "the_lab.compare_panel.refitting.found is not None", True)
+
+
+def shared(lab, keys):
+    share, menu = lab.root.locator(".dtfm-bar [data-menu=more]"), lab.root.locator(".dtfm-menu-more")
+    keys.reach(share, back=True)
+    for name, done in (("Page", "it needs nothing but a browser"), ("Copy link", "copied"), ("Record", "")):
+        keys.press("Enter")
+        keys.reach(keys.button(re.compile(f"{name}$"), menu))
+        if done:
+            keys.press("Enter")
+            menu.get_by_text(re.compile(done)).wait_for()
+        keys.press("Escape")
+        expect(share).to_be_focused()
