@@ -62,9 +62,9 @@ class AsMeasured:
         return self._timed(self._fleet.rerouted(operation, lost))
 
     def shared(
-        self, larger: frozenset[int], present: frozenset[int], current: Operation | None, above: float
+        self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
     ) -> Operation | None:
-        return self._timed(self._fleet.shared(larger, present, current, above))
+        return self._timed(self._fleet.shared(other, present, current, above))
 
     def move_s(self, old: Operation | None, new: Operation) -> float:
         """It is among the seconds of a change."""

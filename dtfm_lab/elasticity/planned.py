@@ -113,16 +113,18 @@ class PlannedFleet:
         return self._operations[key]
 
     def shared(
-        self, larger: frozenset[int], present: frozenset[int], current: Operation | None, above: float
+        self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
     ) -> Operation | None:
         """The plan of a larger fleet, its absent in places that nobody of their class can take, and there where their
-        peers have most time for their work."""
-        found = self._found(larger)
+        peers have most time for their work; or of a smaller one, who is not of it standing by."""
+        found = self._found(other)
         if found is None or _samples(found) <= above * _iteration_s(found):
             return None
-        key = (larger, present, current)
+        if other <= present:
+            return self.operation(other, current)
+        key = (other, present, current)
         if key not in self._shared:
-            self._shared[key] = self._holed(found, larger, present, current)
+            self._shared[key] = self._holed(found, other, present, current)
         return self._shared[key]
 
     def _holed(

@@ -18,7 +18,7 @@ A complete example, which works with as many devices as are there and loses the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, auto
 from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
@@ -35,6 +35,8 @@ QUARTER_S = 900.0
 
 REMEMBERED = 16
 """Fleets of the past that a policy is told of."""
+REMEMBERED_LOSSES = 64
+"""Instants of the past at which somebody left that a policy is told of."""
 
 
 class Fleet(Protocol):
@@ -56,10 +58,11 @@ class Fleet(Protocol):
         """The same, the work of the lost done by those who serve the same stage; None where a stage has nobody."""
 
     def shared(
-        self, larger: frozenset[int], present: frozenset[int], current: Operation | None, above: float
+        self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
     ) -> Operation | None:
         """The best known way of a larger fleet, at work with who of it is present: those who serve the same stage share
-        the work of the others. None where a stage has nobody, or where it cannot be above so many samples a second."""
+        the work of the others; or of a smaller one, all of which is present. None where a stage has nobody, or where it
+        cannot be above so many samples a second."""
 
     def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
         """Whether somebody who is left holds each stage's parameters and optimiser state."""
@@ -185,6 +188,8 @@ class Situation:
     """Share of the step under way that is done."""
     losses: int
     """Instants at which somebody left, so far."""
+    departures: Sequence[tuple[float, frozenset[int]]]
+    """When who left, at the latest of these instants, up to ``REMEMBERED_LOSSES``; the latest last."""
     setbacks: int
     """How often work went back to a checkpoint, so far."""
     device_s: float

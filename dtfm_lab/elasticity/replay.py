@@ -21,7 +21,17 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.history import History, Loss, Operation, State
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
-from dtfm_lab.elasticity.policy import REMEMBERED, Asked, Costs, Fleet, Keeps, Policy, Response, Situation
+from dtfm_lab.elasticity.policy import (
+    REMEMBERED,
+    REMEMBERED_LOSSES,
+    Asked,
+    Costs,
+    Fleet,
+    Keeps,
+    Policy,
+    Response,
+    Situation,
+)
 
 SAME_S = 1e-9
 """Steps that end so shortly after a change, by rounding, have ended with it."""
@@ -98,7 +108,8 @@ class _Run:
         self.again: Asked | float | None = None  # a float is a time
         self.later: tuple[float, Response] | None = None  # from when a step's end brings it
         self.losses: list[list[Any]] = []  # fields of a Loss
-        self.departures = self.setbacks = 0
+        self.n_losses = self.setbacks = 0
+        self.departures: deque[tuple[float, frozenset[int]]] = deque(maxlen=REMEMBERED_LOSSES)
         self.device_s = 0.0
         self.operations: list[Operation] = []
         self.number_of: dict[int, int] = {}
@@ -118,7 +129,8 @@ class _Run:
         left, present = moment.left, self.present
         self.earlier.append(present)
         if left:
-            self.departures += 1
+            self.n_losses += 1
+            self.departures.append((self.time_s, left))
             devices = self.availability.devices
             names = tuple([devices[device] for device in sorted(left)])
             serving = len(left & self.operation.devices) if self.operation is not None else 0
@@ -152,7 +164,8 @@ class _Run:
                 reading=self.reading and self.paused_until_s > self.time_s,
                 meanwhile=self.next is not None,
                 step_done=self.done,
-                losses=self.departures,
+                losses=self.n_losses,
+                departures=self.departures,
                 setbacks=self.setbacks,
                 device_s=self.device_s,
             )

@@ -80,7 +80,7 @@ class TableFleet:
         return self.operation(operation.devices - lost)
 
     def shared(
-        self, larger: frozenset[int], present: frozenset[int], current: Operation | None, above: float
+        self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
     ) -> Operation | None:
         """A table has no other way for so many devices than its own."""
         return None

@@ -6,6 +6,7 @@ Source of the first: Duan et al., "Parcae: Proactive, Liveput-Optimized DNN Trai
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from dtfm_lab.domain.history import Operation
@@ -54,12 +55,13 @@ class Goodput(Policy):
 
     After a loss the peers of a stage share its work as in SWARM, or all regroup in the best shape as in Oobleck,
     whichever makes more; an announced departure is met as in Parcae. When something better exists, with who came or in
-    another shape, it is prepared beside the work, where the time left pays for it. Hazards are those seen so far, and
-    checkpoints follow Daly's interval for the setbacks seen so far.
+    another shape, it is prepared beside the work, where the time left pays for it. Hazards are those seen so far.
+    Checkpoints follow Daly's interval for the setbacks so far and for those that a plan would have seen, and a plan is
+    worth what they leave of it.
     """
 
     every_s: float = QUARTER_S
-    """A checkpoint every quarter of an hour until something is known."""
+    """A checkpoint every quarter of an hour where writing one costs nothing."""
     most_ahead_s: float = 3600.0
     """No further ahead is counted on."""
 
@@ -77,17 +79,29 @@ class Goodput(Policy):
         return min(self.most_ahead_s, now.mean_life_s / max(1, len(now.present)))
 
     def _best(self, now: Situation, present: frozenset[int], operation: Operation) -> Operation | None:
-        """The fastest of the plan for who is there and of those for the larger fleets that were there before.
+        """The fastest of the plan for who is there and of those for the fleets that were there before.
 
         In a plan all stages have as many replicas. Where one stage can spare a device and another cannot, a plan that
-        was made for more devices is the faster one, with peers who share the work of those who have left.
+        was made for more devices is the faster one, with peers who share the work of those who have left. And no search
+        is sure to find the best: a plan that it found for fewer may be faster, with the others standing by.
         """
         best = now.fleet.operation(present, operation)
-        for larger in dict.fromkeys(now.earlier):
-            above = 0.0 if best is None else best.samples_per_s * (1 + 1e-9)
-            way = now.fleet.shared(larger, present, operation, above) if present < larger else None
-            best = way if way is not None and way.samples_per_s > above else best
+        worth = 0.0 if best is None else self._worth(now, best)
+        for other in dict.fromkeys(now.earlier):
+            alike = present < other or other < present
+            way = now.fleet.shared(other, present, operation, worth * (1 + 1e-9)) if alike else None
+            if way is not None and (its_worth := self._worth(now, way)) > worth * (1 + 1e-9):
+                best, worth = way, its_worth
         return best
+
+    def _worth(self, now: Situation, operation: Operation) -> float:
+        """Samples a second, checkpoints and setbacks at their best interval taken off."""
+        cost_s = now.costs.checkpoint_s
+        if cost_s <= 0:
+            return operation.samples_per_s
+        between_s = self._between_setbacks_s(now, operation)
+        every_s = daly_s(cost_s, between_s)
+        return operation.samples_per_s * every_s / (between_s * math.expm1((every_s + cost_s) / between_s))
 
     def _after_loss(self, now: Situation, operation: Operation) -> Response:
         """Sharing their work, and regrouping beside it where that pays; or regrouping at once, where that is better."""
@@ -101,32 +115,45 @@ class Goodput(Policy):
         ahead_s, kept = self._ahead_s(now), now.step_done * operation.samples
         beside_s = now.move_s(better) + (1 - now.step_done) * shared.step_s
         until_s = min(beside_s, ahead_s)
-        then = max(shared.samples_per_s, better.samples_per_s) * (ahead_s - until_s)
-        by_sharing = shared.samples_per_s * (until_s - now.pause_left_s) + then + kept
+        worth, its_worth = self._worth(now, shared), self._worth(now, better)
+        then = max(worth, its_worth) * (ahead_s - until_s)
+        by_sharing = worth * (until_s - now.pause_left_s) + then + kept
         # where the next change is nearer than the end of the pause, the shorter pause is still the better
-        return at_once if better.samples_per_s * (ahead_s - at_once.pause_s) > by_sharing else sharing
+        return at_once if its_worth * (ahead_s - at_once.pause_s) > by_sharing else sharing
 
     def _improved(self, now: Situation, operation: Operation) -> Response | None:
         """Something faster for who is there, prepared beside the work, where that pays."""
         better = self._best(now, now.present - now.leaving, operation)
-        if better is None or better.samples_per_s <= operation.samples_per_s * (1 + 1e-9):
+        if better is None:
+            return None
+        worth, before = self._worth(now, better), self._worth(now, operation)
+        if worth <= before * (1 + 1e-9):
             return None
         if now.pause_left_s > 0:
             return self._safe(now, taken_along(now, better))
         change = prepared(now, better)
         assert change.after_s is not None, "it takes its seconds beside the work"
-        gain = (better.samples_per_s - operation.samples_per_s) * max(0.0, self._ahead_s(now) - change.after_s)
+        gain = (worth - before) * max(0.0, self._ahead_s(now) - change.after_s)
         return self._safe(now, change) if gain > operation.samples_per_s * change.pause_s else None
 
     def _safe(self, now: Situation, response: Response) -> Response:
-        """With Daly's interval for the setbacks so far. Where a stage has no second copy, every loss that nobody
-        announces is one, and the first is expected after an hour of everybody's."""
-        operation = response.operation
-        if operation is None or now.costs.checkpoint_s <= 0:
+        """With the best interval between checkpoints for what is at work next."""
+        if response.operation is None or now.costs.checkpoint_s <= 0:
             return response
-        every_s = daly_s(now.costs.checkpoint_s, now.time_s / now.setbacks) if now.setbacks else self.every_s
-        if now.fleet.grid(operation).shape[1] == 1 and now.costs.notice_s <= 0:
-            serving = len(operation.devices)
-            between_s = (now.device_s / serving + self.most_ahead_s) / (now.losses + 1)
-            every_s = min(every_s, daly_s(now.costs.checkpoint_s, between_s))
-        return replace(response, every_s=every_s)
+        between_s = self._between_setbacks_s(now, response.operation)
+        return replace(response, every_s=daly_s(now.costs.checkpoint_s, between_s))
+
+    def _between_setbacks_s(self, now: Situation, operation: Operation) -> float:
+        """Seconds until work goes back to a checkpoint, in the mean: by how often it did so far, and, where nobody
+        announces a departure, by how often it would have with this operation at work all along, judging by the latest
+        losses; both count alike. One more of each is expected after an hour."""
+        was = would = (now.setbacks + 1) / (now.time_s + self.most_ahead_s)
+        if now.costs.notice_s <= 0:
+            since_s = now.departures[0][0] if now.losses > len(now.departures) else 0.0
+            replicas = now.fleet.grid(operation).shape[1]
+            fatal = sum(
+                len(left & operation.devices) >= replicas and not now.fleet.survives(operation, left)
+                for _, left in now.departures
+            )
+            would = (fatal + 1) / (now.time_s - since_s + self.most_ahead_s)
+        return 2 / (was + would)

@@ -25,7 +25,7 @@ from dtfm_lab.domain.history import History, Operation
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.elasticity import Costs, Fleet, Policy
 from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
-from dtfm_lab.elasticity.policy import REMEMBERED, Asked, Keeps, Response, Situation
+from dtfm_lab.elasticity.policy import REMEMBERED, REMEMBERED_LOSSES, Asked, Keeps, Response, Situation
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history, plan_of
 from dtfm_lab.runtime.client.record import Event
@@ -117,6 +117,8 @@ class Hours:
     """Wall seconds between iterations, so far."""
     scale: float = 1.0
     n_losses: int = 0
+    latest: deque[tuple[float, frozenset[int]]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_LOSSES))
+    """When who left."""
     setbacks: int = 0
     device_s: float = 0.0
     at_s: float = 0.0
@@ -226,6 +228,7 @@ class Hours:
             names = tuple(self.availability.devices[device] for device in sorted(moment.left))
             serving = 0 if self.operation is None else len(moment.left & self.operation.devices)
             self.departures.append(Departure(moment.time_s, names, serving))
+            self.latest.append((moment.time_s, moment.left))
         self.n_losses += bool(moment.left)
         if self.run is not None:
             for device in sorted(moment.left):
@@ -267,6 +270,7 @@ class Hours:
             meanwhile=False,
             step_done=done,
             losses=self.n_losses,
+            departures=self.latest,
             setbacks=self.setbacks,
             device_s=self.device_s,
         )
