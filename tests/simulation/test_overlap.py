@@ -1,5 +1,6 @@
 """Laws of synchronisation under the last backward: buckets, their parts of a pass, and when they are averaged."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,19 @@ def test_buckets_hold_every_layer_once(schedule: str, bucket_bytes: float, recom
         for stage in built.stages_of(position):
             parts = [fraction for bucket in buckets for of, fraction in bucket.parts if of == stage]
             assert sum(parts) == pytest.approx(1)
+
+
+@given(n_blocks=st.floats(1e-3, 7))
+@few
+def test_a_bucket_is_closed_with_the_block_that_fills_it(n_blocks: float) -> None:
+    """Of a stage of six equal blocks, ceil(6 / ceil(b)) buckets, each of the size of b blocks."""
+    plan = plan_of(1.0, n_stages=3, blocks_per_stage=(1, 6, 1))
+    block = plan.job.stage_layers[1][0]
+    plan = with_job(plan, bucket_bytes=n_blocks * 4 * block.parameters)  # fp32
+    built = lab.simulate(with_job(plan, overlap=False)).context.recorded_schedule
+    buckets = buckets_of(plan.job, built)[1]
+    assert len(buckets) == math.ceil(6 / math.ceil(n_blocks))
+    assert buckets[0].share == pytest.approx(min(1.0, math.ceil(n_blocks) / 6))
 
 
 def test_a_trace_in_buckets_survives_its_file_and_can_be_followed(tmp_path: Path) -> None:
