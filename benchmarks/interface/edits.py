@@ -58,7 +58,7 @@ def move(factor):
     global moved_s
     answers.clear()
     moved_s = time.time()
-    panel.bandwidth.value = factor
+    panel.controls.by_name["bandwidth"].value = factor
 """
 
 

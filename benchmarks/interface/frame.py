@@ -52,7 +52,7 @@ def jumps(browser: LabInBrowser) -> list[Figure]:
         "the_lab.lab_state.pane = 'groups'",
         "the_lab.lab_state.selected = (the_lab.plan.stages[0][0],)",
         "the_lab.lab_state.pane = 'what-if'",
-        "the_lab.what_if_panel.bandwidth.value = 0.3",
+        'the_lab.what_if_panel.controls.by_name["bandwidth"].value = 0.3',
         "the_lab.what_if_panel.pin.click()",
         "the_lab.lab_state.pane = 'plan'",
         "the_lab.plan_panel.real.seconds.value = 1; the_lab.plan_panel.redo()",
