@@ -89,7 +89,7 @@ def kept_parameters(parent: Path) -> dict[str, np.ndarray]:
     return {name: array for name, array in kept.items() if not name.endswith(("moment", "in_common"))}
 
 
-def left_behind(group: int, patience_s: float = 60.0) -> list[str]:
+def left_behind(group: int, patience_s: float = 120.0) -> list[str]:
     """Command lines of living processes of this process group, once none is left or patience is over."""
     deadline = time.monotonic() + patience_s
     while True:
@@ -101,7 +101,7 @@ def left_behind(group: int, patience_s: float = 60.0) -> list[str]:
         time.sleep(0.05)
 
 
-def until(holds: Callable[[], bool], patience_s: float = 60.0) -> None:
+def until(holds: Callable[[], bool], patience_s: float = 300.0) -> None:
     """Wait until the condition holds; fail where it does not in time."""
     deadline = time.monotonic() + patience_s
     while not holds():

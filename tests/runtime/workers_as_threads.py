@@ -35,7 +35,7 @@ from dtfm_lab.runtime.worker.transport import NO_DELAY, Message, Transport
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 class Post:

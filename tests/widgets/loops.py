@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any
 
-WAIT_S = 120.0
+WAIT_S = 300.0
 """Seconds that a test waits before it fails: far more than needed, as the machine may be busy."""
 
 
