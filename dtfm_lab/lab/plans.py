@@ -195,7 +195,7 @@ def replan(
     ``.plan``; ``.moves``, who gets which parameters and optimiser states, from whom, in ``.move_s`` seconds over these
     links; ``.stay``, the old plan with only its holes filled; ``.pays_after_s``, when the new plan is ahead of that.
     Devices stay where they are for what does not pay within ``horizon_s`` seconds of training, an hour by default. The
-    search begins with the old plan and looks near it: some tenths of a second, or as many ``seconds`` as are given.
+    search begins with the old plan and looks near it: two tenths of a second, or as many ``seconds`` as are given.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
+from dtfm_lab.planning.bounds.lower_bound import lower_bound_s, quick_bound_s
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.population import Population
 from dtfm_lab.planning.problem import Generation
@@ -68,23 +68,23 @@ class PlanStep(Generation):
     def plan(self) -> Plan:
         """The incumbent as a plan, constructed, priced in full and, in a search for seconds or dollars, simulated; on
         first use."""
-        plan = self._unsimulated
-        return plan if math.isnan(self.iteration_s) else self._with_seconds(plan, iteration_seconds(plan))
+        if math.isnan(self.iteration_s):
+            return self._unsimulated(self.bound_s)
+        plan = self._unsimulated(lower_bound_s(self.topology, self.job))
+        return self._with_seconds(plan, iteration_seconds(plan))
 
     def replayed_plan(self, grid: IntArray, iteration_s: float) -> Plan:
-        """The same plan with another (S, D) grid of devices, whose seconds are known."""
+        """The same plan with another (S, D) grid of devices, whose seconds are known, and the quick bound."""
         other = replace(self, best=grid)
-        return other._with_seconds(other._unsimulated, iteration_s)
+        return other._with_seconds(other._unsimulated(quick_bound_s(self.topology, self.job)), iteration_s)
 
-    @property
-    def _unsimulated(self) -> Plan:
-        by_messages = math.isnan(self.iteration_s)
+    def _unsimulated(self, least_s: float) -> Plan:
         return Plan(
             topology=self.topology,
             job=self.job,
             placement=Placement(self.devices),
             cost=price_placement(self.topology, self.job, self.devices),
-            lower_bound_s=self.bound_s if by_messages else lower_bound_s(self.topology, self.job),
+            lower_bound_s=least_s,
             planner=self.planner,
             objective=self.objective,
             queueing=self.queueing,

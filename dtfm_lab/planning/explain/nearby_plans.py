@@ -11,7 +11,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
+from dtfm_lab.planning.bounds.lower_bound import quick_bound_s
 from dtfm_lab.planning.cost import pair_costs, price_placement
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.explain.communication import SwapCosts
@@ -67,7 +67,7 @@ def placed(
             job=job,
             placement=Placement(grid),
             cost=price_placement(network, job, grid),
-            lower_bound_s=lower_bound_s(network, job),
+            lower_bound_s=quick_bound_s(network, job),
         )
         iteration_s = seconds_of(other)
         return None if iteration_s is None else other.changed(iteration_s=iteration_s)

@@ -16,7 +16,7 @@ from dtfm_lab.planning.background_tasks import flag
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
 from dtfm_lab.planning.iteration.fitting import MOST_SHAPES, allows, shapes_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.starts import Nearness
+from dtfm_lab.planning.iteration.starts import MOST_STAGES, Nearness
 from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
 from dtfm_lab.planning.population import Population
 
@@ -33,8 +33,6 @@ NO_RANDOM: RandomState = np.zeros(1, dtype=np.uint64)
 
 OTHER_SHAPES = 60
 """Most shapes of every size of micro-batches but the first."""
-SCATTERED = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
-"""Numbers of stages of which a search near a plan tries a few structured placements."""
 BOUNDLESS_BYTES = 2.0**60
 APART = 2
 """Least ratio of two sizes of micro-batches with which a search begins; those between them follow beside the best."""
@@ -280,29 +278,25 @@ class Arms:
         return self.begin(shape, microbatch, checkpointing)
 
     def next_to(self, arm: Arm) -> list[Arm]:
-        """New arms of shapes next to this one's: as many stages, one more or one less, each with as many pipelines as
-        there are devices for, and with one less; and as many stages with one pipeline more or less."""
+        """Arms of shapes next to this one's: one stage or one pipeline more or less; as many stages, one more or one
+        less, each with as many pipelines as there are devices for, and with one less."""
         (s, r), n = arm.shape, self._problems[arm.checkpointing].n_devices
-        shapes = [(s, r - 1), (s, r + 1)] + [(t, n // t - i) for i in (0, 1) for t in (s, s + 1, s - 1) if t > 0]
-        return self._new(shapes, arm)
+        shapes = [(s, r - 1), (s, r + 1), (s + 1, r), (s - 1, r)]
+        shapes += [(t, n // t - i) for i in (0, 1) for t in (s, s + 1, s - 1) if t > 0]
+        return [one for one in self._like(shapes, arm) if one is not arm]
 
-    def scattered(self, arm: Arm) -> list[Arm]:
-        """New arms of a few shapes of all kinds: numbers of stages on a scale, with as many pipelines as there are
-        devices for, and with three quarters of that; with as many as the largest cluster has, where that is half of
-        all."""
-        n, near = self._problems[arm.checkpointing].n_devices, int(np.bincount(self.nearness.clusters).max())
-        shapes = [(s, n // s * share // 4) for share in (4, 3) for s in SCATTERED]
-        shapes += [(s, near // s) for s in SCATTERED if 2 * near >= n]
-        return self._new(shapes, arm)
+    def of_clusters(self, arm: Arm) -> list[Arm]:
+        """Arms of shapes of two stages or more, each as wide as most clusters; none where these are single devices."""
+        n_replicas = int(np.bincount(np.bincount(self.nearness.clusters)).argmax())
+        return self._like([(s, n_replicas) for s in range(2, MOST_STAGES + 1) if n_replicas > 1], arm)
 
-    def _new(self, shapes: list[tuple[int, int]], like: Arm) -> list[Arm]:
-        """Arms of the shapes that the job allows and that have none yet, else like another."""
+    def _like(self, shapes: list[tuple[int, int]], like: Arm) -> list[Arm]:
+        """Arms of those of the shapes that the job allows, else like another."""
         microbatch, how = like.microbatch, like.checkpointing
-        problem = self._problems[how]
         return [
             self.begin(shape, microbatch, how)
             for shape in dict.fromkeys(shapes)
-            if min(shape) > 0 and (*shape, microbatch, how) not in self._arms and allows(problem, shape, microbatch)
+            if min(shape) > 0 and allows(self._problems[how], shape, microbatch)
         ]
 
     def neighbour_of(self, arm: Arm, rng: np.random.Generator) -> Arm | None:

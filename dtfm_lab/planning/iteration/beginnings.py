@@ -38,9 +38,9 @@ class Beginnings:
         """Most structured placements of a shape."""
         return self._starts.most_rows
 
-    def structured(self, arm: Arm, i: int, factor: float) -> tuple[str, KernelPlan] | None:
-        """The i-th structured placement of a shape, priced; None where it has fewer."""
-        rows = self._starts.rows(*arm.shape)
+    def structured(self, arm: Arm, i: int, factor: float, *, chains: bool = False) -> tuple[str, KernelPlan] | None:
+        """The i-th structured placement of a shape, of ``chains`` alone or of all, priced; None where it has fewer."""
+        rows = self._starts.rows(*arm.shape, chains=chains)
         if i >= len(rows):
             return None
         name, row = rows[i]

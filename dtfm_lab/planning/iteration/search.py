@@ -52,7 +52,9 @@ FIRST_LENGTH, GROWTH, LONGEST = 1.0, 1.2, 12.0
 Many short ones from different structures find more than few long ones."""
 CURIOSITY = 0.1
 """By how much each e-fold of work raises a shape's price."""
-NEAR_CURIOSITY, NEAR_GROWTH = 0.05, 1.1
+MENDING_LENGTH, MENDING_HOT = 0.5, 0.001
+"""Length and first temperature of the annealing with which a given plan is mended, before its shape is compared."""
+NEAR_CURIOSITY, NEAR_GROWTH = 0.03, 1.1
 """By how much each annealing raises a shape's price in a search near given plans, and lengthens the next one."""
 ESTIMATED_NS, REPLAYED_NS = 20e6, 8e6
 """Nominal nanoseconds of an arm's first annealing by the estimate and by the replay; they only set numbers of moves."""
@@ -181,19 +183,26 @@ class _Search:
             yield self._candidate()
 
     def _near(self) -> Iterator[Candidate]:
-        """Plans near the given ones: shapes next to the best one's are made of it, and all are annealed a little at a
-        time. Structured placements of a few shapes take part, as a network may have become another one."""
+        """Plans near the given ones. These are mended first: with a lost device or a slower link a plan takes several
+        times as long as it does after a few exchanges, and so would what is made of it. Then shapes next to the best
+        one's are made of it, beside stages along chains of clusters, and all are annealed a little at a time."""
+        for arm in [arm for arm in self.arms if arm.best is not None]:
+            self._improve(arm, MENDING_LENGTH, mends=True)
+            self._take(arm)
+            yield self._candidate()
         assert self.best is not None
-        yield from self._first_plans(self.arms.scattered(self.best[0]))
+        yield from self._first_plans(self.arms.of_clusters(self.best[0]), chains=True)
+        seen: set[Arm] = set()
         while True:
             best = self.best[0]
-            for arm in self.arms.next_to(best):
+            for arm in [] if best in seen else self.arms.next_to(best):
                 if (found := self.beginnings.reshaped(arm, best, STEADY)) is not None:
                     self.operator = "reshaped, {} x {}".format(*arm.shape)
                     self.evaluations += 1
                     arm.keep(found)
                     if self._take(arm):
                         yield self._candidate(complete=False)
+            seen.add(best)
             arm = min((arm for arm in self.arms if arm.best is not None), key=_near_priority)
             self._improve(arm, min(FIRST_GROWTH * NEAR_GROWTH**arm.slices, LONGEST))
             self._take(arm)
@@ -216,13 +225,13 @@ class _Search:
     def _judge(self, arm: Arm) -> Judge:
         return self.judges[arm.checkpointing]
 
-    def _first_plans(self, arms: list[Arm]) -> Iterator[Candidate]:
+    def _first_plans(self, arms: list[Arm], *, chains: bool = False) -> Iterator[Candidate]:
         """Structured placements of every shape. Simulations take long: the best of each shape alone is simulated, first
         those without hops, whose estimates are exact and which others have to beat, then by their estimates."""
         quick = all(self._judge(arm).replays for arm in arms)
         for i in range(self.beginnings.most_rows):
             for arm in arms:
-                if (named := self.beginnings.structured(arm, i, STEADY)) is not None:
+                if (named := self.beginnings.structured(arm, i, STEADY, chains=chains)) is not None:
                     self.operator, found = named
                     self.evaluations += 1
                     arm.keep(self.shown.tried(arm, found, self.operator))
@@ -264,11 +273,13 @@ class _Search:
         self.best = arm, best
         return True
 
-    def _improve(self, arm: Arm, growth: float) -> None:
-        """One annealing of an arm by the estimate, and of what it finds by the replay."""
+    def _improve(self, arm: Arm, growth: float, *, mends: bool = False) -> None:
+        """One annealing of an arm by the estimate, and of what it finds by the replay; ``mends`` its best plan."""
         assert arm.best is not None
         s, r = arm.shape
         begin, operator, hot = self.beginnings.of_annealing(arm, STEADY)
+        if mends:
+            begin, operator, hot = arm.best, "mended", MENDING_HOT
         self.operator = f"{operator}, {s} x {r}"
         n_moves = int(ESTIMATED_NS * growth / (4000 + 12 * s * s + 25 * s * r + 30 * r + 6 * r * r)) + 20
         arm.slices += 1

@@ -83,7 +83,7 @@ class Starts:
 
     def __init__(self, problem: IterationProblem, nearness: Nearness) -> None:
         self._problem, self._nearness, self.by_nearness = problem, nearness, nearness.order
-        self._rows: dict[tuple[int, int], list[tuple[str, IntArray]]] = {}
+        self._rows: dict[tuple[int, int, bool], list[tuple[str, IntArray]]] = {}
         self._block_flop = float(np.diff(problem.block_flop).mean())
 
     @cached_property
@@ -102,11 +102,12 @@ class Starts:
     most_rows = 2 * (2 + MOST_WINDOWS) + MOST_CHAINS + MOST_KINDS
     """Most rows of one shape."""
 
-    def rows(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
-        """Named rows for one shape, the most promising first; kept, as they are asked for one by one."""
-        if (n_stages, n_replicas) not in self._rows:
-            self._rows[n_stages, n_replicas] = self._made(n_stages, n_replicas)
-        return self._rows[n_stages, n_replicas]
+    def rows(self, n_stages: int, n_replicas: int, *, chains: bool = False) -> list[tuple[str, IntArray]]:
+        """Named rows for one shape, those along ``chains`` alone or all; kept, as they are asked for one by one."""
+        key = n_stages, n_replicas, chains
+        if key not in self._rows:
+            self._rows[key] = (self._chains if chains else self._made)(n_stages, n_replicas)
+        return self._rows[key]
 
     def _made(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
         n = n_stages * n_replicas
@@ -128,6 +129,12 @@ class Starts:
         for name, order in orders:
             rows.append((f"{name}, pipelines", self._row(order.reshape(n_replicas, n_stages).T)))
             rows.append((f"{name}, groups", self._row(order.reshape(n_stages, n_replicas))))
+        if n_stages == 1 and len(self.kinds) > 1:
+            rows += [("equal, groups", self._row(kind[:n].reshape(1, n))) for kind in self.kinds if len(kind) >= n]
+        return rows + self._chains(n_stages, n_replicas)
+
+    def _chains(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
+        """Named rows for one shape with each stage within a cluster."""
         near_by, problem = self._nearness, self._problem
         chains = cluster_chains(
             near_by.clusters,
@@ -136,9 +143,7 @@ class Starts:
             (n_stages, n_replicas),
             closed=problem.tied_parameters > 0,
         )
-        if n_stages == 1 and len(self.kinds) > 1:
-            rows += [("equal, groups", self._row(kind[:n].reshape(1, n))) for kind in self.kinds if len(kind) >= n]
-        return rows + [(f"chain {i}, groups", self._row(grid)) for i, grid in enumerate(chains)]
+        return [(f"chain {i}, groups", self._row(grid)) for i, grid in enumerate(chains)]
 
     def random(self, rng: np.random.Generator) -> IntArray:
         return rng.permutation(self._problem.n_devices)
