@@ -244,7 +244,7 @@ class _Assembly:
             return latency_s, bytes_per_s, f"estimated {said}"
         how = f"measured by {test.tool}" + ("" if there else " the other way")
         if timed_s is None:
-            return latency_s, test.bytes_per_s, f"{how}, latency {format_s(latency_s)} estimated {said}"
+            return latency_s, test.bytes_per_s, f"{how}, latency estimated as {format_s(latency_s)}"
         return timed_s, test.bytes_per_s, how
 
 
