@@ -65,8 +65,10 @@ POLISH_WITHIN = 1.005
 SHOWN_EVERY = 16
 """Arms between two candidates that only show that the search goes on."""
 TIGHT, MOST_TIGHT = 1.5, 40
-"""With activations computed again are tried shapes of which a first plan lacks memory and takes, were there enough,
-less than so many times the best; and how many shapes at most, of the least such plans."""
+"""With activations computed again are tried shapes of which a first plan lacks memory, or is slowed by it, and would
+take less than so many times the best, were there enough; and how many shapes at most, of the least such plans."""
+PROMISING = 3
+"""Shapes with activations computed again, of each way, that are annealed at full length in the first round."""
 MOST_ROUNDS = 3
 """Rounds over all arms after which a search without any valid plan gives up."""
 
@@ -166,10 +168,12 @@ class _Search:
             yield from self._near()
             return
         yield from self._first_plans(list(self.arms))
-        yield from self._first_plans(self._tight())
+        tight = self._tight()
+        yield from self._first_plans([arm for arms in tight for arm in arms])
+        promising = {arm for arms in tight for arm in arms[:PROMISING]}
         for rounds in range(MOST_ROUNDS):
             for i, arm in enumerate(sorted(self.arms, key=_priority)):
-                self._improve(arm, FIRST_GROWTH * 4**rounds)
+                self._improve(arm, FIRST_LENGTH if arm in promising else FIRST_GROWTH * 4**rounds)
                 if self.best and (self._take(arm) or self._judged_long() or i % SHOWN_EVERY == 0):
                     yield self._candidate(complete=False)
             if self.best is not None:
@@ -208,19 +212,21 @@ class _Search:
             self._take(arm)
             yield self._candidate()
 
-    def _tight(self) -> list[Arm]:
-        """Arms with activations computed again, of shapes that lack memory for what else would be good: of plans that
-        do not fit, and of those that do with few micro-batches under way, so that stages wait for each other."""
+    def _tight(self) -> list[list[Arm]]:
+        """By checkpointing, arms with activations computed again, the most promising first, of shapes that lack memory
+        for what else would be good: of plans that do not fit, and of those that do with few micro-batches under way,
+        so that stages wait for each other."""
         if not self.others:
             return []
         most = math.inf if self.best is None else TIGHT * self.best[1].value
         tight = self.beginnings.tight(self.arms, most, STEADY)
-        chosen = [
-            (arm, how)
+        return [
+            [
+                self.arms.begin(arm.shape, arm.microbatch, how)
+                for arm in islice((arm for arm in tight if self.beginnings.fits(arm, how)), MOST_TIGHT)
+            ]
             for how in self.others
-            for arm in islice((arm for arm in tight if self.beginnings.fits(arm, how)), MOST_TIGHT)
         ]
-        return [self.arms.begin(arm.shape, arm.microbatch, how) for arm, how in chosen]
 
     def _judge(self, arm: Arm) -> Judge:
         return self.judges[arm.checkpointing]
