@@ -30,7 +30,7 @@ from dtfm_lab.planning.evaluate import simulated
 from dtfm_lab.planning.explain.nearby_plans import SETTLED, fitting_seconds, opened, placed
 from dtfm_lab.planning.iteration.candidate import unpriced_plan
 from dtfm_lab.planning.iteration.replayed import ReplayedPlan
-from dtfm_lab.planning.iteration.search import kernels_are_ready
+from dtfm_lab.planning.iteration.waiting import kernels_are_ready
 from dtfm_lab.planning.moving import Moves, moves
 from dtfm_lab.planning.objectives import objectives
 from dtfm_lab.planning.search import search

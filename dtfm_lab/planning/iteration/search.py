@@ -10,16 +10,13 @@ judges.
 Source: annealing is that of Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes is that of a bandit, but
 with the least value found in the place of the mean: one annealing of every shape, again and again, would spend nearly
 all of its time on shapes that cannot win.
-
-The kernels are compiled on a thread; until they are ready, a plan that fits is yielded, priced by the simulator.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -27,20 +24,16 @@ from itertools import islice
 import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.job import Job, even_shares
-from dtfm_lab.domain.job.presets import TINY
-from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan
 from dtfm_lab.planning.iteration.beginnings import Beginnings
-from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job, unpriced_plan
+from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.fitting import Fitting, fitting_plan, require_shapes
 from dtfm_lab.planning.iteration.judging import REPLAYED_SCHEDULES, Judge
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.shown import ShownArms
 from dtfm_lab.planning.iteration.tables_of import Aim
-from dtfm_lab.planning.jit_warmup import is_done, start_once, while_compiling
-from dtfm_lab.simulation.simulate import iteration_seconds
+from dtfm_lab.planning.iteration.waiting import wait_for_kernels
 
 STEADY = 1.5
 """Forwards ahead of new plans, as a multiple of those that a steady pipeline needs."""
@@ -343,78 +336,3 @@ def _near_priority(arm: Arm) -> float:
     """As ``_priority``, by the number of annealings: where these are few, no shape gets most of them."""
     assert arm.best is not None
     return math.log(max(arm.best.price, 1e-300)) + NEAR_CURIOSITY * arm.slices
-
-
-QUICK_S = 0.4
-"""Seconds to wait for kernels from the cache before a plan is made without them."""
-
-
-def wait_for_kernels(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Generator[Candidate, None, float]:
-    """Nothing where the kernels are ready; else a first plan, again and again, as incomplete candidates.
-
-    Each has the seconds waited in ``compiling_s``; all of them are returned. Time limits do not count them, since a
-    machine compiles only once.
-    """
-    from dtfm_lab.planning.iteration.bounds.enumeration import MOST_DEVICES
-
-    began = time.perf_counter()
-    compile_kernels = _compile_of_few if problem.n_devices <= MOST_DEVICES else _compile
-    quick = start_once(compile_kernels, compile_kernels).wait(QUICK_S)
-    first = None if quick or fitting.grid is None or aim.limited else _first(problem, fitting, aim)
-    for _waited_s in while_compiling(compile_kernels, compile_kernels):
-        if first is not None:
-            yield replace(first, compiling_s=time.perf_counter() - began)
-    return time.perf_counter() - began
-
-
-def kernels_are_ready() -> bool:
-    """Whether a search of this process has waited for its kernels, so that a replay begins at once."""
-    return is_done(_compile) or is_done(_compile_of_few)
-
-
-def _compile() -> None:
-    """Call every kernel once, on a small problem, with arguments of the final types."""
-    _compile_for(None)
-
-
-def _compile_of_few() -> None:
-    """The same, and of the bound of few devices, which is for schedules of one stage a device."""
-    _compile_for(None)
-    _compile_for(("1f1b",))
-
-
-def _compile_for(schedules: tuple[str, ...] | None) -> None:
-    from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
-    from dtfm_lab.planning.kernels.random_numbers import seeded
-
-    links = 1.0 - np.eye(4)
-    topology = Topology(tuple(Device(name=f"device {i}") for i in range(4)), links, links + np.eye(4))
-    job = Job(model=TINY, n_stages=2, n_replicas=2, global_batch=8, microbatch=1, checkpointing="none")
-    problem = IterationProblem.of(topology, job)
-    (arm,) = Arms(problem, Aim())
-    found = arm.assessed(np.arange(4), np.array([4, 4]), 1.0)
-    random = seeded(np.random.default_rng(0))
-    arm.annealed(arm.annealed(found, 0.1, 0.01, 2, random, exact=False), 0.1, 0.01, 2, random, exact=True)
-    for _bound_s in iteration_bound_steps(problem, found.value, schedules):
-        pass
-
-
-def _first(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Candidate:
-    assert fitting.grid is not None
-    assert fitting.blocks is not None
-    job, (n_stages, n_replicas) = problem.job, fitting.grid.shape
-    shares = np.array(job.microbatches_per_replica or even_shares(job.global_batch // fitting.microbatch, n_replicas))
-    ahead, checkpointing = np.array(job.warmups or [0] * n_stages), fitting.problem.job.checkpoints
-    chosen = chosen_job(job, fitting.blocks, shares, ahead, fitting.microbatch, checkpointing)
-    plan = unpriced_plan(problem.topology, chosen, fitting.grid)
-    seconds = iteration_seconds(plan, queueing=problem.queueing, efficiency=problem.efficiency)
-    dollars = seconds * float(problem.price_per_hour[fitting.grid].sum()) / 3600
-    return Candidate(
-        best=fitting.grid,
-        best_s=dollars if aim.dollars else seconds,
-        evaluations=1,
-        operator="fits",
-        complete=False,
-        job=chosen,
-        iteration_s=seconds,
-    )
