@@ -101,9 +101,9 @@ def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None
     Of rows that differ in their memory alone, the one nearest ``memory_bytes``, or else what the name says. None for a
     GPU that is not in the table, such as the Ti, Super, Laptop or MIG form of one that is.
     """
-    plainly = hardware_of(driver_name)  # rtx4090, as a cluster's manager may write it
-    if memory_bytes is None and plainly is not None and "fp16" in plainly.peak:
-        return next(key for key, row in HARDWARE.items() if row is plainly)
+    name = _row_of(driver_name)  # rtx4090, as a cluster's manager may write it
+    if memory_bytes is None and name is not None and "fp16" in HARDWARE[name].peak:
+        return name
     words = set(re.findall(r"[a-z0-9]+", driver_name.lower()))
     stated = [int(found[1]) * 2**30 for word in words if (found := MEMORY_WORD.fullmatch(word))]
     n_bytes = memory_bytes or (stated[0] if stated else None)
@@ -119,8 +119,14 @@ def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None
 
 def hardware_of(gpu: str) -> Hardware | None:
     """The table's row of a GPU, by any spelling of ``spelling_of``; None for one that is not in the table."""
+    name = _row_of(gpu)
+    return None if name is None else HARDWARE[name]
+
+
+def _row_of(gpu: str) -> str | None:
+    """The name of the table's row of a GPU, by any spelling; None for one that is not in the table."""
     name = spelling_of(gpu)
-    return None if name is None else HARDWARE[OTHER_NAMES.get(name, name)]
+    return None if name is None else OTHER_NAMES.get(name, name)
 
 
 def typical_price(gpu: str) -> float:
