@@ -4,15 +4,13 @@ The root has the cost, the problem given to a planner and the search that runs o
 ``bounds`` lower bounds, ``explain`` what a plan's cost comes from, ``kernels`` the compiled loops.
 """
 
-from dtfm_lab.planning import communication_search as _objective  # noqa: F401
 from dtfm_lab.planning import planners as _registered  # noqa: F401
 from dtfm_lab.planning.adapting import adapt_plan
 from dtfm_lab.planning.background_tasks import Cancellation
 from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.draws import Draws, drawn
+from dtfm_lab.planning.draws import Draws, drawn, plan_for_draws
 from dtfm_lab.planning.evaluate import evaluate, simulated
-from dtfm_lab.planning.expected import plan_for_draws
 from dtfm_lab.planning.explain.difference import Difference
 from dtfm_lab.planning.explain.explanation import Explanation, explain
 from dtfm_lab.planning.explain.worth import Worth, stream_worth, worth_table

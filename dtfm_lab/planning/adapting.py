@@ -20,13 +20,11 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.communication_search import require_fit
 from dtfm_lab.planning.cost import PairCosts, pair_costs, price_placement
 from dtfm_lab.planning.evaluate import evaluate, simulated
-from dtfm_lab.planning.explain.nearby_plans import shared_out
 from dtfm_lab.planning.interchangeable import interchangeable, link_matrices
 from dtfm_lab.planning.iteration.candidate import unpriced_plan
-from dtfm_lab.planning.objectives import network_of, objectives
+from dtfm_lab.planning.objectives import network_of, require_fit, value_of
 from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.simulation.memory_intervals import usable_bytes
 
@@ -126,8 +124,7 @@ def nearest(plan: Plan, before: Plan | None) -> Plan:
             return plan
         if bound_s is not None:  # it holds for every placement
             nearer = replace(nearer, iteration_lower_bound_s=min(bound_s, nearer.iteration_s))
-    value = objectives[plan.objective].value
-    return nearer if isclose(value(nearer), value(plan), rel_tol=1e-9) else plan
+    return nearer if isclose(value_of(nearer), value_of(plan), rel_tol=1e-9) else plan
 
 
 def nearest_grid(plan: Plan, before: Plan | None, absent: Collection[str] = ()) -> IntArray:
@@ -241,3 +238,12 @@ def _equals(plan: Plan, network: Topology, free: list[str], n_holes: int) -> lis
     equal = (speed >= NEARLY * wanted_speed[grid].min()) & (room >= wanted_room[grid].min())
     found = [name for name in free if equal[network.index(name)]]
     return found if len(found) >= n_holes else []
+
+
+def shared_out(counts: IntArray, total: int) -> tuple[int, ...]:
+    """Whole numbers of 1 or more, in proportion to these and of this sum: by largest remainder."""
+    exact = counts * (total - len(counts)) / max(counts.sum(), 1)
+    whole = np.floor(exact).astype(np.int64)
+    spare = total - len(counts) - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:spare]] += 1
+    return tuple((whole + 1).tolist())

@@ -7,6 +7,10 @@ as ``Topology.link_spread`` is. A plan keeps its devices, cut, shares and order 
 
 Plans meet the same draws (common random numbers), so that how often two of them change order, and by how much one is
 slower in the mean, is told by far fewer draws than their own spread would take.
+
+A search makes nominal seconds least. Of the best plans of each shape, micro-batch and checkpointing that it ends with,
+``plan_for_draws`` takes the one whose mean over the draws is least (sample average approximation: Kleywegt, Shapiro and
+Homem-de-Mello 2002). Few draws, the same for all, leave a few plans, which then meet more.
 """
 
 from __future__ import annotations
@@ -14,18 +18,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import MOST_SPREAD, Links, Topology, as_number, shortened
 from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s
-from dtfm_lab.planning.iteration.replayed import ReplayedPlan
+from dtfm_lab.planning.iteration.judging import ReplayedPlan
+from dtfm_lab.planning.search import last_step
+from dtfm_lab.planning.step import PlanStep
 from dtfm_lab.simulation.sensitivity import WHAT, Baseline
 
 GivenSpread = float | Mapping[str, float]
@@ -239,3 +247,46 @@ def _simulated_s(base: Baseline, factors: Factors) -> float:
         bandwidth_bytes_per_s=base.links.bandwidth_bytes_per_s * factors.bandwidth,
     )
     return base.changed_s(links, factors.speed)
+
+
+FIRST_DRAWS, THEN_DRAWS = 48, 400
+NEAR = 1.25
+"""Plans beyond so many times the best's nominal seconds are not considered."""
+LEFT = 5
+"""Plans that meet the second, larger number of draws, beside the nominally best."""
+OF_THE_CHOICE = 10**9
+"""Seed of the draws by which is chosen; those of any other seed are fresh ones."""
+
+
+def plan_for_draws(
+    topology: Topology, job: Job, planner: str = "evolutionary", *, spread: GivenSpread, **options: Any
+) -> Plan:
+    """The plan of least expected seconds of those that ``search`` holds at its end; see ``search`` for the options.
+
+    Raises PlanError for another objective than iteration, and what ``search`` and ``drawn`` raise.
+    """
+    checked_spread(spread)
+    if options.get("objective") != "iteration":
+        raise PlanError(f"spread with the objective {options.get('objective')}; wanted iteration")
+    step = last_step(topology, job, planner, **options)
+    plans = held_plans(step, options.get("max_iteration_s") or inf)
+    if len(plans) > LEFT + 1:
+        first = drawn(plans, spread, n=FIRST_DRAWS, seed=OF_THE_CHOICE)
+        plans = [plans[i] for i in sorted({0, *np.argsort(first.mean_s, kind="stable")[:LEFT].tolist()})]
+    if len(plans) > 1:
+        return plans[drawn(plans, spread, n=THEN_DRAWS, seed=OF_THE_CHOICE).expected_best]
+    return plans[0]
+
+
+def held_plans(step: PlanStep, most_s: float = inf) -> list[Plan]:
+    """The best plan of a search, and those that it holds beside it of at most so many seconds, simulated."""
+    found, others = [step.plan], () if step.held is None else step.held().individuals[1:]  # the first is the best
+    for one in others:
+        if one.chosen is not None and one.cost_s <= NEAR * step.best_s:
+            try:
+                other = replace(step, best=one.grid, job=one.chosen()).plan
+            except LabError:  # what the search only estimated may turn out to be impossible
+                continue
+            if (other.iteration_s or inf) <= most_s:
+                found.append(other)
+    return found

@@ -1,6 +1,6 @@
 """Plans of given placements, priced as the user gives them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
+from dtfm_lab.planning.bounds.lower_bound import lower_bound_s, quick_bound_s
 from dtfm_lab.planning.cost import align, coarsened_weights, pair_costs, price_placement, shortest_path
 from dtfm_lab.planning.objectives import network_of
+from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 Groups = Sequence[Sequence[int | str]]
@@ -130,3 +131,52 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
         raise PlanError(f"rank map of {n_ranks} ranks lacks rank {min(missing)}; wanted 0 to {n_ranks - 1}")
     pipelines = np.array([device_of[rank] for rank in range(n_ranks)]).reshape(-1, job.n_stages)
     return np.ascontiguousarray(pipelines.T), reshaped(job, job.n_stages, len(pipelines))
+
+
+SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
+SETTLED = ("tensor_parallel", "sharding")
+"""Left as the plan has them: its network is one of groups, and states are split as they were."""
+
+
+def opened(plan: Plan) -> Job:
+    """A plan's job with everything open that was open to its search, and the shape, for a network of another size.
+
+    Where that is not known, the micro-batch is as it was and the rest is open. The sizes of a job's messages are for
+    its shape, so that a plan for the communication cost keeps it.
+    """
+    if plan.objective == "communication":
+        return plan.job
+    left = ("schedule", "checkpointing", "recompute") if plan.left_open is None else plan.left_open
+    return plan.job.freed(*SHAPE, *(what for what in left if what not in SETTLED))
+
+
+def fitting_seconds(plan: Plan) -> float | None:
+    """Simulated seconds of an iteration; None where the plan does not fit the memory of its devices."""
+    return iteration_seconds(plan) if memory(plan).fits else None
+
+
+def placed(
+    plan: Plan,
+    grid: IntArray,
+    job: Job,
+    topology: Topology | None = None,
+    *,
+    seconds_of: Callable[[Plan], float | None] = fitting_seconds,
+) -> Plan | None:
+    """The plan with another grid of devices, simulated, or its pipelines paired anew where it is for the communication
+    cost; None where it does not fit or cannot be."""
+    network = plan.topology if topology is None else topology
+    try:
+        if plan.objective == "communication":
+            return evaluate(network, job, stages=grid.tolist())
+        other = plan.changed(
+            topology=network,
+            job=job,
+            placement=Placement(grid),
+            cost=price_placement(network, job, grid),
+            lower_bound_s=quick_bound_s(network, job),
+        )
+        iteration_s = seconds_of(other)
+        return None if iteration_s is None else other.changed(iteration_s=iteration_s)
+    except LabError:  # such as a schedule that does not fit the shape
+        return None

@@ -29,9 +29,9 @@ from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.simulation.collectives import sharded_over
 from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES
 from dtfm_lab.simulation.schedules import choices_of
-from dtfm_lab.simulation.sharding import sharded_over
 
 CHECKPOINT = -1
 """Sender of a piece that no living device holds."""

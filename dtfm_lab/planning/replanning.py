@@ -26,13 +26,12 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.planning.adapting import beginnings, nearest, nearest_grid
-from dtfm_lab.planning.evaluate import simulated
-from dtfm_lab.planning.explain.nearby_plans import SETTLED, fitting_seconds, opened, placed
+from dtfm_lab.planning.evaluate import SETTLED, fitting_seconds, opened, placed, simulated
 from dtfm_lab.planning.iteration.candidate import unpriced_plan
-from dtfm_lab.planning.iteration.replayed import ReplayedPlan
+from dtfm_lab.planning.iteration.judging import ReplayedPlan
 from dtfm_lab.planning.iteration.waiting import kernels_are_ready
 from dtfm_lab.planning.moving import Moves, moves
-from dtfm_lab.planning.objectives import objectives
+from dtfm_lab.planning.objectives import objectives, value_of
 from dtfm_lab.planning.search import search
 from dtfm_lab.planning.step import PlanStep
 
@@ -118,11 +117,6 @@ class Replan:
 def _words(plan: Plan) -> str:
     value, unit = value_of(plan), objectives[plan.objective].unit
     return format_s(value) if unit == "s" else f"{value:.4g} {unit}"
-
-
-def value_of(plan: Plan) -> float:
-    """What the plan was made for: seconds of its iteration or of its communication cost, or dollars."""
-    return objectives[plan.objective].value(plan)
 
 
 def network_after(

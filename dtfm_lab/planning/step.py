@@ -10,8 +10,7 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s, quick_bound_s
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.population import Population
-from dtfm_lab.planning.problem import Generation
+from dtfm_lab.planning.problem import Generation, Population
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.simulate import iteration_seconds
 

@@ -20,9 +20,9 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.communication_search import require_fit
 from dtfm_lab.planning.cost import PairCosts, pair_costs, total_costs
-from dtfm_lab.planning.population import Individual, PopulationFrame
+from dtfm_lab.planning.objectives import require_fit
+from dtfm_lab.planning.problem import Individual, PopulationFrame
 from dtfm_lab.planning.teaching_operators import (
     CROSSOVER_SHARE,
     MUTATIONS,

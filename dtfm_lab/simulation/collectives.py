@@ -7,6 +7,15 @@ With tensor parallelism each block sums a micro-batch's activations over the gro
 backward, behind its attention and its MLP (Shoeybi et al. 2019, "Megatron-LM", section 3 and figure 4); the embedding,
 cut by vocabulary, once in the forward, and the head once in the backward. The sums depend on each other and are not
 hidden.
+
+With zero-3 (Rajbhandari et al. 2020, "ZeRO", section 7.2.2; Zhao et al. 2023, "PyTorch FSDP", sections 3.3.1 and 4.2) a
+layer's parameters are gathered before its forward, dropped, gathered again before its backward, and its gradients are
+scattered behind it, in every micro-batch. The next layer is fetched while one computes; the first cannot be hidden,
+nor can the last gradients. Layers here are the units that are gathered: embedding, block, head.
+
+With zero-2 no device has room for whole gradients, so each micro-batch scatters its own, as in DeepSpeed's stage 2 and
+in FSDP's SHARD_GRAD_OP without ``no_sync``: all but those of the last micro-batch, which the synchronisation sends.
+Their seconds are spread evenly over all micro-batches, as all backwards of a stage take the same time.
 """
 
 from __future__ import annotations
@@ -17,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, Layer, LayerKind
+from dtfm_lab.domain.job.job import compressed_bytes
 from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.units import IntArray
 
@@ -96,3 +106,100 @@ def hop_gather_s(device: Device, n_bytes: float) -> float:
     their inner links (Narayanan et al. 2021, section 4.1, scatter/gather optimisation).
     """
     return ring_gather_s(n_bytes, device.gpus, device.inner_bandwidth_bytes_per_s, device.inner_latency_s)
+
+
+def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
+    """Seconds of layers one after the other, each fetched while the one before it computes, and sent behind it.
+
+    Each argument has a number for each layer: seconds of computing, of the message without which the layer cannot
+    begin, and of the message that it makes. While a layer computes, the next is fetched and the one before it sent,
+    over the same links. Never less than computing alone or the messages alone, never more than both in turn.
+    """
+    n = len(compute_s)
+    beside_s = [(before_s[i + 1] if i + 1 < n else 0.0) + (after_s[i - 1] if i else 0.0) for i in range(n)]
+    return before_s[0] + sum(map(max, compute_s, beside_s)) + after_s[-1]
+
+
+class PassSeconds(NamedTuple):
+    """Seconds of one micro-batch's passes on a device."""
+
+    forward: float
+    backward: float
+    backward_input: float
+    backward_weight: float
+
+
+class LayerMessages(NamedTuple):
+    """What the replicas of a stage exchange in the passes of one micro-batch; an entry a layer, first layer first."""
+
+    shares: Sequence[float]
+    """The layers' parts of computing, 1 in all."""
+    gather_s: Sequence[float]
+    """Seconds in which a layer's parameters are gathered."""
+    scatter_s: Sequence[float]
+    """Seconds in which a layer's gradients are scattered."""
+
+
+def sharded_passes(alone: PassSeconds, messages: LayerMessages) -> PassSeconds:
+    """The passes of a stage with their messages, from those of a device with all parameters."""
+    shares, gather_s, scatter_s = messages
+    backwards = shares[::-1], gather_s[::-1], scatter_s[::-1]
+    none = [0.0] * len(shares)
+
+    def of(seconds: float, parts: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
+        return streamed_s([seconds * part for part in parts], before_s, after_s)
+
+    return PassSeconds(
+        forward=of(alone.forward, shares, gather_s, none),
+        backward=of(alone.backward, *backwards),
+        backward_input=of(alone.backward_input, *backwards[:2], none),
+        backward_weight=of(alone.backward_weight, backwards[0], none, backwards[2]),
+    )
+
+
+def message_bytes_of(job: Job, parameters: int) -> tuple[float, float]:
+    """Bytes of the parameters of a layer when gathered, and of its gradient when scattered, as compressed."""
+    gradient_bytes = compressed_bytes(parameters, job.gradients_in, job.gradients_as)
+    return float(parameters * BYTES_PER_ELEMENT[job.dtype]), gradient_bytes
+
+
+class Sharded(NamedTuple):
+    """Divisors of what a device holds of parameters, gradients and the optimiser's states."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+
+
+def sharded_over(sharding: str | None, n_replicas: int) -> Sharded:
+    """The divisors of a sharding (Rajbhandari et al. 2020, figure 1); the planner's choice, None, counts as none."""
+    level = 0 if sharding in (None, "none") else int(sharding[-1])
+    return Sharded(*(n_replicas if level >= least else 1 for least in (3, 2, 1)))
+
+
+def gathered_elements(layers: Sequence[Layer], sharding: str | None, n_replicas: int) -> tuple[int, int]:
+    """Parameters and gradients of a stage's layers that a device holds whole beside its shards, at most.
+
+    With zero-3 the parameters of the block in use and of the one fetched ahead, and those of the embedding and the head
+    all the time: in FSDP they are the root's own, which torch's ``fully_shard`` does not drop after the forward. With
+    it and with zero-2 the gradients of the layer whose gradients are being scattered. Nothing where there is one
+    replica.
+    """
+    level = sharded_over(sharding, 2)
+    if n_replicas == 1 or level.gradients == 1:
+        return 0, 0
+    blocks = sorted(layer.parameters for layer in layers if layer.kind is LayerKind.BLOCK)
+    root = sum(layer.parameters for layer in layers if layer.kind is not LayerKind.BLOCK)
+    gathered = root + sum(blocks[-2:]) if level.parameters > 1 else 0
+    return gathered, max(layer.parameters for layer in layers)
+
+
+def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
+    """Gradients of a stage's largest block, which are made in the precision of numbers and then added in another.
+
+    Transformer Engine keeps a buffer for each shape of a weight (SimuMax counts these as "dummy wgrad"). 0 where both
+    precisions are one.
+    """
+    if job.gradients_in == job.dtype:
+        return 0
+    return max((layer.parameters for layer in layers if layer.kind is LayerKind.BLOCK), default=0)

@@ -28,10 +28,18 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Programs
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.simulation.collectives import GroupRings, hop_gather_s, tensor_parallel_s
+from dtfm_lab.simulation.collectives import (
+    GroupRings,
+    LayerMessages,
+    PassSeconds,
+    hop_gather_s,
+    message_bytes_of,
+    sharded_over,
+    sharded_passes,
+    tensor_parallel_s,
+)
 from dtfm_lab.simulation.efficiency import BACKWARD_READS, GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_intervals import static_memory
-from dtfm_lab.simulation.sharding import LayerMessages, PassSeconds, message_bytes_of, sharded_over, sharded_passes
 
 WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: Kind.BACKWARD}
 

@@ -17,7 +17,7 @@ from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND, TaskGraph, task_g
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.durations import compute_seconds
-from dtfm_lab.simulation.kernels.compilation import kernel
+from dtfm_lab.simulation.kernels import kernel
 
 SHOWN = 12
 """Most passes that the message about a deadlock names."""

@@ -41,7 +41,7 @@ from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.sharding import gathered_elements, passing_gradient_elements, sharded_over
+from dtfm_lab.simulation.collectives import gathered_elements, passing_gradient_elements, sharded_over
 
 OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
 """Optimiser bytes per parameter by dtype, with Adam: two moments, in half precision also a copy of the parameter, all

@@ -13,7 +13,7 @@ import numpy as np
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import PlanStep, objectives
-from dtfm_lab.planning.population import SHOWN, Individual, PopulationFrame
+from dtfm_lab.planning.problem import SHOWN, Individual, PopulationFrame
 
 EVERY_S, EVERY_SHARE = 0.12, 0.03
 """Seconds between two populations that are taken of a search, and the least share of its time: an hour of search has

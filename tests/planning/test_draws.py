@@ -15,8 +15,15 @@ from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import drawn, evaluate
-from dtfm_lab.planning.draws import _factors, _Seconds, binomial_interval, checked_spread
-from dtfm_lab.planning.expected import FIRST_DRAWS, OF_THE_CHOICE, THEN_DRAWS
+from dtfm_lab.planning.draws import (
+    FIRST_DRAWS,
+    OF_THE_CHOICE,
+    THEN_DRAWS,
+    _factors,
+    _Seconds,
+    binomial_interval,
+    checked_spread,
+)
 
 MODEL = gpt(name="four", n_layers=4, d_model=64, n_heads=2, seq_len=16, vocab_size=100)
 

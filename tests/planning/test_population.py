@@ -11,7 +11,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Placement
 from dtfm_lab.planning import planners, search
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.population import SHOWN
+from dtfm_lab.planning.problem import SHOWN
 
 TASK = network("jittered", 22, 4), Job.from_bytes(4, 5, 1e8, 2e8)
 OPEN = {"n_stages": None, "n_replicas": None, "microbatch": None, "schedule": None}

@@ -23,7 +23,7 @@ from dtfm_lab.planning import (
     stream_worth,
     worth_table,
 )
-from dtfm_lab.planning.explain.nearby_plans import shares_with
+from dtfm_lab.planning.explain.worth import shares_with
 
 
 def network(gpus, gbps=20.0, seed=0):

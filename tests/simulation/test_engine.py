@@ -18,9 +18,9 @@ from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.schedule import PASSES, Schedule, synchronisations
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND
-from dtfm_lab.simulation import engine
+from dtfm_lab.simulation import engine, kernels
 from dtfm_lab.simulation.engine import simulate_iteration
-from dtfm_lab.simulation.kernels import compilation, events
+from dtfm_lab.simulation.kernels import events
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sensitivity import gains
 
@@ -52,14 +52,14 @@ def test_no_schedule_and_no_way_to_average_is_left_out_of_that(name, synchronisa
 @given(cases)
 @settings(max_examples=15, deadline=None)
 def test_compiled_and_plain_kernels_give_the_same_bits(case):
-    assert compilation.start().wait(120)
-    compiled = compilation.compiled_kernels
+    assert kernels.start().wait(120)
+    compiled = kernels.compiled_kernels
     assert set(compiled) == {"event_loop", "longest_paths"}
     tasks = case.tasks()
     found = []
-    for kernels in (compiled, vars(events)):
+    for forms in (compiled, vars(events)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "kernel", lambda name, n, kernels=kernels: kernels[name])
+            patch.setattr(engine, "kernel", lambda name, n, forms=forms: forms[name])
             simulated = tasks.simulate(case.links)
             found.append([getattr(simulated, c) for c in ("start_s", "end_s", "after", "before", "order", "slack_s")])
     for one, other in zip(*found, strict=True):
@@ -118,8 +118,8 @@ def test_a_world_that_is_slower_throughout_takes_as_much_longer(case, factor):
 
 def test_compiled_kernels_return_no_array():
     """Making one for the caller runs Python; an interrupt there would end in a SystemError of numba's."""
-    compilation.start().wait()
-    for kernel in compilation.compiled_kernels.values():
+    kernels.start().wait()
+    for kernel in kernels.compiled_kernels.values():
         for signature in kernel.nopython_signatures:
             assert isinstance(signature.return_type, numba.types.Integer | numba.types.NoneType)
 

@@ -14,8 +14,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS, synchronisations
 from dtfm_lab.planning.evaluate import evaluate
+from dtfm_lab.simulation.collectives import streamed_s
 from dtfm_lab.simulation.memory_intervals import static_memory
-from dtfm_lab.simulation.sharding import streamed_s
 from dtfm_lab.simulation.simulate import simulate
 
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")

@@ -12,7 +12,7 @@ from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.planning import Cancellation, search
-from dtfm_lab.planning.population import SHOWN
+from dtfm_lab.planning.problem import SHOWN
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 

@@ -34,7 +34,6 @@ import scipy
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.bounds.budget import nearest_partners
 from dtfm_lab.planning.cost import PairCosts, pair_costs
 
 WORK = 4_000_000
@@ -89,6 +88,13 @@ def least_hop_sum_s(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
             for n_hops in (n_stages // 2, (n_stages - 1) // 2)
         )
     )
+
+
+def nearest_partners(group_s: FloatArray) -> IntArray:
+    """(N, N - 1) all other devices, cheapest partner first."""
+    apart = group_s + np.diag(np.full(len(group_s), np.inf))
+    order: IntArray = np.argsort(apart, axis=1, kind="stable")[:, :-1]
+    return order
 
 
 class _Partners:

@@ -24,9 +24,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import CostBreakdown, Plan
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.evaluate import reshaped
+from dtfm_lab.planning.evaluate import placed, reshaped
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis
-from dtfm_lab.planning.explain.nearby_plans import placed
 from dtfm_lab.planning.explain.sentences import counted, same
 
 CHANGES = {

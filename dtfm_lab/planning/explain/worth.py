@@ -21,20 +21,28 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.job import LEFT_TO_PLANNERS
+from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import IntArray, format_s
-from dtfm_lab.planning.evaluate import simulated
-from dtfm_lab.planning.explain.nearby_plans import best_of, opened, placed, seconds, value, with_device, without_device
+from dtfm_lab.planning.adapting import beginnings, shared_out
+from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.planning.evaluate import opened, placed, simulated
+from dtfm_lab.planning.explain.communication import SwapCosts
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.objectives import value_of
 from dtfm_lab.planning.search import search
 from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.simulation.efficiency import speeds_of
 
 STEPS = 4
 """Steps of each search, where the caller gives neither steps nor seconds."""
 NEGLIGIBLE = 1e-6
 """Share of the cost below which a worth counts as zero."""
+MOST_STAGES = 4
+"""Stages in which a device is tried, those of least work first."""
+HALVINGS = 4
+"""Times that the micro-batches of a slow device's pipeline are halved, as long as that helps."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,8 +69,8 @@ class Worth:
             return "needed"
         if self.serving is None:
             return "cannot serve"
-        gain = value(self.without) - value(self.serving)
-        if abs(gain) <= NEGLIGIBLE * value(self.without):
+        gain = value_of(self.without) - value_of(self.serving)
+        if abs(gain) <= NEGLIGIBLE * value_of(self.without):
             return "makes no difference"
         return "helps" if gain > 0 else "harms"
 
@@ -149,7 +157,8 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
             without = _renamed(known.without, name, known.device, topology)
         else:
             rest = topology.subset([d for d in range(len(topology)) if d != device])
-            without = replanned(rest, best, without_device(best, device), **limits)
+            near = (placed(best, one.placement.devices, one.job, rest) for one in beginnings(best, rest))
+            without = replanned(rest, best, best_of(near), **limits)
         row = Worth(device=name, role=role, serving=serving, without=without)
         if twin is None:
             first.setdefault(int(alike[device]), row)
@@ -239,3 +248,76 @@ def freed(plan: Plan, planner: str = "evolutionary", **options: Any) -> Plan | N
 def _dollars(plan: Plan | None) -> float:
     dollars = None if plan is None else plan.price_per_billion_tokens
     return np.nan if dollars is None else dollars
+
+
+def seconds(plan: Plan | None) -> float:
+    """Seconds of a plan's iteration, or of the communication cost that it was made for; NaN for no plan."""
+    if plan is None:
+        return np.nan
+    return plan.cost.total_s if plan.objective == "communication" or plan.iteration_s is None else plan.iteration_s
+
+
+def best_of(plans: Iterable[Plan | None]) -> Plan | None:
+    """The plan of least seconds or dollars; None where there is none."""
+    return min((plan for plan in plans if plan is not None), key=value_of, default=None)
+
+
+def with_device(plan: Plan, device: int) -> Plan | None:
+    """The best of some plans in which an idle device serves: in another's place, and with as much work as pays.
+
+    Tried are the stages of least work, in the pipeline of the slowest device there; with one stage also a pipeline of
+    its own. None where it fits nowhere. For the communication cost it is the cheapest exchange with one that serves.
+    """
+    if plan.objective == "communication":
+        swaps = SwapCosts(plan.placement.devices, pair_costs(plan.topology, plan.job))
+        swap = swaps.best(device)
+        return None if swap is None else placed(plan, swaps.exchanged(device, swap.partner), plan.job)
+    best = best_of(_with_device(plan, device))
+    if best is None:
+        return None
+    (replica,) = np.argwhere(best.placement.devices == device)[:, 1]
+    for _ in range(HALVINGS):
+        count = best.job.microbatch_counts[int(replica)]
+        if best.job.n_replicas == 1 or count == 1:
+            break
+        shares = shares_with(best.job.microbatch_counts, int(replica), count // 2)
+        job = best.job.with_fields(microbatches_per_replica=shares)
+        fewer = placed(best, best.placement.devices, job)
+        if fewer is None or value_of(fewer) >= value_of(best):
+            break
+        best = fewer
+    return best
+
+
+def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:
+    grid, job = plan.placement.devices, plan.job
+    speed = np.array(speeds_of(job, plan.topology.devices, plan.efficiency))
+    work = np.array([sum(layer.forward_flop for layer in layers) for layers in job.stage_layers])
+    for stage in np.argsort(work, kind="stable")[:MOST_STAGES]:
+        replica = int(speed[grid[stage]].argmin())
+        other = grid.copy()
+        other[stage, replica] = device
+        slower = min(1.0, float(speed[device] / speed[grid[stage, replica]]))
+        yield placed(plan, other, _with_share(job, replica, slower))
+    if job.n_stages == 1 and job.n_replicas < sum(job.microbatch_counts):
+        counts = np.append(np.array(job.microbatch_counts), 0)
+        more = job.with_fields(n_replicas=job.n_replicas + 1)
+        count = round(sum(job.microbatch_counts) * float(speed[device] / speed[[*grid[0], device]].sum()))
+        shares = shares_with(tuple(counts.tolist()), job.n_replicas, max(1, count))
+        row = np.append(grid[0], device)[None, :]
+        yield placed(plan, row, more.with_fields(microbatches_per_replica=shares, warmups=job.warmups))
+
+
+def _with_share(job: Job, replica: int, factor: float) -> Job:
+    """The job with a factor on the micro-batches of one pipeline."""
+    if job.n_replicas == 1 or factor >= 1:
+        return job
+    count = max(1, round(job.microbatch_counts[replica] * factor))
+    return job.with_fields(microbatches_per_replica=shares_with(job.microbatch_counts, replica, count))
+
+
+def shares_with(counts: tuple[int, ...], replica: int, count: int) -> tuple[int, ...]:
+    """Micro-batches of each pipeline with so many for one of them, the others in proportion to what they had."""
+    others = np.delete(np.array(counts), replica)
+    count = min(count, sum(counts) - len(others))
+    return tuple(np.insert(np.array(shared_out(others, sum(counts) - count)), replica, count).tolist())

@@ -18,7 +18,7 @@ from dtfm_lab.planning.iteration.fitting import MOST_SHAPES, allows, shapes_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import MOST_STAGES, Nearness
 from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
-from dtfm_lab.planning.population import Population
+from dtfm_lab.planning.problem import Population
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.annealing import Freedom

@@ -1,15 +1,23 @@
-"""Who says what a plan costs: the compiled replay where it covers the job, else the simulator."""
+"""Who says what a plan costs: the compiled replay where it covers the job, else the simulator.
+
+Beside a search, a whole plan in the replay: its seconds, and whether it fits, in a millisecond (``ReplayedPlan``)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Self
+
+import numpy as np
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job.system import MEMORY_ONLY, chosen
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.arms import Arm, KernelPlan
 from dtfm_lab.planning.iteration.candidate import unpriced_plan
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim
+from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim, tables_of
+from dtfm_lab.planning.problem import row_of
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
 
@@ -45,3 +53,45 @@ class Judge:
         lacks += max(seconds / self._aim.max_iteration_s - 1, 0.0) + max(price / self._aim.max_price_per_hour - 1, 0.0)
         value = seconds * price / 3600 if self._aim.dollars else seconds
         return replace(found, value=value, lacks=lacks, judged=True)
+
+
+class ReplayedPlan:
+    """A plan, and what the replay says of it; its seconds are those of ``simulate``, to rounding."""
+
+    def __init__(self, plan: Plan, problem: IterationProblem) -> None:
+        job, grid = plan.job, plan.placement.devices
+        assert job.microbatch is not None
+        assert plan.blocks_per_stage is not None
+        n_stages, n_replicas = grid.shape
+        sharing = 1 if job.sharding in (None, "none") else n_replicas
+        self._tables = tables_of(problem, job.microbatch, Aim(), None, sharing)
+        self._arm = Arm(self._tables, (n_stages, n_replicas), job.microbatch, job)
+        self._row = row_of(grid, problem.n_devices)
+        self._blocks = np.array(plan.blocks_per_stage, dtype=np.int64)
+        self._shares = np.array(job.microbatch_counts, dtype=np.int64)
+        self._ahead = None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
+        self.codes = problem.codes_gradients or self._tables.passes.coding_s > 0
+        """Whether messages are coded: these computations are as long on every device."""
+        found = self._replayed()
+        self.iteration_s, self.fits = found.value, found.lacks == 0
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self | None:
+        """None where the replay does not cover the plan, as where the order of its passes follows the network."""
+        if plan.job.schedule not in ("1f1b", "gpipe") and plan.job.warmups is None:
+            return None
+        problem = IterationProblem.of(plan.topology, plan.job, plan.queueing, efficiency=plan.efficiency)
+        return cls(plan, problem) if Judge(problem, Aim()).replays else None
+
+    def seconds(self, bandwidth: FloatArray, latency: FloatArray, speed: FloatArray) -> float:
+        """Seconds with factors on the bandwidth and the latency of every link, (N, N), and on every device's speed."""
+        link, device = self._tables.link.copy(), self._tables.device.copy()
+        link[0] *= latency
+        link[1:] /= bandwidth
+        device[0] *= speed
+        self._arm.tables = self._tables._replace(link=link, device=device)
+        return self._replayed().value
+
+    def _replayed(self) -> KernelPlan:
+        given = {"shares": self._shares, "ahead": self._ahead}
+        return self._arm.assessed(self._row, self._blocks, 0.0, **given, exact=True)

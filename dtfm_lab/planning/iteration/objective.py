@@ -24,13 +24,13 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.communication_search import CommunicationCost
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
 from dtfm_lab.planning.iteration.problem import IterationProblem, choices_of, leaves_open
 from dtfm_lab.planning.iteration.search import search_iteration
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import (
+    CommunicationCost,
     SearchRequest,
     check_start,
     network_of,
@@ -38,7 +38,7 @@ from dtfm_lab.planning.objectives import (
     require_prices,
     steps_within,
 )
-from dtfm_lab.planning.population import Population
+from dtfm_lab.planning.problem import Population
 from dtfm_lab.planning.step import PROVEN, PlanStep
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import memory

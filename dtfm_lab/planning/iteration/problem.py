@@ -29,10 +29,15 @@ from dtfm_lab.domain.job.system import BLOCKWISE
 from dtfm_lab.domain.network import Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.interchangeable import interchangeable
-from dtfm_lab.simulation.collectives import tensor_parallel_s
+from dtfm_lab.simulation.collectives import (
+    gathered_elements,
+    message_bytes_of,
+    passing_gradient_elements,
+    sharded_over,
+    tensor_parallel_s,
+)
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES, usable_bytes
-from dtfm_lab.simulation.sharding import gathered_elements, message_bytes_of, passing_gradient_elements, sharded_over
 
 CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
 """What is tried where the job names no checkpointing."""

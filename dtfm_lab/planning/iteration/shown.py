@@ -9,7 +9,7 @@ from functools import partial
 from dtfm_lab.domain.job import Job
 from dtfm_lab.planning.iteration.arms import Arm, Arms, KernelPlan
 from dtfm_lab.planning.iteration.candidate import chosen_job
-from dtfm_lab.planning.population import SHOWN, Individual, Population
+from dtfm_lab.planning.problem import SHOWN, Individual, Population
 
 CHECKPOINTED = {
     "none": "",

@@ -32,8 +32,7 @@ import numpy as np
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import align
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
-from dtfm_lab.planning.population import Individual, Population, spread
-from dtfm_lab.planning.problem import Generation, Problem, diversity, planners
+from dtfm_lab.planning.problem import Generation, Individual, Population, Problem, diversity, planners, spread
 
 POPULATION = 100
 """Number of individuals."""

@@ -8,8 +8,7 @@ import numpy as np
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.cost import align
 from dtfm_lab.planning.jit_warmup import wait_for_kernels
-from dtfm_lab.planning.population import SHOWN, Individual, Population
-from dtfm_lab.planning.problem import Generation, Problem, planners
+from dtfm_lab.planning.problem import SHOWN, Generation, Individual, Population, Problem, planners
 
 WORDS = "every device by chance, pipelines paired and stages ordered at least cost"
 RULE = "Nothing is kept but the best; the others are some of those that were tried."

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.planning.population import SHOWN, Population
-from dtfm_lab.planning.population import Individual as ShownIndividual
-from dtfm_lab.planning.problem import Problem
+from dtfm_lab.planning.problem import SHOWN, Population, Problem
+from dtfm_lab.planning.problem import Individual as ShownIndividual
 
 WORDS = {
     "chance": "every device by chance",

@@ -16,7 +16,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.figures.measures import measure_of
 from dtfm_lab.planning import PlanStep, objectives, planners, simulated
 from dtfm_lab.planning.adapting import nearest
-from dtfm_lab.planning.population import PopulationFrame
+from dtfm_lab.planning.problem import PopulationFrame
 from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import LiveSearch, SearchFrames, Shown, frame_of_plan

@@ -22,7 +22,7 @@ from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim, tables_of
 from dtfm_lab.planning.jit_warmup import while_compiling
 
 if TYPE_CHECKING:
-    from dtfm_lab.planning.iteration.kernels.grid_costs import Grid, Least
+    from dtfm_lab.planning.iteration.kernels.enumeration import Grid, Least
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
 MOST_DEVICES = 6
@@ -58,8 +58,7 @@ class _Grids:
 
     def with_cuts(self, i: int, high_s: float, most_nodes: int) -> tuple[float, bool]:
         """The least of all cuts of a grid, at most ``high_s``; and False where they are too many to try all."""
-        from dtfm_lab.planning.iteration.kernels.enumeration import least_of_cuts
-        from dtfm_lab.planning.iteration.kernels.grid_costs import Grid
+        from dtfm_lab.planning.iteration.kernels.enumeration import Grid, least_of_cuts
 
         row, *costs = (one[0] for one in self._grids(self.rows[i : i + 1]))
         grid = Grid(row.reshape(self.shape), *costs)
@@ -67,7 +66,7 @@ class _Grids:
         return float(found_s), bool(complete)
 
     def _grids(self, rows: IntArray) -> Grid:
-        from dtfm_lab.planning.iteration.kernels.grid_costs import Grid, fill_costs
+        from dtfm_lab.planning.iteration.kernels.enumeration import Grid, fill_costs
 
         n, n_blocks = len(rows), self.least.window.shape[2] - 1
         costs = np.zeros((n, 4, *self.shape)), np.zeros((n, 2, *self.shape)), np.zeros((n, *self.shape, n_blocks + 1))
@@ -165,7 +164,7 @@ def _rows(problem: IterationProblem, n_stages: int, n_replicas: int) -> IntArray
 def _least(
     problem: IterationProblem, tables: Tables, microbatch: int, n_stages: int, n_replicas: int, splits: bool
 ) -> Least:
-    from dtfm_lab.planning.iteration.kernels.grid_costs import Least
+    from dtfm_lab.planning.iteration.kernels.enumeration import Least
 
     job, n_blocks = problem.job, problem.n_blocks
     passes = tables.passes

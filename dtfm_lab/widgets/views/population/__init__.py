@@ -9,7 +9,7 @@ import traitlets
 
 from dtfm_lab.domain.units import IntArray, format_s
 from dtfm_lab.figures.measures import format_dollars
-from dtfm_lab.planning.population import Individual, PopulationFrame
+from dtfm_lab.planning.problem import Individual, PopulationFrame
 from dtfm_lab.widgets.views.view import View
 
 NOBODY = -1
