@@ -7,5 +7,3 @@ from dtfm_lab.compare.comparison import Comparison, compare
 from dtfm_lab.compare.drift import Drift
 from dtfm_lab.compare.histories import HistoryComparison
 from dtfm_lab.compare.refit import Refit
-
-__all__ = ["Comparison", "Drift", "HistoryComparison", "Refit", "compare"]

@@ -195,8 +195,7 @@ def _weights(progress: FloatArray, length_s: FloatArray, growth_s: FloatArray) -
         meet = (offset_s[:, :-1] - offset_s[:, 1:]) / (growth_s[:, 1:] - growth_s[:, :-1])
     middle = (progress[:, :-1] + progress[:, 1:]) / 2
     meet = np.clip(np.where(np.isfinite(meet), meet, middle), progress[:, :-1], progress[:, 1:])
-    weight: FloatArray = np.diff(meet, axis=1, prepend=0.0, append=1.0)
-    return weight
+    return np.asarray(np.diff(meet, axis=1, prepend=0.0, append=1.0))
 
 
 def _makespans(

@@ -112,8 +112,7 @@ class _Iterations:
 
     def mean(self, seconds: FloatArray) -> FloatArray:
         """Weighted mean over the last axis."""
-        mean: FloatArray = seconds @ self.weight
-        return mean
+        return np.asarray(seconds @ self.weight)
 
     def half_width(self, seconds: FloatArray) -> FloatArray:
         """(groups,) half widths of the intervals of the means of (groups, iterations).
@@ -178,8 +177,7 @@ def _table(
 
 def _beyond(seconds: FloatArray, half_s: FloatArray) -> Mask:
     """Whether seconds differ from 0 with confidence; those of a single iteration count as certain."""
-    sure: Mask = np.abs(seconds) > np.where(np.isinf(half_s), 0.0, half_s)
-    return sure
+    return np.asarray(np.abs(seconds) > np.where(np.isinf(half_s), 0.0, half_s))
 
 
 SENTENCE = ["of", "name", "longer_s", "share", "what", "ratio"]

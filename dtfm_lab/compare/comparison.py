@@ -34,6 +34,7 @@ SMALL = 0.02
 """Share of the prediction below which an error without a suspect is not worth a reason."""
 SHOWN = 5
 """Most suspects in a notebook's output."""
+TABLES = ("iterations", "kinds", "stages", "devices", "links")
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,11 +214,7 @@ class Comparison:
             "rows": len(self.rows),
             "late_messages": context.late_messages,
             "overruns": context.overruns,
-            "iterations": plain_rows(self.iterations.reset_index()),
-            "kinds": plain_rows(self.kinds.reset_index()),
-            "stages": plain_rows(self.stages.reset_index()),
-            "devices": plain_rows(self.devices.reset_index()),
-            "links": plain_rows(self.links.reset_index()),
+            **{table: plain_rows(getattr(self, table).reset_index()) for table in TABLES},
             "suspects": plain_rows(self.suspects),
             "verdict": self.verdict,
             "drift": self.drift.summary(),

@@ -132,7 +132,10 @@ def drift(rows: pd.DataFrame, iterations: pd.DataFrame, predicted_iteration_s: f
     )
     numbers = np.unique(rows["iteration"])
     table = pd.DataFrame({"late_s": late_s.to_numpy()}, index=pd.Index(numbers, name="iteration")).join(each)
-    growth_s, late = _growth(table["late_s"]), table["late_s"].to_numpy(np.float64)
+    growth_s, late = Estimate(0.0, -np.inf, np.inf), table["late_s"].to_numpy(np.float64)
+    if len(late) >= FEWEST:
+        slope = theil_sen(numbers, late)
+        growth_s = Estimate(*map(float, (slope.slope, slope.low_slope, slope.high_slope)))
     return Drift(threshold_s, devices, table, growth_s, _shifts(late, numbers, threshold_s))
 
 
@@ -145,13 +148,6 @@ def _first(ends: pd.DataFrame, by: str, threshold_s: float) -> pd.DataFrame:
 
 def _written(row: Any) -> str:
     return str(Action(row.stage, Kind(row.kind), *(None if n < 0 else n for n in (row.microbatch, row.peer))))
-
-
-def _growth(late_s: pd.Series) -> Estimate:
-    if len(late_s) < FEWEST:
-        return Estimate(0.0, -np.inf, np.inf)
-    found = theil_sen(late_s.index.to_numpy(), late_s.to_numpy())
-    return Estimate(float(found.slope), float(found.low_slope), float(found.high_slope))
 
 
 def _shifts(late_s: FloatArray, numbers: IntArray, threshold_s: float) -> tuple[Shift, ...]:

@@ -71,8 +71,7 @@ def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
         return np.repeat(known, len(wanted))
     if predicted.context.source == "simulated" and every > 1:
         together = (wanted + 1) % every == 0
-        stands_for: IntArray = np.where(together, known[-1], known[0])
-        return stands_for
+        return np.asarray(np.where(together, known[-1], known[0]))
     if len(known) != len(wanted):
         raise TraceError(f"predicted has {len(known)} iterations, measured {len(wanted)}; wanted one or as many")
     return wanted

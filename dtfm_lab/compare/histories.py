@@ -90,12 +90,10 @@ def _error(predicted: float, measured: float) -> float:
 
 def _steps(history: History, edges: FloatArray) -> FloatArray:
     which = np.clip(np.searchsorted(edges, history.end_s, side="left") - 1, 0, len(edges) - 2)
-    steps: FloatArray = np.bincount(which, weights=history.steps, minlength=len(edges) - 1).astype(float)
-    return steps
+    return np.asarray(np.bincount(which, weights=history.steps, minlength=len(edges) - 1).astype(float))
 
 
 def _seconds(history: History, state: State, edges: FloatArray) -> FloatArray:
     lasts = np.where(history.state == state, history.end_s - history.start_s, 0.0)
     so_far = np.interp(edges, np.append(0.0, history.end_s), np.append(0.0, np.cumsum(lasts)))
-    seconds: FloatArray = np.diff(so_far)
-    return seconds
+    return np.asarray(np.diff(so_far))

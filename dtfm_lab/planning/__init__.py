@@ -4,7 +4,7 @@ The root has the cost, the problem given to a planner and the search that runs o
 ``bounds`` lower bounds, ``explain`` what a plan's cost comes from, ``kernels`` the compiled loops.
 """
 
-from dtfm_lab.planning import planners as _registered  # noqa: F401
+from dtfm_lab.planning import planners as _registered
 from dtfm_lab.planning.adapting import adapt_plan
 from dtfm_lab.planning.background_tasks import Cancellation
 from dtfm_lab.planning.bounds import lower_bound_s
@@ -14,7 +14,7 @@ from dtfm_lab.planning.evaluate import evaluate, simulated
 from dtfm_lab.planning.explain.difference import Difference
 from dtfm_lab.planning.explain.explanation import Explanation, explain
 from dtfm_lab.planning.explain.worth import Worth, stream_worth, worth_table
-from dtfm_lab.planning.iteration import objective as _objectives  # noqa: F401
+from dtfm_lab.planning.iteration import objective as _objectives
 from dtfm_lab.planning.iteration.frontier import Frontier
 from dtfm_lab.planning.iteration.frontier_search import stream_frontier
 from dtfm_lab.planning.moving import Moves, moves
@@ -23,38 +23,3 @@ from dtfm_lab.planning.problem import Generation, Planner, Problem, planners
 from dtfm_lab.planning.replanning import Replan, network_after, replan
 from dtfm_lab.planning.search import plan, search
 from dtfm_lab.planning.step import PlanStep
-
-__all__ = [
-    "Cancellation",
-    "Difference",
-    "Draws",
-    "Explanation",
-    "Frontier",
-    "Generation",
-    "Moves",
-    "Objective",
-    "PlanStep",
-    "Planner",
-    "Problem",
-    "Replan",
-    "Worth",
-    "adapt_plan",
-    "default_objective",
-    "drawn",
-    "evaluate",
-    "explain",
-    "lower_bound_s",
-    "moves",
-    "network_after",
-    "objectives",
-    "plan",
-    "plan_for_draws",
-    "planners",
-    "price_placement",
-    "replan",
-    "search",
-    "simulated",
-    "stream_frontier",
-    "stream_worth",
-    "worth_table",
-]

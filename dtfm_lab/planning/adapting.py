@@ -171,8 +171,7 @@ def shared_stages(before: Job, after: Job) -> FloatArray:
     ends = np.cumsum([0, *(layer.parameters for layer in after.model.layers)])
     was, now = (ends[np.cumsum([0, *job.cut(job.n_stages)])] for job in (before, after))
     both = np.minimum(was[1:, None], now[None, 1:]) - np.maximum(was[:-1, None], now[None, :-1])
-    shared: FloatArray = np.maximum(both, 0) / np.maximum(np.diff(now), 1)
-    return shared
+    return np.asarray(np.maximum(both, 0) / np.maximum(np.diff(now), 1))
 
 
 @lru_cache(maxsize=8)  # of one network, many plans are compared

@@ -70,5 +70,4 @@ def _alike(matrix: FloatArray, first: int, others: IntArray, tolerance: float) -
     third[:, first] = False
     third[np.arange(len(others)), others] = False
     alike = np.maximum(rows, row) <= np.minimum(rows, row) * (1 + tolerance) if tolerance else rows == row
-    same: npt.NDArray[np.bool_] = (alike | ~third).all(axis=1)
-    return same
+    return np.asarray((alike | ~third).all(axis=1))

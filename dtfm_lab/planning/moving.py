@@ -76,8 +76,7 @@ class Moves:
     @property
     def from_checkpoint(self) -> Mask:
         """Whether each piece comes from a checkpoint. Where one does, all devices go back to that checkpoint's step."""
-        found: Mask = self.sender == CHECKPOINT
-        return found
+        return np.asarray(self.sender == CHECKPOINT)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a piece: device, stage (of the new plan), sender (``checkpoint`` where no living device holds it),
@@ -183,8 +182,7 @@ def _covered(ends: IntArray, pieces: _Piece, n: int) -> Mask:
     change = np.zeros((len(ends), n), dtype=np.int64)
     np.add.at(change, (np.searchsorted(ends, pieces.low), pieces.device), 1)
     np.add.at(change, (np.searchsorted(ends, pieces.high), pieces.device), -1)
-    covered: Mask = np.cumsum(change, axis=0)[:-1] > 0
-    return covered
+    return np.asarray(np.cumsum(change, axis=0)[:-1] > 0)
 
 
 def _held(plan: Plan, what: str) -> _Piece:

@@ -231,7 +231,7 @@ def _checked(horizon_s: object) -> float:
 
 def _kept_near(step: PlanStep, before: Plan) -> Plan:
     """The step's plan, not priced, its interchangeable devices where most of them were."""
-    found = replace(unpriced_plan(step.topology, step.job, step.best), queueing=step.queueing)
+    found = unpriced_plan(step.topology, step.job, step.best, step.queueing)
     return replace(found, placement=Placement(nearest_grid(found, before)))
 
 

@@ -17,6 +17,12 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 PROVEN = 1e-9
 """Relative gap between a plan's cost and its lower bound at which the plan counts as proven best."""
 
+OF_THE_SEARCH = (
+    *("planner", "objective", "queueing", "efficiency", "seed"),
+    *("generation", "evaluations", "seconds", "left_open"),
+)
+"""Fields that a plan takes over from its step."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlanStep(Generation):
@@ -84,15 +90,7 @@ class PlanStep(Generation):
             placement=Placement(self.devices),
             cost=price_placement(self.topology, self.job, self.devices),
             lower_bound_s=least_s,
-            planner=self.planner,
-            objective=self.objective,
-            queueing=self.queueing,
-            efficiency=self.efficiency,
-            seed=self.seed,
-            generation=self.generation,
-            evaluations=self.evaluations,
-            seconds=self.seconds,
-            left_open=self.left_open,
+            **{name: getattr(self, name) for name in OF_THE_SEARCH},
         )
 
     def _with_seconds(self, plan: Plan, iteration_s: float) -> Plan:

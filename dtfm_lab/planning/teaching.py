@@ -114,12 +114,11 @@ class _Survival:
 
     def price(self, rows: IntArray) -> tuple[FloatArray, list[_Rank]]:
         """(n,) communication cost in seconds of (n, N) rows, and their ranks."""
-        ground = self._ground
-        grids = rows[:, : ground.n_tasklets].reshape(-1, ground.n_stages, ground.n_replicas)
-        cost_s = total_costs(grids, ground.pair)
+        grids = rows[:, : self._ground.n_tasklets].reshape(-1, self._ground.n_stages, self._ground.n_replicas)
+        cost_s, settles = total_costs(grids, self._ground.pair), np.isfinite(self.exponent)
         self._priced(cost_s)
-        power_s = power_costs(grids, ground.pair, self.exponent if np.isfinite(self.exponent) else TIE)
-        columns = (power_s, cost_s) if np.isfinite(self.exponent) else (cost_s, power_s)
+        power_s = power_costs(grids, self._ground.pair, self.exponent if settles else TIE)
+        columns = (power_s, cost_s) if settles else (cost_s, power_s)
         return cost_s, list(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -141,7 +140,6 @@ def _frames(
             cost_s=float(cost),
             operator="chance",
             words="every device by chance",
-            generation=0,
         )
         for number, (row, cost) in enumerate(zip(rows, cost_s, strict=True))
     ]
@@ -160,7 +158,16 @@ def _frames(
                 rows[worse], ranks[worse], people[worse] = row, rank, child
                 if child.cost_s < best.cost_s * (1 - 1e-9):
                     best, found_in = child, generation
-        yield _frame(ground, generation, people, best, evaluations, survival.exponent)
+        yield PopulationFrame(
+            generation=generation,
+            individuals=tuple(sorted(people, key=attrgetter("cost_s"))),
+            best=best,
+            median_s=float(np.median([one.cost_s for one in people])),
+            diversity=diversity(np.array([one.grid for one in people]), n),
+            made_by=dict(Counter(one.operator for one in people).most_common()),
+            evaluations=evaluations,
+            rule=_rule(survival.exponent),
+        )
         if generation > max(found_in, settling) + patience:
             return
 
@@ -178,7 +185,11 @@ def _offspring(
     mated = bool(rng.random() < CROSSOVER_SHARE) and parent != other and len(ground.places) > 1
     parents = [parent, other] if mated else [parent]
     if mated:
-        operator, made = "crossover", [_crossed(ground, rows, people, parent, other, rng) for _ in range(TRIES)]
+        operator, made = "crossover", list[Made]()
+        for _ in range(TRIES):
+            row, places = crossover(ground, rows[parent], rows[other], rng)
+            words = f"{listed(places)} as in {people[other].number}, the rest as in {people[parent].number}"
+            made.append(Made(row, words))
     else:
         shares = np.array([share for _, _, share in MUTATIONS])
         operator, mutate, _ = MUTATIONS[int(rng.choice(len(MUTATIONS), p=shares / shares.sum()))]
@@ -193,18 +204,9 @@ def _offspring(
         cost_s=float(cost_s[at]),
         operator=operator,
         words=made[at].words,
-        generation=0,
         parents=tuple(people[one].childless for one in parents),
     )
     return child, tried[at], tried_ranks[at], max(parents, key=ranks.__getitem__), len(made)
-
-
-def _crossed(
-    ground: Ground, rows: IntArray, people: list[Individual], recipient: int, donor: int, rng: np.random.Generator
-) -> Made:
-    row, places = crossover(ground, rows[recipient], rows[donor], rng)
-    words = f"{listed(places)} as in {people[donor].number}, the rest as in {people[recipient].number}"
-    return Made(row, words)
 
 
 def _is_twin(ground: Ground, row: IntArray, rank: _Rank, rows: IntArray, ranks: list[_Rank]) -> bool:
@@ -215,26 +217,6 @@ def _is_twin(ground: Ground, row: IntArray, rank: _Rank, rows: IntArray, ranks: 
     stage_of = np.empty_like(row)
     stage_of[row] = stage_at
     return bool((stage_of[rows] == stage_at).all(axis=1).any())
-
-
-def _frame(
-    ground: Ground,
-    generation: int,
-    people: list[Individual],
-    best: Individual,
-    evaluations: int,
-    exponent: float,
-) -> PopulationFrame:
-    return PopulationFrame(
-        generation=generation,
-        individuals=tuple(sorted(people, key=attrgetter("cost_s"))),
-        best=best,
-        median_s=float(np.median([one.cost_s for one in people])),
-        diversity=diversity(np.array([one.grid for one in people]), len(ground.names)),
-        made_by=dict(Counter(one.operator for one in people).most_common()),
-        evaluations=evaluations,
-        rule=_rule(exponent),
-    )
 
 
 def _rule(exponent: float) -> str:

@@ -6,11 +6,3 @@
 from dtfm_lab.simulation.memory import MemoryReport, memory
 from dtfm_lab.simulation.schedules import build, schedules
 from dtfm_lab.simulation.simulate import simulate
-
-__all__ = [
-    "MemoryReport",
-    "build",
-    "memory",
-    "schedules",
-    "simulate",
-]

@@ -75,8 +75,8 @@ ALL_REDUCES = {LayerKind.EMBEDDING: (1, 0), LayerKind.BLOCK: (2, 2), LayerKind.H
 """All-reduces of a micro-batch's activations in the forward and in the backward of a layer."""
 
 
-class Sums(NamedTuple):
-    """Seconds of the all-reduces of one micro-batch over a stage."""
+class PassParts(NamedTuple):
+    """Of one micro-batch over a stage: seconds, or bytes."""
 
     forward: float
     backward: float
@@ -84,19 +84,22 @@ class Sums(NamedTuple):
     """Of what is recomputed in the backward."""
 
 
-def tensor_parallel_s(job: Job, layers: Sequence[Layer], device: Device) -> Sums:
+NOTHING = PassParts(0.0, 0.0, 0.0)
+
+
+def tensor_parallel_s(job: Job, layers: Sequence[Layer], device: Device) -> PassParts:
     """Seconds of the all-reduces of one micro-batch over these layers.
 
     Checkpointed blocks, or stages, sum again what they sum in the forward; ``selective`` checkpointing keeps the sums.
     """
     if device.gpus == 1:
-        return Sums(0.0, 0.0, 0.0)
+        return NOTHING
     n_bytes = job.activation_elements * BYTES_PER_ELEMENT[job.dtype]
     once_s = ring_all_reduce_s(n_bytes, device.gpus, device.inner_bandwidth_bytes_per_s, device.inner_latency_s)
     forward, backward = (sum(ALL_REDUCES[layer.kind][way] for layer in layers) for way in (0, 1))
     blocks = sum(ALL_REDUCES[layer.kind][0] for layer in layers if layer.kind is LayerKind.BLOCK)
     again = {"stage": forward, "block": blocks}.get(job.checkpoints, 0)
-    return Sums(forward * once_s, backward * once_s, again * once_s)
+    return PassParts(forward * once_s, backward * once_s, again * once_s)
 
 
 def hop_gather_s(device: Device, n_bytes: float) -> float:

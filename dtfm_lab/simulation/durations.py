@@ -8,7 +8,6 @@ so little arithmetic that they take as long as memory takes to be read and writt
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,10 @@ from dtfm_lab.domain.schedule import Kind, Programs
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.simulation.collectives import (
+    NOTHING,
     GroupRings,
     LayerMessages,
+    PassParts,
     PassSeconds,
     hop_gather_s,
     message_bytes_of,
@@ -75,7 +76,7 @@ def pass_times(
         flop = job.microbatch * sum(layer.forward_flop for layer in layers)
         again_flop = job.microbatch * sum(repeated_flop(job, layer) for layer in layers)
         unweighted_flop = job.microbatch * unweighted(job, layers) if job.memory_traffic else 0.0
-        traffic = stage_traffic(job, layers) if job.memory_traffic else NO_TRAFFIC
+        traffic = stage_traffic(job, layers) if job.memory_traffic else NOTHING
         coding_s = 0.0 if job.n_stages == 1 else one_message_s * ((stage > 0) + (stage < last))
         messages = None if rings is None else _messages(job, layers, rings, position)
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
@@ -85,7 +86,8 @@ def pass_times(
             forward_s, again_s = flop / speed, again_flop / speed
             half_s = BACKWARD_PER_FORWARD / 2 * forward_s
             unweighted_s = unweighted_flop / speed
-            moved_s = traffic.over(memory_bandwidth_of(device)) if job.memory_traffic else NO_TRAFFIC
+            moved_bytes_per_s = memory_bandwidth_of(device) if job.memory_traffic else 1.0
+            moved_s = PassParts(*(n_bytes / moved_bytes_per_s for n_bytes in traffic))
             sums_s = tensor_parallel_s(job, layers, device)
             back_s = again_s + moved_s.again + moved_s.backward + sums_s.backward + sums_s.again
             passes = PassSeconds(
@@ -167,23 +169,7 @@ def compute_seconds(computations: Iterable[tuple[int, int, Kind]], profile: Iter
     return np.array([seconds(*work) for work in computations])
 
 
-class Traffic(NamedTuple):
-    """Of one micro-batch over one stage, bytes or seconds."""
-
-    forward: float
-    backward: float
-    again: float
-    """Of what is recomputed in the backward."""
-
-    def over(self, bytes_per_s: float) -> Traffic:
-        """The seconds of these bytes."""
-        return Traffic(*(n_bytes / bytes_per_s for n_bytes in self))
-
-
-NO_TRAFFIC = Traffic(0.0, 0.0, 0.0)
-
-
-def stage_traffic(job: Job, layers: Sequence[Layer]) -> Traffic:
+def stage_traffic(job: Job, layers: Sequence[Layer]) -> PassParts:
     """Bytes that the layers of a stage move for one micro-batch.
 
     Checkpointed blocks, or stages, move in their recomputation what they moved in their forward.
@@ -193,7 +179,7 @@ def stage_traffic(job: Job, layers: Sequence[Layer]) -> Traffic:
     repeated = {"none": [], "stage": layers}.get(
         job.checkpoints, [layer for layer in layers if layer.kind is LayerKind.BLOCK]
     )
-    return Traffic(forward, BACKWARD_READS * forward, each * sum(moved_elements(job, layer) for layer in repeated))
+    return PassParts(forward, BACKWARD_READS * forward, each * sum(moved_elements(job, layer) for layer in repeated))
 
 
 def unweighted(job: Job, layers: Sequence[Layer]) -> float:

@@ -207,8 +207,7 @@ class TaskTimes:
     @cached_property
     def slack_s(self) -> FloatArray:
         """How much later each node could start without a later end of the iteration, queues keeping their order."""
-        slack_s: FloatArray = self.makespan_s - self.start_s - self._left_s(self.duration_s, self.latency_s)
-        return slack_s
+        return np.asarray(self.makespan_s - self.start_s - self._left_s(self.duration_s, self.latency_s))
 
     def changed_s(self, computing: FloatArray | float = 1.0, sending: float = 1.0) -> float:
         """Seconds of the iteration with its computations and messages so many times as long, queues keeping their

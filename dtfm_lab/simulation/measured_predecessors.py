@@ -55,8 +55,7 @@ def _row_of(graph: TaskGraph, trace: Trace, rows: IntArray) -> IntArray:
         raise TraceError(
             f"an iteration of the trace holds no {action} of pipeline {replica}; wanted all of its schedule"
         )
-    found: IntArray = rows[at]
-    return found
+    return np.asarray(rows[at])
 
 
 def _dependencies(graph: TaskGraph, trace: Trace, row_of: IntArray) -> tuple[IntArray, IntArray]:

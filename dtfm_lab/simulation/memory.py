@@ -106,8 +106,7 @@ class MemoryReport:
     @property
     def over_bytes(self) -> IntArray:
         """(positions, replicas) bytes that the device lacks; 0 where it has enough."""
-        over: IntArray = np.maximum(self.peak_bytes - self.limit_bytes, 0)
-        return over
+        return np.asarray(np.maximum(self.peak_bytes - self.limit_bytes, 0))
 
     @property
     def fits(self) -> bool:

@@ -134,21 +134,18 @@ def activation_budget(plan: Plan) -> IntArray:
     n_messages, hop_bytes = (2, int(np.ceil(job.activation_bytes))) if job.n_stages > 1 else (0, 0)
     once = static_memory(job, job.n_stages).total + of.recomputed + n_messages * hop_bytes
     each = np.maximum(of.kept + hop_bytes, 1)
-    fit: IntArray = np.maximum(memory_limits(plan) - once[:, None], 0) // each[:, None]
-    return fit
+    return np.asarray(np.maximum(memory_limits(plan) - once[:, None], 0) // each[:, None])
 
 
 def memory_limits(plan: Plan) -> IntArray:
     """(stages, replicas) bytes of memory that the devices have for plans: without the job's reserve."""
-    grid: IntArray = usable_bytes(plan.job, plan.topology.devices).astype(np.int64)[plan.placement.devices]
-    return grid
+    return np.asarray(usable_bytes(plan.job, plan.topology.devices).astype(np.int64)[plan.placement.devices])
 
 
 def usable_bytes(job: Job, devices: Sequence[Device]) -> FloatArray:
     """(devices,) whole bytes of memory behind the job's reserve; not below 0."""
     have = np.array([device.memory_bytes for device in devices]) - (job.tensor_parallel or 1) * job.reserve_bytes
-    left: FloatArray = np.floor(np.clip((1 - job.fragmentation) * have, 0.0, 2.0**62))
-    return left
+    return np.asarray(np.floor(np.clip((1 - job.fragmentation) * have, 0.0, 2.0**62)))
 
 
 @dataclass(frozen=True, eq=False)

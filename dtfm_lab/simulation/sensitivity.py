@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,14 +21,13 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Links, as_number, shortened
-from dtfm_lab.domain.plan import Plan, cut_subplan
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.schedule import Programs, Schedule
+from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.simulation.durations import analytic
-from dtfm_lab.simulation.efficiency import GivenEfficiency
-from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
-from dtfm_lab.simulation.simulate import simulate
+from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes
+from dtfm_lab.simulation.simulate import SimulatedIterations, simulated_iterations
 
 WHAT = ("bandwidth", "latency", "compute")
 NEGLIGIBLE = 1e-9
@@ -157,11 +155,6 @@ def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[Gain]:
         )
 
 
-def _tasks_on(plan: Plan, programs: Programs, efficiency: GivenEfficiency, links: Links) -> PlacedTasks:
-    """The tasks where passes take other seconds on other links, as those that gather parameters do."""
-    return PlacedTasks.of(plan, programs, analytic(plan, programs, efficiency, links))
-
-
 class _Target(NamedTuple):
     """A link, all links of two regions, or a device, to be improved."""
 
@@ -171,68 +164,50 @@ class _Target(NamedTuple):
     """Pairs of device indices that form a link; a device is paired with itself."""
 
 
-class _IterationKind(NamedTuple):
-    """An iteration that synchronises, or one that does not."""
-
-    share: float
-    """Share of all iterations that are of this kind."""
-    tasks: PlacedTasks
-    times: TaskTimes
-    on: Callable[[Links], PlacedTasks] | None = None
-    """The tasks on other links, where passes depend on them."""
-
-    def may_be_critical(self, nodes: Mask) -> bool:
-        """Whether one of these nodes may be on a critical path."""
-        critical: Mask = self.times.slack_s <= NEGLIGIBLE * self.times.makespan_s
-        return bool((nodes & critical).any())
-
-    def changed_s(self, links: Links, speed: FloatArray) -> float:
-        """Its seconds on other links, each device so many times as fast, (N,)."""
-        tasks = self.tasks if self.on is None else self.on(links)
-        return replace(tasks, compute_s=tasks.compute_s / speed[tasks.here]).simulate(links).makespan_s
-
-
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """The iteration of a plan as it is, to be simulated again with changes; its order of passes is kept."""
+    """The iterations of a plan as they are, to be simulated again with changes; the order of passes is kept."""
 
-    plan: Plan
-    links: Links
-    parts: tuple[_IterationKind, ...]
+    simulated: SimulatedIterations
 
     @classmethod
     def of(cls, plan: Plan, schedule: str | Schedule | None = None, **as_simulated: Any) -> Baseline:
         """What ``simulate`` plays. Raises what that raises."""
-        context = simulate(plan, schedule, **as_simulated).context
-        plan = cut_subplan(plan, context.rehearsed)
-        built = context.recorded_schedule
-        if context.links == "real":
-            links = Links.free(len(plan.topology)).delayed(context.message_s)
-        else:
-            links = Links.of(plan.topology, context.queueing)
-        every = context.synchronise_every
-        known = as_simulated.get("profile") is not None or as_simulated.get("like") is not None
-        efficiency = as_simulated.get("efficiency")
-        parts = []
-        for synchronise, share in ((False, 1 - 1 / every), (True, 1 / every)):
-            if share > 0:
-                programs = programs_of(plan, built, synchronise=synchronise)
-                # the context holds the profile of the iteration that synchronises, whose computations code more
-                profile = context.profile if known else analytic(plan, programs, efficiency, links)
-                tasks = PlacedTasks.of(plan, programs, profile)
-                on = None
-                if plan.job.gathers_passes and not known:
-                    on = partial(_tasks_on, plan, programs, efficiency)
-                parts.append(_IterationKind(share, tasks, tasks.simulate(links), on))
-        return cls(plan, links, tuple(parts))
+        return cls(simulated_iterations(plan, schedule, **as_simulated))
+
+    @property
+    def plan(self) -> Plan:
+        return self.simulated.plan
+
+    @property
+    def links(self) -> Links:
+        return self.simulated.links
+
+    @property
+    def parts(self) -> list[tuple[float, TaskTimes]]:
+        """Share of all iterations, and times, of those that synchronise and of those that do not."""
+        every, times = self.plan.job.averages_every, self.simulated.times
+        shares = (1.0,) if len(times) == 1 else (1 - 1 / every, 1 / every)
+        return list(zip(shares, times, strict=True))
 
     @property
     def iteration_s(self) -> float:
-        return sum(part.share * part.times.makespan_s for part in self.parts)
+        return sum(share * times.makespan_s for share, times in self.parts)
 
     def changed_s(self, links: Links, speed: FloatArray) -> float:
         """Seconds of an iteration on other links, each device so many times as fast, (N,)."""
-        return sum(part.share * part.changed_s(links, speed) for part in self.parts)
+        return sum(share * self._changed_s(times.tasks, links, speed) for share, times in self.parts)
+
+    def _changed_s(self, tasks: PlacedTasks, links: Links, speed: FloatArray) -> float:
+        if self._gathers:
+            programs, efficiency = tasks.graph.programs, self.simulated.efficiency
+            tasks = PlacedTasks.of(self.plan, programs, analytic(self.plan, programs, efficiency, links))
+        return replace(tasks, compute_s=tasks.compute_s / speed[tasks.here]).simulate(links).makespan_s
+
+    @property
+    def _gathers(self) -> bool:
+        """Whether passes take other seconds on other links, as they gather parameters over them."""
+        return self.plan.job.gathers_passes and not self.simulated.profiled
 
     def improved_s(self, what: str, target: _Target, factor: float) -> float:
         """Seconds of an iteration with one target improved, in both directions of a link."""
@@ -248,13 +223,14 @@ class Baseline:
         else:
             speed[i] = factor
         total_s = 0.0
-        for part in self.parts:
-            tasks = part.tasks
+        for share, times in self.parts:
+            tasks = times.tasks
             nodes = where[tasks.here, tasks.there]  # the two ends of a computation are the same device
+            critical = times.slack_s <= NEGLIGIBLE * times.makespan_s
             fixed_order = not links.has_cards and not tasks.graph.programs.blocking
-            passes_change = part.on is not None and what != "compute"
-            kept = fixed_order and not passes_change and not part.may_be_critical(nodes)
-            total_s += part.share * (part.times.makespan_s if kept else part.changed_s(links, speed))
+            passes_change = self._gathers and what != "compute"
+            kept = fixed_order and not passes_change and not (nodes & critical).any()
+            total_s += share * (times.makespan_s if kept else self._changed_s(tasks, links, speed))
         return total_s
 
 
@@ -269,9 +245,9 @@ def _links(base: Baseline) -> list[_Target]:
     topology = base.plan.topology
     names = topology.names
     used: set[tuple[int, int]] = set()
-    for part in base.parts:
-        sends = part.tasks.here != part.tasks.there
-        low, high = np.unique(np.sort([part.tasks.here[sends], part.tasks.there[sends]], axis=0), axis=1)
+    for _, times in base.parts:
+        here, there = times.tasks.here, times.tasks.there
+        low, high = np.unique(np.sort([here[here != there], there[here != there]], axis=0), axis=1)
         used.update(zip(low.tolist(), high.tolist(), strict=True))
     region = [device.region or device.name for device in topology.devices]
     between: dict[frozenset[str], list[tuple[int, int]]] = defaultdict(list)

@@ -5,7 +5,7 @@ import platform
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from importlib.metadata import version
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,61 @@ def simulate(
     TraceError
         ``like`` is of another plan; a computation without a time in the profile.
     """
+    found = simulated_iterations(plan, schedule, like=like, queueing=queueing, profile=profile, efficiency=efficiency)
+    plan, ran, links, every = found.plan, found.ran, found.links, found.plan.job.averages_every
+    context = RunContext(
+        source="simulated",
+        schedule=found.schedule.name,
+        profile=found.profile,
+        queueing=links.queueing,
+        cards=shared_cards(plan, links),
+        versions=dict(_versions()),
+        **({"clock": "model", "links": "drawn"} if ran is None else {name: getattr(ran, name) for name in OF_THE_RUN}),
+        **plan_context(plan, found.schedule),
+        **(known_spreads := spreads_of(plan, found.efficiency, ran=ran, profiled=found.profiled)),
+        swings=deferred(partial(swings_of, found.times, every, **known_spreads)),
+    )
+    return _trace(context, found.times, every)
+
+
+def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: GivenEfficiency = None) -> float:
+    """What ``simulate(plan, ...).iteration_s`` is, without the rows of a trace."""
+    times = simulated_iterations(plan, queueing=queueing, efficiency=efficiency).times
+    return _mean_s([one.makespan_s for one in times], plan.job.averages_every)
+
+
+def _mean_s(seconds: Sequence[float], every: int) -> float:
+    """Of an iteration, where all are alike, or of one that does not synchronise and one that does, of ``every``."""
+    return seconds[0] if len(seconds) == 1 else ((every - 1) * seconds[0] + seconds[1]) / every
+
+
+class SimulatedIterations(NamedTuple):
+    """What ``simulate`` plays, and the times that it finds."""
+
+    plan: Plan
+    """As far as it is simulated: the part of it that ran, without those who were absent."""
+    schedule: Schedule
+    links: Links
+    ran: RunContext | None
+    efficiency: GivenEfficiency
+    profile: tuple[ComputeTime, ...]
+    """Seconds of computations, those given where any are, else of the last iteration."""
+    profiled: bool
+    """Whether these were given."""
+    times: list[TaskTimes]
+    """Of an iteration, or of one that does not synchronise and one that does, where most do not."""
+
+
+def simulated_iterations(
+    plan: Plan,
+    schedule: str | Schedule | None = None,
+    *,
+    like: Trace | RunContext | None = None,
+    queueing: str | None = None,
+    profile: Profile | None = None,
+    efficiency: GivenEfficiency = None,
+) -> SimulatedIterations:
+    """The iterations of a plan, each simulated; arguments and errors are those of ``simulate``."""
     plan.job.modelled()
     efficiency = plan.efficiency if efficiency is None else efficiency
     ran = like.context if isinstance(like, Trace) else like
@@ -90,59 +145,20 @@ def simulate(
             raise TraceError(
                 f"the trace ran with overlap {overlapped}, this plan's job has {not overlapped}; wanted the same"
             )
-    job = plan.job
     links = _links(plan, ran, queueing)
     given = _rows(profile) if profile is not None else None if ran is None else ran.profile
-    named = schedule if schedule is not None else ran.schedule if ran is not None else job.schedule_name
+    named = schedule if schedule is not None else ran.schedule if ran is not None else plan.job.schedule_name
     if ran is not None and ran.orders and named == ran.schedule:
         named = ran.recorded_schedule  # with the warm-ups that were chosen for the run
     built = build(plan, named, given, links, efficiency=efficiency)
-    simulated, known = _simulated(plan, built, given, links, efficiency)
-    context = RunContext(
-        source="simulated",
-        schedule=built.name,
-        profile=known,
-        queueing=links.queueing,
-        cards=shared_cards(plan, links),
-        versions=dict(_versions()),
-        **({"clock": "model", "links": "drawn"} if ran is None else {name: getattr(ran, name) for name in OF_THE_RUN}),
-        **plan_context(plan, built),
-        **(known_spreads := spreads_of(plan, efficiency, ran=ran, profiled=given is not None)),
-        swings=deferred(partial(swings_of, simulated, job.averages_every, **known_spreads)),
-    )
-    return _trace(context, simulated, job.averages_every)
-
-
-def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: GivenEfficiency = None) -> float:
-    """What ``simulate(plan, ...).iteration_s`` is, without the rows of a trace."""
-    plan.job.modelled()
-    efficiency = plan.efficiency if efficiency is None else efficiency
-    links = _links(plan, None, queueing)
-    built = build(plan, plan.job.schedule_name, None, links, efficiency=efficiency)
-    times, _ = _simulated(plan, built, None, links, efficiency)
-    every, seconds = plan.job.averages_every, [one.makespan_s for one in times]
-    return _mean_s(seconds, every)
-
-
-def _mean_s(seconds: Sequence[float], every: int) -> float:
-    """Of an iteration, where all are alike, or of one that does not synchronise and one that does, of ``every``."""
-    return seconds[0] if len(seconds) == 1 else ((every - 1) * seconds[0] + seconds[1]) / every
-
-
-def _simulated(
-    plan: Plan, schedule: Schedule, given: tuple[ComputeTime, ...] | None, links: Links, efficiency: GivenEfficiency
-) -> tuple[list[TaskTimes], tuple[ComputeTime, ...]]:
-    """The times of an iteration, or of one that does not synchronise and one that does where most do not; and the
-    seconds of the computations, those given where any are, else of the last iteration."""
     # an iteration that synchronises is the last of synchronise_every
-    kinds_of_iteration = [True] if plan.job.averages_every == 1 else [False, True]
     times, known = [], () if given is None else given
-    for synchronise in kinds_of_iteration:
-        programs = programs_of(plan, schedule, synchronise=synchronise)
+    for synchronise in [True] if plan.job.averages_every == 1 else [False, True]:
+        programs = programs_of(plan, built, synchronise=synchronise)
         if given is None:
             known = analytic(plan, programs, efficiency, links)
         times.append(PlacedTasks.of(plan, programs, known).simulate(links))
-    return times, known
+    return SimulatedIterations(plan, built, links, ran, efficiency, known, given is not None, times)
 
 
 def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
@@ -160,15 +176,11 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
         "orders": schedule.orders,
         "synchronisation": job.synchronisation,
         "synchronise_every": job.averages_every,
-        "fragments": job.fragments,
-        "fragment_delay": job.fragment_delay,
+        **{name: getattr(job, name) for name in ("fragments", "fragment_delay", "transport", "tokens", "flop")},
         "sharding": job.sharding or "none",
         "buckets": buckets_of(job, schedule),
-        "transport": job.transport,
         "absent": plan.absent,
-        "tokens": job.tokens,
         "counted": "tokens" if job.model is None else job.model.counted,
-        "flop": job.flop,
         "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),
         "price_per_hour": tuple(tuple(device.price_per_hour for device in row) for row in grid),
     }

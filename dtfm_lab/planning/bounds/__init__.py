@@ -5,5 +5,3 @@
 """
 
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
-
-__all__ = ["lower_bound_s"]

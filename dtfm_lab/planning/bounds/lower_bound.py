@@ -93,8 +93,7 @@ def least_hop_sum_s(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
 def nearest_partners(group_s: FloatArray) -> IntArray:
     """(N, N - 1) all other devices, cheapest partner first."""
     apart = group_s + np.diag(np.full(len(group_s), np.inf))
-    order: IntArray = np.argsort(apart, axis=1, kind="stable")[:, :-1]
-    return order
+    return np.asarray(np.argsort(apart, axis=1, kind="stable")[:, :-1])
 
 
 class _Partners:
@@ -195,8 +194,7 @@ def _least_hops(
         stages = np.maximum(stages, longer) if length > 1 else np.full(len(budgets), n_stages)
         segments += (stages - longer) / _longest(length, lengths, n_stages)
         longer = stages
-    hops: FloatArray = np.ceil(segments - 1e-9) - 1
-    return hops
+    return np.asarray(np.ceil(segments - 1e-9) - 1)
 
 
 def _longest(length: int, lengths: list[int], n_stages: int) -> int:

@@ -245,8 +245,7 @@ def clusters(pair: PairCosts, at_most: int) -> IntArray:
     """(N,) cluster of each device, by the relative costs of hops and partners."""
     near = pair.hop_s / max(pair.hop_s.mean(), 1e-300) + pair.group_s / max(pair.group_s.mean(), 1e-300)
     tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(near, checks=False), "average")
-    labels: IntArray = scipy.cluster.hierarchy.fcluster(tree, at_most, "maxclust").astype(np.int64)
-    return labels
+    return np.asarray(scipy.cluster.hierarchy.fcluster(tree, at_most, "maxclust").astype(np.int64))
 
 
 def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labels: IntArray, effort: float) -> bool:

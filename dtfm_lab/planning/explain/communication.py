@@ -9,12 +9,12 @@ anew by the bottleneck matching of neighbouring groups, in the same stage order.
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import PairCosts
@@ -264,50 +264,39 @@ class CostAnalysis:
 
 def group_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[GroupBottleneck, ...]:
     """The bottleneck of each stage's group."""
-    both_ways_s = plan.topology.round_trip_s(0.0)
-    groups = plan.placement.devices
-    return tuple(
-        _group_bottleneck(plan.topology, s, group, pair.group_s, both_ways_s) for s, group in enumerate(groups)
-    )
+    names, both_ways_s, found = plan.topology.names, plan.topology.round_trip_s(0.0), []
+    for stage, group in enumerate(plan.placement.devices):
+        within = pair.group_s[np.ix_(group, group)]
+        slowest = int(within.sum(axis=1).argmax())
+        to_others = within[slowest].copy()
+        to_others[slowest] = -1.0  # so that the device is not its own partner where messages cost nothing
+        device, partner = int(group[slowest]), int(group[to_others.argmax()])
+        found.append(
+            GroupBottleneck(
+                stage=stage,
+                device=names[device],
+                cost_s=float(within[slowest].sum()),
+                latency_s=float(both_ways_s[device, group].sum()),
+                dearest=_pair_cost(plan, device, partner, pair.group_s) if partner != device else None,
+            )
+        )
+    return tuple(found)
 
 
 def hop_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[HopBottleneck, ...]:
     """The bottleneck of each hop, by its earlier stage."""
-    both_ways_s = plan.topology.round_trip_s(0.0)
-    return tuple(_hop_bottleneck(plan, s, pair.hop_s, both_ways_s) for s in range(plan.job.n_stages - 1))
+    found = []
+    for stage, (here, there) in enumerate(pairwise(plan.placement.devices)):
+        replica = int(pair.hop_s[here, there].argmax())
+        slowest = _pair_cost(plan, int(here[replica]), int(there[replica]), pair.hop_s)
+        best_s = float(plan.cost.weights_s[stage, stage + 1])
+        found.append(HopBottleneck(stage=stage, replica=replica, pair=slowest, best_pairing_s=best_s))
+    return tuple(found)
 
 
-def _group_bottleneck(
-    topology: Topology, stage: int, group: IntArray, group_s: FloatArray, both_ways_s: FloatArray
-) -> GroupBottleneck:
-    within = group_s[np.ix_(group, group)]
-    slowest = int(within.sum(axis=1).argmax())
-    to_others = within[slowest].copy()
-    to_others[slowest] = -1.0  # so that the device is not its own partner where messages cost nothing
-    device, partner = int(group[slowest]), int(group[to_others.argmax()])
-    return GroupBottleneck(
-        stage=stage,
-        device=topology.names[device],
-        cost_s=float(within[slowest].sum()),
-        latency_s=float(both_ways_s[device, group].sum()),
-        dearest=_pair_cost(topology, device, partner, group_s, both_ways_s) if partner != device else None,
-    )
-
-
-def _hop_bottleneck(plan: Plan, stage: int, hop_s: FloatArray, both_ways_s: FloatArray) -> HopBottleneck:
-    here, there = plan.placement.devices[stage], plan.placement.devices[stage + 1]
-    replica = int(hop_s[here, there].argmax())
-    return HopBottleneck(
-        stage=stage,
-        replica=replica,
-        pair=_pair_cost(plan.topology, int(here[replica]), int(there[replica]), hop_s, both_ways_s),
-        best_pairing_s=float(plan.cost.weights_s[stage, stage + 1]),
-    )
-
-
-def _pair_cost(topology: Topology, a: int, b: int, cost_s: FloatArray, both_ways_s: FloatArray) -> PairCost:
-    names = (topology.names[a], topology.names[b])
-    return PairCost(devices=names, cost_s=float(cost_s[a, b]), latency_s=float(both_ways_s[a, b]))
+def _pair_cost(plan: Plan, a: int, b: int, cost_s: FloatArray) -> PairCost:
+    names, latency_s = plan.topology.names, plan.topology.round_trip_s(0.0)
+    return PairCost(devices=(names[a], names[b]), cost_s=float(cost_s[a, b]), latency_s=float(latency_s[a, b]))
 
 
 def _whole_numbers(numbers: IntArray) -> pd.arrays.IntegerArray:

@@ -22,7 +22,7 @@ import scipy
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import CostBreakdown, Plan
-from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.domain.units import IntArray, format_s, plain_rows
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import placed, reshaped
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis
@@ -63,12 +63,9 @@ class Difference:
     def carried_plan(self) -> Plan | None:
         """The earlier plan on the later network, simulated; None where it does not fit or one of its devices is gone,
         and where the network is the same. For the communication cost see ``carried``."""
-        there = self.after.topology
-        gone = {name for group in self.before.stages for name in group} - set(there.names)
-        if gone or not self._network_changed:
+        if self._gone or not self._network_changed:
             return None
-        grid = np.array([[there.index(name) for name in group] for group in self.before.stages])
-        return placed(self.before, grid, self.before.job, there)
+        return placed(self.before, self._kept_grid, self.before.job, self.after.topology)
 
     @cached_property
     def matched_stages(self) -> dict[int, int]:
@@ -149,15 +146,13 @@ class Difference:
         Where that job does not allow the shape, the earlier job is priced; None where one of its devices was
         removed. From before to carried, network and job changed; from carried to after, devices moved.
         """
-        there = self.after.topology
+        if self._gone:
+            return None
         try:
             job = reshaped(self.after.job, self.before.job.n_stages, self.before.job.n_replicas)
         except JobError:
             job = self.before.job
-        if not set(there.names).issuperset(name for group in self.before.stages for name in group):
-            return None
-        grid = np.array([[there.index(name) for name in group] for group in self.before.stages])
-        return price_placement(there, job, grid)
+        return price_placement(self.after.topology, job, self._kept_grid)
 
     @cached_property
     def parts(self) -> pd.DataFrame:
@@ -242,8 +237,8 @@ class Difference:
             f"pipeline {_rose_or_fell(before.pipeline_s, after.pipeline_s)}."
         ]
         if self.carried is None:
-            gone = sorted({name for group in self.before.stages for name in group} - set(self.after.topology.names))
-            return [*lines, f"What of it is the network's doing cannot be told: the earlier placement needs {gone[0]}."]
+            gone = self._gone[0]
+            return [*lines, f"What of it is the network's doing cannot be told: the earlier placement needs {gone}."]
         if not same(self.carried.total_s, before.total_s):
             cause = "network" if self.same_messages else "network and job" if self._network_changed else "job"
             lines.append(
@@ -282,6 +277,16 @@ class Difference:
             f"Of the critical path {PATH[what]} took {format_s(was.by_class[what])}{where[0]}; now they take "
             f"{format_s(now.by_class[what])}{where[1]}."
         )
+
+    @property
+    def _gone(self) -> list[str]:
+        """Devices of the earlier placement that the later network does not have."""
+        return sorted(set(_stage_of(self.before)) - set(self.after.topology.names))
+
+    @property
+    def _kept_grid(self) -> IntArray:
+        """(S, D) the earlier placement on the later network, where none of its devices is gone."""
+        return np.array([[self.after.topology.index(name) for name in group] for group in self.before.stages])
 
     @property
     def _network_changed(self) -> bool:

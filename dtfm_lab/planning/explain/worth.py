@@ -157,8 +157,7 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
             without = _renamed(known.without, name, known.device, topology)
         else:
             rest = topology.subset([d for d in range(len(topology)) if d != device])
-            near = (placed(best, one.placement.devices, one.job, rest) for one in beginnings(best, rest))
-            without = replanned(rest, best, best_of(near), **limits)
+            without = replanned(rest, best, best_of(_without(best, rest)), **limits)
         row = Worth(device=name, role=role, serving=serving, without=without)
         if twin is None:
             first.setdefault(int(alike[device]), row)
@@ -287,6 +286,13 @@ def with_device(plan: Plan, device: int) -> Plan | None:
             break
         best = fewer
     return best
+
+
+def _without(plan: Plan, rest: Topology) -> Iterator[Plan | None]:
+    """Plans near this one on the rest of its network; in its own shape where its messages are of that shape's sizes."""
+    for one in beginnings(plan, rest):
+        if plan.objective != "communication" or one.job == plan.job:
+            yield placed(plan, one.placement.devices, one.job, rest)
 
 
 def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:

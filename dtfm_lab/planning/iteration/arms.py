@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,12 +13,11 @@ import numpy.typing as npt
 from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.background_tasks import flag
-from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
+from dtfm_lab.planning.iteration.candidate import chosen_job
 from dtfm_lab.planning.iteration.fitting import MOST_SHAPES, allows, shapes_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import MOST_STAGES, Nearness
 from dtfm_lab.planning.iteration.tables_of import Aim, tables_of
-from dtfm_lab.planning.problem import Population
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.annealing import Freedom
@@ -159,7 +158,8 @@ class Arm:
         trial.shares[:], trial.ahead[:] = found.shares, found.ahead
         settings = exact, factor, hot, cold, n_moves
         value, lacks = anneal(self.tables, trial, now, best, self.freedom, *settings, random, flag())
-        return _taken(best, float(value), float(lacks))
+        row, blocks, shares, ahead = (each.copy() for each in (best.row, best.blocks, best.shares, best.ahead))
+        return KernelPlan(row, blocks, shares, ahead, float(value), float(lacks))
 
     def seconds(self, found: KernelPlan) -> float:
         """Seconds of an iteration, by the replay, whatever the objective."""
@@ -191,29 +191,6 @@ class Arm:
             return False
         self.best = found
         return True
-
-    def candidate(
-        self,
-        found: KernelPlan,
-        problem: IterationProblem,
-        *,
-        dollars: bool,
-        evaluations: int,
-        operator: str,
-        complete: bool,
-        held: Callable[[], Population],
-    ) -> Candidate:
-        """What the search yields for a plan of this shape; its value is in dollars or in seconds."""
-        return Candidate(
-            best=self.grid(found),
-            best_s=found.value,
-            evaluations=evaluations,
-            operator=operator,
-            complete=complete,
-            held=held,
-            job=self.job(found, problem.job),
-            iteration_s=self.seconds(found) if dollars else found.value,
-        )
 
     def grid(self, found: KernelPlan) -> IntArray:
         """(S, R) devices of a plan of this shape."""
@@ -268,14 +245,10 @@ class Arms:
 
     def of(self, grid: IntArray, microbatch: int, checkpointing: str) -> Arm | None:
         """The arm of a grid's shape, begun where there is none yet; None where the job allows none."""
-        n_stages, n_replicas = grid.shape
-        shape = n_stages, n_replicas
-        if (*shape, microbatch, checkpointing) in self._arms:
-            return self._arms[*shape, microbatch, checkpointing]
-        problem = self._problems.get(checkpointing)
-        if problem is None or microbatch not in problem.microbatches or not allows(problem, shape, microbatch):
+        (n_stages, n_replicas), problem = grid.shape, self._problems.get(checkpointing)
+        if problem is None or microbatch not in problem.microbatches:
             return None
-        return self.begin(shape, microbatch, checkpointing)
+        return next(iter(self._like([(n_stages, n_replicas)], microbatch, checkpointing)), None)
 
     def next_to(self, arm: Arm) -> list[Arm]:
         """Arms of shapes next to this one's: one stage or one pipeline more or less; as many stages, one more or one
@@ -283,16 +256,16 @@ class Arms:
         (s, r), n = arm.shape, self._problems[arm.checkpointing].n_devices
         shapes = [(s, r - 1), (s, r + 1), (s + 1, r), (s - 1, r)]
         shapes += [(t, n // t - i) for i in (0, 1) for t in (s, s + 1, s - 1) if t > 0]
-        return [one for one in self._like(shapes, arm) if one is not arm]
+        return [one for one in self._like(shapes, arm.microbatch, arm.checkpointing) if one is not arm]
 
     def of_clusters(self, arm: Arm) -> list[Arm]:
         """Arms of shapes of two stages or more, each as wide as most clusters; none where these are single devices."""
         n_replicas = int(np.bincount(np.bincount(self.nearness.clusters)).argmax())
-        return self._like([(s, n_replicas) for s in range(2, MOST_STAGES + 1) if n_replicas > 1], arm)
+        shapes = [(s, n_replicas) for s in range(2, MOST_STAGES + 1) if n_replicas > 1]
+        return self._like(shapes, arm.microbatch, arm.checkpointing)
 
-    def _like(self, shapes: list[tuple[int, int]], like: Arm) -> list[Arm]:
-        """Arms of those of the shapes that the job allows, else like another."""
-        microbatch, how = like.microbatch, like.checkpointing
+    def _like(self, shapes: list[tuple[int, int]], microbatch: int, how: str) -> list[Arm]:
+        """Arms of those of the shapes that the job allows, with a micro-batch and a checkpointing."""
         return [
             self.begin(shape, microbatch, how)
             for shape in dict.fromkeys(shapes)
@@ -339,7 +312,3 @@ def _given_ahead(job: Job, n_stages: int) -> IntArray | None:
     if job.schedule == "gpipe":
         return np.full(n_stages, min(job.flush_every or job.global_batch, job.global_batch), dtype=np.int64)
     return None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
-
-
-def _taken(state: State, value: float, lacks: float) -> KernelPlan:
-    return KernelPlan(state.row.copy(), state.blocks.copy(), state.shares.copy(), state.ahead.copy(), value, lacks)

@@ -79,10 +79,12 @@ class Beginnings:
             at = min(range(len(arm.rows)), key=lambda i: (arm.rows[i][0] != turn, arm.rows[i][1].price))
             return arm.rows.pop(at)[1], "structure", HOT
         u = self._rng.random()
-        if u < P_RESHAPED and (reshaped := self._reshaped(arm, factor)) is not None:
-            return reshaped, "reshaped", HOT
+        if u < P_RESHAPED and (neighbour := self._arms.neighbour_of(arm, self._rng)) is not None:
+            reshaped = self.reshaped(arm, neighbour, factor)
+            if reshaped is not None:
+                return reshaped, "reshaped", HOT
         if u > 1 - P_CHANCE:
-            row = self._starts.random(self._rng)
+            row = self._rng.permutation(self._problem.n_devices)
             return arm.assessed(row, self._blocks(arm, row), factor), "chance", HOT
         return arm.best, "reheated", float(np.exp(self._rng.uniform(*np.log(REHEATED))))
 
@@ -119,10 +121,6 @@ class Beginnings:
             return None
         arm = self._arms.of(fitting.grid, fitting.microbatch, fitting.problem.job.checkpoints)
         return None if arm is None else (arm, arm.assessed(self._filled(fitting.grid), fitting.blocks, 1.0))
-
-    def _reshaped(self, arm: Arm, factor: float) -> KernelPlan | None:
-        neighbour = self._arms.neighbour_of(arm, self._rng)
-        return None if neighbour is None else self.reshaped(arm, neighbour, factor)
 
     def reshaped(self, arm: Arm, neighbour: Arm, factor: float) -> KernelPlan | None:
         """Another shape's best plan, made to fit this shape by adding or dropping pipelines and stages; None where it

@@ -9,6 +9,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.problem import Generation
+from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,8 +45,19 @@ def chosen_job(
     )
 
 
-def unpriced_plan(topology: Topology, job: Job, grid: IntArray) -> Plan:
+def unpriced_plan(
+    topology: Topology, job: Job, grid: IntArray, queueing: str = "pairs", efficiency: GivenEfficiency = None
+) -> Plan:
     """A plan to be simulated: its communication cost is not counted."""
     n = len(grid)
     nothing = CostBreakdown(group_s=np.zeros(n), hop_s=np.zeros(n - 1), weights_s=np.zeros((n, n)))
-    return Plan(topology=topology, job=job, placement=Placement(grid), cost=nothing, lower_bound_s=0.0, planner="given")
+    return Plan(
+        topology=topology,
+        job=job,
+        placement=Placement(grid),
+        cost=nothing,
+        lower_bound_s=0.0,
+        planner="given",
+        queueing=queueing,
+        efficiency=efficiency,
+    )

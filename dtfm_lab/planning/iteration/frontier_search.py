@@ -7,8 +7,7 @@ most: between two limits whose prices and seconds differ by large factors a bett
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
@@ -73,13 +72,12 @@ def stream_frontier(
         search(topology, one, planner, objective="iteration", seed=seed, steps=steps, seconds=seconds)
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS * len(jobs)
-    budget = _Allowance(steps=steps, seconds=None if seconds is None else seconds / len(jobs), searches=searches)
+    budget = _Allowance(steps, None if seconds is None else seconds / len(jobs), searches)
     how = {"planner": planner, "seed": seed, "queueing": queueing}
     return _frontiers(topology, job, jobs, budget, how)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Allowance:
+class _Allowance(NamedTuple):
     steps: int | None
     seconds: float | None
     """Of one batch."""
@@ -89,8 +87,8 @@ class _Allowance:
         """The limits of one search of a batch, of which ``number`` have been done in so many seconds."""
         if self.seconds is None:
             return {"steps": self.steps}
-        share = (FIRST, SECOND)[number] if number < 2 else 1 / (self.searches - number)
-        left_s = self.seconds * share if number < 2 else (self.seconds - spent_s) * share
+        left_s = (self.seconds - spent_s) / (self.searches - number)
+        left_s = self.seconds * (FIRST, SECOND)[number] if number < 2 else left_s
         return {"steps": self.steps, "seconds": max(left_s, LEAST_S)}
 
 

@@ -14,7 +14,7 @@ from dtfm_lab.domain.job.system import MEMORY_ONLY, chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.arms import Arm, KernelPlan
-from dtfm_lab.planning.iteration.candidate import unpriced_plan
+from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim, tables_of
 from dtfm_lab.planning.problem import row_of
@@ -41,18 +41,43 @@ class Judge:
         if self.replays:
             exact = arm.assessed(found.row, found.blocks, 0.0, shares=found.shares, ahead=found.ahead, exact=True)
             return replace(exact, judged=True, operator=found.operator)
-        problem, grid = self._problem, arm.grid(found)
+        problem = self._problem
+        job, how = arm.job(found, problem.job), (problem.queueing, problem.efficiency)
         try:
-            plan = unpriced_plan(problem.topology, arm.job(found, problem.job), grid)
-            report = memory(plan)
-            seconds = iteration_seconds(plan, queueing=problem.queueing, efficiency=problem.efficiency)
+            _, value, lacks = simulated_value(unpriced_plan(problem.topology, job, arm.grid(found), *how), self._aim)
         except LabError:  # a schedule that these counts cannot have
             return replace(found, lacks=1.0, judged=True)
-        price = float(problem.price_per_hour[grid].sum())
-        lacks = float((report.over_bytes / report.limit_bytes).sum())
-        lacks += max(seconds / self._aim.max_iteration_s - 1, 0.0) + max(price / self._aim.max_price_per_hour - 1, 0.0)
-        value = seconds * price / 3600 if self._aim.dollars else seconds
         return replace(found, value=value, lacks=lacks, judged=True)
+
+
+def simulated_value(plan: Plan, aim: Aim) -> tuple[float, float, float]:
+    """Simulated seconds of a plan's iteration, the objective, and what it lacks in memory and below the limits.
+
+    Raises LabError for a plan that cannot be simulated.
+    """
+    report, seconds, price = memory(plan), iteration_seconds(plan), plan.price_per_hour
+    lacks = float((report.over_bytes / report.limit_bytes).sum())
+    lacks += max(seconds / aim.max_iteration_s - 1, 0.0) + max(price / aim.max_price_per_hour - 1, 0.0)
+    return seconds, seconds * price / 3600 if aim.dollars else seconds, lacks
+
+
+def candidate_of(plan: Plan, aim: Aim, evaluations: int, operator: str, *, complete: bool = True) -> Candidate | None:
+    """The plan as the simulator judges it; None where it lacks memory, is beyond a limit, or cannot be simulated."""
+    try:
+        seconds, value, lacks = simulated_value(plan, aim)
+    except LabError:  # such as a schedule that does not divide
+        return None
+    if lacks > 0:
+        return None
+    return Candidate(
+        best=plan.placement.devices,
+        best_s=value,
+        evaluations=evaluations,
+        operator=operator,
+        complete=complete,
+        job=plan.job,
+        iteration_s=seconds,
+    )
 
 
 class ReplayedPlan:

@@ -20,13 +20,14 @@ from itertools import count
 
 import numpy as np
 
-from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
-from dtfm_lab.planning.iteration.problem import IterationProblem, choices_of, leaves_open
+from dtfm_lab.planning.iteration.judging import candidate_of
+from dtfm_lab.planning.iteration.problem import IterationProblem, checkpointings_of, choices_of, leaves_open
 from dtfm_lab.planning.iteration.search import search_iteration
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import (
@@ -40,9 +41,6 @@ from dtfm_lab.planning.objectives import (
 )
 from dtfm_lab.planning.problem import Population
 from dtfm_lab.planning.step import PROVEN, PlanStep
-from dtfm_lab.simulation.efficiency import GivenEfficiency
-from dtfm_lab.simulation.memory import memory
-from dtfm_lab.simulation.simulate import iteration_seconds
 
 MOST_STEPS = 64
 """Most generations of a planner for one placement; after as many rounds of doubling, other seeds find more."""
@@ -74,10 +72,10 @@ def placements_by(request: SearchRequest, aim: Aim, rng: np.random.Generator) ->
             *_, step = CommunicationCost().search(asked)
             evaluations += step.evaluations
             plan = step.plan.changed(queueing=request.queueing, efficiency=request.efficiency)
-            parts = IterationProblem.of(
-                request.topology, plan.job, request.queueing, efficiency=request.efficiency
-            ).parts
-            tried = (_judged(plan.changed(job=part.job), aim, evaluations, request.efficiency) for part in parts)
+            operator = f"{plan.planner}, {job.n_stages} x {job.n_replicas}"
+            tried = (
+                candidate_of(plan.changed(job=chosen), aim, evaluations, operator) for chosen in _checkpointed(plan)
+            )
             found = next((one for one in tried if one is not None), None)
             if found is not None and (best is None or found.best_s < best.best_s):
                 best = found
@@ -103,28 +101,11 @@ def _shapes(request: SearchRequest) -> list[Job]:
     return jobs
 
 
-def _judged(plan: Plan, aim: Aim, evaluations: int, efficiency: GivenEfficiency) -> Candidate | None:
-    """The plan as a candidate; None where it does not fit the memory or the limits."""
-    job = plan.job
-    try:
-        if plan.price_per_hour > aim.max_price_per_hour or not memory(plan).fits:
-            return None
-        iteration_s = iteration_seconds(plan, efficiency=efficiency)
-    except LabError:  # such as a schedule that does not divide
-        return None
-    if iteration_s > aim.max_iteration_s:
-        return None
-    blocks = plan.blocks_per_stage
-    assert blocks is not None, "the job has a model"
-    counts = np.array(job.microbatch_counts)
-    return Candidate(
-        best=plan.placement.devices,
-        best_s=iteration_s * plan.price_per_hour / 3600 if aim.dollars else iteration_s,
-        evaluations=evaluations,
-        operator=f"{plan.planner}, {job.n_stages} x {job.n_replicas}",
-        job=chosen_job(job, np.array(blocks), counts, None, job.microbatch, job.checkpoints),
-        iteration_s=iteration_s,
-    )
+def _checkpointed(plan: Plan) -> Iterator[Job]:
+    """The plan's job with its cut and shares, and with each checkpointing that it leaves open."""
+    for job in checkpointings_of(plan.job):
+        counts = np.array(job.microbatch_counts)
+        yield chosen_job(job, np.array(plan.blocks_per_stage), counts, None, job.microbatch, job.checkpoints)
 
 
 log = logging.getLogger(__name__)

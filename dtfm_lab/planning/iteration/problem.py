@@ -170,10 +170,8 @@ class IterationProblem:
     def parts(self) -> tuple[Self, ...]:
         """The problems of each checkpointing that the job leaves open, the fastest first where memory allows it; this
         one alone where the job names one."""
-        if self.job.checkpointing is not None or self.job.recompute:
-            return (self,)
-        jobs = [self.job.with_fields(**how, warmups=self.job.warmups) for how in CHECKPOINTINGS_TRIED]
-        return tuple(replace(self, job=job, **_activations(job)) for job in jobs)
+        jobs = checkpointings_of(self.job)
+        return tuple(replace(self, job=job, **_activations(job)) for job in jobs) if len(jobs) > 1 else (self,)
 
     @property
     def n_devices(self) -> int:
@@ -251,8 +249,7 @@ class IterationProblem:
 
     def flop_per_s_of(self, microbatch: int) -> FloatArray:
         """(N,) FLOP/s that each device reaches with micro-batches of so many sequences, one of ``microbatches``."""
-        reached: FloatArray = self.flop_per_s * self.reached[self.microbatches.index(microbatch)]
-        return reached
+        return np.asarray(self.flop_per_s * self.reached[self.microbatches.index(microbatch)])
 
     def estimated_flop_per_s(self, microbatch: int, n_replicas: int) -> FloatArray:
         """(N,) FLOP/s at which devices pass blocks, all-reduces within groups and gathered parameters counted as work.
@@ -278,8 +275,7 @@ class IterationProblem:
             )
             gather_s *= job.sharding == "zero-3"
             forward_s, backward_s = np.maximum(forward_s, gather_s), np.maximum(backward_s, gather_s + scatter_s)
-        found: FloatArray = speed * (1 + BACKWARD_PER_FORWARD) * once_s / (forward_s + backward_s)
-        return found
+        return np.asarray(speed * (1 + BACKWARD_PER_FORWARD) * once_s / (forward_s + backward_s))
 
     def passes(self, microbatch: int) -> Passes:
         """What micro-batches of so many sequences cost."""
@@ -328,8 +324,14 @@ def _prefix(numbers: Iterable[float]) -> FloatArray:
 
 def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
     rows = [(x.forward_flop, x.parameters, kept_elements(job, x)) for x in model.layers if x.kind is kind]
-    extra: FloatArray = np.array((rows or [(0, 0, 0)])[0], dtype=float)
-    return extra
+    return np.asarray(np.array((rows or [(0, 0, 0)])[0], dtype=float))
+
+
+def checkpointings_of(job: Job) -> list[Job]:
+    """The job with each checkpointing that it leaves open, the fastest first where memory allows it."""
+    if job.checkpointing is not None or job.recompute:
+        return [job]
+    return [job.with_fields(**how, warmups=job.warmups) for how in CHECKPOINTINGS_TRIED]
 
 
 def divisors(n: int) -> list[int]:

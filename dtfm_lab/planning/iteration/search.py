@@ -309,14 +309,15 @@ class _Search:
         if self.best is None:
             raise PlanError(self._nothing_fits())
         arm, found = self.best
-        return arm.candidate(
-            found,
-            self.problem,
-            dollars=self.aim.dollars,
+        return Candidate(
+            best=arm.grid(found),
+            best_s=found.value,
             evaluations=self.evaluations,
             operator=self.operator,
             complete=complete,
             held=partial(self.shown.population, self.best),
+            job=arm.job(found, self.problem.job),
+            iteration_s=arm.seconds(found) if self.aim.dollars else found.value,
         )
 
 

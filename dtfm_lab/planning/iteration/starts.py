@@ -145,9 +145,6 @@ class Starts:
         )
         return [(f"chain {i}, groups", self._row(grid)) for i, grid in enumerate(chains)]
 
-    def random(self, rng: np.random.Generator) -> IntArray:
-        return rng.permutation(self._problem.n_devices)
-
     def _row(self, grid: IntArray) -> IntArray:
         return row_of(grid, self._problem.n_devices)
 

@@ -14,10 +14,10 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.planning.iteration.arms import Arms
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job, unpriced_plan
 from dtfm_lab.planning.iteration.fitting import Fitting
+from dtfm_lab.planning.iteration.judging import candidate_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.jit_warmup import is_done, start_once, while_compiling
-from dtfm_lab.simulation.simulate import iteration_seconds
 
 QUICK_S = 0.4
 """Seconds to wait for kernels from the cache before a plan is made without them."""
@@ -73,22 +73,12 @@ def _compile_for(schedules: tuple[str, ...] | None) -> None:
         pass
 
 
-def _first(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Candidate:
+def _first(problem: IterationProblem, fitting: Fitting, aim: Aim) -> Candidate | None:
     assert fitting.grid is not None
     assert fitting.blocks is not None
     job, (n_stages, n_replicas) = problem.job, fitting.grid.shape
     shares = np.array(job.microbatches_per_replica or even_shares(job.global_batch // fitting.microbatch, n_replicas))
     ahead, checkpointing = np.array(job.warmups or [0] * n_stages), fitting.problem.job.checkpoints
     chosen = chosen_job(job, fitting.blocks, shares, ahead, fitting.microbatch, checkpointing)
-    plan = unpriced_plan(problem.topology, chosen, fitting.grid)
-    seconds = iteration_seconds(plan, queueing=problem.queueing, efficiency=problem.efficiency)
-    dollars = seconds * float(problem.price_per_hour[fitting.grid].sum()) / 3600
-    return Candidate(
-        best=fitting.grid,
-        best_s=dollars if aim.dollars else seconds,
-        evaluations=1,
-        operator="fits",
-        complete=False,
-        job=chosen,
-        iteration_s=seconds,
-    )
+    plan = unpriced_plan(problem.topology, chosen, fitting.grid, problem.queueing, problem.efficiency)
+    return candidate_of(plan, aim, 1, "fits", complete=False)

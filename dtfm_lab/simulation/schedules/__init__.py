@@ -11,16 +11,5 @@ from dtfm_lab.simulation.schedules.adaptive import choose_warmups
 from dtfm_lab.simulation.schedules.building import build, build_named, choices_in, choices_of, made_for, schedules
 from dtfm_lab.simulation.schedules.builtin import peak_activations
 
-__all__ = [
-    "build",
-    "build_named",
-    "choices_in",
-    "choices_of",
-    "choose_warmups",
-    "made_for",
-    "peak_activations",
-    "schedules",
-]
-
 for module in iter_modules(__path__):
     import_module(f"{__name__}.{module.name}")  # registers its schedules

@@ -249,8 +249,7 @@ def _shrunk(depths: IntArray, makespan_s: Makespans, limit_s: float) -> IntArray
 
 
 def _rounded(depths: FloatArray) -> IntArray:
-    whole: IntArray = np.maximum(np.ceil(depths - ALIKE), 0).astype(np.int64)
-    return whole
+    return np.asarray(np.maximum(np.ceil(depths - ALIKE), 0).astype(np.int64))
 
 
 def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequence[int] | None) -> IntArray:
@@ -307,8 +306,7 @@ def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntAr
         turn_s = np.maximum(ready_s, period_s * depths[device] + forward_s[device])
         if device:
             away_s = hops_s[device - 1] + turn_s + backward_s[device]
-    steady: IntArray = depths.max(axis=1)
-    return steady
+    return np.asarray(depths.max(axis=1))
 
 
 def _busiest_s(links: Links, messages: list[tuple[IntArray, IntArray, FloatArray]]) -> float:

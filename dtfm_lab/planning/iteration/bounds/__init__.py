@@ -10,5 +10,3 @@ from dtfm_lab.planning.iteration.bounds.iteration_bound import (
     price_bound,
     work_bound_s,
 )
-
-__all__ = ["iteration_bound_steps", "least_of", "price_bound", "work_bound_s"]

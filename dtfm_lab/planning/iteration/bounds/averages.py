@@ -93,8 +93,7 @@ class Averages:
             if not self._problem.job.overlap:
                 least = [(one + latency).min(axis=(1, 2))[:, None] for one in (self._there_s, self._back_s)]
                 floor = np.maximum(floor, (n - 1) * (least[0] + least[1]))
-            of_ring: FloatArray = floor
-            return of_ring
+            return np.asarray(floor)
         found: FloatArray = self._there_and_back_s.min(axis=2)
         if self._how == "hierarchical":  # a leader may only spread the whole average
             spread = np.array([self.classes.moving_s(self._problem.gradient_bytes(n)) for n in self.parameters])
@@ -126,8 +125,7 @@ class Averages:
             return None
         far = np.where(side[:, None] != side[None, :], 0.0, np.inf)
         once = (self.n_replicas - 1) * (self._there_s + self._back_s) + self.classes.latency_s
-        border: FloatArray = (once + far).min(axis=2)
-        return border
+        return np.asarray((once + far).min(axis=2))
 
     def tied_s(self, side: IntArray) -> FloatArray:
         """(C, 2) least seconds in which the ends of a pipeline exchange their embedding: on one side, and anywhere."""
@@ -148,8 +146,7 @@ class Averages:
 
 def _across(of_pairs: FloatArray, side: IntArray, here: int) -> FloatArray:
     """Least of (..., C, C) numbers over pairs from side ``here`` to the other; infinite where there is none."""
-    least: FloatArray = np.where((side[:, None] == here) & (side[None, :] != here), of_pairs, np.inf).min(axis=(-2, -1))
-    return least
+    return np.asarray(np.where((side[:, None] == here) & (side[None, :] != here), of_pairs, np.inf).min(axis=(-2, -1)))
 
 
 Seconds = tuple[FloatArray, FloatArray, FloatArray]
@@ -200,5 +197,4 @@ def _ring_s(classes: DeviceClasses, n_bytes: float, n_replicas: int, side: IntAr
         for here in (0, 1):
             apart = (side[:, None] == here) & (side[None, :] != here)
             least = np.maximum(least, np.where(apart, once, np.inf).min())
-    found: FloatArray = (n_replicas - 1) * least
-    return found
+    return np.asarray((n_replicas - 1) * least)

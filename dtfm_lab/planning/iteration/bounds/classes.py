@@ -270,8 +270,7 @@ class DeviceClasses:
         begins = np.searchsorted(self.of_device[order], np.arange(len(self.count)))
         apart = np.where(np.eye(len(of_pairs), dtype=bool), np.inf, of_pairs)[np.ix_(order, order)]
         columns = np.minimum.reduceat(apart, begins, axis=1)
-        rows: FloatArray = np.minimum.reduceat(columns, begins, axis=0)
-        return rows
+        return np.asarray(np.minimum.reduceat(columns, begins, axis=0))
 
     def _most(self, of_devices: FloatArray) -> FloatArray:
         most = np.full(len(self.count), -np.inf)

@@ -231,8 +231,7 @@ def _stage_dollars(capacities: Capacities) -> FloatArray:
     costs = capacities.costs
     once_s = np.maximum(costs.forward_s + costs.input_s + costs.weight_s, linked)
     each = np.where(costs.fits > 0, once_s * classes.price_per_hour[None, :], np.inf)
-    dollars: FloatArray = each.min(axis=1) * capacities.n_microbatches / 3600
-    return dollars
+    return np.asarray(each.min(axis=1) * capacities.n_microbatches / 3600)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,5 +276,4 @@ def _most_speeds(topology: Topology, job: Job, efficiency: GivenEfficiency) -> F
         for microbatch in open_microbatches(job):
             speeds = speeds_of(job, groups, efficiency, microbatch)
             found.append([device.gpus / degree * speed for device, speed in zip(topology.devices, speeds, strict=True)])
-    most: FloatArray = np.max(found, axis=0)
-    return most
+    return np.asarray(np.max(found, axis=0))

@@ -265,8 +265,7 @@ class Refuter:
         )
         if not program.feasible(capacity):
             return None
-        upper: FloatArray = capacity[:, 0, 0] * program.possible(capacity)
-        return upper
+        return np.asarray(capacity[:, 0, 0] * program.possible(capacity))
 
     def _refuted_with(self, side: IntArray, number: int, case: Case, limit_s: float, upper: FloatArray) -> bool:
         capacities, n_stages, n_replicas = case.capacities, case.n_stages, case.n_replicas
