@@ -263,7 +263,7 @@ def _advice(plan: Plan, schedule: str | Schedule | None, report: MemoryReport) -
     by_order = memory(plan, schedule) if report.timed else report
     if by_order.fits:  # messages that wait in a trace may lack memory all the same
         return report.sentence
-    tried = _remedies(plan, schedule)
+    tried = remedies(plan, schedule)
     if not tried:
         return f"{report.sentence}; no other schedule of this job needs less"
     if tried[0].after.fits:
@@ -278,10 +278,8 @@ def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy
     Changes are recomputation, smaller micro-batches and 1F1B, alone and then together, each in its mildest form that
     fits. Empty where all devices have enough already.
     """
-    return () if memory(plan, schedule).fits else _remedies(plan, schedule)
-
-
-def _remedies(plan: Plan, schedule: str | Schedule | None) -> tuple[Remedy, ...]:
+    if memory(plan, schedule).fits:
+        return ()
     own = plan.job.schedule_name if schedule is None else schedule
     kinds = _changes(plan.job, own)
     tried = []

@@ -42,18 +42,6 @@ def test_checkpointing_is_searched_where_the_job_leaves_it_open(planned, job):
         assert named.iteration_s >= planned.iteration_s * (1 - 1e-9)
 
 
-def test_worths_begin_with_the_plan_and_agree_with_plans_of_their_networks(planned, job):
-    worth = lab.explain(planned).worth().set_index("device")
-    assert (worth["serving_s"].dropna() >= planned.iteration_s * (1 - 1e-9)).all()
-    serving = worth.loc[[name for group in planned.stages for name in group], "serving_s"]
-    assert serving.to_numpy() == pytest.approx(planned.iteration_s)
-    for device in ("old", "spot2"):
-        if device in planned.topology.names:
-            rest = [d for d, name in enumerate(planned.topology.names) if name != device]
-            found = lab.plan(planned.topology.subset(rest), job, steps=4)
-            assert worth.loc[device, "without_s"] == pytest.approx(found.iteration_s, rel=0.02)
-
-
 def test_the_plan_of_the_strategies_is_that_of_the_planner(planned, job):
     (ours,) = lab.strategies(planned.topology, job, systems=["dtfm-lab"], steps=4, queueing="pairs")
     assert ours.plan.iteration_s <= planned.iteration_s * (1 + 1e-9)
@@ -74,10 +62,6 @@ def test_a_refusal_says_what_would_fit(job):
     home = lab.load_topology(HOME / "home.yaml")
     with pytest.raises(PlanError, match=r"checkpointing left open would fit, with checkpointing block"):
         lab.plan(home, job.with_fields(checkpointing="none", microbatch=4), steps=1)
-
-
-def test_a_plan_with_a_cut_of_its_own_is_not_refused(planned):
-    assert lab.plan(planned.topology, planned.job, steps=1).iteration_s == pytest.approx(planned.iteration_s, rel=1e-3)
 
 
 def test_the_bound_names_the_plans_that_it_is_for():

@@ -41,7 +41,7 @@ def stage_of(plan: Plan, device: int) -> int | None:
 
 
 @given(st.sampled_from(KINDS), shapes, seeds)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=18, deadline=None)
 def test_what_binds_adds_up_to_the_cost(kind, shape, seed):
     explanation = explain(any_plan(kind, shape, seed))
     priced = price_placement(explanation.plan.topology, explanation.plan.job, explanation.plan.placement.devices)

@@ -24,7 +24,7 @@ def costs_of(rng, n, steps):
 
 
 @given(st.integers(1, 12), st.sampled_from([3, 10**6]), st.integers(0, 10_000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_compiled_matching_is_the_plain_one_and_gives_up_only_above_enough(d, steps, seed):
     rng = np.random.default_rng(seed)
     cost = costs_of(rng, 2 * d, steps)
@@ -40,7 +40,7 @@ def test_the_compiled_matching_is_the_plain_one_and_gives_up_only_above_enough(d
 
 
 @given(st.integers(1, 9), st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_the_compiled_path_is_the_shortest_and_improving_one_never_lengthens_it(n, seed):
     rng = np.random.default_rng(seed)
     weights = costs_of(rng, n, 1000)
@@ -75,7 +75,7 @@ def test_random_numbers_are_uniform_and_repeat_with_their_seed():
 
 
 @given(*cases)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_annealing_ends_with_a_placement_of_the_reported_cost(kind, shape, seed):
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
     start = rng.permutation(problem.n_devices)
@@ -90,7 +90,7 @@ def test_annealing_ends_with_a_placement_of_the_reported_cost(kind, shape, seed)
 
 
 @given(*cases)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_after_annealing_all_sums_of_the_placement_are_up_to_date(kind, shape, seed):
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
     s, d, pair = problem.n_stages, problem.n_replicas, problem.pair
@@ -108,21 +108,13 @@ def test_after_annealing_all_sums_of_the_placement_are_up_to_date(kind, shape, s
     assert state.worst_s[: s - 1] == pytest.approx(np.diag(weights, 1))
 
 
-def test_the_same_seed_anneals_alike():
-    problem = problem_of("geometric", (24, 5, 4), 3)
-    first, again = (
-        list(Annealer(problem, np.random.default_rng(1)).anneal(np.arange(24), 1.0, 0.01, 60_000.0)) for _ in range(2)
-    )
-    assert all((a[0] == b[0]).all() and a[1:] == b[1:] for a, b in zip(first, again, strict=True))
-
-
 def symmetric(n, seed):
     weights = np.random.default_rng(seed).random((n, n))
     return np.triu(weights, 1) + np.triu(weights, 1).T
 
 
 @given(st.integers(1, 7), st.integers(0, 10_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_short_paths_are_the_shortest_of_all(n, seed):
     weights = symmetric(n, seed)
     order = shortest_path(weights)
@@ -140,7 +132,7 @@ def test_a_long_path_along_a_line_is_found():
 
 
 @given(st.integers(2, 10), st.integers(0, 10_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_heuristic_is_a_path_and_never_beats_the_exact_one(n, seed):
     weights = symmetric(n, seed)
     order, tour = (np.zeros(n, dtype=np.int64) for _ in range(2))

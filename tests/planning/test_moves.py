@@ -52,7 +52,7 @@ shapes = st.sampled_from([(1, 4), (2, 2), (2, 4), (3, 2), (4, 2), (4, 1), (6, 1)
 
 
 @given(shapes, shapes, st.integers(0, 99), st.booleans(), st.sampled_from(["pairs", "cards"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_everyone_gets_what_is_missing_from_somebody_who_held_it(was, now, seed, is_tied, queueing):
     there = network("asymmetric", 9, seed)
     model = replace(MODEL, tied=is_tied)
@@ -71,7 +71,7 @@ def test_everyone_gets_what_is_missing_from_somebody_who_held_it(was, now, seed,
 
 
 @given(shapes, st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_who_serves_the_same_stage_gets_nothing(shape, seed):
     there = network("jittered", 9, seed)
     before, after = drawn(there, job_of(*shape), seed), drawn(there, job_of(*shape), seed + 1)

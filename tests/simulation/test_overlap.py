@@ -19,7 +19,7 @@ from dtfm_lab.domain.units import from_gbps
 from dtfm_lab.files.traces import load_trace, save_trace
 
 WAYS = ["sharded", "sharded-at-once", "central", "ring", "tree", "hierarchical"]
-few = settings(max_examples=30)
+few = settings(max_examples=20)
 SCHEDULES = ["gpipe", "1f1b", "zb-h1", "interleaved-1f1b"]
 
 

@@ -35,7 +35,7 @@ def test_a_builder_makes_each_pass_of_each_microbatch_once(size, name, seed):
 
 
 @given(sizes, st.sampled_from(NAMES), seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_microbatches_pass_every_stage_in_order(size, name, seed):
     schedule = schedule_of(name, *size, seed)
     for position, program in enumerate(schedule.programs):
@@ -66,7 +66,7 @@ def test_an_order_of_no_microbatch_is_refused():
 
 
 @given(sizes)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=18, deadline=None)
 def test_zb_h1_holds_on_every_device_what_1f1b_holds_on_its_first(size):
     """Until W, which needs the stage's input; only until I it would be as many as 1F1B holds there."""
     n_stages, n_microbatches = size
@@ -79,7 +79,7 @@ def test_zb_h1_holds_on_every_device_what_1f1b_holds_on_its_first(size):
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(2, 4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=18, deadline=None)
 def test_interleaving_holds_whole_rounds_of_all_stages_but_one_and_twice_the_way_to_the_end(n_devices, rounds, stages):
     schedule = schedules["interleaved-1f1b"](n_devices, rounds * n_devices, stages_per_device=stages)
     warmups = [(stages - 1) * n_devices + 2 * (n_devices - 1 - p) for p in range(n_devices)]
@@ -88,7 +88,7 @@ def test_interleaving_holds_whole_rounds_of_all_stages_but_one_and_twice_the_way
 
 
 @given(sizes, seeds)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=18, deadline=None)
 def test_a_device_that_warms_up_with_w_forwards_holds_w_plus_1_activations(size, seed):
     n_stages, n_microbatches = size
     warmups = sorted(((seed * (s + 7)) % (n_microbatches + 3) for s in range(n_stages)), reverse=True)
@@ -99,7 +99,7 @@ def test_a_device_that_warms_up_with_w_forwards_holds_w_plus_1_activations(size,
 
 
 @given(sizes)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_1f1b_and_gpipe_are_adaptive_1f1b_with_certain_warmups(size):
     n_stages, n_microbatches = size
     adaptive = schedules["adaptive-1f1b"]

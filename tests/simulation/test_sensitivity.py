@@ -187,7 +187,7 @@ def replayed(simulated: TaskTimes, delay_s: np.ndarray) -> np.ndarray:
 
 
 @given(cases)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_order_in_which_it_happened_gives_the_same_again(case):
     simulated = case.simulated()
     again = in_the_order_of(simulated).simulate(case.links)
@@ -201,7 +201,7 @@ def test_the_order_in_which_it_happened_gives_the_same_again(case):
 
 
 @given(cases, st.sampled_from(["duration", "latency", "bandwidth"]), seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_in_a_fixed_order_nothing_ends_earlier_when_anything_takes_longer(case, what, seed):
     simulated, rng = case.simulated(), np.random.default_rng(seed)
     tasks, links = in_the_order_of(simulated), case.links
@@ -220,7 +220,7 @@ def test_in_a_fixed_order_nothing_ends_earlier_when_anything_takes_longer(case, 
 
 
 @given(cases, seeds, st.floats(0.01, 5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_slack_is_how_much_later_anything_can_start(case, seed, later_s):
     """Put off by more than its slack, any action makes the end later by exactly the rest."""
     simulated = case.simulated()
@@ -236,7 +236,7 @@ def test_slack_is_how_much_later_anything_can_start(case, seed, later_s):
 
 
 @given(cases)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_chain_of_what_each_waited_for_last_is_contiguous_and_has_no_slack(case):
     simulated = case.simulated()
     whole, i = simulated.tasks.graph, int(simulated.end_s.argmax())
@@ -258,3 +258,10 @@ def test_the_chain_of_what_each_waited_for_last_is_contiguous_and_has_no_slack(c
             break
         i = before
     assert whole_s == pytest.approx(simulated.makespan_s)
+
+
+def test_gains_are_on_the_iteration_of_the_plans_own_efficiency():
+    plan = plan_of(2, 3, 2).changed(efficiency=0.8)
+    first = next(gains(plan))
+    assert first.before_s == pytest.approx(simulate(plan).iteration_s)
+    assert first.before_s < next(gains(plan_of(2, 3, 2))).before_s

@@ -43,7 +43,7 @@ def test_on_free_links_schedules_of_whole_backwards_take_the_textbook_time(
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(2, 3), seconds, seconds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_on_free_links_interleaving_divides_the_bubble(n_devices, n_rounds, per_device, forward_s, backward_s):
     """It is S - 1 forwards and backwards of one stage, and a device holds several (Narayanan et al. 2021)."""
     plan = plan_of(n_devices, n_devices * n_rounds, n_layers=n_devices * per_device)
@@ -63,7 +63,7 @@ def test_on_free_links_zb_h1_is_left_with_a_third_of_the_bubble(n_stages, rounds
 
 
 @given(st.integers(2, 6), st.integers(1, 10), st.floats(1, 20), queueings)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_link_slower_than_the_computation_is_the_clock_of_gpipe(n_stages, n_microbatches, hop_s, queueing):
     """Messages queue: the last of them leaves M hops after the first is ready, and crosses the other links."""
     plan = plan_of(n_stages, n_microbatches)
@@ -119,7 +119,7 @@ def test_sharded_averaging_takes_equation_2(n_replicas, seed, kind):
 
 
 @given(st.integers(2, 8), seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_sharded_at_once_waits_for_the_slowest_peer_in_and_the_slowest_out(n_replicas, seed):
     """An average also waits for the shard that is still leaving on the same link."""
     plan, topology = averaging("sharded-at-once", n_replicas), scaled_uneven(n_replicas, seed)
@@ -133,7 +133,7 @@ def test_sharded_at_once_waits_for_the_slowest_peer_in_and_the_slowest_out(n_rep
 
 
 @given(st.integers(2, 8), seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_central_server_waits_for_the_slowest_in_and_the_slowest_out(n_replicas, seed):
     plan, topology = averaging("central", n_replicas), scaled_uneven(n_replicas, seed)
     whole_s = transfer_s(plan, topology, 1.0)
@@ -178,7 +178,7 @@ def test_a_ring_takes_as_long_as_its_longest_way_and_no_longer_than_its_slowest_
 
 
 @given(st.integers(1, 7), seeds, queueings)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_within_one_region_hierarchical_is_central_and_of_many_sharded_at_once(n, seed, queueing):
     links = Links.of(scaled_uneven(n, seed), queueing)
     one_region = averaging("hierarchical", n, regions=["Tokyo"] * n)

@@ -39,7 +39,7 @@ def test_blocking_is_never_faster_and_no_action_is_earlier(case):
 
 
 @given(cases)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_batched_sends_lie_between_overlapped_and_blocking_ones(case):
     seconds = [
         replace(case, queueing="pairs", transport=how).simulated().makespan_s
@@ -74,7 +74,7 @@ def test_gpipe_of_two_stages_pays_every_hop_in_both_directions(
 
 
 @given(blocking_cases)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_critical_path_is_as_long_as_the_iteration_and_every_gap_has_a_cause(case):
     trace = simulate(case.plan, case.schedule, queueing=case.queueing)
     path = trace.critical_path()

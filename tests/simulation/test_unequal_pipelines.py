@@ -33,7 +33,7 @@ def speeds_of(n: int, seed: int) -> np.ndarray:
 
 
 @given(counts, st.integers(0, 999), seconds, st.sampled_from(["gpipe", "1f1b", "zb-h1"]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_one_stage_takes_what_its_slowest_share_takes_and_the_way_there_and_back(shares, seed, latency_s, name):
     """max n_r / v_r; gradients go to all peers at once, and averages come back, each a latency later."""
     n, speeds = len(shares), speeds_of(len(shares), seed)
@@ -103,7 +103,7 @@ def with_memory(plan: Plan, *memory_bytes: float) -> Plan:
 
 
 @given(counts, st.integers(1, 5), st.integers(0, 999))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=18, deadline=None)
 def test_a_pipeline_of_few_micro_batches_holds_no_more_than_these(shares, n_stages, seed):
     """Of w forwards ahead min(w + 1, n) activations, by the order of passes and over any trace."""
     rng = np.random.default_rng(seed)

@@ -70,7 +70,7 @@ def test_every_choice_is_tried() -> None:
 
 
 @pytest.mark.parametrize(("choice", "value"), EACH)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_found_plan_takes_as_long_as_it_says_and_fits(choice: str, value: object, seed: int) -> None:
     case = chosen(drawn(seed), choice, value)
     try:
@@ -84,7 +84,7 @@ def test_a_found_plan_takes_as_long_as_it_says_and_fits(choice: str, value: obje
 
 
 @pytest.mark.parametrize(("choice", "value"), EACH)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_plan_is_faster_than_its_bound(choice: str, value: object, seed: int) -> None:
     case = chosen(drawn(seed, most_devices=3), choice, value)
     family = list(FAMILIES)[seed % 3]

@@ -89,13 +89,6 @@ def test_groups_stay_in_a_room_and_each_pipeline_crosses_the_thin_line_once_at_m
     assert (np.sum(rooms[1:] != rooms[:-1], axis=0) <= 1).all()
 
 
-def test_a_small_model_stays_in_one_room_where_the_line_is_thin():
-    topology = two_rooms(0.002)
-    found = planned(topology, small_job(**LEAVES_OPEN))
-    rooms = {topology.devices[int(d)].region for d in found.placement.devices.flat}
-    assert len(rooms) == 1
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_other_numbers_of_the_same_devices_find_as_good_a_plan(seed):
     topology, job = mixed(), small_job()
