@@ -226,6 +226,16 @@ def test_a_forward_takes_in_addition_what_its_operators_move():
         assert added[stage, Kind.BACKWARD] == pytest.approx(BACKWARD_READS * moved_s)
 
 
+@pytest.mark.parametrize("checkpointing", ["stage", "block"])
+def test_what_is_computed_again_moves_its_numbers_again(checkpointing):
+    """Stage 0 has an embedding, which blocks do not compute again."""
+    plain, again = added_s(), added_s(checkpointing=checkpointing)
+    once_s = plain[0, Kind.FORWARD]
+    repeated_s = again[0, Kind.BACKWARD] - plain[0, Kind.BACKWARD]
+    assert 0 < repeated_s <= once_s * (1 + 1e-9)
+    assert (repeated_s == pytest.approx(once_s)) == (checkpointing == "stage")
+
+
 def test_an_unfused_attention_moves_its_matrices():
     difference = added_s(attention="unfused")[0, Kind.FORWARD] - added_s()[0, Kind.FORWARD]
     n_bytes = 2 * 2 * 2 * 2 * 2.5 * A * S**2  # bytes, sequences, blocks, written and read, matrices

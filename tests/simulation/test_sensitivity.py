@@ -265,3 +265,9 @@ def test_gains_are_on_the_iteration_of_the_plans_own_efficiency():
     first = next(gains(plan))
     assert first.before_s == pytest.approx(simulate(plan).iteration_s)
     assert first.before_s < next(gains(plan_of(2, 3, 2))).before_s
+
+
+def test_gains_of_links_over_which_passes_scatter_gradients_are_those_of_the_improved_network():
+    plan = plan_of(2, 2, 2, sharding="zero-2")
+    for gain in gains(plan, what=["bandwidth", "latency"]):
+        assert gain.iteration_s == pytest.approx(simulate(improved(plan, gain)).iteration_s)
