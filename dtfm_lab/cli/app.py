@@ -13,6 +13,7 @@ from voila.app import Voila
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.files.reading import reason_of
 from dtfm_lab.runtime.client.preload import IDLE_VARIABLE
 from dtfm_lab.runtime.protocol.locks import AT_ONCE_VARIABLE, FOLDER_VARIABLE
 
@@ -74,8 +75,9 @@ def _check_address(ip: str) -> None:
     try:
         probes = bind_sockets(0, ip)
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise LabError(f"no page can be served on {ip!r} ({why}); wanted an address of this machine") from None
+        raise LabError(
+            f"no page can be served on {ip!r} ({reason_of(error)}); wanted an address of this machine"
+        ) from None
     for probe in probes:
         probe.close()
 

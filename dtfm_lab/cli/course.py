@@ -16,7 +16,7 @@ from dtfm_lab.course.teaching import Own, assignment, with_slides
 from dtfm_lab.domain.errors import FileError, MissingExtra
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import plain_rows
-from dtfm_lab.files.reading import write_text
+from dtfm_lab.files.reading import explained, write_text
 from dtfm_lab.simulation.task_runner import usable_cores
 
 FIRST = "00_tour.ipynb"
@@ -34,13 +34,11 @@ def copy_notebooks(folder: Path, force: bool, as_json: bool) -> None:
     pages = {path: folder / "docs" / path.name for path in sorted(shipped("docs").glob("*.md"))}
     if not force and (there := [target.name for target in lessons.values() if target.exists()]):
         raise FileError(f"{folder}: {there[0]} is there already; wanted another folder, or --force to overwrite it")
-    try:
+    with explained(str(folder)):
         (folder / "docs").mkdir(parents=True, exist_ok=True)
         for source, target in (lessons | pages).items():
             shutil.copyfile(source, target)
             target.write_text(relinked(target.read_text(encoding="utf-8")), encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
     if as_json:
         return print_json({"folder": str(folder), "lessons": [path.name for path in lessons]})
     out.print(f"{len(lessons)} lessons are in {folder}; open the first with: cd {folder} && dtfm-lab lab")

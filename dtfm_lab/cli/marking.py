@@ -7,11 +7,16 @@ process for itself, so that one that is code can spoil no other. The processes a
 
 from __future__ import annotations
 
+import json
 import os
 import queue
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +24,7 @@ from typing import Any
 import nbformat
 from pandas import DataFrame
 
-from dtfm_lab.cli.marking_jobs import LATE, Server, servers
+from dtfm_lab.cli.marking_server import DIED, LATE
 from dtfm_lab.course import missions
 from dtfm_lab.course.graded import EVERY_LESSON, GRADED, variant_of
 from dtfm_lab.course.likeness import Handed, code_digest, same_as
@@ -241,3 +246,63 @@ def _environment(folder: Path, reader: str) -> dict[str, str]:
     own = {"HOME": str(folder), "DTFM_LAB_READER": reader, "DTFM_LAB_PROGRESS": str(folder / "progress")}
     own |= {"DTFM_LAB_WARM_S": "0", "JUPYTER_PLATFORM_DIRS": "1", "IPYTHONDIR": str(folder / "ipython")}
     return kept | own | {GRADED: EVERY_LESSON}
+
+
+class Server:
+    """A process that does one job at a time; one that was killed by a job is replaced before the next."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def do(self, job: Mapping[str, Any], seconds: float) -> tuple[list[dict[str, Any]], str]:
+        """What a job said, and why it ended: empty where it was done."""
+        process = self.started()
+        pid = 0
+        try:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write(json.dumps({**job, "seconds": seconds}) + "\n")
+            process.stdin.flush()
+            pid = json.loads(process.stdout.readline())["pid"]
+            answer = json.loads(process.stdout.readline())
+            return answer["said"], answer["why"]
+        except (OSError, ValueError, KeyError):
+            self.stop()
+            if pid:
+                with suppress(OSError):
+                    os.killpg(pid, signal.SIGKILL)
+            return [], DIED
+
+    def started(self) -> subprocess.Popen[str]:
+        """Its process, which begins to load where there is none."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "dtfm_lab.cli.marking_server"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        return self._process
+
+    def stop(self) -> None:
+        """End the process, and with it the job that it does."""
+        if (process := self._process) is not None:
+            self._process = None
+            process.terminate()
+            process.communicate()
+
+
+@contextmanager
+def servers(count: int) -> Iterator[queue.SimpleQueue[Server]]:
+    """Servers that load at once, and are ended with the block."""
+    made = [Server() for _ in range(count)]
+    free: queue.SimpleQueue[Server] = queue.SimpleQueue()
+    try:
+        for server in made:
+            server.started()
+            free.put(server)
+        yield free
+    finally:
+        for server in made:
+            server.stop()

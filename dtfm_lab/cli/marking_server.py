@@ -22,7 +22,6 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from dtfm_lab import lab
-from dtfm_lab.cli.marking_jobs import DIED, LATE
 from dtfm_lab.course import missions
 from dtfm_lab.course.handing_in import pack, unpack
 from dtfm_lab.course.likeness import digest_of, is_ones_own
@@ -30,6 +29,8 @@ from dtfm_lab.domain.errors import LabError
 
 Job = Mapping[str, Any]
 Say = Callable[[dict[str, Any]], None]
+LATE, DIED = "late", "died"
+"""Why a job ended that was not done."""
 END = b'{"end": true}\n'
 """The last line of a job that was done."""
 LONGEST_REASON = 300

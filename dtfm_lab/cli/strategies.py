@@ -34,7 +34,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.files.reading import ending_of, write_text
+from dtfm_lab.files.reading import ending_of, explained, write_text
 from dtfm_lab.lab.strategies import CrossingOptions
 from dtfm_lab.systems import Crossings, Outcomes, Strategy, from_flags, strategies, variant
 from dtfm_lab.systems.choosing import chosen
@@ -268,10 +268,8 @@ def _described(name: str, one: Strategy) -> dict[str, Any]:
 
 def _save_plans(found: Outcomes, folder: Path) -> None:
     """A plan file for each system that has a plan, named after it."""
-    try:
+    with explained(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
     for one in found:
         if one.found is not None:
             name = re.sub(r"[^\w.-]+", "-", one.name).strip("-")

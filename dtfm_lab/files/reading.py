@@ -33,6 +33,7 @@ MOST_LEVELS = 100
 """Most collections inside each other in a YAML file."""
 LONGEST_SCALAR = 100_000
 """Most characters of one value in a YAML file."""
+UNREADABLE = "cannot be read"
 FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's loader on libyaml, ten times as fast; wheels of PyYAML have it."""
 
@@ -152,17 +153,13 @@ def name_or_file(given: str | os.PathLike[str], known: Collection[str], folder: 
 
 def read_bytes(path: Path, most: int | None = None, advice: str = "") -> bytes:
     """All bytes of a file; raises FileError where it is missing, not readable or too large."""
-    try:
+    with explained(str(path), UNREADABLE):
         if path.exists() and not path.is_file():
             raise FileError(f"{path}: cannot be read: it is no ordinary file")
         with path.open("rb") as file:
             if (size := os.fstat(file.fileno()).st_size) > (most := most or MOST_BYTES):
                 raise FileError(f"{path}: has {size} bytes; wanted at most {most}{advice}")
             return file.read()
-    except FileNotFoundError:
-        raise FileError(f"{path}: no such file") from None
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def read_text(path: Path, most: int | None = None, advice: str = "") -> str:
@@ -249,6 +246,19 @@ def ending_of(path: str | os.PathLike[str], endings: Sequence[str]) -> str:
     return ending
 
 
+@contextlib.contextmanager
+def explained(what: str, cannot: str = "cannot be written") -> Iterator[None]:
+    """Raise FileError, in one line, where the system or another library refuses what the block does."""
+    try:
+        yield
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:
+        if cannot == UNREADABLE and isinstance(error, FileNotFoundError):
+            raise FileError(f"{what}: no such file") from None
+        raise FileError(f"{what}: {cannot}: {reason_of(error)}") from None
+
+
 def write_yaml(path: str | os.PathLike[str], data: Any) -> Path:
     """Write a mapping as YAML, its keys in their order. Raises FileError where it is too large to be read again."""
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
@@ -259,10 +269,8 @@ def write_yaml(path: str | os.PathLike[str], data: Any) -> Path:
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
     """``write_bytes`` of text in UTF-8."""
-    try:
+    with explained(str(path)):
         return write_bytes(path, text.encode("utf-8"))
-    except UnicodeError as error:
-        raise FileError(f"{path}: cannot be written: {error}") from None
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
@@ -273,13 +281,11 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
     path = Path(path)
     if not path.name:
         raise FileError(f"{str(path)!r}: cannot be written: wanted the name of a file")
-    try:
+    with explained(str(path)):
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_bytes(data)
         else:
             _replace(Path(os.path.realpath(path)), data)
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
     return path
 
 
@@ -294,13 +300,13 @@ def _replace(path: Path, data: bytes) -> None:
         raise
 
 
-def reason_of(error: Exception) -> str:
-    """The message of another library's error, in one line that is not too long."""
-    text = str(getattr(error, "problem", None) or error)
+def reason_of(error: BaseException, most: int = 120) -> str:
+    """What the system or another library says of an error, in one line of ``most`` characters."""
+    text = str(getattr(error, "strerror", None) or getattr(error, "problem", None) or error)
     if isinstance(error, KeyError):
         text = f"knows no {text}"
     text = " ".join(text.split()) or type(error).__name__
-    return text if len(text) <= 120 else text[:117] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _yaml_place(error: yaml.YAMLError) -> str:

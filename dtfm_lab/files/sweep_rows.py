@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.files.reading import explained
 
 FORMAT = {"dtfm_sweep_rows": 1}
 
@@ -23,10 +24,8 @@ class SweepRows:
         if not isinstance(path, str | os.PathLike):
             raise FileError(f"resume is {shortened(path)}; wanted the path of a file of rows, there or not")
         self._name = os.fspath(path)
-        try:
+        with explained(self._name, "cannot be opened"):
             self._file: FileIO = open(path, "a+b", buffering=0)  # noqa: SIM115  closed by ``close``
-        except OSError as error:
-            raise FileError(f"{self._name} cannot be opened: {error.strerror}") from None
         try:
             self._lock()
             self._rows = self._read()
@@ -104,9 +103,7 @@ class SweepRows:
             raise FileError(f"{self._name}, line {number} is no JSON; wanted a row of a sweep") from None
 
     def _write(self, value: Mapping[str, Any]) -> None:
-        try:
+        with explained(self._name):
             left = json.dumps(value).encode() + b"\n"
             while left:  # a disk that is about to be full takes a part, and refuses the next one
                 left = left[self._file.write(left) :]
-        except OSError as error:  # the disk is full
-            raise FileError(f"{self._name} cannot be written: {error.strerror}") from None

@@ -14,9 +14,8 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.elasticity import policies
 from dtfm_lab.files import load_availability, load_plan, load_trace, save
 from dtfm_lab.lab import missions
-from dtfm_lab.lab.guessing import guess
 from dtfm_lab.lab.histories import replay
-from dtfm_lab.lab.ledgers import calibrate, reproduce
+from dtfm_lab.lab.missions import guess
 from dtfm_lab.lab.plans import (
     evaluate,
     explain,
@@ -29,7 +28,7 @@ from dtfm_lab.lab.plans import (
     with_job,
 )
 from dtfm_lab.lab.predictions import memory, simulate, sweep
-from dtfm_lab.lab.runs import compare, run, start
+from dtfm_lab.lab.runs import calibrate, compare, reproduce, run, start
 from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules

@@ -19,6 +19,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import pandas as pd
 from dtfm_lab.course import LESSONS, Given, Verdict, in_order
 from dtfm_lab.course import missions as registry
 from dtfm_lab.course.graded import assignment_of, drawn_for, require_shown
+from dtfm_lab.course.guessing import Answer, Question
 from dtfm_lab.course.progress import (
     Assignment,
     Attempts,
@@ -270,3 +272,22 @@ def _row(mission: Mapping[Any, Any]) -> str:
     cells = [mark, escape(str(mission["title"])), f"<code>{escape(str(mission['mission']))}</code>"]
     cells += [", ".join(notes) or f"{mission['minutes']} min"]
     return f"<tr>{''.join(f'<td{LEFT}>{cell}</td>' for cell in cells)}</tr>"
+
+
+def guess(
+    name: str, question: str, answer: Answer, unit: str = "", low: float | None = None, high: float | None = None
+) -> Any:
+    """Ask for a guess before the answer is shown, and keep the score; the first guess counts.
+
+    In a cell of its own, before the one that shows the answer. ``name`` is unique across lessons; ``answer`` is a
+    number, or a function without arguments that is called after the guess, beside the page. With ``low`` and ``high``
+    there is a slider, even in factors where they are a hundredfold apart. ``lab.missions.progress().guesses`` are all.
+    Without ipywidgets the question is shown as text, and ``.guess(12)`` answers it. Raises LabError.
+    """
+    asked = Question(name, question, answer, unit, low, high)
+    try:
+        return import_module("dtfm_lab.widgets.views.guess").GuessView(asked)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("dtfm_lab"):
+            raise
+        return asked

@@ -1,7 +1,10 @@
-"""Real runs, and the comparison of prediction and measurement."""
+"""Real runs, and predictions beside measurements: one's own, and those that others published."""
 
+import os
+from collections.abc import Iterable
 from typing import Any, overload
 
+from dtfm_lab import published
 from dtfm_lab.compare import Comparison, HistoryComparison
 from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.errors import LabError
@@ -13,6 +16,8 @@ from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_pl
 from dtfm_lab.lab.histories import AnyAvailability, AnyPolicy, run_hours
 from dtfm_lab.planning import Difference, Draws, drawn
 from dtfm_lab.planning.draws import DRAWS, GivenSpread
+from dtfm_lab.published import Calibration, Ledger, Source
+from dtfm_lab.published.calibrated import Measured
 from dtfm_lab.runtime.client import launch
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RunOptions
@@ -107,3 +112,26 @@ def compare(
     if isinstance(before, Plan | str) or isinstance(after, Plan | str):
         return Difference(as_plan(before), as_plan(after))
     return compare_traces(before, after)
+
+
+def reproduce(
+    *sources: str | Source, own: str | os.PathLike[str] | None = None, progress: Progress | None = None
+) -> Ledger:
+    """Predict what others measured: every published row beside our prediction, with its band, source and assumptions.
+
+    All sources, or those named (``lab.published.sources`` lists them), or the rows of a CSV or JSON file of one's own,
+    whose columns docs/published.md describes. ``.sentence``, ``.groups``, ``.misses``, ``.to_frame()``; in a notebook
+    it shows itself, and ``lab.figures.ledger`` draws it. ``progress`` is called with every row; Ctrl-C keeps the rows
+    so far.
+    """
+    return published.reproduce(sources, own=own, progress=progress)
+
+
+def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibration:
+    """The efficiency at which measured rows are predicted best, its range, and its error on rows it never saw.
+
+    ``measured`` are traces of ``lab.run``, pairs of a plan and the seconds of its measured iteration, or a file as
+    ``reproduce`` takes it. ``lab.simulate(plan, efficiency=lab.calibrate(...))`` predicts with it;
+    ``.by("gpu")``, ``.by("model")``, ``.by("size")`` and ``.by("group")`` have a calibration each.
+    """
+    return published.calibrate(measured)

@@ -23,6 +23,7 @@ from typing import Any, NoReturn, TextIO
 
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.files import save_trace
+from dtfm_lab.files.reading import explained
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator.lead import lead
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
@@ -260,10 +261,8 @@ def resumed(spec: RunSpec) -> RunSpec:
     if spec.checkpoint_folder is None:
         return spec
     folder = Path(spec.checkpoint_folder)
-    try:
+    with explained(f"checkpoint_folder {folder}", "cannot be made"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LabError(f"checkpoint_folder {folder}: cannot be made: {error.strerror or error}") from None
     if (newest := checkpoint_folders.latest(folder)) is None or newest.iteration <= spec.first_iteration:
         return spec
     if notes := checkpoint_folders.resumable(newest, spec):

@@ -22,12 +22,12 @@ from workers_as_threads import Trained, train
 import dtfm_lab as lab
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
+from dtfm_lab.runtime.protocol.gradient_shards import AVERAGED
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.execute import ProgramExecutor
 from dtfm_lab.simulation.schedules import schedules
 
-SCHEDULES, AVERAGES = sorted(schedules), sorted(SHARD_RULES)
+SCHEDULES, AVERAGES = sorted(schedules), sorted(AVERAGED)
 STEPS, MANY_STEPS = 3, 20
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.job import INT8_BLOCK
 from dtfm_lab.domain.schedule import SENDS, Schedule, lower, synchronisations
-from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES, Shard, shards_of
+from dtfm_lab.runtime.protocol.gradient_shards import AVERAGED, Shard, shards_of
 
 ONE = Schedule.from_orders("one", ["0F0 0B0"])
 
 
-@given(st.sampled_from(sorted(SHARD_RULES)), st.integers(2, 7), st.data())
+@given(st.sampled_from(sorted(AVERAGED)), st.integers(2, 7), st.data())
 def test_a_message_carries_for_its_receiver_what_it_carries_for_its_sender(name, n, data):
     regions = tuple(data.draw(st.sampled_from(["", "a", "b"])) for _ in range(n))
     programs = lower(ONE, n, name, (regions,))
@@ -40,4 +40,4 @@ def test_shards_are_whole_blocks_that_make_the_vector(n_shards, n_elements):
 
 
 def test_workers_know_every_way_to_average_that_the_lab_comes_with():
-    assert set(SHARD_RULES) == set(synchronisations)
+    assert set(AVERAGED) == set(synchronisations)

@@ -12,8 +12,9 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra, ScheduleError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.runtime.client import run_checks
 from dtfm_lab.runtime.client.launch import prepare, start
-from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
+from dtfm_lab.runtime.protocol.gradient_shards import AVERAGED
 from dtfm_lab.runtime.protocol.run_options import RunOptions, RunSpec
 
 
@@ -76,7 +77,7 @@ def test_a_schedule_that_waits_for_itself() -> None:
 
 
 def test_a_way_to_average_that_workers_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(SHARD_RULES, "ring")
+    monkeypatch.setattr(run_checks, "AVERAGED", tuple(name for name in AVERAGED if name != "ring"))
     with pytest.raises(JobError, match="synchronisation is ring, which can be simulated; real runs know sharded,"):
         start(even_plan(synchronisation="ring"))
 

@@ -17,7 +17,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.runtime.client.launch import start
-from dtfm_lab.runtime.client.run_checks import NAME, as_tied, stand_in_for, why_not_trained
+from dtfm_lab.runtime.client.run_checks import NAME, chosen_stand_in, stand_in_for, why_not_trained
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 SMALL = {"n_layers": 4, "d_model": 8, "n_heads": 2, "seq_len": 8, "vocab_size": 256}
@@ -61,9 +61,10 @@ def test_what_the_job_codes_is_coded_and_nothing_else(dtype: str, coding: tuple[
 
 def test_a_model_of_ones_own_stands_in_with_the_ends_tied_as_the_jobs() -> None:
     own = gpt(**SMALL, name="own", tied=False)
-    tied = even_plan(dtype="fp16", model="gpt2-small").job
-    assert as_tied(own, tied).tied
-    assert as_tied(own, even_plan().job) == own
+    tied = chosen_stand_in(even_plan(dtype="fp16", model="gpt2-small"), own, cannot=False)
+    assert tied is not None
+    assert tied.tied
+    assert chosen_stand_in(even_plan(), own, cannot=False) == own
     with pytest.raises(JobError, match="stand_in model llama-2-7b is of the llama family"):
         start(even_plan(), stand_in="llama-2-7b")
     with pytest.raises(JobError, match="4 blocks, too few for 8 stages"):

@@ -19,14 +19,14 @@ from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import override
 from dtfm_lab.runtime.client.launch import start
-from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
+from dtfm_lab.runtime.protocol.gradient_shards import AVERAGED
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.stages import next_token_loss
 
 STEPS = 3
 COUNTS = (5, 1, 2)
 SCHEDULES = ("1f1b", "gpipe", "adaptive-1f1b", "zb-h1")
-AVERAGES = sorted(SHARD_RULES)
+AVERAGES = sorted(AVERAGED)
 MODELS = {
     tied: gpt(name="smallest", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=tied)
     for tied in (False, True)

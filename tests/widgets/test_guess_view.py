@@ -84,7 +84,7 @@ def test_without_widgets_the_question_is_text(monkeypatch):
     def refuse(name: str) -> object:
         raise ModuleNotFoundError(f"No module named {name!r}", name="anywidget")
 
-    monkeypatch.setattr("dtfm_lab.lab.guessing.import_module", refuse)
+    monkeypatch.setattr("dtfm_lab.lab.missions.import_module", refuse)
     asked = lab.guess("how-long", "How long?", 49.5, "s")
     assert repr(asked) == "Guess first: How long? [s]"
     assert "4.1 times too low" in asked.guess(12)

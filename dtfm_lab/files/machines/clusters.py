@@ -1,4 +1,4 @@
-"""What a cluster's manager says of its nodes: Kubernetes, Ray and Slurm.
+"""What a cluster's manager says of its nodes: Kubernetes, Ray and Slurm; and ``~/.ssh/config`` of one's hosts.
 
 ``kubectl get nodes -o json``; ``ray list nodes --format json --detail``, or ``ray.nodes()`` as JSON; ``scontrol show
 node``, or ``sinfo -N -o "%N %G"``.
@@ -177,3 +177,25 @@ def _cluster(path: Path, hosts: Sequence[Host], without: Sequence[str]) -> Seen:
 
 def _listed(names: Sequence[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def is_ssh(text: str) -> bool:
+    return re.search(r"^\s*Host[ \t=]+\S", text, re.MULTILINE | re.IGNORECASE) is not None
+
+
+def read_ssh(text: str, path: Path) -> Seen:
+    """Each host under its first name that is no pattern; ``Include`` and ``Match`` are not followed (ssh_config(5))."""
+    hosts: list[Host] = []
+    current: list[str] = []
+    for line in text.splitlines():
+        found = re.match(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)", line)
+        key, value = (found[1].casefold(), found[2].strip('"')) if found else ("", "")
+        if key in ("host", "match"):
+            current = [name for name in value.split() if not set(name) & set("*?!")] if key == "host" else []
+            if current:
+                hosts.append(Host(name=current[0], addresses=frozenset(current[1:])))
+        elif key == "hostname" and current:
+            hosts[-1] = Host(name=current[0], addresses=frozenset([*current[1:], value]) - {current[0]})
+    if not hosts:
+        raise FileError(f"{path.name}: names no host but patterns; wanted Host lines with a name")
+    return Seen(hosts=tuple(hosts))

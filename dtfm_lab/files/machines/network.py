@@ -24,7 +24,7 @@ from dtfm_lab.domain.network import (
 )
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import GB, TERA, format_gbps, format_s, to_gbps
-from dtfm_lab.files.machines import clusters, measured, nvidia, skypilot, ssh
+from dtfm_lab.files.machines import clusters, measured, nvidia, skypilot
 from dtfm_lab.files.machines.seen import Gpu, Host, Measurement, Seen
 from dtfm_lab.files.reading import located, read_mapping, read_text
 
@@ -48,7 +48,7 @@ OF_TEXT: Sequence[tuple[Callable[[str], bool], Callable[[str, Path], Seen]]] = (
     (measured.is_nccl, measured.read_nccl),
     (nvidia.is_topo, nvidia.read_topo),
     (clusters.is_slurm, clusters.read_slurm),
-    (ssh.is_ssh, ssh.read_ssh),
+    (clusters.is_ssh, clusters.read_ssh),
 )
 OF_DATA: Sequence[tuple[Callable[[object], bool], Callable[[object, Path], Seen]]] = (
     (measured.is_iperf, measured.read_iperf),

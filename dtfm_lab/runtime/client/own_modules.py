@@ -10,10 +10,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_state_path
+
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.runtime.protocol.pickled_modules import SUFFIX, modules_folder
+
+SUFFIX = ".pickle"
+
+
+def modules_folder() -> Path:
+    """Readable and writable by its owner alone."""
+    return Path(user_state_path("dtfm_lab")) / "modules"
+
 
 PATIENCE_S = 600.0
 """Longest time to build, export and measure a module."""

@@ -22,7 +22,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import load_model, load_topology
 from dtfm_lab.runtime.protocol import checkpoint_folders
-from dtfm_lab.runtime.protocol.gradient_shards import SHARD_RULES
+from dtfm_lab.runtime.protocol.gradient_shards import AVERAGED
 from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSettings, RunSpec
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
@@ -40,22 +40,8 @@ MOST_WORKERS = 32
 def stand_in_for(job: Job) -> ModelSpec:
     """Return a GPT of as many blocks that any machine can train: 50,000 parameters per block, on bytes."""
     model = job.modelled()
-    return gpt(
-        name=NAME,
-        n_layers=model.n_blocks,
-        d_model=64,
-        n_heads=4,
-        seq_len=32,
-        vocab_size=BYTE_VALUES,
-        tied=model.tied,
-    )
-
-
-def as_tied(model: ModelSpec, job: Job) -> ModelSpec:
-    """Return the model with its embedding tied where the job's is. Raises JobError where workers cannot build it."""
-    if reason := why_not_built(model):
-        raise JobError(f"stand_in {reason}")
-    return model if model.source else _as_built(model, tied=job.modelled().tied)
+    sizes = {"d_model": 64, "n_heads": 4, "seq_len": 32, "vocab_size": BYTE_VALUES}
+    return gpt(name=NAME, n_layers=model.n_blocks, tied=model.tied, **sizes)
 
 
 def why_not_trained(job: Job) -> str:
@@ -101,15 +87,8 @@ def why_too_large(job: Job) -> str:
 
 def _as_built(model: ModelSpec, *, tied: bool) -> ModelSpec:
     """Return the model that workers build from these sizes (``worker.stages``)."""
-    return gpt(
-        name=model.name,
-        n_layers=model.n_blocks,
-        d_model=model.d_model,
-        n_heads=model.n_heads,
-        seq_len=model.seq_len,
-        vocab_size=model.vocab_size,
-        tied=tied,
-    )
+    sizes = {size: getattr(model, size) for size in ("d_model", "n_heads", "seq_len", "vocab_size")}
+    return gpt(name=model.name, n_layers=model.n_blocks, tied=tied, **sizes)
 
 
 PLAYED = {
@@ -192,7 +171,9 @@ def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | 
     model = load_model(wanted) if isinstance(wanted, str | os.PathLike) else wanted
     if not isinstance(model, ModelSpec):
         raise LabError(f"stand_in is {shortened(wanted)}; wanted a model by name, a config.json, or a ModelSpec")
-    return as_tied(model, plan.job)
+    if reason := why_not_built(model):
+        raise JobError(f"stand_in {reason}")
+    return model if model.source else _as_built(model, tied=plan.job.modelled().tied)
 
 
 def with_checkpoint(spec: RunSpec) -> RunSpec:
@@ -269,20 +250,6 @@ def following(spec: RunSpec, plan: Plan, schedule: str | Schedule | None) -> Run
     return checked_spec(plan, schedule, spec, cannot=False, **{name: getattr(spec, name) for name in kept})
 
 
-def _check_own_module(spec: RunSpec) -> None:
-    """Raise JobError for what is done to the lab's own models only."""
-    job = spec.trained
-    wrong = {
-        f"checkpointing is {job.checkpoints}; wanted none or stage": job.checkpoints == "block",
-        f"schedule {spec.built.name} splits backwards; wanted another one": spec.built.splits_backwards,
-        f"sample_bytes is {spec.sample_bytes}; wanted 0": spec.sample_bytes > 0,
-        f"runs_on is {spec.runs_on}; wanted cpu": spec.runs_on != "cpu",
-    }
-    for words, is_so in wrong.items():
-        if is_so:
-            raise JobError(f"job {job.name} trains a module of one's own, and {words}")
-
-
 def check_job(spec: RunSpec) -> None:
     """Raise JobError where workers cannot compute the job."""
     job = spec.plan.job
@@ -294,48 +261,46 @@ def check_job(spec: RunSpec) -> None:
             raise JobError(
                 f"job {job.name}: {choice} is {found}, which can be simulated but not run; real runs want {wanted}"
             )
-    job = spec.trained
-    if job.modelled().source:
-        _check_own_module(spec)
-    if job.checkpoints == "block" and spec.built.splits_backwards:
-        raise JobError(
-            f"job {job.name}: checkpointing is block with schedule {spec.built.name}, which splits backwards; "
-            f"real runs want stage or none, or another schedule"
-        )
-    if spec.plan.job.fragments > 1 or spec.plan.job.fragment_delay > 0:
-        _check_fragments(spec)
-    if job.synchronisation not in SHARD_RULES:
-        known = ", ".join(SHARD_RULES)
-        raise JobError(
-            f"job {job.name}: synchronisation is {job.synchronisation}, which can be simulated; real runs know {known}"
-        )
-    unlike = job.synchronisation in UNLIKE_SUMS or job.codes_gradients
+    for why, is_so in _what_cannot_run(spec).items():
+        if is_so:
+            raise JobError(f"job {job.name}: {why}")
+    spec.trained.cut(spec.built.n_stages)
+
+
+def _what_cannot_run(spec: RunSpec) -> dict[str, bool]:
+    """What together with another choice workers cannot carry out, and whether it is asked for."""
+    job, planned, built = spec.trained, spec.plan.job, spec.built
+    blocks = job.checkpoints == "block"
+    own_module = bool(job.modelled().source)
+    own = "it trains a module of one's own, and"
+    in_turn = planned.fragments > 1 or planned.fragment_delay > 0
+    fragments = f"fragments is {planned.fragments}, fragment_delay {planned.fragment_delay} and"
+    uncut = (
+        "which can be simulated but not run; wanted fragments 1 and fragment_delay 0, or an untied model on CPUs and "
+        "another clock than the paced one"
+    )
+    unlike = job.ties_stages and (job.synchronisation in UNLIKE_SUMS or job.codes_gradients)
     how = f"{job.gradients_as} messages" if job.codes_gradients else f"{job.synchronisation} synchronisation"
-    if job.ties_stages and job.sharding != "none" and job.n_replicas > 1 and unlike:
-        raise JobError(
-            f"job {job.name}: {how} with sharding {job.sharding} would round the two copies of a tied embedding "
-            f"differently; wanted sharding none, an untied model, or sharded synchronisation uncompressed"
-        )
-    if job.ties_stages and job.synchronise_every > 1 and unlike:
-        raise JobError(
-            f"job {job.name}: {how} every {job.synchronise_every} iterations would round the two copies of a tied "
-            f"embedding differently; wanted every iteration, an untied model, or sharded synchronisation uncompressed"
-        )
-    job.cut(spec.built.n_stages)
-
-
-def _check_fragments(spec: RunSpec) -> None:
-    """Raise JobError where workers cannot average fragments in turn."""
-    job = spec.plan.job
-    found = {
-        "the two copies of its tied embedding lie in different fragments": job.ties_stages,
-        "its clock is paced": job.fragment_delay > 0 and spec.clock == "paced",
-        "it runs on GPUs, whose messages arrive in the order of the program": spec.runs_on == "cuda",
+    apart = "would round the two copies of a tied embedding differently; wanted"
+    equal = "an untied model, or sharded synchronisation uncompressed"
+    return {
+        f"{own} checkpointing is {job.checkpoints}; wanted none or stage": own_module and blocks,
+        f"{own} schedule {built.name} splits backwards; wanted another one": own_module and built.splits_backwards,
+        f"{own} sample_bytes is {spec.sample_bytes}; wanted 0": own_module and spec.sample_bytes > 0,
+        f"{own} runs_on is {spec.runs_on}; wanted cpu": own_module and spec.runs_on != "cpu",
+        f"checkpointing is block with schedule {built.name}, which splits backwards; real runs want stage or none, or "
+        "another schedule": blocks and built.splits_backwards,
+        f"{fragments} the two copies of its tied embedding lie in different fragments, {uncut}": in_turn
+        and planned.ties_stages,
+        f"{fragments} its clock is paced, {uncut}": planned.fragment_delay > 0 and spec.clock == "paced",
+        f"{fragments} it runs on GPUs, whose messages arrive in the order of the program, {uncut}": in_turn
+        and spec.runs_on == "cuda",
+        f"synchronisation is {job.synchronisation}, which can be simulated; real runs know {', '.join(AVERAGED)}": (
+            job.synchronisation not in AVERAGED
+        ),
+        f"{how} with sharding {job.sharding} {apart} sharding none, {equal}": unlike
+        and job.sharding != "none"
+        and job.n_replicas > 1,
+        f"{how} every {job.synchronise_every} iterations {apart} every iteration, {equal}": unlike
+        and job.synchronise_every > 1,
     }
-    for what, refused in found.items():
-        if refused:
-            raise JobError(
-                f"job {job.name}: fragments is {job.fragments}, fragment_delay {job.fragment_delay} and {what}, which "
-                "can be simulated but not run; wanted fragments 1 and fragment_delay 0, or an untied model on CPUs and "
-                "another clock than the paced one"
-            )

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.files.reading import explained
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.locks import FolderLock
 from dtfm_lab.runtime.protocol.run_options import RunSpec
@@ -191,8 +192,6 @@ class CheckpointPolicy:
         return self._temporary_folder()
 
     def _temporary_folder(self) -> str:
-        try:
+        with explained(f"checkpoint in {tempfile.gettempdir()}"):
             self._temporary = self._temporary or tempfile.mkdtemp(prefix="dtfm_lab-")
-        except OSError as error:
-            raise FileError(f"checkpoint in {tempfile.gettempdir()}: cannot be written: {error.strerror}") from None
         return self._temporary

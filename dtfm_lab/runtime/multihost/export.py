@@ -28,7 +28,7 @@ from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.files import save_plan
-from dtfm_lab.files.reading import dump, write_text
+from dtfm_lab.files.reading import dump, explained, write_text
 from dtfm_lab.runtime.client.run_checks import (
     checked_spec,
     why_not_built,
@@ -93,7 +93,8 @@ def export(
     folder = _prepare_folder(Path(folder), overwrite=overwrite)
     text = spec.text
     if text is not None:
-        _copy_text(Path(text), folder / "text.txt")
+        with explained(f"text {text}", "cannot be copied"):
+            shutil.copyfile(text, folder / "text.txt")
         spec = replace(spec, text="text.txt")
     write_certificates(folder)
     write_private(folder / "spec.json", spec.to_line().encode())
@@ -118,7 +119,7 @@ def export(
 
 
 def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
-    try:
+    with explained(str(folder)):
         held = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
         if held and "run.json" not in held:
             raise FileError(f"{folder}: is a folder of something else; wanted a new one, or an earlier run folder")
@@ -131,16 +132,7 @@ def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
             shutil.rmtree(folder / "hosts")
         (folder / "text.txt").unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
     return folder
-
-
-def _copy_text(source: Path, target: Path) -> None:
-    try:
-        shutil.copyfile(source, target)
-    except OSError as error:
-        raise FileError(f"text {source}: cannot be copied: {error.strerror or error}") from None
 
 
 def host_command(host: Host, folder: str = ".") -> str:

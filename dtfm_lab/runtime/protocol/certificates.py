@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.files.reading import explained, reason_of
 
 CERTIFICATE_FILE, KEY_FILE = "certificate.pem", "key.pem"
 VALID = datetime.timedelta(days=365)
@@ -67,7 +68,7 @@ class Certificates:
             wanted = f"{CERTIFICATE_FILE} and {KEY_FILE} as one export wrote them"
             raise FileError(f"{where}: its certificate and key do not belong together; wanted {wanted}") from None
         except OSError as error:
-            raise FileError(f"{where}: its certificate cannot be read: {error.strerror or error}") from None
+            raise FileError(f"{where}: its certificate cannot be read: {reason_of(error)}") from None
         return context
 
 
@@ -105,21 +106,17 @@ def write_certificates(folder: Path) -> Certificates:
     plain = serialization.NoEncryption()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     write_private(files.key, pem)
-    try:
+    with explained(str(folder)):
         files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    except OSError as error:
-        raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
     return files
 
 
 def write_private(file: Path, secret: bytes) -> None:
     """Write a file that is its owner's alone from its first byte on. Raises FileError where it cannot be written."""
-    try:
+    with explained(str(file)):
         file.unlink(missing_ok=True)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
             opened.write(secret)
-    except OSError as error:
-        raise FileError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
 def require_private(file: Path) -> None:

@@ -18,7 +18,16 @@ from pydantic import create_model
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job, ModelSpec
-from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
+from dtfm_lab.files.reading import (
+    UNREADABLE,
+    Section,
+    dump,
+    explained,
+    parse,
+    read_mapping,
+    require_version,
+    write_text,
+)
 from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSpec
 
 META = "checkpoint.json"
@@ -71,21 +80,17 @@ def folder_for(parent: str | os.PathLike[str], iteration: int) -> Path:
 
 def prepare(folder: Path) -> None:
     """Make the folder, without an earlier checkpoint in it, before its first tensors are written. Raises FileError."""
-    try:
+    with explained(f"checkpoint {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / META).unlink(missing_ok=True)
         for old in folder.glob(TENSORS):
             old.unlink()
-    except (OSError, ValueError) as error:
-        raise FileError(f"checkpoint {folder}: cannot be written: {_reason(error)}") from None
 
 
 def seal(checkpoint: Checkpoint) -> Path:
     """Make the folder a checkpoint, now that every stage's file is there; return the path of its description."""
-    try:
+    with explained(f"checkpoint {checkpoint.folder}"):
         files = {path.name: path.stat().st_size for path in sorted(checkpoint.folder.glob(TENSORS))}
-    except OSError as error:
-        raise FileError(f"checkpoint {checkpoint.folder}: cannot be written: {_reason(error)}") from None
     if not files:
         raise FileError(f"checkpoint {checkpoint.folder}: cannot be written: its files are gone")
     sealed = replace(checkpoint, files=files)
@@ -181,10 +186,8 @@ def _sorted(parent: Path) -> list[Path]:
     """Return the folders that are named as checkpoints, by iteration; empty where there is no such parent."""
     if not parent.exists():
         return []
-    try:
+    with explained(f"checkpoint {parent}", UNREADABLE):
         named = [(int(match[1]), path) for path in parent.iterdir() if (match := _FOLDER.fullmatch(path.name))]
-    except OSError as error:
-        raise FileError(f"checkpoint {parent}: cannot be read: {_reason(error)}") from None
     return [path for _, path in sorted(named)]
 
 
@@ -222,7 +225,3 @@ def _sizes(model: ModelSpec) -> str:
         f"{model.name} ({model.n_blocks} blocks, d_model {model.d_model}, {model.n_heads} heads, seq_len "
         f"{model.seq_len}, vocab_size {model.vocab_size}{tied})"
     )
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.units import IntArray
+from dtfm_lab.files.reading import UNREADABLE, explained
 
 SHIPPED = Path(__file__).parents[1] / "text.txt"
 """Jane Austen, Pride and Prejudice (1813), chapters 1 to 12; in the public domain."""
@@ -33,18 +34,13 @@ class Corpus:
 
     def __post_init__(self) -> None:
         path = self.path
-        try:
+        with explained(f"text {path}", UNREADABLE):
             if path.is_dir():
                 raise FileError(f"text {path}: is a directory; wanted a file")
             if path.exists() and not path.is_file():
                 raise FileError(f"text {path}: is no ordinary file; wanted one, of any bytes")
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-        except FileNotFoundError:
-            raise FileError(f"text {path}: no such file") from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise FileError(f"text {path}: cannot be read: {reason}") from None
         if size < (least := 2 * (self.seq_len + 1)):
             raise FileError(
                 f"text {path}: has {size} bytes; wanted at least {least}: {self.seq_len} and the next one to train "

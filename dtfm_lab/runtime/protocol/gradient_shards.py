@@ -4,7 +4,7 @@ The programs fix how large a share a message carries and which rank gets it; the
 shard that is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dtfm_lab.domain.job import INT8_BLOCK
@@ -28,40 +28,7 @@ class Shard(NamedTuple):
 
 
 WHOLE = Shard(0, 1)
-ShardRule = Callable[[Action, float, int, list[int], Sequence[int], int], Shard]
-"""(action, share, replica, the replicas that share in this round, those that average, number of replicas) -> what the
-message carries."""
-
-
-def averaged_shard(
-    action: Action, share: float, replica: int, group: list[int], members: Sequence[int], n_replicas: int
-) -> Shard:
-    """Return the shard of the member that averages it; a message of a whole vector carries ``WHOLE``."""
-    if share == 1.0:
-        return WHOLE
-    other = action.other_end(replica, n_replicas)[1]
-    sender, receiver = (replica, other) if action.kind in SENDS else (other, replica)
-    return Shard(group.index(receiver if action.kind in GRADIENTS else sender), len(group))
-
-
-def ring_shard(
-    action: Action, share: float, replica: int, group: list[int], members: Sequence[int], n_replicas: int
-) -> Shard:
-    """In round i a replica sends the shard that it received in round i - 1, beginning with its own."""
-    assert action.microbatch is not None
-    sender = replica if action.kind in SENDS else action.other_end(replica, n_replicas)[1]
-    first = members.index(sender) + (action.kind not in GRADIENTS)
-    return Shard((first - action.microbatch) % len(members), len(members))
-
-
-SHARD_RULES: dict[str, ShardRule] = {
-    "sharded": averaged_shard,
-    "sharded-at-once": averaged_shard,
-    "central": averaged_shard,
-    "ring": ring_shard,
-    "hierarchical": averaged_shard,
-    "tree": averaged_shard,
-}
+AVERAGED = ("sharded", "sharded-at-once", "central", "ring", "hierarchical", "tree")
 """The kinds of synchronisation that workers can carry out."""
 
 
@@ -70,6 +37,9 @@ def shards_of(
 ) -> dict[Action, Shard]:
     """Return what each message of synchronisation, sent or received, of one device's program carries.
 
+    That is ``WHOLE``, or the shard of the member that averages it; around a ring, a replica sends in round i the shard
+    that it received in round i - 1, beginning with its own.
+
     ``members``: the replicas that average, all but those whose device is absent.
     """
     messages = [step for step in steps if step.action.kind in (*GRADIENTS, *AVERAGES)]
@@ -77,8 +47,17 @@ def shards_of(
     for action, *_ in messages:
         group = groups.setdefault(action.microbatch, {replica})
         group.add(action.other_end(replica, n_replicas)[1])
-    rule = SHARD_RULES[synchronisation]
-    return {
-        step.action: rule(step.action, step.share, replica, sorted(groups[step.action.microbatch]), members, n_replicas)
-        for step in messages
-    }
+
+    def carried(action: Action, share: float) -> Shard:
+        other = action.other_end(replica, n_replicas)[1]
+        sender, receiver = (replica, other) if action.kind in SENDS else (other, replica)
+        if synchronisation == "ring":
+            assert action.microbatch is not None, "a round"
+            first = members.index(sender) + (action.kind not in GRADIENTS)
+            return Shard((first - action.microbatch) % len(members), len(members))
+        if share == 1.0:
+            return WHOLE
+        group = sorted(groups[action.microbatch])
+        return Shard(group.index(receiver if action.kind in GRADIENTS else sender), len(group))
+
+    return {step.action: carried(step.action, step.share) for step in messages}

@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.files.reading import reason_of
 from dtfm_lab.runtime.protocol.checkpoint_folders import TENSORS
 from dtfm_lab.runtime.worker.stages import DTYPES
 from dtfm_lab.runtime.worker.training_state import TrainingState
@@ -153,8 +154,7 @@ class CheckpointTensors:
             yield
         except Exception as error:
             self._files.close()
-            why = " ".join(str(error).split()) or type(error).__name__
-            raise FileError(f"checkpoint {self._folder}: {what} cannot be read: {why}") from None
+            raise FileError(f"checkpoint {self._folder}: {what} cannot be read: {reason_of(error)}") from None
 
     def _own_files(self) -> Iterator[Path]:
         by_replica: dict[int, list[Path]] = {}

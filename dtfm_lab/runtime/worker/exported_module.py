@@ -24,7 +24,8 @@ from torch import fx, nn
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.runtime.worker.own_module import OwnModule, build, call_of, in_one_line
+from dtfm_lab.files.reading import reason_of
+from dtfm_lab.runtime.worker.own_module import LONGEST_REASON, OwnModule, build, call_of
 
 COMPUTED = ("call_function", "call_method", "call_module")
 
@@ -58,7 +59,7 @@ class ExportedModule:
         try:
             program = torch.export.export(_WithLoss(own), args, keywords, strict=False)
         except Exception as error:
-            raise JobError(f"module {where}: torch.export refuses it: {in_one_line(error)}") from None
+            raise JobError(f"module {where}: torch.export refuses it: {reason_of(error, LONGEST_REASON)}") from None
         exported = cls(program.module(), where)
         exported._check()
         return exported

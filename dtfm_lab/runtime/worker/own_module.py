@@ -13,8 +13,11 @@ from torch import nn
 from torch.utils.data import default_collate
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.runtime.protocol.pickled_modules import SUFFIX, modules_folder
+from dtfm_lab.files.reading import reason_of
+from dtfm_lab.runtime.client.own_modules import SUFFIX, modules_folder
 
+LONGEST_REASON = 300
+"""Characters of what torch says of a module that are shown."""
 Row = Mapping[str, Any] | Sequence[Any]
 """A batch as the module takes it: keywords, or arguments in order."""
 
@@ -69,7 +72,7 @@ def build(source: str, seed: int, dtype: torch.dtype) -> OwnModule:
             sys.path += [folder for folder in folders if folder not in sys.path]
             found, made = {name: True}, cloudpickle.loads(pickled)
     except Exception as error:
-        raise JobError(f"module {source}: it cannot be built: {in_one_line(error)}") from None
+        raise JobError(f"module {source}: it cannot be built: {reason_of(error, LONGEST_REASON)}") from None
     if name not in found:
         raise JobError(f"module {source}: {Path(path).name} has no {name}; wanted a function of that name")
     parts = made if isinstance(made, tuple) else (made,)
@@ -92,12 +95,6 @@ def call_of(batch: Row, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, 
     if isinstance(batch, Mapping):
         return (), {key: cast_to(one) for key, one in batch.items()}
     return tuple(cast_to(one) for one in (batch if isinstance(batch, tuple | list) else (batch,))), {}
-
-
-def in_one_line(error: BaseException) -> str:
-    """What an error says, shortened."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 300 else f"{text[:300]}..."
 
 
 def leaves(batch: Row, dtype: torch.dtype) -> list[torch.Tensor]:
