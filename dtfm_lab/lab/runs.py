@@ -1,8 +1,8 @@
 """Real runs, and predictions beside measurements: one's own, and those that others published."""
 
 import os
-from collections.abc import Iterable
-from typing import Any, overload
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, Protocol, cast, overload
 
 from dtfm_lab import published
 from dtfm_lab.compare import Comparison, HistoryComparison
@@ -10,6 +10,7 @@ from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_plan, as_schedule, of_schedule
@@ -32,7 +33,26 @@ def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any)
     return launch.start(as_plan(plan), as_schedule(schedule), **options)
 
 
-@of_schedule(MeasuredOptions)
+P = ParamSpec("P")
+
+
+class OfRun(Protocol[P]):
+    """``run``, which returns a History where an availability is given."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # no option of a run is called availability
+        self, plan: Plan | str, schedule: AnySchedule | None = None, *args: P.args, **options: P.kwargs
+    ) -> Trace: ...
+    @overload
+    def __call__(self, plan: Plan | str, *, availability: AnyAvailability, **options: Any) -> History: ...
+
+
+def _of_run(options: Callable[P, object]) -> Callable[[Callable[..., Trace | History]], OfRun[P]]:
+    """Decorator: ``of_schedule`` for what returns either."""
+    return cast("Callable[[Callable[..., Trace | History]], OfRun[P]]", takes_options(options))
+
+
+@_of_run(MeasuredOptions)
 def run(
     plan: Plan | str,
     schedule: AnySchedule | None = None,
@@ -44,7 +64,7 @@ def run(
     restart_s: float | None = None,
     regroup_s: float = 2.0,
     **options: Any,
-) -> Any:
+) -> Trace | History:
     """Run a plan for real on this machine and return the measured Trace; ``progress`` is called with every event.
 
     With an ``availability``, play its hours on the paced clock and return the measured History: workers are killed and
