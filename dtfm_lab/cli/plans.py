@@ -26,7 +26,7 @@ from dtfm_lab.cli.options import (
     plan_argument,
     start_option,
 )
-from dtfm_lab.cli.progress import frontier_progress, row_progress, search_progress
+from dtfm_lab.cli.progress import row_progress, search_progress
 from dtfm_lab.cli.terminal import err, out, print_json, print_rows, print_table
 from dtfm_lab.cli.traces import interval_of, report_trace
 from dtfm_lab.domain.errors import FileError
@@ -159,7 +159,11 @@ def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str 
     One of them alone is what `dtfm-lab plan --objective iteration --max-price-per-hour` finds.
     """
     wanted = None if batches is None else _whole_numbers(batches)
-    with frontier_progress() as show:
+
+    def described(found: planning.Frontier) -> str:
+        return f"searches  {found.latest}  {counted(len(found), 'plan')}"
+
+    with row_progress("frontier", described, "searches", says_total="n_searches") as show:
         found = lab.frontier(topology, job, batches=wanted, progress=show, **budget)
     if as_json:
         return print_json(found.summary())

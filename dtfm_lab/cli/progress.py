@@ -15,7 +15,7 @@ from rich.text import Text
 from dtfm_lab.cli.terminal import err
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.lab.arguments import SearchBudget
-from dtfm_lab.planning import Frontier, PlanStep
+from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 from dtfm_lab.runtime.client import run_report
@@ -56,33 +56,24 @@ def _objective_words(step: PlanStep) -> str:
 
 
 @contextmanager
-def frontier_progress() -> Iterator[Callable[[Frontier], None]]:
-    """Yield a function to call with every frontier; it shows how many searches are done, and the newest of them."""
-    with _progress_line("frontier", None) as update:
-
-        def show(found: Frontier) -> None:
-            done = f"{found.searches} of {found.n_searches}"
-            status = f"{done} searches  {found.latest}  {counted(len(found), 'plan')}"
-            update(completed=found.searches, total=found.n_searches, status=status)
-
-        yield show
-
-
-@contextmanager
 def row_progress(
-    name: str, described: Callable[[Any], str] = attrgetter("sentence"), noun: str = "", total: int | None = None
+    name: str,
+    described: Callable[[Any], str] = attrgetter("sentence"),
+    noun: str = "",
+    total: int | None = None,
+    says_total: str = "total",
 ) -> Iterator[Callable[[Any], None]]:
     """Yield a function to call with every row of a table; it shows how many rows are done, and the last one.
 
-    Their number is ``total``, or what each row says, or unknown. If rows are missing at the end, a line says that the
-    command was stopped.
+    Their number is ``total``, or what each row says, by its attribute ``says_total``, or unknown. If rows are missing
+    at the end, a line says that the command was stopped.
     """
     done = 0
     with _progress_line(name, total) as update:
 
         def show(row: Any) -> None:
             nonlocal done, total
-            done, total = done + 1, getattr(row, "total", None) if total is None else total
+            done, total = done + 1, getattr(row, says_total, None) if total is None else total
             count = f"{done}" if total is None else f"{done} of {total}"
             update(completed=done, total=total, status=f"{count}  {described(row)}")
 

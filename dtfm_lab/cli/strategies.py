@@ -15,6 +15,8 @@ from rich.text import Text
 from dtfm_lab import files, lab
 from dtfm_lab.cli.options import (
     STRATEGIES,
+    Command,
+    Decorator,
     assigned,
     cli,
     command_line_options,
@@ -61,24 +63,30 @@ def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str)
     return [text for text in every if text.startswith(begun)]
 
 
+def _asked_systems(by_default: str) -> Decorator:
+    """Options for which systems are asked, each with which assumptions."""
+
+    def decorate(command: Command) -> Command:
+        assume = click.option(
+            "--assume",
+            "assumed",
+            multiple=True,
+            metavar="SYSTEM.NAME=VALUE",
+            shell_complete=_assumable,
+            help="Ask a system with another assumption, too: megatron.transport=overlapped. Several of one system hold "
+            "together.",
+        )
+        help = f"Ask this one, again for each, or all; {by_default} where not given."
+        return click.option("--system", "systems", multiple=True, shell_complete=system_names, help=help)(
+            assume(command)
+        )
+
+    return decorate
+
+
 @cli.command("strategies", cls=_Listing)
 @work_options
-@click.option(
-    "--system",
-    "systems",
-    multiple=True,
-    shell_complete=system_names,
-    help="Ask this one, again for each; all where not given.",
-)
-@click.option(
-    "--assume",
-    "assumed",
-    multiple=True,
-    metavar="SYSTEM.NAME=VALUE",
-    shell_complete=_assumable,
-    help="Ask a system with another assumption, too: megatron.transport=overlapped. Several of one system hold "
-    "together.",
-)
+@_asked_systems("all")
 @click.option(
     "--flags",
     metavar="TEXT",
@@ -151,14 +159,7 @@ def strategies_command(
 @click.option(
     "--values", metavar="V,V...|LOW:HIGH:N", help="Its values: Gbit/s, ms, sequences, or times the devices' speed."
 )
-@click.option(
-    "--system",
-    "systems",
-    multiple=True,
-    shell_complete=system_names,
-    help="Compare this one, again for each, or all; all that need no search where not given.",
-)
-@click.option("--assume", "assumed", multiple=True, metavar="SYSTEM.NAME=VALUE", help="Compare it with this, too.")
+@_asked_systems("all that need no search")
 @gathered(CROSSINGS, into="options", over="bandwidth")
 @executor_option
 @file_option("-o", "--output", help=f"Write it to this file: {', '.join(CROSSING_ENDINGS)}.")
