@@ -9,14 +9,14 @@ Another package adds to a registry by an entry point of the registry's group, in
 import difflib
 import inspect
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
 from dtfm_lab.domain.errors import UnknownName
 
 T = TypeVar("T")
-NAME_SHOWN = 80
+NAME_SHOWN, MOST_SHOWN = 80, 12
 LEAST_PREFIX = 4
 """Letters from which the beginning of a name stands for it in a suggestion."""
 log = logging.getLogger(__name__)
@@ -27,9 +27,13 @@ def unknown(noun: str, name: object, known: Iterable[str]) -> UnknownName:
     names, name = sorted(known), str(name)
     near = nearest(name, names)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    listed = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
     shown = name if len(name) <= NAME_SHOWN else name[: NAME_SHOWN - 3] + "..."
-    return UnknownName(f"no {noun} named {shown!r}; {hint}known: {listed or 'none'}")
+    return UnknownName(f"no {noun} named {shown!r}; {hint}known: {in_a_row(names, MOST_SHOWN) or 'none'}")
+
+
+def in_a_row(names: Sequence[str], most: int) -> str:
+    """``ada, barbara and 3 more``"""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def in_any_case(name: str, known: Collection[str]) -> str:

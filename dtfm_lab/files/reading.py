@@ -33,6 +33,8 @@ MOST_LEVELS = 100
 """Most collections inside each other in a YAML file."""
 LONGEST_SCALAR = 100_000
 """Most characters of one value in a YAML file."""
+VERSION = 1
+"""Of all formats with keys."""
 UNREADABLE = "cannot be read"
 FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's loader on libyaml, ten times as fast; wheels of PyYAML have it."""
@@ -207,14 +209,14 @@ def located(where: str) -> Iterator[None]:
         raise type(error)(f"{where}: {error}") from None
 
 
-def require_version(data: dict[str, Any], key: str, where: str, wanted: int = 1) -> None:
+def require_version(data: dict[str, Any], key: str, where: str) -> None:
     """Raise FileError for a file of another kind, or of a version that this release does not read."""
     if key not in data:
         found = next((k for k in data if str(k).startswith("dtfm_")), None)
-        hint = f"it holds a {str(found).removeprefix('dtfm_')}" if found else f"first line '{key}: {wanted}'"
+        hint = f"it holds a {str(found).removeprefix('dtfm_')}" if found else f"first line '{key}: {VERSION}'"
         raise FileError(f"{where}: no key {key!r}; wanted a {key.removeprefix('dtfm_')} file ({hint})")
-    if type(data[key]) is not int or data[key] != wanted:
-        raise FileError(f"{where}: {key} is version {shortened(data[key])}; this release reads version {wanted}")
+    if type(data[key]) is not int or data[key] != VERSION:
+        raise FileError(f"{where}: {key} is version {shortened(data[key])}; this release reads version {VERSION}")
 
 
 def parse(kind: type[T], data: Any, where: str) -> T:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.files.machines.seen import Gpu, Host, Seen, Told
 from dtfm_lab.files.reading import parse
 
@@ -171,12 +172,8 @@ def _columns(text: str) -> tuple[int, int] | None:
 def _cluster(path: Path, hosts: Sequence[Host], without: Sequence[str]) -> Seen:
     if not hosts:
         raise FileError(f"{path.name}: none of its {len(without)} nodes has a GPU; wanted one at least")
-    notes = (f"{path.name}: left out, as they offer no GPU that is known: {_listed(without)}",) if without else ()
+    notes = (f"{path.name}: left out, as they offer no GPU that is known: {in_a_row(without, 6)}",) if without else ()
     return Seen(hosts=tuple(hosts), are_near=True, notes=notes)
-
-
-def _listed(names: Sequence[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def is_ssh(text: str) -> bool:

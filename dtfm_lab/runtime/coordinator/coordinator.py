@@ -32,7 +32,6 @@ from dtfm_lab.runtime.coordinator.calibration import (
     still_counted,
     turns_of,
 )
-from dtfm_lab.runtime.coordinator.hand_over import hand_over
 from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, Recovery, find_recovery, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker
 from dtfm_lab.runtime.coordinator.worker_pool import Answer, RunFailed, WorkerPool, WorkersLost
@@ -330,10 +329,7 @@ class Coordinator:
         if self._train_orders is not None and not shares:
             pool.phase = "while a new plan was taken up"
             if self._handed is None or command["from_checkpoint"]:
-                newest = None if command["from_checkpoint"] else self._done
-                self._handed = hand_over(before, pool, self._checkpoints, newest, self._checkpoint, self._without_state)
-                if self._handed.checkpoint is not None:
-                    self._checkpoint = self._handed.version, self._handed.checkpoint
+                self._handed = self._state_for_all(from_checkpoint=command["from_checkpoint"])
         self._spec, self._train_orders = spec, None
         self._checkpoints.follow(spec)
         undone = self._done - (self._done if self._handed is None else self._handed.version)
@@ -359,6 +355,18 @@ class Coordinator:
             self._until_done(partial(pool.rest, left_s))
         self._ready_s = time.monotonic()
         emit("resumed", iteration=self._done, lost_s=time.monotonic() - began_s)
+
+    def _state_for_all(self, *, from_checkpoint: bool) -> Recovery:
+        """Return what all workers of a new plan will read: what the living have, else the newest checkpoint; all begin
+        again where there is none."""
+        folder = None
+        if not from_checkpoint:
+            folder = self._pool.hand_over(self._checkpoints.hand_over_folder, self._done, self._without_state)
+        if folder is not None:
+            self._checkpoint = self._done, folder
+        if self._checkpoint is None:
+            return Recovery(self._spec.first_iteration)
+        return Recovery(self._checkpoint[0], checkpoint=self._checkpoint[1])
 
     def _only_loses(self, spec: RunSpec) -> bool:
         """Whether a plan is the one that is trained by, but without devices that have left since."""

@@ -5,9 +5,10 @@ import signal
 import time
 from collections.abc import Callable, Collection
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
-from dtfm_lab.runtime.coordinator.recovery import describe_stages, why_unrecoverable
+from dtfm_lab.runtime.coordinator.recovery import describe_stages, holders, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle, WorkLimits
 from dtfm_lab.runtime.protocol.processes import CommandReader, emit
 from dtfm_lab.runtime.protocol.run_options import RunSpec
@@ -101,6 +102,27 @@ class WorkerPool:
             if time.monotonic() > until_s:
                 raise RunFailed(f"{names} left {self.phase}, and no plan without followed within {TIMEOUT_S:.0f} s")
             self._receive()
+
+    def hand_over(self, folder: Callable[[], Path], done: int, stateless: Collection[int]) -> str | None:
+        """Let the living write the state after ``done`` iterations for a new plan; those that are lost meanwhile leave.
+
+        The state goes through files in the layout of a checkpoint, which any cut can read. Returns their folder, or
+        None where a part of the state is left with nobody. ``folder`` makes one; ``stateless`` are the ranks whose
+        workers have not got their state yet.
+        """
+        while (givers := holders(self._spec, self.workers.keys() - set(stateless))) is not None:
+            written, unlike = str(folder()), len(givers) > self._spec.plan.job.n_stages
+            self.epoch += 1
+            each = {rank: {"writes": rank in givers, "each": unlike} for rank in self.workers}
+            try:
+                answers = self.order_all("hand_over", each, folder=written, version=done)
+            except WorkersLost as loss:
+                self.drop(loss.how)
+                continue
+            if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
+                raise RunFailed(f"no state could be handed over to a new plan: {unwritten[0]}")
+            return written
+        return None
 
     def rest(self, seconds: float) -> None:
         """Let time pass, with an eye on the workers. Raises WorkersLost."""

@@ -79,8 +79,8 @@ class CudaProcessor:
         return str(getattr(properties, "uuid", self.device.index))
 
 
-def new_stream(device: torch.device, priority: int = 0) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]  # torch leaves its constructor untyped
+def new_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves its constructor untyped
 
 
 def new_event(*, timing: bool = False, blocking: bool = True) -> torch.cuda.Event:

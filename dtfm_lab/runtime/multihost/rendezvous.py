@@ -12,12 +12,13 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.runtime.coordinator.worker_handle import RemoteWorker, WorkerHandle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
 from dtfm_lab.runtime.multihost.hosts import RunFolder
@@ -146,6 +147,8 @@ ANNOUNCE_S = 20.0
 """Seconds of waiting for hosts that have not come yet after which that is said; for lost ones it is said at once."""
 LINGER_S = 15.0
 """Longest time that the end of the run is told to workers that come late, such as one that was just restarting."""
+NAMED = 4
+"""Workers that a message names."""
 TOKEN = ".dtfm-lab-shared-"
 """Beginning of the name of a file by which a shared folder is recognised."""
 
@@ -197,7 +200,7 @@ class Rendezvous:
                 other.pump()
                 other.is_stuck()  # turns away who knocks for a rank whose worker lives
             waited_s = time.monotonic() - since_s
-            names = list_names(self._missing(), self._names.__getitem__)
+            names = in_a_row([self._names[missing] for missing in self._missing()], NAMED)
             if waited_s > self._folder.await_s:
                 what = "did not come" if before is None else "did not come back"
                 raise RunFailed(f"{names} {what} within {self._folder.await_s:g} s; wanted run.sh on every host")
@@ -281,12 +284,6 @@ class Rendezvous:
             emit("refused", worker=self._names[rank], address=knock[0].own_address)
             where = self._living[rank].own_address
             knock[0].dismiss(1, f"worker {self._names[rank]} lives already, at {where}; wanted one process for it")
-
-
-def list_names(ranks: Collection[int], name: Callable[[int], str], most: int = 4) -> str:
-    """``ada, barbara and 3 more``"""
-    names = [name(rank) for rank in ranks]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _tell_the_time(stream: MessageStream) -> None:

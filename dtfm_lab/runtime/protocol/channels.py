@@ -34,6 +34,8 @@ LONGEST_ANSWER = 4096
 """Most bytes of a line from somebody who is not authenticated."""
 LONGEST_REASON = 300
 """Most characters of a refusal that are shown."""
+LARGEST = 2**31
+"""Largest number of a hello."""
 HANDSHAKE_S = 5.0
 """Seconds within which each message of a handshake must arrive."""
 SILENT_S = 30.0
@@ -140,11 +142,11 @@ def values_of(line: bytes) -> dict[str, Any]:
     return values
 
 
-def whole_number(values: dict[str, Any], name: str, most: int = 2**31) -> int:
+def whole_number(values: dict[str, Any], name: str) -> int:
     """The whole number of this name, 0 or more. Raises ValueError or KeyError."""
     number = values[name]
-    if type(number) is not int or not 0 <= number <= most:
-        raise ValueError(f"{name} is {shortened(number)}; wanted 0 to {most}")
+    if type(number) is not int or not 0 <= number <= LARGEST:
+        raise ValueError(f"{name} is {shortened(number)}; wanted 0 to {LARGEST}")
     return number
 
 

@@ -195,14 +195,13 @@ def connect(
     address: str,
     port: int,
     *,
-    within_s: float = HANDSHAKE_S,
     retry_s: float = 0.0,
     certificates: Certificates | None = None,
 ) -> Channel:
     """A connection to a listener, not yet authenticated: see ``respond``.
 
-    One attempt takes at most ``within_s``; attempts are repeated for ``retry_s``. Raises ConnectionLost, Refused where
-    the other end does not hold the key of ``certificates``, and LabError for a port out of range.
+    One attempt takes at most ``HANDSHAKE_S``; attempts are repeated for ``retry_s``. Raises ConnectionLost, Refused
+    where the other end does not hold the key of ``certificates``, and LabError for a port out of range.
     """
     if not 0 < port < 2**16:  # glibc takes the rest of a division
         raise LabError(f"port {port} is out of range; wanted 1 to 65535")
@@ -210,7 +209,7 @@ def connect(
     while True:
         try:
             left_s = max(deadline_s - time.monotonic(), 0.1)
-            connection = socket.create_connection((address, port), min(within_s, left_s) if retry_s else within_s)
+            connection = socket.create_connection((address, port), min(HANDSHAKE_S, left_s) if retry_s else HANDSHAKE_S)
             return Channel(connection) if certificates is None else _encrypted(connection, certificates)
         except Refused:
             raise

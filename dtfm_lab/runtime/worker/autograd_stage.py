@@ -76,31 +76,23 @@ class AutogradStage:
             if self._own_weights(layer):
                 layer.register_forward_hook(self._save_layer_output)
 
-    def forward(self, microbatch: int, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
-        """The activations to send to the next stage; None on the last stage, which computes the loss."""
-        inputs = batch[microbatch][0] if received is None else received.view(self._shape).requires_grad_()
-        if self._recompute:
-            with torch.no_grad():
-                outputs = self._run(microbatch, inputs, batch)
-            self._saved[microbatch] = SavedForward(inputs, None, [])
-        else:
+    def forward(
+        self, microbatch: int, received: torch.Tensor | None, batch: Batch, *, saves: bool = True
+    ) -> torch.Tensor | None:
+        """The activations to send to the next stage; None on the last stage, which computes the loss.
+
+        ``saves``: whether what a backward needs is kept.
+        """
+        inputs = batch[microbatch][0] if received is None else received.view(self._shape).requires_grad_(saves)
+        with torch.set_grad_enabled(saves and not self._recompute):
             outputs = self._run(microbatch, inputs, batch)
-            self._saved[microbatch] = SavedForward(inputs, outputs, self._take_layer_outputs())
+        if saves:
+            kept = None if self._recompute else outputs
+            self._saved[microbatch] = SavedForward(inputs, kept, self._take_layer_outputs())
         if self._is_last:
             self.losses[microbatch] = float(outputs.detach())
             return None
         return outputs.detach()
-
-    def evaluate(self, microbatch: int, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
-        """As ``forward``, but nothing is saved for a backward."""
-        with torch.no_grad():
-            outputs = self._run(
-                microbatch, batch[microbatch][0] if received is None else received.view(self._shape), batch
-            )
-        if self._is_last:
-            self.losses[microbatch] = float(outputs)
-            return None
-        return outputs
 
     def discard(self) -> None:
         """Free what forwards have saved."""

@@ -104,24 +104,24 @@ class DeviceMath:
         own = sum(loss for stage in self._stages.values() for _, loss in sorted(stage.losses.items()))
         return own * self._weight
 
-    def run(self, action: Action, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
-        """Run a forward or backward on what another stage sent; return what to send to the next."""
+    def run(
+        self, action: Action, received: torch.Tensor | None, batch: Batch, *, saves: bool = True
+    ) -> torch.Tensor | None:
+        """Run a forward or backward on what another stage sent; return what to send to the next.
+
+        ``saves``: whether a forward keeps what its backward needs.
+        """
         assert action.microbatch is not None
         stage, m = self._stages[action.stage], action.microbatch
         match action.kind:
             case Kind.FORWARD:
-                return stage.forward(m, received, batch)
+                return stage.forward(m, received, batch, saves=saves)
             case Kind.BACKWARD:
                 return stage.backward(m, received, batch)
             case Kind.BACKWARD_INPUT:
                 return stage.backward_input(m, received, batch)
         stage.backward_weight(m)
         return None
-
-    def evaluate(self, action: Action, received: torch.Tensor | None, batch: Batch) -> torch.Tensor | None:
-        """Run a forward of which nothing is saved."""
-        assert action.microbatch is not None
-        return self._stages[action.stage].evaluate(action.microbatch, received, batch)
 
     def embedding_gradient(self) -> torch.Tensor:
         """The gradient of a tied embedding as bytes for the other stage; averaged if each replica steps all of it with

@@ -106,7 +106,7 @@ class ProgramExecutor:
             action = step.action
             if action.kind is Kind.FORWARD:
                 self.activity.begin(action)
-                self._keep_result(action, self.math.evaluate(action, self._received(step), batch))
+                self._keep_result(action, self.math.run(action, self._received(step), batch, saves=False))
                 self.activity.end()
             elif action.kind is Kind.RECV_F:
                 self._arrived[action] = self.transport.receive(number, action).content

@@ -35,13 +35,13 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch._C._distributed_c10d import ProcessGroupGloo, Store
 
 from dtfm_lab.domain.errors import RunError
-from dtfm_lab.runtime.gpu.cuda_processor import CudaReceiveBuffer, CudaSendBuffer, new_event, new_stream
+from dtfm_lab.runtime.gpu.cuda_processor import CudaReceiveBuffer, new_event, new_stream
 from dtfm_lab.runtime.protocol.channels import Channel, ConnectionLost
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.processors import Processor, ReceiveBuffer, SendBuffer
@@ -121,55 +121,46 @@ class PairStore(Store):
         self._values[key] = value
 
 
-class Backend(Protocol):
-    """How groups are made, interrupted, and given memory; one for each worker, for all its groups."""
-
-    def make(self, store: PairStore, rank: int, connect_s: float) -> ProcessGroup:
-        """A group of two, connected or to be connected by its first operation."""
-
-    def interrupt(self, group: ProcessGroup) -> None:
-        """End all operations of a group. Called from any thread, at most once, while no operation is being posted."""
-
-    def on_stream(self, pair: tuple[int, int]) -> AbstractContextManager[None]:
-        """Within it, operations of this pair are ordered by themselves alone."""
-
-    def whole(self, buffer: SendBuffer) -> torch.Tensor:
-        """(bytes,) uint8 to send, complete on return."""
-
-    def empty(self, n_bytes: int) -> torch.Tensor:
-        """(n_bytes,) uint8 to receive into."""
-
-    def received(self, content: torch.Tensor) -> ReceiveBuffer:
-        """What the computing thread waits for, of a content that has been received."""
+ProcessGroup = Any
+"""ProcessGroupGloo, ProcessGroupNCCL, or what takes its place in tests."""
 
 
 class GlooBackend:
-    """TCP by gloo, from host memory to host memory; it listens on one port of the given address only."""
+    """TCP by gloo, from host memory to host memory; it listens on one port of the given address only.
+
+    A backend says how groups are made, interrupted and given memory; one for each worker, for all its groups.
+    """
 
     def __init__(self, address: str, processor: Processor) -> None:
         self._processor = processor
         self._device = ProcessGroupGloo.create_device(hostname=address)
 
     def make(self, store: PairStore, rank: int, connect_s: float) -> ProcessGroup:
+        """A group of two, connected or to be connected by its first operation."""
         options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._devices, options._timeout, options._threads = [self._device], timedelta(seconds=connect_s), 1
-        return cast(ProcessGroup, ProcessGroupGloo(store, rank, 2, options))
+        return ProcessGroupGloo(store, rank, 2, options)
 
     def interrupt(self, group: ProcessGroup) -> None:
-        other = 1 - cast(Any, group).rank()
+        """End all operations of a group. Called from any thread, at most once, while no operation is being posted."""
+        other = 1 - group.rank()
         with contextlib.suppress(RuntimeError):  # the timeout is the point, or the group has ended already
             group.recv([torch.empty(1, dtype=torch.uint8)], other, INTERRUPTION).wait(timedelta(milliseconds=1))
 
     def on_stream(self, pair: tuple[int, int]) -> AbstractContextManager[None]:
+        """Within it, operations of this pair are ordered by themselves alone."""
         return contextlib.nullcontext()
 
     def whole(self, buffer: SendBuffer) -> torch.Tensor:
+        """(bytes,) uint8 to send, complete on return."""
         return buffer.to_host()
 
     def empty(self, n_bytes: int) -> torch.Tensor:
+        """(n_bytes,) uint8 to receive into."""
         return self._processor.host_buffer(n_bytes)
 
     def received(self, content: torch.Tensor) -> ReceiveBuffer:
+        """What the computing thread waits for, of a content that has been received."""
         return self._processor.receive_buffer(content)
 
 
@@ -177,7 +168,10 @@ class GroupCarrier:
     """Makes the wires of one worker, each in its pair's own thread: any number at once, in any order."""
 
     def __init__(
-        self, backend: Backend, name: Callable[[int], str] = "worker {}".format, connect_s: float = CONNECT_S
+        self,
+        backend: Backend,
+        name: Callable[[int], str] = "worker {}".format,
+        connect_s: float = CONNECT_S,
     ) -> None:
         """``name`` returns how a rank is called in messages."""
         self._backend, self._name, self._connect_s = backend, name, connect_s
@@ -262,7 +256,7 @@ class GroupWire:
                 self._aborted = True
                 self._backend.interrupt(self._group)
 
-    def _post(self, what: str, content: torch.Tensor, tag: int) -> Work:
+    def _post(self, what: str, content: torch.Tensor, tag: int) -> Any:
         with self._posting:
             if self._aborted:
                 raise ConnectionError(f"the group of {self._own} and {self._other} was given up")
@@ -285,8 +279,7 @@ class GroupWire:
 
 def make_carrier(spec: RunSpec, address: str, processor: Processor) -> GroupCarrier:
     """The groups of a worker that listens at ``address``."""
-    # NCCL's takes the buffers of a CudaProcessor alone
-    backend = cast(Backend, NcclBackend(processor.device)) if spec.uses_nccl else GlooBackend(address, processor)
+    backend = NcclBackend(processor.device) if spec.uses_nccl else GlooBackend(address, processor)
     return GroupCarrier(backend, lambda rank: f"worker {spec.device_name(*spec.workers[rank])}")
 
 
@@ -301,22 +294,6 @@ STREAMS = 32
 normal one; further groups would share one, and one pair could delay another."""
 WATCHED_BY_US = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
 """The watchdog of torch would end the process of a worker whose peer was lost; here the transport aborts groups."""
-
-
-class Work(Protocol):
-    """The used part of ``torch.distributed.Work``."""
-
-    def wait(self, timeout: timedelta = ..., /) -> bool: ...
-
-
-class ProcessGroup(Protocol):
-    """The used part of a process group: of ProcessGroupGloo, of ProcessGroupNCCL, or of a stand-in in tests."""
-
-    def send(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Work: ...
-
-    def recv(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Work: ...
-
-    def abort(self) -> None: ...
 
 
 class NcclBackend:
@@ -356,9 +333,10 @@ class NcclBackend:
             self._streams[pair] = new_stream(self._device)
         return cast(AbstractContextManager[None], torch.cuda.stream(self._streams[pair]))
 
-    def whole(self, buffer: CudaSendBuffer) -> torch.Tensor:
+    def whole(self, buffer: Any) -> torch.Tensor:
+        """``buffer`` is a CudaSendBuffer."""
         buffer.written.synchronize()  # before it is announced
-        return buffer.content
+        return cast(torch.Tensor, buffer.content)
 
     def empty(self, n_bytes: int) -> torch.Tensor:
         return torch.empty(n_bytes, dtype=torch.uint8, device=self._device)
@@ -377,4 +355,7 @@ def _nccl_group(store: Store, rank: int, size: int, timeout: timedelta) -> Proce
     os.environ.update(WATCHED_BY_US)
     options: Any = ProcessGroupNCCL.Options()
     options._timeout, options.is_high_priority_stream = timeout, True
-    return cast(ProcessGroup, ProcessGroupNCCL(store, rank, size, options))
+    return ProcessGroupNCCL(store, rank, size, options)
+
+
+Backend = GlooBackend | NcclBackend
