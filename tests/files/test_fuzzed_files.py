@@ -16,13 +16,17 @@ from dtfm_lab.files import (
     load_availability,
     load_job,
     load_plan,
+    load_schedule,
     load_topology,
     load_trace,
     save_plan,
+    save_schedule,
     save_topology,
     save_trace,
 )
+from dtfm_lab.files.workspaces import WorkspaceState, load_workspace, save_workspace
 from dtfm_lab.planning.evaluate import evaluate
+from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.simulate import simulate
 
 SOME_EXAMPLES = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -62,6 +66,9 @@ def valid(folder):
         files[load_topology, ending] = save_topology(SMALL, folder / f"valid.{ending}").read_bytes()
     files[load_plan, "json"] = save_plan(small_plan(), folder / "plan.json").read_bytes()
     files[load_trace, "json"] = save_trace(simulate(small_plan()), folder / "trace.json").read_bytes()
+    for ending in ("txt", "csv"):
+        files[load_schedule, ending] = save_schedule(schedules["zb-h1"](2, 2), folder / f"valid.{ending}").read_bytes()
+    files[load_workspace, "json"] = save_workspace(WorkspaceState(topology=SMALL), folder / "lab.json").read_bytes()
     files[load_job, "yaml"] = JOB.encode()
     files[load_availability, "csv"] = EVENTS.encode()
     files[load_availability, "json"] = json.dumps({"metadata": {"gap_seconds": 30}, "data": [2, 0, 1]}).encode()
@@ -124,6 +131,9 @@ KINDS = [
     (load_job, "yaml"),
     (load_availability, "csv"),
     (load_availability, "json"),
+    (load_schedule, "txt"),
+    (load_schedule, "csv"),
+    (load_workspace, "json"),
 ]
 
 

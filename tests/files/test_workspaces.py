@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -126,15 +125,3 @@ def test_what_is_damaged_is_one_line_that_says_where(state: WorkspaceState, tmp_
 def test_a_column_comes_back_to_the_bit(values: list[float]) -> None:
     array = np.array(values, dtype=float)
     assert PackedColumn.of(array).unpacked("<f8").tobytes() == array.tobytes()
-
-
-@given(st.integers(0, 400), st.integers(0, 255))
-def test_a_damaged_byte_raises_nothing_but_a_file_error(
-    state: WorkspaceState, tmp_path_factory: pytest.TempPathFactory, place: int, byte: int
-) -> None:
-    text = bytearray(workspaces.workspace_text(WorkspaceState(topology=state.topology)).encode())
-    text[place % len(text)] = byte
-    path = tmp_path_factory.mktemp("damaged") / "lab.json"
-    path.write_bytes(text)
-    with contextlib.suppress(FileError):
-        load_workspace(path)

@@ -34,8 +34,10 @@ def with_profile(plan: Plan, name: str, seed: int) -> list[ComputeTime]:
     return [row._replace(seconds=float(scale_s * rng.uniform(0.2, 3))) for row in known]
 
 
-@pytest.mark.parametrize(("seed", "transport"), [(0, "blocking"), (1, "batched")])
-@pytest.mark.parametrize(("name", "n_stages", "n_replicas", "fields"), SHAPES)
+@pytest.mark.parametrize(
+    ("name", "n_stages", "n_replicas", "fields", "seed", "transport"),
+    [(*shape, seed, ("blocking", "batched")[seed % 2]) for seed, shape in enumerate(SHAPES)],
+)
 def test_workers_keep_the_simulated_times_and_the_losses_of_overlapped_ones(
     name, n_stages, n_replicas, fields, seed, transport
 ):
@@ -67,7 +69,7 @@ def test_every_schedule_of_the_registry_is_among_the_shapes():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clock", ["virtual", "paced", "real"])
+@pytest.mark.parametrize("clock", ["paced", "real"])  # threads keep the virtual one to the last digit
 def test_on_every_clock_a_device_goes_on_when_its_message_has_arrived(clock: str) -> None:
     plan = even_plan(3, 1, global_batch=6, transport="blocking")
     measured = lab.run(plan, "1f1b", iterations=2, clock=clock)
@@ -82,7 +84,7 @@ def test_on_every_clock_a_device_goes_on_when_its_message_has_arrived(clock: str
             arrived = rows[(rows["iteration"] == 1) & (rows["stage"] == there) & (rows["kind"] == kind)]
             arrived_s = float(arrived[arrived["microbatch"] == send.microbatch]["end_s"].iloc[0])
             later = computed[computed > send.start_s]
-            assert not len(later) or later.min() >= arrived_s - (1e-9 if clock == "virtual" else 5e-3)
+            assert not len(later) or later.min() >= arrived_s - 5e-3
     predicted = lab.simulate(plan, like=measured)
     print(f"{clock}: {lab.compare(predicted, measured).iteration_error:+.2%}")
     assert len(lab.compare(predicted, measured).rows) == len(measured)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from run_helpers import small_plan, until
+from workers_as_threads import train
 
 from dtfm_lab.domain.errors import FileError, RunError
 from dtfm_lab.files import load_trace, save_trace
@@ -106,11 +107,7 @@ def test_a_full_disk_ends_no_training_and_the_checkpoint_is_tried_again(tmp_path
         assert trace.context.notes == run.notes
         assert load_trace(save_trace(trace, tmp_path / "trace.json")).context.notes == run.notes
         describe(disk / "kept")
-    plain = start(small_plan(), iterations=10_000)
-    plain.wait_for(8)
-    plain.stop()
-    n = min(8, len(run.losses))
-    assert run.losses[:n] == plain.losses[:n]
+    assert run.losses[:8] == train(run.spec.plan, run.spec.schedule, 8).losses[: len(run.losses)]
 
 
 def test_a_folder_that_vanishes_is_made_again(tmp_path: Path) -> None:

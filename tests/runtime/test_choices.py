@@ -76,7 +76,6 @@ def test_blocks_computed_again_beside_split_backwards_are_refused() -> None:
 
 
 CARRIED_OUT: dict[str, dict[str, Any]] = {
-    "blocks computed again": {"checkpointing": "block"},
     "split states, and sends that block": {"sharding": "zero-1", "transport": "blocking", "tied": True},
     "all of them": {
         "sharding": "zero-1",

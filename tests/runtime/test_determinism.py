@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import subprocess
-import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -13,44 +14,59 @@ import torch
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.runtime.gpu.cuda_processor import VARIABLE, CudaProcessor, deterministic_or_refused, make_deterministic
 
-PROGRAM = """
-import json, os, torch
-from dtfm_lab.runtime.gpu import cuda_processor
-begun = []
-torch.cuda.set_device = lambda device: begun.append(os.environ.get("CUBLAS_WORKSPACE_CONFIG"))  # the first call of CUDA
-try:
-    cuda_processor.CudaProcessor(0, shares=False)
-except Exception:
-    pass  # there is no GPU for its streams
-x = torch.zeros(4)
-with cuda_processor.deterministic_or_refused() as _:
-    {do}
-print(json.dumps([
-    begun, torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
-    torch.utils.deterministic.fill_uninitialized_memory, torch.backends.cudnn.benchmark,
-    torch.backends.cuda.cudnn_sdp_enabled(), torch.backends.cuda.flash_sdp_enabled(),
-    torch.backends.cuda.mem_efficient_sdp_enabled(), torch.backends.cuda.math_sdp_enabled(),
-]))
-"""
+STRICT = [":4096:8", True, False, False, False, False, True, True, True]
 
 
-def run(do: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    command = [sys.executable, "-c", PROGRAM.replace("{do}", do)]
-    return subprocess.run(command, capture_output=True, text=True, env=inherited | environment)
+def of_a_worker(work: Callable[[], object], **environment: str) -> list[Any]:
+    """What a process that has no GPU for its streams has set when CUDA would start, and how its work ended."""
+    reading, writing = os.pipe()
+    if (pid := os.fork()) == 0:  # the settings are those of a process
+        try:
+            os.environ.pop(VARIABLE, None)
+            os.environ.update(environment)
+            os.write(writing, json.dumps(_settings_of_a_worker(work)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as said:
+        found: list[Any] = json.loads(said.read())
+    os.waitpid(pid, 0)
+    return found
 
 
-def test_a_gpus_worker_is_strict_before_cuda_starts():
-    done = run("x.add_(1)")
-    assert json.loads(done.stdout) == [[":4096:8"], True, False, False, False, False, True, True, True], done.stderr
-    assert json.loads(run("x.add_(1)", **{VARIABLE: ":16:8"}).stdout)[0] == [":16:8"]
+def _settings_of_a_worker(work: Callable[[], object]) -> list[Any]:
+    begun: list[str | None] = []
+    torch.cuda.set_device = lambda device: begun.append(os.environ.get(VARIABLE))  # the first call of CUDA
+    with contextlib.suppress(Exception):
+        CudaProcessor(0, shares=False)
+    said = ""
+    try:
+        with deterministic_or_refused():
+            work()
+    except RunError as refusal:
+        said = str(refusal)
+    backends = torch.backends.cuda
+    return [
+        *begun,
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+        torch.backends.cudnn.benchmark,
+        backends.cudnn_sdp_enabled(),
+        backends.flash_sdp_enabled(),
+        backends.mem_efficient_sdp_enabled(),
+        backends.math_sdp_enabled(),
+        said,
+    ]
 
 
-def test_an_operation_without_a_deterministic_form_is_refused_in_one_line():
-    done = run("x.put_(torch.tensor([0, 0]), torch.tensor([1.0, 2.0]))")  # strict on a CPU, too
-    last = done.stderr.strip().splitlines()[-1]
-    assert "RunError: put_ has no deterministic form on this processor" in last
-    assert "wanted runs_on='cpu', or a model without it" in last
+def test_a_gpus_worker_is_strict_before_cuda_starts_and_refuses_in_one_line_what_has_no_deterministic_form():
+    x = torch.zeros(4)
+    assert of_a_worker(lambda: x.add_(1)) == [*STRICT, ""]
+    *set_to, said = of_a_worker(lambda: x.put_(torch.tensor([0, 0]), torch.tensor([1.0, 2.0])), **{VARIABLE: ":16:8"})
+    assert set_to == [":16:8", *STRICT[1:]]
+    assert said.startswith("put_ has no deterministic form on this processor")  # strict on a CPU, too
+    assert said.endswith("wanted runs_on='cpu', or a model without it")
 
 
 def test_other_errors_are_left_alone():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from run_helpers import even_plan
 
@@ -15,7 +14,12 @@ TOLD_OFTEN = ("spans", "parameters", "listening", "calibrating")
 def test_events_come_as_an_async_stream_from_the_first_to_the_last() -> None:
     async def collect() -> tuple[list[dict], list[dict]]:
         run = lab.start(even_plan(2, 1), iterations=3)
-        seen = [event async for event in run.events()]
+        seen = []
+        async for event in run.events():
+            seen.append(event)
+            if event["event"] == "iteration":  # losses and context are there while it runs
+                assert len(run.losses) > event["iteration"]
+                assert lab.simulate(even_plan(2, 1), like=run.context()).context.clock == "virtual"
         return seen, [event async for event in run.events()]  # a late listener gets all events
 
     seen, late = asyncio.run(collect())
@@ -28,12 +32,3 @@ def test_events_come_as_an_async_stream_from_the_first_to_the_last() -> None:
     assert profiled[-1][0] < profiled[-1][1]
     rows = sum(len(event["rows"]) for event in seen if event["event"] == "spans")
     assert rows == 3 * len(lab.simulate(even_plan(2, 1)))
-
-
-def test_losses_and_context_are_there_while_it_runs() -> None:
-    run = lab.start(even_plan(2, 1), iterations=200)
-    while run.running and not run.losses:
-        time.sleep(0.01)
-    assert run.running
-    assert lab.simulate(even_plan(2, 1), like=run.context()).context.clock == "virtual"
-    run.stop()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from run_helpers import left_behind, small_model, until
+from workers_as_threads import train
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError, RunError
@@ -19,7 +20,6 @@ NETWORK = lab.load_topology("lecture-hall")
 JOB = lab.load_job("tiny").with_fields(
     dtype="fp64", global_batch=24, microbatch=1, n_stages=None, n_replicas=None, model=small_model()
 )
-SEED = 3
 
 
 def planned(n_stages: int, n_replicas: int, without: tuple[str, ...] = (), **fields: object) -> lab.Plan:
@@ -38,7 +38,7 @@ def on_grid(n_stages: int, n_replicas: int, **fields: object) -> lab.Plan:
 
 def under_way(plan: lab.Plan, **options: Any) -> Run:
     """Two iterations of this plan are done. It is stopped by hand: it shall not end before it is told something."""
-    run = lab.start(plan, iterations=10_000, seed=SEED, **options)
+    run = lab.start(plan, iterations=10_000, **options)
     run.wait_for(2)
     return run
 
@@ -63,7 +63,7 @@ def assert_as_undisturbed() -> SameLosses:
         trace, n = run.wait(), len(run.losses)
         assert left_behind(run.pid) == []
         if n > len(known):
-            known = np.array(lab.run(planned(2, 1), iterations=n + 20, seed=SEED).context.losses)
+            known = np.array(train(planned(2, 1), "gpipe", n + 20).losses)
         np.testing.assert_allclose(run.losses, known[:n], rtol=1e-12)
         return trace
 
@@ -90,14 +90,20 @@ def test_a_device_that_leaves_for_good_is_planned_around(assert_as_undisturbed: 
     assert lab.compare(lab.simulate(smaller, "1f1b"), trace).measured is trace
 
 
-def test_devices_that_come_are_taken_in_between_two_iterations(assert_as_undisturbed: SameLosses) -> None:
+def test_devices_that_come_are_taken_in_between_two_iterations_and_a_restart_goes_back(
+    assert_as_undisturbed: SameLosses,
+) -> None:
     run = under_way(planned(2, 1))
-    for number, plan in enumerate((planned(2, 3), on_grid(4, 1)), start=1):
+    run.follow(planned(2, 2), from_checkpoint=True)  # though everybody lives
+    followed(run, 1)
+    for number, plan in enumerate((planned(2, 3), on_grid(4, 1)), start=2):
         run.follow(plan)
         followed(run, number)
     assert_as_undisturbed(run)
-    assert run.replans[0]["kept"] == 2
-    assert [told["undone"] for told in run.replans] == [0, 0]
+    back, *taken_in = run.replans
+    assert (back["iteration"], back["kept"]) == (0, 2), "no checkpoint was written"
+    assert back["undone"] >= 2
+    assert [told["undone"] for told in taken_in] == [0, 0]
 
 
 @pytest.mark.parametrize("checkpoints", [True, False], ids=["to a checkpoint", "to the beginning"])
@@ -122,16 +128,6 @@ def test_for_a_stage_that_nobody_holds_any_more_all_go_back(
         assert told["iteration"] == 0
         assert told["undone"] >= 2
     assert not list(tmp_path.glob("handed-*"))
-
-
-def test_a_restart_reads_the_checkpoint_though_everybody_lives(assert_as_undisturbed: SameLosses) -> None:
-    run = under_way(planned(2, 1))
-    run.follow(planned(2, 2), from_checkpoint=True)
-    followed(run, 1)
-    assert_as_undisturbed(run)
-    (told,) = run.replans
-    assert told["iteration"] == 0, "no checkpoint was written"
-    assert told["undone"] >= 2
 
 
 def test_where_every_replica_has_a_shard_all_hand_over(assert_as_undisturbed: SameLosses) -> None:

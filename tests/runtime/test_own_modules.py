@@ -62,8 +62,8 @@ def losses_as_it_is(name: str, microbatch: int) -> list[float]:
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [
-        ("perceptron", [(3, 1, "gpipe"), (2, 2, "1f1b")]),
-        ("language", [(3, 1, "1f1b"), (2, 2, "gpipe")]),
+        ("perceptron", [(3, 1, "1f1b")]),
+        ("language", [(2, 2, "gpipe")]),
         ("unet", [(4, 1, "gpipe"), (2, 2, "1f1b")]),
     ],
 )

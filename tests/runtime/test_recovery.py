@@ -18,7 +18,7 @@ from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client.launch import start
 from dtfm_lab.runtime.client.run import Run
-from dtfm_lab.runtime.coordinator.recovery import describe_stages, find_recovery
+from dtfm_lab.runtime.coordinator.recovery import describe_stages, find_recovery, why_unrecoverable
 from dtfm_lab.runtime.worker.training_state import TrainingState
 
 Event = dict[str, object]
@@ -108,10 +108,10 @@ def test_where_no_replica_has_the_state_all_go_back_to_the_checkpoint(tmp_path, 
     assert fault.state_from == f"checkpoint of iteration {fault.iteration}"
 
 
-def test_with_local_updates_and_no_checkpoint_a_loss_ends_the_run_in_one_line() -> None:
-    plan = small_plan(synchronise_every=3)
-    with pytest.raises(RunError, match="with local updates no other replica has the same state; wanted a checkpoint"):
-        run_with(plan, after_iteration(2, lambda run: run.kill("device-1")))
+def test_with_local_updates_and_no_checkpoint_a_loss_cannot_be_recovered() -> None:
+    spec = spec_of(small_plan(synchronise_every=3))
+    assert find_recovery(spec, {1}, 2, None) is None
+    assert "with local updates no other replica has the same state; wanted a checkpoint" in why_unrecoverable(spec, 1)
 
 
 def test_one_that_stands_still_is_replaced_and_the_one_before_is_gone() -> None:

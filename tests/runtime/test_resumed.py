@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from run_helpers import small_plan
+from workers_as_threads import train
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
@@ -15,14 +16,14 @@ from dtfm_lab.runtime.client.launch import start
 
 def test_two_iterations_and_two_more_are_four(tmp_path: Path) -> None:
     plan = small_plan(2, 2, global_batch=8)
-    whole = lab.run(plan, iterations=4)
+    whole = train(plan, plan.job.schedule_name, 4)
     lab.run(plan, iterations=2, checkpoint_folder=tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run = start(plan, iterations=2, resume_from=tmp_path, checkpoint_folder=tmp_path)
     rest = run.wait()
     assert run.spec.first_iteration == 2
-    assert rest.context.losses == whole.context.losses[2:]
+    assert rest.context.losses == tuple(whole.losses[2:])
     assert sorted(set(rest.iteration.tolist())) == [2, 3]
     assert lab.compare(lab.simulate(plan, like=rest), rest).rows["iteration"].min() == 2
 

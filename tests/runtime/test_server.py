@@ -107,17 +107,9 @@ def test_a_server_that_hangs_is_given_up(server: preload.ForkServer) -> None:
     until(lambda: not server.lives)
 
 
-def test_an_idle_server_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preload, "_server", None)
-    monkeypatch.setenv(preload.IDLE_VARIABLE, "0.1")
-    preload.warm_up()
-    living = preload.running_server()
-    assert living is not None
-    until(lambda: living.process.poll() is not None)
-    assert living.process.returncode == 0
-
-
-def test_a_kernel_with_a_thousand_open_files_has_a_server_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_with_a_thousand_open_files_has_a_server_too_and_an_idle_one_ends_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(preload, "_server", None)
     monkeypatch.setenv(preload.IDLE_VARIABLE, "0.1")
     least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
