@@ -60,6 +60,7 @@ def test_split_or_recomputed_backwards_give_the_bits_of_whole_ones(play, options
     found, gradients = play(stage, **options)
     assert torch.equal(gradients, wanted_gradients)
     assert gradients.any()
+    assert (found[2] is None) == (stage == 0), "all but the first stage send a gradient back"
     for ours, theirs in zip(found, wanted, strict=True):
         assert (ours is None) == (theirs is None)
         assert ours is None or torch.equal(ours, theirs)
