@@ -235,7 +235,7 @@ class Topology:
         """Degrees of tensor parallelism that some host allows: powers of two up to 8."""
         return group_sizes(self.devices)
 
-    @property
+    @cached_property
     def regions(self) -> tuple[str, ...]:
         """Region names in the order of their first device."""
         return tuple(dict.fromkeys(device.region for device in self.devices))
