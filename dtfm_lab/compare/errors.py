@@ -12,7 +12,7 @@ import scipy
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.trace.interval import OF_A_MEDIAN
+from dtfm_lab.domain.trace.trace import OF_A_MEDIAN
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s
 
 ROUNDING = 5e-4

@@ -13,8 +13,8 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import TopologyError, TraceError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.trace import RunContext, Trace
-from dtfm_lab.domain.trace.interval import OF_A_MEDIAN, REPEAT_NOISE
 from dtfm_lab.domain.trace.run_context import SWING
+from dtfm_lab.domain.trace.trace import OF_A_MEDIAN, REPEAT_NOISE
 from dtfm_lab.simulation.simulate import simulate
 
 Z = NormalDist().inv_cdf(0.95)

@@ -3,6 +3,5 @@
 An Availability holds names and, for each event, when which of them comes or leaves.
 """
 
-from dtfm_lab.domain.availability.availability import Availability, Change
+from dtfm_lab.domain.availability.availability import Availability, Change, in_turns
 from dtfm_lab.domain.availability.rates import DAY_S, MOST_EVENTS, Rates
-from dtfm_lab.domain.availability.turns import in_turns
