@@ -6,9 +6,8 @@ sweeps, sensitivities and losses. Look, colours, lines and ticks, which all shar
 
 from dtfm_lab.figures.maps.link_matrix import link_matrix
 from dtfm_lab.figures.maps.network import network, network_map, plan_map
-from dtfm_lab.figures.plan.coarse_graph import coarse_graph, matching
+from dtfm_lab.figures.plan.coarse_graph import coarse_graph, cost_breakdown, matching
 from dtfm_lab.figures.plan.convergence import convergence
-from dtfm_lab.figures.plan.cost_breakdown import cost_breakdown
 from dtfm_lab.figures.plan.frontier import frontier
 from dtfm_lab.figures.plan.replans import replans
 from dtfm_lab.figures.results.comparison import blame, comparison
@@ -21,10 +20,9 @@ from dtfm_lab.figures.results.systems import crossings, strategies
 from dtfm_lab.figures.results.waterfall import waterfall
 from dtfm_lab.figures.saving import save
 from dtfm_lab.figures.theme import alt_text, theme
-from dtfm_lab.figures.timeline.availability import availability
 from dtfm_lab.figures.timeline.bubble import bubble
 from dtfm_lab.figures.timeline.gantt import gantt
-from dtfm_lab.figures.timeline.history import history
+from dtfm_lab.figures.timeline.history import availability, history
 from dtfm_lab.figures.timeline.memory_over_time import memory_over_time
 from dtfm_lab.figures.timeline.race import race
 

@@ -17,7 +17,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.maps.thumbnail import thumbnail_svg
+from dtfm_lab.figures.maps.network import thumbnail_svg
 from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.lab.arguments import as_plan_or_network

@@ -17,7 +17,7 @@ from dtfm_lab.domain.network import Topology, find_place, place_names
 from dtfm_lab.figures.maps.atlas import COAST_PX, POINTS_PX, atlas, flight, land, land_rings, plane, view_of
 from dtfm_lab.figures.maps.layout import apart, cluster
 from dtfm_lab.figures.maps.marks import gpu_shape, link_dash, link_width
-from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, thumbnail_svg
+from dtfm_lab.figures.maps.network import HEIGHT, WIDTH, thumbnail_svg
 from dtfm_lab.figures.strokes import outline
 from dtfm_lab.files import load_topology, topology_names
 from dtfm_lab.planning import evaluate

@@ -12,9 +12,9 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.history import History
 from dtfm_lab.figures.theme import CLEAR, HEADING_PX, template, time_axis
-from dtfm_lab.figures.timeline.availability import stays_of as timeline_stays
 from dtfm_lab.figures.timeline.history import BAND_ROW, PARTS
 from dtfm_lab.figures.timeline.history import history as drawn
+from dtfm_lab.figures.timeline.history import stays_of as timeline_stays
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, classed, disable, show
 from dtfm_lab.widgets.lab_state import LabState, Undoable

@@ -14,7 +14,7 @@ import traitlets
 
 from dtfm_lab import lab, planning
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.figures.maps.thumbnail import HEIGHT, WIDTH, thumbnail_svg
+from dtfm_lab.figures.maps.network import HEIGHT, WIDTH, thumbnail_svg
 from dtfm_lab.files import topology_names, topology_suffixes
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.widgets.network.network_row import NamedBytes
