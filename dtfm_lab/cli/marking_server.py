@@ -23,7 +23,7 @@ from traitlets.config import Config
 
 from dtfm_lab import lab
 from dtfm_lab.course import missions
-from dtfm_lab.course.handing_in import pack, unpack
+from dtfm_lab.course.graded import pack, unpack
 from dtfm_lab.course.likeness import digest_of, is_ones_own
 from dtfm_lab.domain.errors import LabError
 

@@ -8,7 +8,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.course import LESSONS, missions
-from dtfm_lab.course.handing_in import has_code, pack, unpack
+from dtfm_lab.course.graded import has_code, pack, unpack
 from dtfm_lab.course.teaching import assignment, points_of, with_slides
 from dtfm_lab.domain.errors import LabError, UnknownName
 from dtfm_lab.simulation.schedules import schedules

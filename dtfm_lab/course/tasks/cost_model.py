@@ -9,7 +9,7 @@ import numpy as np
 from dtfm_lab.course.checks import MissionsOf, Number, Trial
 from dtfm_lab.course.mission import Given
 from dtfm_lab.course.small_networks import of_sites
-from dtfm_lab.course.tasks.five_steps import least_sum_s
+from dtfm_lab.course.tasks.searching import least_sum_s
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import evaluate
