@@ -24,10 +24,9 @@ from dtfm_lab.domain.units import GB
 from dtfm_lab.files.reading import read_mapping, read_text, require_version, write_text
 from dtfm_lab.published import own as own_files
 from dtfm_lab.published import sailor_memory, sailor_records
-from dtfm_lab.published.evidence import Band, Evidence
 from dtfm_lab.published.ledger import Ledger
 from dtfm_lab.published.own_predictions import assumptions_of, evidence_of, located_plan, predicted_with_interval
-from dtfm_lab.published.row import BY_RULE, Row
+from dtfm_lab.published.row import BY_RULE, Band, Evidence, Row
 from dtfm_lab.published.sources import Source
 from dtfm_lab.published.systems import sailor
 

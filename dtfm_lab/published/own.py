@@ -46,9 +46,8 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import from_gbps
 from dtfm_lab.files import load_job, load_topology, override
 from dtfm_lab.files.reading import read_text, reason_of
-from dtfm_lab.published.evidence import Band, band_of
-from dtfm_lab.published.hosts import PER_HOST, hosts_of
-from dtfm_lab.published.units import UNITS
+from dtfm_lab.published.row import Band, band_of
+from dtfm_lab.published.units import PER_HOST, UNITS, hosts_of
 from dtfm_lab.simulation.schedules import schedules
 
 LISTED = "listed"

@@ -10,9 +10,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import default_objective, evaluate
 from dtfm_lab.planning import plan as best_plan
 from dtfm_lab.published.calibration import median, own_factor
-from dtfm_lab.published.evidence import Evidence
 from dtfm_lab.published.own import LISTED, OwnRow
-from dtfm_lab.published.row import Row
+from dtfm_lab.published.row import Evidence, Row
 from dtfm_lab.published.units import UNITS, Prediction, interval_of, shares_of
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.efficiency import GivenEfficiency

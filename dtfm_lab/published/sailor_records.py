@@ -37,7 +37,7 @@ from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.files.reading import parse
 from dtfm_lab.planning import evaluate
-from dtfm_lab.published.hosts import measured_model
+from dtfm_lab.published.units import measured_model
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.collectives import ring_gather_s
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from dtfm_lab.published.evidence import Evidence
-from dtfm_lab.published.row import NO_WORSE, KnownMiss, Row
+from dtfm_lab.published.row import NO_WORSE, Evidence, KnownMiss, Row
 from dtfm_lab.published.sources import Source
 
 MEAN = "mean"

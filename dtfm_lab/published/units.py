@@ -1,19 +1,25 @@
-"""Units of published quantities, how the numbers of a prediction are said in them, and the row of a simulated plan."""
+"""What sources build their rows of: units of published quantities, the row of a simulated plan, networks of hosts, and
+models of blocks whose seconds were measured."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace, predicted_ends
 from dtfm_lab.domain.units import GB, TERA, GiB
+from dtfm_lab.planning.iteration.candidate import unpriced_plan
 from dtfm_lab.published.row import Row
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.efficiency import efficiency_of
 from dtfm_lab.simulation.memory import memory
+from dtfm_lab.systems.grids import in_order
+from dtfm_lab.systems.strategy import Budget, Strategy
 
 
 @dataclass(frozen=True)
@@ -128,3 +134,58 @@ def simulated_row(plan: Plan, *, value: Predicted | None = None, assumptions: tu
     shares = () if quantity == "memory" else shares_of(plan)
     interval = interval_of(quantity, predicted, trace)
     return Row(predicted=predicted, interval=interval, assumptions=(*assumptions, *shares), **said)
+
+
+PER_HOST = 8
+INSIDE_S, BETWEEN_S = 5e-6, 10e-6
+"""Latencies inside a host and between two: guesses, of no weight where messages are large or hidden."""
+
+
+def hosts_of(
+    n: int, gpu: str, *, inside_bytes_per_s: float, between_bytes_per_s: float, per_host: int = PER_HOST
+) -> Topology:
+    """So many GPUs in hosts of eight, or as given: the links inside a host are those between two GPUs, all others are
+    the cards of a whole host."""
+    host = np.arange(n) // per_host
+    same = host[:, None] == host[None, :]
+    return Topology.from_matrices(
+        latency_s=np.where(same, INSIDE_S, BETWEEN_S),
+        bandwidth_bytes_per_s=np.where(same, inside_bytes_per_s, between_bytes_per_s),
+        hosts=[f"host-{i}" for i in host],
+        gpu=gpu,
+        name=f"{n} {gpu}",
+    )
+
+
+def measured_model(name: str, parameters: Sequence[int], output_elements: int = 1) -> ModelSpec:
+    """Blocks alone, of so many parameters each, that hand on so many numbers of a sequence.
+
+    Their seconds are given beside it: none follow from its FLOP.
+    """
+    blocks = tuple(
+        Layer(kind=LayerKind.BLOCK, parameters=count, forward_flop=0.0, output_elements=output_elements)
+        for count in parameters
+    )
+    return ModelSpec(
+        name=name,
+        layers=blocks,
+        d_model=output_elements,
+        n_heads=1,
+        seq_len=1,
+        vocab_size=1,
+        tied=False,
+        family="measured",
+    )
+
+
+def listed_plan(topology: Topology, job: Job) -> Plan:
+    """Devices take their ranks as they are listed, replicas before stages; only the seconds are asked for, no cost."""
+    grouped = topology.grouped(job.tensor_parallel or 1)
+    return unpriced_plan(grouped, job, in_order(job, np.arange(len(grouped)), "dp-pp"))
+
+
+def only_plan(strategy: Strategy, topology: Topology, job: Job) -> Plan:
+    """The one plan of a system whose choices are all given; only its seconds are asked for, no cost."""
+    (branch,) = strategy.branches(topology, job, Budget())
+    (plan,) = [branch] if isinstance(branch, Plan) else branch.plans()
+    return plan

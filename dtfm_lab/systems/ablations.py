@@ -19,9 +19,8 @@ from dtfm_lab.domain.network import LARGEST, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import search
-from dtfm_lab.systems.branch import priced
 from dtfm_lab.systems.outcome import Outcome, predicted
-from dtfm_lab.systems.strategy import Budget
+from dtfm_lab.systems.strategy import Budget, priced
 
 SAME = 5e-4
 """Share of an iteration below which a change counts as none."""

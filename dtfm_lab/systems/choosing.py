@@ -12,9 +12,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.simulation.executors import Executor, Lost, results_of
 from dtfm_lab.systems.bound import fits, least_lacking_bytes, sentence_of
-from dtfm_lab.systems.branch import Branch, priced
 from dtfm_lab.systems.outcome import Outcome
-from dtfm_lab.systems.strategy import NOT_MODELLED, Budget, Strategy, strategies, work_of
+from dtfm_lab.systems.strategy import NOT_MODELLED, Branch, Budget, Strategy, priced, strategies, work_of
 
 ROUNDING = 1e-9
 """Relative rounding of a lower bound."""

@@ -18,10 +18,9 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.simulation.memory import memory
-from dtfm_lab.systems.branch import priced
 from dtfm_lab.systems.choosing import Asked, chosen, outcome_of, outcomes_in_order
 from dtfm_lab.systems.outcome import Outcome
-from dtfm_lab.systems.strategy import Budget, Strategy, strategies
+from dtfm_lab.systems.strategy import Budget, Strategy, priced, strategies
 from dtfm_lab.systems.variations import Axis
 
 ALIKE = 1e-6

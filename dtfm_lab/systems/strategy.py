@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, cast, get_type_hints
@@ -16,12 +16,13 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.schedule import synchronisations
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import IntArray
 from dtfm_lab.files.reading import read_mapping
-from dtfm_lab.planning import planners
+from dtfm_lab.planning import evaluate, planners
+from dtfm_lab.planning.iteration.candidate import unpriced_plan
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.simulate import iteration_seconds
 from dtfm_lab.systems.bound import least_iteration_s
-from dtfm_lab.systems.branch import Branch, priced
 
 TRIED = "tried"
 """All that the system offers, the fastest that fits being taken."""
@@ -55,6 +56,39 @@ def shardings(job: Job, sharding: str) -> tuple[str, ...]:
     """What replicas split that a user tries: nothing, or the optimiser's states; the first for a single replica."""
     tried = ("none", "zero-1") if sharding == TRIED else (sharding,)
     return tried[:1] if job.n_replicas == 1 else tried
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """A shaped job on some devices, in each of several ways to train it."""
+
+    topology: Topology
+    """Grouped where the job has tensor parallelism."""
+    job: Job
+    grid: IntArray
+    """(stages, replicas) devices."""
+    ways: Sequence[Mapping[str, Any]] = ({},)
+    """Fields of the job, changed; none, once, where it is trained as it is."""
+    least_s: float = 0.0
+    """Seconds that no plan of it goes below."""
+
+    def __len__(self) -> int:
+        return len(self.ways)
+
+    def plans(self) -> Iterator[Plan]:
+        """Its plans, not priced: their communication cost is not counted (``priced``)."""
+        for fields in self.ways:
+            try:
+                job = self.job.with_fields(**fields)
+                yield unpriced_plan(self.topology, job, self.grid)
+            except LabError:  # what the schedule or the sharding does not allow
+                continue
+
+
+def priced(plan: Plan) -> Plan:
+    """The plan with its communication cost."""
+    rank_map = plan.placement.rank_map(len(plan.topology))
+    return evaluate(plan.topology, plan.job, rank_map=rank_map).changed(queueing=plan.queueing)
 
 
 @dataclass(frozen=True, kw_only=True)

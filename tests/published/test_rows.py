@@ -17,8 +17,8 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.report import as_markdown, as_page
 from dtfm_lab.published import QUANTITIES, Band, Evidence, KnownMiss, Ledger, Row, Source, reproduce, sources
 from dtfm_lab.published.calibration import leave_one_out, median, own_factor
-from dtfm_lab.published.evidence import band_by_rule, rule
 from dtfm_lab.published.ledger import report_of
+from dtfm_lab.published.row import band_by_rule, rule
 from dtfm_lab.published.sources import Omission
 from dtfm_lab.published.tables import numbers as lines_of
 from dtfm_lab.published.tally import MEAN, Tally

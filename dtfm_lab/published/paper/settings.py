@@ -1,18 +1,23 @@
-"""The settings of DT-FM's evaluation: networks, models and batches, and the seconds that its authors measured."""
+"""The settings of DT-FM's evaluation: networks, models and batches, and the seconds that its authors measured, on
+even links too, where an efficiency is from."""
 
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from statistics import median
+from functools import cache, cached_property, partial
 
 import numpy as np
 
 from dtfm_lab.domain.job import Job, LayerKind, ModelSpec
 from dtfm_lab.domain.job.model import gpt
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.units import from_gbps
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import from_gbps, from_ms
 from dtfm_lab.files import load_topology
+from dtfm_lab.planning import evaluate
+from dtfm_lab.published.calibration import median, own_factor
 from dtfm_lab.published.tables import numbers
+from dtfm_lab.simulation.simulate import iteration_seconds
 
 CASES = ("datacenter", "spot", "universities", "regional", "worldwide")
 """The paper's cases, in its order."""
@@ -126,5 +131,62 @@ def _published() -> dict[tuple[str, int, int, str], float]:
     found = {}
     for line in numbers("dt_fm_seconds.csv"):
         seconds = [float(line[f"seconds_{i}"]) for i in (1, 2, 3) if line[f"seconds_{i}"]]
-        found[line["case"], int(line["layers"]), int(line["batch"]), line["system"]] = median(seconds)
+        found[line["case"], int(line["layers"]), int(line["batch"]), line["system"]] = statistics.median(seconds)
     return found
+
+
+SEQUENCES = 96
+"""Of a pipeline in an iteration, all flushed once."""
+Line = dict[str, str]
+
+
+def timed_lines() -> list[Line]:
+    """The measured lines."""
+    return numbers("dt_fm_one_pipeline.csv")
+
+
+def timed_plan(line: Line) -> Plan:
+    """The plan of a measured line: DT-FM's GPipe on links that are all alike."""
+    n_replicas = int(line["replicas"])
+    n = N_STAGES * n_replicas
+    job = Job(
+        name="one pipeline",
+        model=classifier(24),
+        n_stages=N_STAGES,
+        n_replicas=n_replicas,
+        global_batch=SEQUENCES * n_replicas,
+        microbatch=1,
+        schedule="gpipe",
+        checkpointing="block",
+        synchronisation=line["synchronisation"] or "ring",
+    )
+    far = from_ms(float(line["latency_ms"])) * (1 - np.eye(n))
+    rate = np.full((n, n), from_gbps(float(line["bandwidth_gbps"])))
+    topology = Topology.from_matrices(latency_s=far, bandwidth_bytes_per_s=rate, name="even links")
+    return evaluate(topology, job, rank_map=list(range(n)))
+
+
+def is_fitted(line: Line) -> bool:
+    """Whether an efficiency is fitted to the line."""
+    return line["replicas"] == "1" and float(line["bandwidth_gbps"]) >= COMPUTE_BOUND_GBPS
+
+
+def timed_seconds(plan: Plan, efficiency: float) -> float:
+    """Predicted seconds of an iteration."""
+    return iteration_seconds(plan, efficiency=efficiency)
+
+
+@cache
+def own_factors() -> tuple[float, ...]:
+    """The efficiency of each line of one pipeline whose passes, and not its links, take most of the time."""
+    fitted = (line for line in timed_lines() if is_fitted(line))
+    return tuple(own_factor(partial(timed_seconds, timed_plan(line)), float(line["seconds"])) for line in fitted)
+
+
+COMPUTE_BOUND_GBPS = 5.0
+"""From this rate on, a hop takes less than a forward: slower links say little of the passes."""
+
+
+def efficiency() -> float:
+    """Share of a V100's peak that DT-FM's passes reach on AWS p3.2xlarge: the median of those factors."""
+    return median(own_factors())

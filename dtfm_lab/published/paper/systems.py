@@ -14,7 +14,6 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning import evaluate, plan
-from dtfm_lab.published.paper.one_pipeline import efficiency
 from dtfm_lab.published.paper.settings import (
     BATCHES,
     DATACENTER,
@@ -25,14 +24,14 @@ from dtfm_lab.published.paper.settings import (
     VOCABULARY,
     WORLDWIDE,
     Setting,
+    efficiency,
 )
 from dtfm_lab.systems import Budget, Outcome, Strategy, outcome_of
-from dtfm_lab.systems.branch import Branch, priced
 from dtfm_lab.systems.grids import in_rank_order
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
 from dtfm_lab.systems.modelled.dt_fm import DTFM, DTFMRandom, random_ranks
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
-from dtfm_lab.systems.strategy import described
+from dtfm_lab.systems.strategy import Branch, described, priced
 from dtfm_lab.systems.waterfall import Switch, Waterfall, waterfall
 
 RESULTS = "DT-FM's authors, results/NeurIPS2022_submission.md of DS3Lab/Decentralized_FM_alpha"

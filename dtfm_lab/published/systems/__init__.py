@@ -4,7 +4,7 @@ A file reads the published numbers from ``published/data`` and predicts each thr
 uses. This one is complete::
 
     from collections.abc import Iterator
-    from dtfm_lab.published.evidence import Evidence
+    from dtfm_lab.published.row import Evidence
     from dtfm_lab.published.row import Row
     from dtfm_lab.published.sources import published
     from dtfm_lab.published.tables import numbers
@@ -31,7 +31,7 @@ uses. This one is complete::
                 assumptions=("links are free",),
             )
 
-The band of a row is that of its class and quantity, by one rule for all sources (``published.evidence``).
+The band of a row is that of its class and quantity, by one rule for all sources (``published.row``).
 ``goals={"GPipe": 0.06}`` states the most that the mean absolute error of a group's iterations or throughputs may be. A
 row that is known to leave its band is listed in ``data/known_misses.csv``, with a reason: it stays red in the ledger,
 and fails the tests only where it gets worse. What was fitted is judged on other rows

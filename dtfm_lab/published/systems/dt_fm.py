@@ -3,12 +3,22 @@
 from collections.abc import Iterator
 
 from dtfm_lab.published.calibration import median
-from dtfm_lab.published.evidence import Evidence
-from dtfm_lab.published.paper import one_pipeline
-from dtfm_lab.published.paper.settings import BATCHES, CASES, DATACENTER, LAYERS, WORLDWIDE, Setting
+from dtfm_lab.published.paper.settings import (
+    BATCHES,
+    CASES,
+    DATACENTER,
+    LAYERS,
+    WORLDWIDE,
+    Setting,
+    is_fitted,
+    own_factors,
+    timed_lines,
+    timed_plan,
+    timed_seconds,
+)
 from dtfm_lab.published.paper.systems import HAS_RANDOM, SYSTEMS
 from dtfm_lab.published.paper.table import STATED, Entry, PapersTable, papers_table
-from dtfm_lab.published.row import Row
+from dtfm_lab.published.row import Evidence, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.units import interval_of
 from dtfm_lab.simulation import simulate
@@ -75,10 +85,10 @@ def _ratios(table: PapersTable) -> Iterator[Row]:
 
 
 def _even_links() -> Iterator[Row]:
-    lines, factors = one_pipeline.lines(), one_pipeline.own_factors()
+    lines, factors = timed_lines(), own_factors()
     number = 0
     for line in lines:
-        fits = one_pipeline.is_fitted(line)
+        fits = is_fitted(line)
         others = [factor for i, factor in enumerate(factors) if not (fits and i == number)]
         number += fits
         how = f", {line['synchronisation']}" if line["synchronisation"] else ""
@@ -89,7 +99,7 @@ def _even_links() -> Iterator[Row]:
             quantity="iteration",
             unit="s",
             published=float(line["seconds"]),
-            predicted=one_pipeline.seconds_of(one_pipeline.plan_of(line), median(others)),
+            predicted=timed_seconds(timed_plan(line), median(others)),
             evidence=Evidence.LEAVE_ONE_OUT,
             assumptions=("GPipe of 96 micro-batches, overlapped, blocks recomputed",),
             fitted=f"efficiency to {len(others)} other rows, of one pipeline at 5 Gbit/s or more",

@@ -11,13 +11,11 @@ from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA
-from dtfm_lab.published.evidence import Evidence
-from dtfm_lab.published.hosts import hosts_of
-from dtfm_lab.published.row import Row
+from dtfm_lab.published.row import Evidence, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
-from dtfm_lab.published.units import simulated_row
-from dtfm_lab.systems import Budget, Strategy
+from dtfm_lab.published.units import hosts_of, only_plan, simulated_row
+from dtfm_lab.systems import Strategy
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedZero3
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, Megatron
 
@@ -98,8 +96,7 @@ class Measured:
 
     def plan(self) -> Plan:
         """The one plan of the system on this many GPUs."""
-        (plan,) = self.strategy.plans(selene(self["gpus"]), self.work, Budget())
-        return plan
+        return only_plan(self.strategy, selene(self["gpus"]), self.work)
 
     def row(self, group: str, evidence: Evidence, *assumptions: str) -> Row:
         """The line beside our prediction, by the paper's own count of FLOP."""

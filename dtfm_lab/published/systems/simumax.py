@@ -8,14 +8,11 @@ from typing import Any
 
 from dtfm_lab.domain.job import Job, llama
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.published.calibration import SecondsLine, median
-from dtfm_lab.published.evidence import Evidence
-from dtfm_lab.published.hosts import hosts_of
-from dtfm_lab.published.row import Row
+from dtfm_lab.published.row import Evidence, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
-from dtfm_lab.published.units import simulated_row
+from dtfm_lab.published.units import hosts_of, listed_plan, simulated_row
 
 SEQUENCE, GPUS = 4096, 8
 NVLINK_BYTES_PER_S = 900e9
@@ -62,7 +59,7 @@ def plan_of(line: dict[str, str]) -> Plan:
         transport="blocking",
     )
     host = hosts_of(GPUS, "B200", inside_bytes_per_s=NVLINK_BYTES_PER_S, between_bytes_per_s=NVLINK_BYTES_PER_S)
-    return evaluate(host, job, rank_map=[r * n_stages + s for s in range(n_stages) for r in range(n_replicas)])
+    return listed_plan(host, job)
 
 
 @published("simumax")

@@ -11,13 +11,10 @@ from typing import Any
 from dtfm_lab.domain.job import MODELS, Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import GiB
-from dtfm_lab.published.evidence import Evidence
-from dtfm_lab.published.hosts import hosts_of
-from dtfm_lab.published.row import Row
+from dtfm_lab.published.row import Evidence, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
-from dtfm_lab.published.units import ALLOCATED, RESERVED, simulated_row
-from dtfm_lab.systems import Budget
+from dtfm_lab.published.units import ALLOCATED, RESERVED, hosts_of, only_plan, simulated_row
 from dtfm_lab.systems.modelled.data_parallel import FSDP
 
 LOCAL_BATCH = 2
@@ -68,5 +65,4 @@ def plan_of(n: int, *, compiled: bool) -> Plan:
         dtype="bf16",
     )
     strategy = FSDP(checkpointing="selective", compiled=compiled, reshard=True, microbatches="given", devices="all")
-    (plan,) = strategy.plans(network, job, Budget())
-    return plan
+    return only_plan(strategy, network, job)

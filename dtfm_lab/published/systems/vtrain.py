@@ -2,17 +2,12 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.published.evidence import Evidence
-from dtfm_lab.published.hosts import PER_HOST, hosts_of
-from dtfm_lab.published.row import Row
+from dtfm_lab.published.row import Evidence, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
-from dtfm_lab.published.units import simulated_row
+from dtfm_lab.published.units import PER_HOST, hosts_of, listed_plan, simulated_row
 
 VOCABULARY = 50257
 INSIDE_BYTES_PER_S, BETWEEN_BYTES_PER_S = 150e9, 100e9
@@ -59,8 +54,7 @@ def plan_of(line: dict[str, str]) -> Plan:
     hosts = hosts_of(
         int(line["gpus"]), "A100", inside_bytes_per_s=INSIDE_BYTES_PER_S, between_bytes_per_s=BETWEEN_BYTES_PER_S
     )
-    stage, replica = np.divmod(np.arange(n_stages * n_replicas), n_replicas)
-    return evaluate(hosts, job, rank_map=(replica * n_stages + stage).tolist())
+    return listed_plan(hosts, job)
 
 
 @published("vtrain")

@@ -10,7 +10,7 @@ message awaited a bubble is 0.0008 to 0.0035 more.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,7 @@ from dtfm_lab.domain.schedule.task_graph import COMPUTATION
 from dtfm_lab.domain.units import GB, GiB
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.published.calibration import SecondsLine, leave_one_out
-from dtfm_lab.published.evidence import Evidence
-from dtfm_lab.published.row import Row
+from dtfm_lab.published.row import Evidence, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import simulated_row
@@ -112,17 +111,14 @@ def zero_bubble() -> Iterator[Row]:
         *pass_s, message_s = (float(seconds[f"{one}_ms"]) / 1e3 for one in what)
         interleaved = name == "1F1B-I"
         per_device = chunks[model] if interleaved else 1
-        found, awaited = (
-            bubble(
-                SCHEDULES[name],
-                int(line["stages"]),
-                n_microbatches,
-                pass_s,
-                message_s,
-                stages_per_device=per_device,
-                as_published=as_published,
-            )
-            for as_published in (interleaved, False)
+        predicted = partial(
+            bubble,
+            SCHEDULES[name],
+            int(line["stages"]),
+            n_microbatches,
+            pass_s,
+            message_s,
+            stages_per_device=per_device,
         )
         yield Row(
             group=name,
@@ -130,14 +126,14 @@ def zero_bubble() -> Iterator[Row]:
             quantity="bubble",
             unit="",
             published=float(line["bubble"]),
-            predicted=found,
+            predicted=predicted(as_published=interleaved),
             evidence=Evidence.CALCULATION,
             measured=False,
             assumptions=(
                 "the authors' profiled seconds",
                 *([f"{per_device} stages a device", LEFT_OUT] if interleaved else []),
             ),
-            note=f"{awaited:.4f} with every message awaited, as in a run" if interleaved else "",
+            note=f"{predicted():.4f} with every message awaited, as in a run" if interleaved else "",
         )
 
 

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.system import MiB
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grids import MICROBATCHES_ALONE, Freedoms, grids
-from dtfm_lab.systems.strategy import TRIED, Budget, GridStrategy, checkpointings, described, strategies
+from dtfm_lab.systems.strategy import TRIED, Branch, Budget, GridStrategy, checkpointings, described, strategies
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,18 @@ from typing import Any, ClassVar
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grids import grids
 from dtfm_lab.systems.modelled.data_parallel import DataParallel
-from dtfm_lab.systems.strategy import TRIED, Budget, GridStrategy, checkpointings, described, shardings, strategies
+from dtfm_lab.systems.strategy import (
+    TRIED,
+    Branch,
+    Budget,
+    GridStrategy,
+    checkpointings,
+    described,
+    shardings,
+    strategies,
+)
 
 
 @strategies.register("deepspeed-pipeline")

@@ -12,9 +12,8 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import IntArray
-from dtfm_lab.systems.branch import Branch, distinct
-from dtfm_lab.systems.grids import groupings, sized
-from dtfm_lab.systems.strategy import TRIED, Budget, GridStrategy, described, strategies
+from dtfm_lab.systems.grids import distinct, groupings, sized
+from dtfm_lab.systems.strategy import TRIED, Branch, Budget, GridStrategy, described, strategies
 
 
 @strategies.register("diloco")

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grids import grids
 from dtfm_lab.systems.strategy import (
     ORDERS,
     TRIED,
+    Branch,
     Budget,
     GridStrategy,
     checkpointings,

@@ -11,11 +11,10 @@ from dtfm_lab.domain.job.system import TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import plan
-from dtfm_lab.systems.branch import Branch
 from dtfm_lab.systems.grids import MICROBATCHES, sizes_of
 from dtfm_lab.systems.modelled.data_parallel import DDP
 from dtfm_lab.systems.modelled.megatron import Megatron
-from dtfm_lab.systems.strategy import TRIED, Budget, GridStrategy, described, strategies
+from dtfm_lab.systems.strategy import TRIED, Branch, Budget, GridStrategy, described, strategies
 
 AVERAGES = ("ring", "hierarchical")
 """Ways to average that are tried on the plan of the search beside its own, the sharded one of the paper."""

@@ -10,9 +10,8 @@ from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
-from dtfm_lab.systems.branch import Branch, distinct
-from dtfm_lab.systems.grids import groupings, sized
-from dtfm_lab.systems.strategy import TRIED, Budget, GridStrategy, described, strategies
+from dtfm_lab.systems.grids import distinct, groupings, sized
+from dtfm_lab.systems.strategy import TRIED, Branch, Budget, GridStrategy, described, strategies
 
 WIDTH = 8
 """Chains of pools that are kept after each stage."""

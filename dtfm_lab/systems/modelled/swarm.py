@@ -14,10 +14,9 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, peak_of, speeds_of
 from dtfm_lab.systems.bound import least_lacking_bytes
-from dtfm_lab.systems.branch import Branch, distinct
-from dtfm_lab.systems.grids import sized
+from dtfm_lab.systems.grids import distinct, sized
 from dtfm_lab.systems.stochastic import simulate_stochastic
-from dtfm_lab.systems.strategy import TRIED, Budget, GridStrategy, described, strategies
+from dtfm_lab.systems.strategy import TRIED, Branch, Budget, GridStrategy, described, strategies
 
 MOST = 12
 """Plans that are simulated, the first by a closed form: each takes a good part of a second where there are many

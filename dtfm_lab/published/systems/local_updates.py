@@ -1,4 +1,5 @@
-"""Streaming DiLoCo, table 4: bandwidth between two data centres that a compute utilisation needs.
+"""Local steps between averages: the bandwidth that Streaming DiLoCo's table 4 says they need, and the share of the time
+that INTELLECT-1's nodes compute over the internet.
 
 The paper's simulator has a node for the forward and the backward of each layer and one for the reduction of its
 gradient, which is overlapped with the backward of the layers before it, in data parallelism and in DiLoCo's outer step
@@ -7,18 +8,21 @@ of its own, and the two average in a ring.
 """
 
 import math
+import re
 from collections.abc import Iterator
 
+import numpy as np
+
 from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, Job
+from dtfm_lab.domain.job.messages import device_gradient_bytes
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.schedule import COMPUTE, Kind
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.planning.evaluate import evaluate
-from dtfm_lab.published.evidence import Evidence
-from dtfm_lab.published.hosts import measured_model
-from dtfm_lab.published.row import Row
+from dtfm_lab.planning import evaluate
+from dtfm_lab.published.row import Evidence, Row
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.tables import numbers
+from dtfm_lab.published.units import measured_model
 from dtfm_lab.simulation import simulate
 from dtfm_lab.systems.modelled.diloco import DiLoCo
 
@@ -103,3 +107,44 @@ def streaming_diloco() -> Iterator[Row]:
             ),
             note="the published numbers lie on a grid of 21 % steps",
         )
+
+
+PARAMETERS = 10_200_000_000
+LOCAL_STEPS, STEP_S = 100, 22.8
+NODES = 8
+"""Of the report's up to 14. The share of computing does not depend on it, as links are as fast as was measured."""
+
+
+@published("intellect-1")
+def intellect_1() -> Iterator[Row]:
+    """Shares of the time that nodes compute, for three ranges of the network."""
+    for line in numbers("single_figures.csv"):
+        if line["system"] != "INTELLECT-1":
+            continue
+        all_reduce_s, where = re.search(r"all-reduce (\d+) s \((.+)\)", line["setting"]).groups()  # type: ignore[union-attr]
+        yield Row(
+            group="INTELLECT-1",
+            setting=f"{where}, all-reduce of {all_reduce_s} s every {LOCAL_STEPS} steps of {STEP_S} s",
+            quantity="utilisation",
+            unit="%",
+            published=float(line["figure"]),
+            predicted=100 * computing_share(float(all_reduce_s)),
+            evidence=Evidence.IDENTITY,
+            assumptions=("local updates", "int8 ring", "links as fast as the measured all-reduce"),
+        )
+
+
+def computing_share(all_reduce_s: float, n_nodes: int = NODES) -> float:
+    """Share of the time that nodes compute, when an average of all takes so many seconds."""
+    model = measured_model("INTELLECT-1", [PARAMETERS])
+    shaped = Job(model=model, n_stages=1, n_replicas=n_nodes, global_batch=n_nodes, microbatch=1)
+    job = DiLoCo(every=LOCAL_STEPS, precision="int8").trained(shaped)
+    sent_bytes = 2 * (n_nodes - 1) / n_nodes * device_gradient_bytes(job, 1)[0]
+    links = n_nodes, n_nodes
+    internet = Topology.from_matrices(
+        latency_s=np.zeros(links), bandwidth_bytes_per_s=np.full(links, sent_bytes / all_reduce_s), name="internet"
+    )
+    seconds = {Kind.FORWARD: STEP_S / 3, Kind.BACKWARD: STEP_S * 2 / 3}
+    profile = [ComputeTime(0, node, kind, seconds.get(kind, 0.0)) for node in range(n_nodes) for kind in COMPUTE]
+    plan = evaluate(internet, job, stages=[list(range(n_nodes))])
+    return simulate(plan, "1f1b", profile=profile).compute_share
