@@ -210,9 +210,9 @@ class MapWindow(NamedTuple):
         """A degree of latitude against one of longitude, so that shapes at mid-height look right."""
         return float(1 / np.cos(np.radians(min(abs(self.south + self.north) / 2, 45.0))))
 
-    def with_points(self, points: FloatArray, margin: float = 0.0) -> MapWindow:
+    def with_points(self, points: FloatArray) -> MapWindow:
         """The view, extended to hold (n, 2) longitudes and latitudes, too."""
-        (west, south), (east, north) = points.min(axis=0) - margin, points.max(axis=0) + margin
+        (west, south), (east, north) = points.min(axis=0), points.max(axis=0)
         return MapWindow(min(self.west, west), max(self.east, east), min(self.south, south), max(self.north, north))
 
 

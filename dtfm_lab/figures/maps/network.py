@@ -83,7 +83,7 @@ def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
     size = count(len(topology), "device") + " in " + count(len(topology.regions), "region")
     note = f"{WIDTH_WORDS}; {DASH_WORDS}" if plan is None else _plan_words(plan, drawn.marker_px)
     title = f"{topology.name}: {size}" if plan is None else _plan_title(plan)
-    return _titled(figure, title, note, drawn.height, alt=f"Network {title}; {note}.")
+    return titled(figure, title, note, alt=f"Network {title}; {note}.", height=drawn.height)
 
 
 def network_map(topology: Topology) -> go.Figure:
@@ -103,7 +103,7 @@ def network_map(topology: Topology) -> go.Figure:
     title = f"{topology.name}: {count(len(topology), 'device')} in {count(len(topology.regions), 'region')}"
     only = f"the {FASTEST} fastest links of each region" if many else ""
     note = " · ".join(filter(None, [f"{WIDTH_WORDS}; {DASH_WORDS}", only, without_place(where)]))
-    return _titled(figure, title, note, where.height, alt=f"World map of the network {title}; {note}.")
+    return titled(figure, title, note, alt=f"World map of the network {title}; {note}.", height=where.height)
 
 
 def plan_map(plan: Plan) -> go.Figure:
@@ -122,11 +122,7 @@ def plan_map(plan: Plan) -> go.Figure:
     title, note = _plan_title(plan), _plan_words(plan, marker_px)
     missing = NO_MAP if where is None else without_place(where)
     subtitle = " · ".join(filter(None, [note, missing]))
-    return _titled(figure, title, subtitle, height, alt=f"Map of a plan, {title}: {note}.")
-
-
-def _titled(figure: go.Figure, title: str, note: str, height: int, *, alt: str) -> go.Figure:
-    return titled(figure, title, note, alt=alt, height=height)
+    return titled(figure, title, subtitle, alt=f"Map of a plan, {title}: {note}.", height=height)
 
 
 def _abstract(topology: Topology, plan: Plan | None, drawn: Scene, links: Sequence[go.Scatter]) -> go.Figure:
