@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.job.system import MiB
+from dtfm_lab.domain.job.options import MiB
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.systems.grids import MICROBATCHES_ALONE, Freedoms, grids
 from dtfm_lab.systems.strategy import TRIED, Branch, Budget, GridStrategy, checkpointings, described, strategies
@@ -20,9 +20,14 @@ class DataParallel(GridStrategy, Freedoms):
     def fields(self) -> dict[str, Any]:
         """Fields of the job that are the same in all ways."""
 
-    @abstractmethod
+    @property
+    def checkpointing(self) -> str:
+        """What is tried of it."""
+        return TRIED
+
     def ways(self, job: Job) -> list[dict[str, str]]:
-        """Other fields, of each way."""
+        """Other fields, of each way: each checkpointing that is tried."""
+        return [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
         """One stage in replicas, on each set of devices that is tried."""
@@ -50,10 +55,6 @@ class DDP(DataParallel):
     def fields(self) -> dict[str, Any]:
         """As they are averaged."""
         return {"synchronisation": self.synchronisation, "overlap": self.overlap, "bucket_bytes": self.bucket_bytes}
-
-    def ways(self, job: Job) -> list[dict[str, str]]:
-        """Each checkpointing that is tried."""
-        return [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]
 
 
 @strategies.register("ddp-compressed")

@@ -94,7 +94,3 @@ class DeepSpeedZero3(DataParallel):
             "attention": self.attention,
             "memory_traffic": self.memory_traffic,
         }
-
-    def ways(self, job: Job) -> list[dict[str, str]]:
-        """Each checkpointing that is tried."""
-        return [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]
