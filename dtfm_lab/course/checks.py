@@ -172,7 +172,7 @@ def same_network(found: Topology, wanted: Topology | str) -> None:
 
 def same_job(found: Job, wanted: Job, *fields: str) -> None:
     """Raise NotYet unless the job has the wanted values, of all fields where none is named."""
-    for name in fields or tuple(vars(wanted)):
+    for name in fields or Job.__dataclass_fields__:
         have, want = getattr(found, name), getattr(wanted, name)
         said = (have.name, want.name) if isinstance(have, ModelSpec) and isinstance(want, ModelSpec) else (have, want)
         require(have == want, "the job has {} {!r:.60}; wanted {!r:.60}".format(name, *said))

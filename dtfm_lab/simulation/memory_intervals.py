@@ -34,7 +34,7 @@ from dtfm_lab.domain.job import (
     needed_elements,
     whole_copies,
 )
-from dtfm_lab.domain.job.system import BLOCKWISE
+from dtfm_lab.domain.job.options import BLOCKWISE
 from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Action, Kind

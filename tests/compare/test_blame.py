@@ -11,7 +11,7 @@ from measured_traces import lecture_hall_plan, measured, with_factor
 from dtfm_lab.compare import compare
 from dtfm_lab.compare.blame import NOTABLE
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.job.system import TRANSPORTS
+from dtfm_lab.domain.job.options import TRANSPORTS
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation.schedules import schedules

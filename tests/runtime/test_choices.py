@@ -14,7 +14,7 @@ from training_alone import train_alone
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError, LabError
-from dtfm_lab.domain.job.system import MEMORY_ONLY, SystemOptions
+from dtfm_lab.domain.job.options import MEMORY_ONLY, SystemOptions
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.runtime.client.launch import prepare, start

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.job import Job, gpt
-from dtfm_lab.domain.job.system import TRANSPORTS
+from dtfm_lab.domain.job.options import TRANSPORTS
 from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, PASSES, Action, Kind, Schedule, synchronisations

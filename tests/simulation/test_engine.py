@@ -14,7 +14,7 @@ from plans import Case, cases, equal, node_of, passes_of, plan_of, uneven
 from slow_interpreter import interpret
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.job.system import TRANSPORTS
+from dtfm_lab.domain.job.options import TRANSPORTS
 from dtfm_lab.domain.network import QUEUEING, Links, Topology
 from dtfm_lab.domain.schedule import PASSES, Schedule, synchronisations
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND

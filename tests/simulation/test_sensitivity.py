@@ -12,7 +12,7 @@ from plans import cases
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import JobError, PlanError, UnknownName
 from dtfm_lab.domain.job import Job, gpt
-from dtfm_lab.domain.job.system import TRANSPORTS
+from dtfm_lab.domain.job.options import TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule

@@ -7,7 +7,7 @@ import pytest
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import TINY, Job, device_gradient_bytes
-from dtfm_lab.domain.job.system import TRANSPORTS
+from dtfm_lab.domain.job.options import TRANSPORTS
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.published.systems.megatron import measured, selene
 from dtfm_lab.published.systems.zero_bubble import SCHEDULES, settings_of

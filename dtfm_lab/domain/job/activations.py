@@ -15,7 +15,7 @@ import math
 
 from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind
-from dtfm_lab.domain.job.system import BLOCKWISE
+from dtfm_lab.domain.job.options import BLOCKWISE
 
 WHOLE_WIDTHS = {"gpt": 5, "llama": 4}
 """Widths of a block's held numbers a token that every GPU of a group holds: input and output of both norms, and in a

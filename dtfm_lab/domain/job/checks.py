@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job.model import ModelSpec
-from dtfm_lab.domain.job.options import JobOptions
-from dtfm_lab.domain.job.system import BLOCKWISE, contradictions
+from dtfm_lab.domain.job.model import LayerKind, ModelSpec
+from dtfm_lab.domain.job.options import BLOCKWISE, JobOptions
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import whole
+from dtfm_lab.domain.schedule import BY_SHARDS
 
 PAPERS_SCHEDULE = "gpipe"
 """What DT-FM runs."""
@@ -19,7 +19,26 @@ PASSED_ON = ("zero-2", "zero-3")
 
 def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
     """What contradicts what among a job's fields, in words."""
-    yield from contradictions(job, job.synchronisation, job.synchronise_every)
+    if job.sharding not in (None, "none"):
+        if job.synchronisation not in BY_SHARDS:
+            yield (
+                f"synchronisation is {job.synchronisation} with sharding {job.sharding}, in which every replica "
+                f"averages a shard of its own; wanted {' or '.join(BY_SHARDS)}"
+            )
+        if job.synchronise_every > 1:
+            yield (
+                f"synchronise_every is {job.synchronise_every} with sharding {job.sharding}, in which no replica can "
+                f"step alone; wanted 1, or sharding none"
+            )
+    if job.fragmentation >= 1:
+        yield f"fragmentation is {job.fragmentation:g}; wanted a share of the memory below 1"
+    fragments, delay = job.fragments, job.fragment_delay
+    pieces = fragments * max(delay, 1)
+    if (fragments, delay) != (1, 0) and (job.synchronise_every == 1 or job.synchronise_every % pieces):
+        yield (
+            f"synchronise_every is {job.synchronise_every} with fragments {fragments} and fragment_delay {delay}; "
+            f"wanted local updates, with a multiple of {pieces} above 1, or fragments 1 and fragment_delay 0"
+        )
     if job.recompute and job.checkpointing in BLOCKWISE:
         yield (
             f"checkpointing is {job.checkpointing} and recompute true; wanted one of them, as recompute is "
@@ -36,6 +55,21 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
             f"flush_every is {job.flush_every} with schedule {shortened(job.schedule)}; wanted "
             f"{PAPERS_SCHEDULE}, which flushes, or no flush_every"
         )
+
+
+def missing_numbers(model: ModelSpec, job: JobOptions) -> Iterator[str]:
+    """Choices that need numbers which the model's layers do not give, in words."""
+    wanted = {
+        "attention_elements": ("attention unfused", job.attention == "unfused"),
+        "selective_elements": ("checkpointing selective", job.checkpointing == "selective"),
+        "moved_elements": ("memory_traffic", job.memory_traffic),
+    }
+    for what, (choice, is_chosen) in wanted.items():
+        if is_chosen and not any(getattr(layer, what) for layer in model.layers if layer.kind is LayerKind.BLOCK):
+            yield (
+                f"{choice} needs {what}, which the layers of model {model.name} do not give; wanted a model of a "
+                f"family, or layers with {what}"
+            )
 
 
 def check_batch(job: JobOptions, global_batch: int) -> None:

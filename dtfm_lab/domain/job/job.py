@@ -11,11 +11,17 @@ from typing import Annotated, Any
 import pandas as pd
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job.checks import PAPERS_SCHEDULE, PASSED_ON, check_batch, checked_counts, contradictions_of
+from dtfm_lab.domain.job.checks import (
+    PAPERS_SCHEDULE,
+    PASSED_ON,
+    check_batch,
+    checked_counts,
+    contradictions_of,
+    missing_numbers,
+)
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec, even_shares
 from dtfm_lab.domain.job.model.families import completed
-from dtfm_lab.domain.job.options import BATCH, GRADIENT, HOP, LEFT_TO_PLANNERS, JobOptions
-from dtfm_lab.domain.job.system import MEMORY_ONLY, missing_numbers
+from dtfm_lab.domain.job.options import BATCH, GRADIENT, HOP, LEFT_TO_PLANNERS, MEMORY_ONLY, JobOptions
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import check_options, plain
 
@@ -67,10 +73,8 @@ class Job(JobOptions):
             if (counts := getattr(self, what)) is not None:
                 object.__setattr__(self, what, checked_counts(self, self.model, what, counts))
         if self.model is not None and not isinstance(self.model, ModelSpec):
-            raise JobError(
-                f"job {self.name}: model is {shortened(self.model)}; wanted a ModelSpec (lab.load_job takes names and "
-                f"paths)"
-            )
+            wanted = "a ModelSpec (lab.load_job takes names and paths)"
+            raise JobError(f"job {self.name}: model is {shortened(self.model)}; wanted {wanted}")
         for contradiction in contradictions_of(self, self.model):
             raise JobError(f"job {self.name}: {contradiction}")
         sized = self.given_gradient_bytes is not None and self.given_hop_bytes is not None
@@ -114,15 +118,13 @@ class Job(JobOptions):
     @property
     def left_open(self) -> tuple[str, ...]:
         """Fields that are left to a planner; recomputation, which is a checkpointing, is named beside it."""
-        found = [what for what in LEFT_TO_PLANNERS if getattr(self, what) is None]
-        if self.recompute and "checkpointing" in found:
-            found.remove("checkpointing")
-        return (*found, *(["recompute"] if "checkpointing" in found else []))
+        taken = "checkpointing" if self.recompute else ""
+        found = tuple(what for what in LEFT_TO_PLANNERS if getattr(self, what) is None and what != taken)
+        return (*found, "recompute") if "checkpointing" in found else found
 
     def freed(self, *fields: str) -> Job:
         """The job with these fields left to a planner, of those that can be."""
-        given = {what: False if what == "recompute" else None for what in fields}
-        return self.with_fields(**given)
+        return self.with_fields(**{what: False if what == "recompute" else None for what in fields})
 
     def require_shape(self) -> None:
         """Raises JobError where stages, replicas or the micro-batch are left to a planner."""
@@ -191,8 +193,7 @@ class Job(JobOptions):
     @cached_property
     def stage_gradient_bytes(self) -> tuple[float, ...]:
         """Per stage, bytes of its whole gradient in messages."""
-        how = self.gradients_as
-        return tuple(compressed_bytes(n, self.gradients_in, how) for n in self.stage_parameters)
+        return tuple(compressed_bytes(n, self.gradients_in, self.gradients_as) for n in self.stage_parameters)
 
     @property
     def checkpoints(self) -> str:
@@ -266,19 +267,15 @@ class Job(JobOptions):
 
         Raises JobError where ``blocks_per_stage`` is of another number of stages.
         """
-        blocks = self.blocks_per_stage
-        if (
-            blocks is not None
-            and n_stages != self.n_stages
-            and self.modelled().cut(self.n_stages, blocks) == (self.modelled().cut(self.n_stages))
-        ):
-            blocks = None  # the even cut, spelled out
+        blocks, model = self.blocks_per_stage, self.modelled()
         if blocks is not None and n_stages != self.n_stages:
-            raise JobError(
-                f"job {self.name}: blocks_per_stage cuts the model into {self.n_stages} stages, a schedule that "
-                f"interleaves into {n_stages}; wanted another schedule, or no blocks_per_stage"
-            )
-        return self.modelled().cut(n_stages, blocks)
+            if model.cut(self.n_stages, blocks) != model.cut(self.n_stages):
+                raise JobError(
+                    f"job {self.name}: blocks_per_stage cuts the model into {self.n_stages} stages, a schedule that "
+                    f"interleaves into {n_stages}; wanted another schedule, or no blocks_per_stage"
+                )
+            blocks = None  # the even cut, spelled out
+        return model.cut(n_stages, blocks)
 
     def parameters_of(self, n_stages: int) -> tuple[int, ...]:
         """Per stage of so many; a tied head holds a copy of the embedding where that is on another device."""
@@ -318,6 +315,10 @@ class Job(JobOptions):
 
         A job whose message sizes are given can be priced in shapes that its model or batch do not allow.
         """
+        return self._modelled
+
+    @cached_property
+    def _modelled(self) -> ModelSpec:
         if self.model is None:
             raise JobError(f"job {self.name} holds message sizes only; simulating or running it needs a model")
         if self.n_stages is not None:

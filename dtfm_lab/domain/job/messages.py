@@ -7,7 +7,7 @@ from functools import lru_cache
 from dtfm_lab.domain.job.activations import repeated_flop
 from dtfm_lab.domain.job.job import Job, compressed_bytes
 from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer
-from dtfm_lab.domain.job.system import BLOCKWISE
+from dtfm_lab.domain.job.options import BLOCKWISE
 from dtfm_lab.domain.schedule import ACROSS_STAGES, Bucket, Kind, Schedule, Step
 from dtfm_lab.domain.schedule.synchronisation import LAST
 

@@ -249,7 +249,7 @@ def _with_messages(schedule: Schedule, program: Sequence[Action]) -> tuple[Step,
 
 
 def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule) -> tuple[Step, ...]:
-    """The steps of the first so many micro-batches of a pipeline, as those of ``schedule.restricted`` would be."""
+    """The steps of the first so many micro-batches of a pipeline, in their order."""
     if n_microbatches == schedule.n_microbatches:
         return steps
     place: dict[int, int] = {}

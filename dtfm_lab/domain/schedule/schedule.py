@@ -270,20 +270,6 @@ class Schedule:
         """Whether a backward is two passes, of the inputs' and of the weights' gradients, as in zero-bubble orders."""
         return any(action.kind is Kind.BACKWARD_INPUT for program in self.programs for action in program)
 
-    def restricted(self, n_microbatches: int) -> Schedule:
-        """The same order with the first so many micro-batches only; raises ScheduleError for less than 1.
-
-        Passes wait only for those of their own micro-batch, beside their device, so what can finish still can. Of
-        GPipe, 1F1B with any warm-ups and ZB-H1 it is the schedule of that name for so many micro-batches.
-        """
-        if n_microbatches >= self.n_microbatches:
-            return self
-        kept = tuple(
-            tuple(action for action in program if action.microbatch is not None and action.microbatch < n_microbatches)
-            for program in self.programs
-        )
-        return Schedule(self.name, n_microbatches, kept)
-
     @property
     def n_devices(self) -> int:
         """Number of devices of one pipeline."""

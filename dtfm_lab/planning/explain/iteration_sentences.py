@@ -3,7 +3,7 @@
 import pandas as pd
 
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.job.system import chosen
+from dtfm_lab.domain.job.options import chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.job.system import MEMORY_ONLY, chosen
+from dtfm_lab.domain.job.options import MEMORY_ONLY, chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.iteration.arms import Arm, KernelPlan

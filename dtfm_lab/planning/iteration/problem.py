@@ -25,7 +25,7 @@ from dtfm_lab.domain.job import (
     repeated_flop,
     whole_copies,
 )
-from dtfm_lab.domain.job.system import BLOCKWISE
+from dtfm_lab.domain.job.options import BLOCKWISE
 from dtfm_lab.domain.network import Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.interchangeable import interchangeable

@@ -134,17 +134,17 @@ def intellect_1() -> Iterator[Row]:
         )
 
 
-def computing_share(all_reduce_s: float, n_nodes: int = NODES) -> float:
+def computing_share(all_reduce_s: float) -> float:
     """Share of the time that nodes compute, when an average of all takes so many seconds."""
     model = measured_model("INTELLECT-1", [PARAMETERS])
-    shaped = Job(model=model, n_stages=1, n_replicas=n_nodes, global_batch=n_nodes, microbatch=1)
+    shaped = Job(model=model, n_stages=1, n_replicas=NODES, global_batch=NODES, microbatch=1)
     job = DiLoCo(every=LOCAL_STEPS, precision="int8").trained(shaped)
-    sent_bytes = 2 * (n_nodes - 1) / n_nodes * device_gradient_bytes(job, 1)[0]
-    links = n_nodes, n_nodes
+    sent_bytes = 2 * (NODES - 1) / NODES * device_gradient_bytes(job, 1)[0]
+    links = NODES, NODES
     internet = Topology.from_matrices(
         latency_s=np.zeros(links), bandwidth_bytes_per_s=np.full(links, sent_bytes / all_reduce_s), name="internet"
     )
     seconds = {Kind.FORWARD: STEP_S / 3, Kind.BACKWARD: STEP_S * 2 / 3}
-    profile = [ComputeTime(0, node, kind, seconds.get(kind, 0.0)) for node in range(n_nodes) for kind in COMPUTE]
-    plan = evaluate(internet, job, stages=[list(range(n_nodes))])
+    profile = [ComputeTime(0, node, kind, seconds.get(kind, 0.0)) for node in range(NODES) for kind in COMPUTE]
+    plan = evaluate(internet, job, stages=[list(range(NODES))])
     return simulate(plan, "1f1b", profile=profile).compute_share

@@ -16,7 +16,7 @@ import psutil
 
 from dtfm_lab.domain.errors import JobError, LabError, TopologyError
 from dtfm_lab.domain.job import Job, ModelSpec, gpt
-from dtfm_lab.domain.job.system import TRANSPORTS
+from dtfm_lab.domain.job.options import TRANSPORTS
 from dtfm_lab.domain.network import Links, Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule

@@ -14,7 +14,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, PlanError
-from dtfm_lab.domain.job.system import SystemOptions
+from dtfm_lab.domain.job.options import SystemOptions
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS
