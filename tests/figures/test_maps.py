@@ -88,7 +88,7 @@ def test_devices_of_a_cluster_keep_apart(n):
         assert np.linalg.norm(np.diff(places, axis=0), axis=1).max() < 1.6
 
 
-@for_any(st.lists(st.tuples(st.integers(-300, 300), st.integers(-150, 150)), min_size=1, max_size=20), st.data())
+@for_any(st.lists(st.tuples(st.integers(-300, 300), st.integers(-150, 150)), min_size=1, max_size=10), st.data())
 def test_boxes_part_until_none_overlaps(centres, data):
     sides = st.tuples(st.integers(5, 30), st.integers(5, 30))
     halves = np.array([data.draw(sides) for _ in centres], dtype=float)
