@@ -4,8 +4,10 @@ It contains no widget.
 """
 
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import traitlets
 
@@ -138,6 +140,10 @@ class LabState(traitlets.HasTraits):
     dark = traitlets.Bool(False)
     """Whether the page has a dark theme."""
 
+    def __init__(self, **traits: object) -> None:
+        super().__init__(**traits)
+        self._kept: dict[str, tuple[tuple[object, ...], Plan]] = {}
+
     def report_error(self, step: str, message: str) -> None:
         """Show an error at the step whose control caused it."""
         self.step, self.message = step, message
@@ -154,18 +160,25 @@ class LabState(traitlets.HasTraits):
     @property
     def chosen_plan(self) -> Plan | None:
         """The plan with ``choices`` in its job. Raises a LabError where the job does not allow them."""
-        return None if self.plan is None else self.plan.changed(job=self.plan.job.with_fields(**self.choices))
+        plan, choices = self.plan, self.choices
+        return (
+            None if plan is None else self._made_once("chosen", (plan, choices), partial(_with_choices, plan, choices))
+        )
 
     @property
     def shown_plan(self) -> Plan | None:
         """The plan as it is predicted: with ``choices``, ``schedule`` and ``queueing``. Raises as ``chosen_plan``."""
-        plan = self.chosen_plan
+        plan, schedule, queueing = self.chosen_plan, self.schedule, self.queueing
         if plan is None or plan.job.model is None:
             return plan
-        job, queueing = plan.job, self.queueing
-        if self.schedule != job.schedule_name:
-            job = job.with_fields(schedule=self.schedule)
-        return plan if (job, queueing) == (plan.job, plan.queueing) else plan.changed(job=job, queueing=queueing)
+        return self._made_once("shown", (plan, schedule, queueing), partial(_scheduled, plan, schedule, queueing))
+
+    def _made_once(self, name: str, of: tuple[object, ...], make: Callable[[], Plan]) -> Plan:
+        """Return what ``make`` returns, kept until it is asked of others: a dozen readers ask after every edit."""
+        kept = self._kept.get(name)
+        if kept is None or any(one is not other for one, other in zip(kept[0], of, strict=True)):
+            kept = self._kept[name] = of, make()
+        return kept[1]
 
     @property
     def bounded_plan(self) -> Plan | None:
@@ -188,6 +201,16 @@ class LabState(traitlets.HasTraits):
 
 RESULT_TRAITS = tuple(LabState.class_trait_names(result=True))
 """Names of the traits whose change may change what a step shows as done or out of date."""
+
+
+def _with_choices(plan: Plan, choices: Mapping[str, Any]) -> Plan:
+    job = plan.job.with_fields(**choices)
+    return plan if job == plan.job else plan.changed(job=job)
+
+
+def _scheduled(plan: Plan, schedule: str, queueing: str) -> Plan:
+    job = plan.job if schedule == plan.job.schedule_name else plan.job.with_fields(schedule=schedule)
+    return plan if (job, queueing) == (plan.job, plan.queueing) else plan.changed(job=job, queueing=queueing)
 
 
 def is_plan_of(planned: Job, job: Job) -> bool:

@@ -75,7 +75,9 @@ class PlanPanel(Panel):
         row = toolbar(self.mode, *self._bars.values())
         self.view = pane(Path(__file__).with_suffix(".css"), [row, *self._mains.values()])
         self.mode.observe(lambda _: self._show_mode(), "value")
-        lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan"])
+        self._described: tuple[Plan | None, bool, bool] | None = None
+        """The plan that is described, whether it is out of date, and whether its network is gone."""
+        lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan", "shown_panes"])
         lab_state.observe(lambda _: self._note_plan(), "bound_s")
         lab_state.observe(lambda _: self._enter(), ["pane", "shown_panes", "topology", "plan"])
         self._show_mode()
@@ -137,14 +139,21 @@ class PlanPanel(Panel):
         self.real.look(mode in (REAL, RACE))
 
     def _describe_plan(self) -> None:
-        """Write both seconds of the plan, and its table; a thread looks whether its devices have the memory."""
-        plan = self.lab_state.plan
+        """Write both seconds of the plan, and its table; a thread looks whether its devices have the memory.
+
+        Where the pane is not on the screen, this waits until it is: a drag makes many plans.
+        """
+        state, plan = self.lab_state, self.lab_state.plan
         self._update_buttons()
+        described = plan, state.plan_is_stale, state.topology is None
+        if not state.shows(STEP) or described == self._described:
+            return
+        self._described = described
         self.details.value = self.alarm.value = ""
         if plan is None:
             self.note.value = ""
-        elif self.lab_state.plan_is_stale:
-            drawn = self.lab_state.topology is not None
+        elif state.plan_is_stale:
+            drawn = state.topology is not None
             then = "plan again" if drawn else "what follows is of the network before; draw or open one to plan again"
             self.note.value = markup.line(f"The network or the job has changed since this plan: {then}.", "warning")
         else:

@@ -65,6 +65,8 @@ class LiveReplanning(Panel):
         self._cancelled, self._woken = Cancellation(), asyncio.Event()
         """Both are set by what makes a search out of date: one is asked by its thread, one is waited for in a rest."""
         self._looks_further = False
+        self.foresee: Callable[[Plan], None] = lambda plan: None
+        """Called on the search's thread with the plan that is set next: what is shown of it is then there with it."""
         self.last: Replanned | None = None
         self.took_s = 0.0
         """Seconds from the last edit to the first plan that followed it."""
@@ -160,10 +162,15 @@ class LiveReplanning(Panel):
                 self._lab_state.live_search.is_over = True
 
     def _first_or_next(self, request: Request, cancelled: Cancellation, live: LiveSearch) -> Replanned | None:
-        if request.plan is None:
-            return first_plan(request.topology, request.job, cancelled, self._options(), live)
-        earlier = self.history.plan_on(request.topology, request.job)
-        return replanned(request.plan, request.topology, request.job, cancelled, self.history.before, earlier, live)
+        plan, topology, job = request
+        if plan is None:
+            found = first_plan(topology, job, cancelled, self._options(), live)
+        else:
+            earlier = self.history.plan_on(topology, job)
+            found = replanned(plan, topology, job, cancelled, self.history.before, earlier, live)
+        if found is not None and not cancelled.is_set():
+            self.foresee(found.plan)
+        return found
 
     async def _look_further(self, found: Replanned, job: Job, live: LiveSearch) -> None:
         """Search longer for the same network, as long as nothing is edited and nothing else needs the processor."""

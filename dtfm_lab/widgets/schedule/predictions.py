@@ -122,11 +122,12 @@ def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:
 
 def predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> ChartedPrediction:
     """Predict a plan; where its schedule lacks memory and ``may_differ``, under the first that has enough."""
-    note = AS_DRAWN
-    if may_differ and (fitting := _fitting(plan, schedule)) != schedule:
-        note += f", under {fitting} because {schedule} lacks memory"
-        schedule = fitting
-    return ChartedPrediction.of(plan, simulate(plan, schedule, queueing=queueing), note)
+    charted = ChartedPrediction.of(plan, simulate(plan, schedule, queueing=queueing), AS_DRAWN)
+    # in a trace messages wait, so that a schedule whose trace fits fits by its order of passes, too
+    if not may_differ or charted.memory.fits or (fitting := _fitting(plan, schedule)) == schedule:
+        return charted
+    note = f"{AS_DRAWN}, under {fitting} because {schedule} lacks memory"
+    return ChartedPrediction.of(plan, simulate(plan, fitting, queueing=queueing), note)
 
 
 def _fitting(plan: Plan, schedule: str) -> str:

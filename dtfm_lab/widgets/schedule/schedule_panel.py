@@ -12,6 +12,7 @@ import traitlets
 from traitlets import TraitError
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets import markup
@@ -49,6 +50,8 @@ class SchedulePanel(Panel):
         self._other_source: ChartedPrediction | None = None
         """The last prediction of the same rows that was made from something else, a profile or FLOP; None where there
         is nothing to say of that any more."""
+        self._foreseen: tuple[tuple[object, ...], ChartedPrediction] | None = None
+        """A prediction that was made before its plan was set, and what ``_predict`` must want for it."""
         self._asked: object = None
         """What the prediction on the screen answers."""
         self._edited_at_s = 0.0
@@ -228,6 +231,17 @@ class SchedulePanel(Panel):
         elif not self.is_predicting:
             self.chart.stale = ""
 
+    def foresee(self, plan: Plan) -> None:
+        """Predict a plan that is about to be set, as it will be shown unless its job brings other choices; on a thread.
+
+        Raises nothing: what cannot be predicted is found out once the plan is there.
+        """
+        state = self._lab_state
+        schedule = plan.job.schedule or (plan.job.schedule_name if self._is_automatic else state.schedule)
+        wanted = (plan, schedule, plan.queueing if plan.job.schedule else state.queueing, self._is_automatic)
+        with suppress(LabError):
+            self._foreseen = wanted, predicted(*wanted[:3], may_differ=wanted[3])
+
     @property
     def is_predicting(self) -> bool:
         return self._predictions.is_running
@@ -244,9 +258,13 @@ class SchedulePanel(Panel):
             if plan is None:
                 return
             schedule = self._lab_state.schedule
-            work = partial(predicted, plan, schedule, self._lab_state.queueing, may_differ=self._is_automatic)
-            words = f"playing {schedule} …"
-            prediction = await self.chart.wait_for(work, words, self._set_slow)
+            wanted = (plan, schedule, self._lab_state.queueing, self._is_automatic)
+            foreseen, self._foreseen = self._foreseen, None
+            if foreseen is not None and foreseen[0] == wanted:
+                prediction: ChartedPrediction | None = foreseen[1]
+            else:
+                work = partial(predicted, *wanted[:3], may_differ=wanted[3])
+                prediction = await self.chart.wait_for(work, f"playing {schedule} …", self._set_slow)
         except LabError as error:
             if request == self._predictions.n_requested:
                 self._clear(REFUSED)

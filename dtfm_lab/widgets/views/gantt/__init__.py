@@ -205,7 +205,9 @@ class GanttView(View):
 
     def _send_measured(self, bars: Bars, *, reset: bool) -> None:
         """Send measured bars: the newest of all, to be appended, or with ``reset`` all of them."""
-        late_s = lateness_s(self._upper, whole := self.measured)[len(whole.start) - len(bars.start) :]
+        late_s = NO_BARS.end
+        if len(bars.start):
+            late_s = lateness_s(self._upper, whole := self.measured)[len(whole.start) - len(bars.start) :]
         self.send({"kind": "measured", "reset": reset}, buffers=[*bars.buffers(), late_s.tobytes()])
         self._mark_ends()
 
