@@ -142,9 +142,9 @@ class Playback:
             begin(self._settle(), self._report_error)
 
     async def _settle(self) -> None:
-        """Show the newest trace once no other has come for a moment; of two at once, the measured one."""
+        """Show the first trace at once, else the newest once no other has come for a moment; of two, the measured."""
         try:
-            before: object = None
+            before: object = self._traces if self._seen == (None, None) else None
             while before != (before := self._traces):
                 await asyncio.sleep(SETTLED_S)
             trace = self._newest()

@@ -43,13 +43,16 @@ from dtfm_lab.widgets.running.run_progress import (
 )
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
-from dtfm_lab.widgets.tasks import FRAME_S, begin
+from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
 from dtfm_lab.widgets.views.gantt.bars import ChartRows
 from dtfm_lab.widgets.views.losses import LossView
 
 STARTS = "Start real workers on this machine, with links as slow as drawn"
 CLOCK_OPTIONS = list(zip(CLOCK_NAMES, RUN_CLOCKS, strict=True))
 MYSTERY = "Run with one device or link secretly three times slower, and find it from the residuals"
+WARM_AFTER_S = 4.0
+"""Seconds after the first plan at which torch is loaded for the first run: until then the lab needs both processors to
+open."""
 NO_PLAN = "Plan first: a run needs a plan"
 
 
@@ -67,7 +70,7 @@ class RunPanel(Panel):
         """``drawing`` is the network on whose views the iteration is played."""
         self._lab_state, self._schedule = lab_state, schedule
         self.run: Run | None = None
-        self._is_concluding = False
+        self._is_concluding = self._is_warm = False
         self._plan: Plan | None = None
         """The plan that ``run`` runs, or runs a part of."""
         self._reductions = ""
@@ -332,8 +335,9 @@ class RunPanel(Panel):
         self._update_buttons()
         self.faults.offer(self._lab_state.plan)
         self._explain_clock()
-        if self._lab_state.plan is not None:
-            preload.warm_up()  # torch is loaded before the first run is started
+        if self._lab_state.plan is not None and not self._is_warm and has_event_loop():
+            self._is_warm = True
+            asyncio.get_running_loop().call_later(WARM_AFTER_S, preload.warm_up)
 
     def _take_measured(self) -> None:
         """Show the losses of a measurement that another panel has set, as when a file is opened."""
@@ -368,8 +372,9 @@ class RunPanel(Panel):
         why = NO_PLAN if self._lab_state.plan is None else "One run at a time: stop this one first"
         self.mystery.tooltip = why if self.start.disabled else MYSTERY
         self.stop.disabled = not running
-        show(self.start, not running)
-        show(self.stop, running)
+        goes, comes = (self.start, self.stop) if running else (self.stop, self.start)
+        show(goes, False)  # first: a row that has no room for both would take two
+        show(comes, True)
         if not running:
             self._lab_state.run_progress = self._lab_state.run_note = self._lab_state.run_story = ""
         self._lab_state.set_busy("run", running or self._is_concluding)
