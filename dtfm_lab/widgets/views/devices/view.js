@@ -5,8 +5,8 @@ import { faultMenu } from "./page/menu.js";
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
-  const label = h("span");
-  const button = h("button", { type: "button", class: "dtfm-disturb", "aria-haspopup": "menu", onclick: () => menu.toggle() }, label);
+  const whom = h("span");
+  const button = h("button", { type: "button", class: "dtfm-disturb", "aria-haspopup": "menu", onclick: () => menu.toggle() }, "Disturb", whom);
   const root = frame("dtfm-devices", "Disturb a device");
   root.removeAttribute("tabindex"); // its button takes the focus
   root.append(button);
@@ -26,7 +26,7 @@ function render({ model, el }) {
     const device = chosen(), running = model.get("running");
     const why = devices().length ? model.get("hint") : "No plan yet: its devices can be disturbed while they run";
     const picked = device && model.get("selected").includes(device.name);
-    label.textContent = picked && running ? `Disturb ${device.name}` : "Disturb";
+    whom.textContent = picked && running ? ` ${device.name}` : "";
     button.disabled = !running || !device;
     button.title = button.disabled ? why : "Kill, pause or slow a device while it runs";
     if (button.disabled) menu.close();
