@@ -35,7 +35,11 @@ def figure():
 
 
 def test_every_row_is_a_point_that_says_what_was_assumed(figure):
-    hovers = [text for trace in figure.data for text in trace.hovertext or ()]
+    hovers = [
+        (trace.hovertemplate or "%{hovertext}").replace("%{hovertext}", text)
+        for trace in figure.data
+        for text in trace.hovertext or ()
+    ]
     for setting in ("2 stages", "4 stages", "far", "idle"):
         assert any(setting in text and "sends block" in text for text in hovers)
     assert any("their own prediction 11" in text for text in hovers)

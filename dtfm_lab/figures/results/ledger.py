@@ -55,9 +55,16 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
     stripes: dict[str, list[float]] = {}
     for row in shown:
         stripes.setdefault(place[id(row)], []).extend(_within_reach(end) for end in _band_of(row))
-    for name, ends in stripes.items():
-        look = {"line": {"color": BAND, "width": BAND_WIDTH_PX}, "hoverinfo": "skip", "showlegend": False}
-        figure.add_trace(go.Scatter(x=[min(ends), max(ends)], y=[name, name], mode="lines", **look))
+    figure.add_trace(
+        go.Scatter(
+            x=[at for ends in stripes.values() for at in (min(ends), max(ends), None)],
+            y=[at for name in stripes for at in (name, name, None)],
+            mode="lines",
+            line={"color": BAND, "width": BAND_WIDTH_PX},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    )
     theirs = [row for row in shown if row.theirs is not None]
     figure.add_trace(
         go.Scatter(
@@ -71,8 +78,10 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
             visible=bool(theirs),
         )
     )
-    for inside in (True, False):
-        some = [row for row in shown if row.inside == inside]
+    alike: dict[tuple[bool, str], list[Row]] = {}
+    for row in sorted(shown, key=lambda row: not row.inside):
+        alike.setdefault((row.inside, _of_many(row)), []).append(row)
+    for (inside, of_all), some in alike.items():
         look = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
         figure.add_trace(
             go.Scatter(
@@ -83,7 +92,7 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
                 showlegend=False,
                 marker={**look, "opacity": [1.0 if row.hard else PALE for row in some]},
                 hovertext=[_hover(row) for row in some],
-                hoverinfo="text",
+                hovertemplate=f"%{{hovertext}}<br>{of_all}<extra></extra>",
             )
         )
     reach = [_within_reach(ratio) for row in shown for ratio in (row.ratio, 1 + (row.their_error or 0.0))]
@@ -120,14 +129,18 @@ def _hover(row: Row) -> str:
         _about(row),
         f"{row.evidence.words}{'' if row.measured else ', not a measurement'}; band {row.band}",
     ]
-    more = [
-        f"assumed: {'; '.join(row.assumptions)}" if row.assumptions else "",
-        row.fitted,
-        row.note,
-        row.known_miss.reason if row.known_miss is not None and not row.inside else "",
-        row.cite,
-    ]
-    return "<br>".join([*lines, *(line for text in more for line in wrapped(text, LETTERS_A_LINE))])
+    reason = row.known_miss.reason if row.known_miss is not None and not row.inside else ""
+    return "<br>".join([*lines, *_wrapped(row.fitted, row.note, reason)])
+
+
+def _of_many(row: Row) -> str:
+    """What the hover text of a row ends with. Rows with the same end are one trace, which has it once."""
+    assumed = f"assumed: {'; '.join(row.assumptions)}" if row.assumptions else ""
+    return "<br>".join(_wrapped(assumed, row.cite))
+
+
+def _wrapped(*texts: str) -> list[str]:
+    return [line for text in texts for line in wrapped(text, LETTERS_A_LINE)]
 
 
 def _about(row: Row) -> str:
