@@ -166,7 +166,9 @@ def kernels_of(server: psutil.Process) -> list[psutil.Process]:
 
 
 def own_environment(root: Path) -> dict[str, str]:
-    return os.environ | {
+    # a reader's kernel finds the package compiled, whatever this process is told
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {
         "HOME": str(root),
         "XDG_STATE_HOME": str(root / ".local" / "state"),
         "JUPYTER_CONFIG_DIR": str(root / "config"),
