@@ -95,7 +95,9 @@ class Arm:
         self.freedom = _freedom(job) if freedom is None else freedom
         self.best: KernelPlan | None = None
         self.rows: list[tuple[bool, KernelPlan]] = []
-        """Structured placements to begin with, those not used yet, and whether their groups are near each other."""
+        """Structured placements to begin with, and whether their groups are near each other."""
+        self.unused: list[tuple[bool, KernelPlan]] = []
+        """Those that no annealing began with yet."""
         self.underestimated = 1.0
         """How much longer its last plan took than was estimated; plans that would take as long are not simulated."""
         self.slices = 0

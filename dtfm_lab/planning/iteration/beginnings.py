@@ -21,8 +21,10 @@ HOT = 0.006
 REHEATED = (0.001, 0.01)
 SLOWED = 0.95
 """A plan that would take less than this share of its seconds with memory without end is slowed by memory."""
-P_STRUCTURED, P_RESHAPED, P_CHANCE = 0.7, 0.15, 0.1
-"""Probabilities of a structured placement, while there are some; of a neighbouring shape's best; of chance."""
+P_AGAIN, P_STRUCTURED, P_RESHAPED, P_CHANCE = 0.45, 0.7, 0.15, 0.1
+"""Probabilities of one of the cheapest structured placements, used before or not; of that or of one not used yet, while
+there are some; of a neighbouring shape's best; of chance."""
+CHEAPEST = 6
 
 
 class Beginnings:
@@ -49,7 +51,8 @@ class Beginnings:
             grid = arm.grid(found)
             cut = self._starts.cut(grid, room_of(self._parts[arm.checkpointing], grid, arm.microbatch))
             found = min(found, arm.assessed(row, cut, factor), key=lambda one: (one.lacks > 0, one.price))
-        arm.rows.append((name.endswith("groups"), found))
+        for kept in (arm.rows, arm.unused):
+            kept.append((name.endswith("groups"), found))
         return name, found
 
     def tight(self, arms: Iterable[Arm], most: float, factor: float) -> list[Arm]:
@@ -73,11 +76,15 @@ class Beginnings:
         """What an annealing begins with, its name, and the first temperature."""
         assert arm.best is not None
         u = self._rng.random()
-        if arm.rows and (u < P_STRUCTURED or arm.slices == 0):
+        if arm.rows and arm.slices and u < P_AGAIN:
+            # of two annealings from one good structure one may find 15 s an iteration and the other 17
+            cheapest = sorted(arm.rows, key=lambda row: row[1].price)[:CHEAPEST]
+            return cheapest[int(self._rng.integers(len(cheapest)))][1], "structure", HOT
+        if arm.unused and (u < P_STRUCTURED or arm.slices == 0):
             # those with near groups and those with near pipelines in turn: which is better shows only when annealed
             turn = arm.slices % 2 == 0
-            at = min(range(len(arm.rows)), key=lambda i: (arm.rows[i][0] != turn, arm.rows[i][1].price))
-            return arm.rows.pop(at)[1], "structure", HOT
+            at = min(range(len(arm.unused)), key=lambda i: (arm.unused[i][0] != turn, arm.unused[i][1].price))
+            return arm.unused.pop(at)[1], "structure", HOT
         u = self._rng.random()
         if u < P_RESHAPED and (neighbour := self._arms.neighbour_of(arm, self._rng)) is not None:
             reshaped = self.reshaped(arm, neighbour, factor)

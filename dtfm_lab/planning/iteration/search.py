@@ -62,6 +62,9 @@ TIGHT, MOST_TIGHT = 1.5, 40
 take less than so many times the best, were there enough; and how many shapes at most, of the least such plans."""
 PROMISING = 3
 """Shapes with activations computed again, of each way, that are annealed at full length in the first round."""
+FEW_ROWS, HOPELESS = 12, 2.0
+"""Structured placements of every shape; of the others, and of the first annealing, are left out shapes whose plan takes
+so many times the best. These are annealed when their turn comes."""
 MOST_ROUNDS = 3
 """Rounds over all arms after which a search without any valid plan gives up."""
 
@@ -166,6 +169,8 @@ class _Search:
         promising = {arm for arms in tight for arm in arms[:PROMISING]}
         for rounds in range(MOST_ROUNDS):
             for i, arm in enumerate(sorted(self.arms, key=_priority)):
+                if rounds == 0 and self._hopeless(arm):
+                    continue
                 self._improve(arm, FIRST_LENGTH if arm in promising else FIRST_GROWTH * 4**rounds)
                 if self.best and (self._take(arm) or self._judged_long() or i % SHOWN_EVERY == 0):
                     yield self._candidate(complete=False)
@@ -230,6 +235,8 @@ class _Search:
         quick = all(self._judge(arm).replays for arm in arms)
         for i in range(self.beginnings.most_rows):
             for arm in arms:
+                if i >= FEW_ROWS and self._hopeless(arm):
+                    continue
                 if (named := self.beginnings.structured(arm, i, STEADY, chains=chains)) is not None:
                     self.operator, found = named
                     self.evaluations += 1
@@ -239,6 +246,9 @@ class _Search:
         for arm in [] if quick else sorted(arms, key=lambda arm: (arm.shape[0] > 1, _priority(arm))):
             if self._take(arm) or self._judged_long():
                 yield self._candidate(complete=False)
+
+    def _hopeless(self, arm: Arm) -> bool:
+        return self.best is not None and arm.best is not None and arm.best.price > HOPELESS * self.best[1].value
 
     def _begin_beside(self) -> None:
         """Begin the arms of the best's shape with micro-batches whose sizes lie between those begun with."""

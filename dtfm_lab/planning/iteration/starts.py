@@ -9,6 +9,7 @@ Annealing seldom finds it from elsewhere, for all devices of a stage have to mov
 
 import heapq
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import scipy
@@ -71,9 +72,12 @@ MOST_CLUSTERS, MOST_STAGES = 16, 16
 WIDTH = 12
 """Chains that are kept at each length."""
 MOST_CHAINS = 4
-"""Most grids of one shape: half of them have the least slowest hop, half the least sum of hops."""
+"""Most grids of one shape along open chains, and as many along closed ones: half of them have the least slowest hop,
+half the least sum of hops."""
 MOST_KINDS = 8
 """Most kinds of equal devices of which a shape without hops is made."""
+N_WHOLE = 4
+"""Rows of the fastest devices, which come before those along chains; parts of the network follow."""
 MOST_WINDOWS = 6
 """Most parts of the order by nearness that are tried for one shape."""
 
@@ -99,7 +103,7 @@ class Starts:
         found = [near[speeds[near] == speed] for speed in np.unique(speeds)]
         return sorted(found, key=lambda kind: -float(speeds[kind].sum()))[:MOST_KINDS]
 
-    most_rows = 2 * (2 + MOST_WINDOWS) + MOST_CHAINS + MOST_KINDS
+    most_rows = 2 * (2 + MOST_WINDOWS) + 2 * MOST_CHAINS + MOST_KINDS
     """Most rows of one shape."""
 
     def rows(self, n_stages: int, n_replicas: int, *, chains: bool = False) -> list[tuple[str, IntArray]]:
@@ -131,7 +135,7 @@ class Starts:
             rows.append((f"{name}, groups", self._row(order.reshape(n_stages, n_replicas))))
         if n_stages == 1 and len(self.kinds) > 1:
             rows += [("equal, groups", self._row(kind[:n].reshape(1, n))) for kind in self.kinds if len(kind) >= n]
-        return rows + self._chains(n_stages, n_replicas)
+        return rows[:N_WHOLE] + self._chains(n_stages, n_replicas) + rows[N_WHOLE:]
 
     def _chains(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
         """Named rows for one shape with each stage within a cluster."""
@@ -193,7 +197,8 @@ def cluster_chains(
     flop_per_s
         (N,) speeds: of a cluster the fastest devices serve first.
     closed
-        Whether the last stage sends to the first, as with a tied embedding.
+        Whether the last stage sends to the first, as with a tied embedding: but once an iteration, so that open chains
+        can be the better ones.
     """
     n_stages, n_replicas = shape
     n_clusters = int(clusters.max()) + 1
@@ -206,8 +211,8 @@ def cluster_chains(
         return []
     between_s = np.array([[float(np.mean(distance_s[np.ix_(a, b)])) for b in members] for a in members]).tolist()
     found: dict[tuple[int, ...], IntArray] = {}
-    for slowest_first in (True, False):
-        chains = _cheapest(between_s, capacity, n_stages, slowest_first=slowest_first, closed=closed)
+    for closes, slowest_first in product({False, closed}, (True, False)):
+        chains = _cheapest(between_s, capacity, n_stages, slowest_first=slowest_first, closed=closes)
         for chain in chains[: MOST_CHAINS // 2]:
             found.setdefault(chain, _grid(chain, members, n_replicas))
     return list(found.values())
