@@ -6,8 +6,7 @@ from pathlib import Path
 
 import dtfm_lab as lab
 from dtfm_lab.lab.plans import opening_job
-from dtfm_lab.widgets.shell.still_page import answering_page
-from dtfm_lab.widgets.shell.still_page.answers import answers_of
+from dtfm_lab.widgets.shell.still_page import answering_page, answers_of
 from dtfm_lab.widgets.views.door import TITLES as GALLERY
 
 TITLES = {

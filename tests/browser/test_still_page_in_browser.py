@@ -8,8 +8,7 @@ from serving import PATIENCE_MS, PATIENCE_S, Watch
 
 import dtfm_lab as lab
 from dtfm_lab.lab.plans import opening_job
-from dtfm_lab.widgets.shell.still_page import answering_page
-from dtfm_lab.widgets.shell.still_page.answers import answers_of
+from dtfm_lab.widgets.shell.still_page import answering_page, answers_of
 
 expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 

@@ -18,7 +18,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import SENDS, Kind, Lane, synchronisations
 from dtfm_lab.files.traces import chrome_events
 from dtfm_lab.simulation import schedules, simulate
-from dtfm_lab.widgets.schedule.prediction_chart import GanttExports
+from dtfm_lab.widgets.schedule.predictions import GanttExports
 from dtfm_lab.widgets.views.candidates import CandidatesView
 from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import (

@@ -21,8 +21,7 @@ from dtfm_lab.widgets.groups import GroupsPanel
 from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
 from dtfm_lab.widgets.groups.hand_moves import change, exchanged, offers
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.views.groups import GroupsView
-from dtfm_lab.widgets.views.groups.drawing import cost_of, groups_of, matching_of, network_of
+from dtfm_lab.widgets.views.groups import GroupsView, cost_of, groups_of, matching_of, network_of
 
 
 def plan_of(n_stages: int = 4, n_replicas: int = 2, n_idle: int = 0, seed: int = 0, n_regions: int = 3) -> Plan:

@@ -8,7 +8,7 @@ import pytest
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.widgets.running.run_progress import SHOWN_S, LossGaps
 from dtfm_lab.widgets.views.gantt import GanttView
-from dtfm_lab.widgets.views.gantt.gaps import LONGEST, gaps_before
+from dtfm_lab.widgets.views.gantt.bars import LONGEST, gaps_before
 
 KILLED = Fault(3, "ada", "was killed by SIGKILL", "alan", 0.6)
 WHOLE_S = 10.0

@@ -20,7 +20,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 from dtfm_lab.widgets.planner.job_controls import nearest_shape
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
-from dtfm_lab.widgets.planner.plan_words import headline, table_of
+from dtfm_lab.widgets.planner.plan_words import headline
 from dtfm_lab.widgets.planner.search_mode import SHOWN_S
 
 
@@ -180,7 +180,7 @@ def test_limits_count_but_for_the_communication_cost():
 
 
 @on_a_loop
-async def test_a_plan_for_seconds_is_told_with_both_seconds_and_who_does_what():
+async def test_a_plan_for_seconds_is_told_with_both_seconds():
     lab_state, panel = a_panel_for("small", seq_len=64)
     panel.job_controls.shape.value = ()
     panel.real.seconds.value = 0.5
@@ -193,8 +193,6 @@ async def test_a_plan_for_seconds_is_told_with_both_seconds_and_who_does_what():
     assert "proven best" not in panel.real.curve.caption
     assert "iteration" in panel.note.value
     assert "communication cost" in panel.note.value
-    assert panel.details.value.count("<tr") == 1 + len(plan.topology)
-    assert "NA" not in panel.details.value
 
 
 def test_limits_that_a_file_of_before_had_switched_off_stay_off():
@@ -219,4 +217,3 @@ def test_a_plan_is_of_a_job_that_leaves_things_open_and_of_no_other(plan):
 def test_words_hold_for_every_plan(plan):
     for one in (plan, lab.plan("worldwide", "dtfm-gpt3-xl", steps=1), lab.plan(irregular(), JOB, steps=1)):
         assert headline(one)
-        assert (table_of(one) == "") == (one.job.model is None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from loops import WAIT_S, on_a_loop, until
@@ -14,7 +15,7 @@ from dtfm_lab import lab
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule import predictions
+from dtfm_lab.widgets.schedule import predictions, schedule_panel
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 
@@ -27,6 +28,21 @@ async def shown(topology: str = "lecture-hall", **job) -> tuple[LabState, Schedu
     lab_state.plan = lab.plan(lab_state.topology, lab.load_job("tiny", **job), objective="communication", steps=1)
     await until(lambda: bool(panel.chart.start))
     return lab_state, panel
+
+
+@on_a_loop
+async def test_a_plan_that_was_foreseen_is_not_predicted_again() -> None:
+    lab_state, panel = await shown()
+    job = lab.load_job("tiny", n_stages=2, n_replicas=4)
+    plan = lab.plan(lab_state.topology, job, objective="communication", steps=1)
+    panel.foresee(plan)
+    with patch.object(schedule_panel, "predicted", side_effect=AssertionError("predicted again")):
+        lab_state.plan = plan
+        await until(lambda: lab_state.predicted.context.devices == plan.device_names)
+    assert lab_state.predicted.iteration_s == simulate(plan, lab_state.schedule).iteration_s
+    assert not panel.chart.stale
+    lab_state.schedule = "1f1b"  # what is chosen since is predicted anew
+    await until(lambda: lab_state.predicted.context.schedule == "1f1b")
 
 
 @on_a_loop

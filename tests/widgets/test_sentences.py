@@ -20,8 +20,8 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.figures.measures import format_count, format_times
 from dtfm_lab.widgets.lab_state import shown_prediction
 from dtfm_lab.widgets.planner import replanning
-from dtfm_lab.widgets.views.groups.drawing import layers_of
-from dtfm_lab.widgets.what_if.answer_text import PARTS
+from dtfm_lab.widgets.views.groups import layers_of
+from dtfm_lab.widgets.what_if.answer import PARTS
 
 ACTS = ("schedule", "option", "queueing", "link", "undo", "what-if", "take over", "pane", "bound", "stage", "batch")
 BINDS = {"Devices": ("compute",), "Links": ("latency", "bandwidth", "queue"), "Synchronisation": ("synchronisation",)}

@@ -22,7 +22,7 @@ from dtfm_lab.widgets.running.run_progress import story_of
 from dtfm_lab.widgets.shell.bar import bar_numbers, format_count, gap_words, next_action
 from dtfm_lab.widgets.shell.headline import headline, reason_of
 from dtfm_lab.widgets.shell.inspection import inspect
-from dtfm_lab.widgets.views.groups.drawing import layers_of
+from dtfm_lab.widgets.views.groups import layers_of
 
 
 def a_state(network: str = "lecture-hall", **options) -> LabState:

@@ -20,8 +20,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from ipywidgets import Widget
 
 from dtfm_lab.lab.plans import opening_job
-from dtfm_lab.widgets.shell.still_page import VIEWS, answering_page, still_page
-from dtfm_lab.widgets.shell.still_page.answers import answers_of
+from dtfm_lab.widgets.shell.still_page import VIEWS, answering_page, answers_of, still_page
 
 HOSTILE = "</script><script>alert(1)</script><!--"
 

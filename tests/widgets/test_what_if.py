@@ -20,8 +20,7 @@ from dtfm_lab.domain.plan import Plan
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.what_if.answer import Answer, Answers
-from dtfm_lab.widgets.what_if.answer_text import MEASURES, ONE_TO_ONE, PARTS, SAME, percent, reason
+from dtfm_lab.widgets.what_if.answer import MEASURES, ONE_TO_ONE, PARTS, SAME, Answer, Answers, percent, reason
 from dtfm_lab.widgets.what_if.setting import WhatIfSetting, batches_of, microbatches_of, with_valid
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 

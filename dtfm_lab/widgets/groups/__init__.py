@@ -15,8 +15,7 @@ from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.tasks import begin, has_event_loop
-from dtfm_lab.widgets.views.groups import NO_GROUP, GroupsView
-from dtfm_lab.widgets.views.groups.drawing import matching_of
+from dtfm_lab.widgets.views.groups import NO_GROUP, GroupsView, matching_of
 
 NO_PLAN = "No plan yet"
 HINT = "Drag a device to another group: what that costs stands at each. Gradients average inside a group."

@@ -9,7 +9,7 @@ from dtfm_lab.domain.units import FloatArray, format_s, to_gbps, to_ms
 from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.cost import EXACT_UP_TO, path_cost, shortest_path
 from dtfm_lab.planning.step import PROVEN
-from dtfm_lab.widgets.views.groups.drawing import Lettered, lettered
+from dtfm_lab.widgets.views.groups import Lettered, lettered
 
 STEPS = {"a": "graph", "b": "groups", "c": "nodes", "d": "weights", "e": "path"}
 """{letter: word} of each step, as on its button."""

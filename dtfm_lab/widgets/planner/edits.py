@@ -16,7 +16,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.measures import measure_of
 from dtfm_lab.planning import Difference, objectives
 from dtfm_lab.widgets.lab_state import LabState, modelled_s
-from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
+from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.plan_words import describe_moves
 
 ONE_EDIT_S = 1.2

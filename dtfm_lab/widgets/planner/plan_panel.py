@@ -22,9 +22,8 @@ from dtfm_lab.widgets.controls import (
 )
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
-from dtfm_lab.widgets.planner.job_controls import JobControls
-from dtfm_lab.widgets.planner.objective_controls import ObjectiveControls
-from dtfm_lab.widgets.planner.plan_words import headline, table_of
+from dtfm_lab.widgets.planner.job_controls import JobControls, ObjectiveControls
+from dtfm_lab.widgets.planner.plan_words import headline
 from dtfm_lab.widgets.planner.race_panel import RacePanel
 from dtfm_lab.widgets.planner.search_mode import SearchMode
 from dtfm_lab.widgets.planner.search_panel import SearchPanel
@@ -54,12 +53,9 @@ class PlanPanel(Panel):
         self._report_error = partial(lab_state.report_error, STEP)
         self.job_controls = JobControls(lab_state, job)
         self.mode = classed(segments(list(MODES), list(MODES.values())), "dtfm-modes")
-        self.details = w.HTML()
         self.objective_controls = ObjectiveControls(lab_state, lambda: self.real.show_objective())
         self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
-        self.real = SearchPanel(
-            lab_state, self._update_buttons, self.objective_controls, self.details, self.race.show_live
-        )
+        self.real = SearchPanel(lab_state, self._update_buttons, self.objective_controls, self.race.show_live)
         self.race.live.children = [self.real.population]
         self.teaching = TeachingPanel(lab_state)
         self.frontier = FrontierPanel(lab_state, self._update_buttons)
@@ -75,8 +71,6 @@ class PlanPanel(Panel):
         row = toolbar(self.mode, *self._bars.values())
         self.view = pane(Path(__file__).with_suffix(".css"), [row, *self._mains.values()])
         self.mode.observe(lambda _: self._show_mode(), "value")
-        self._described: tuple[Plan | None, bool, bool] | None = None
-        """The plan that is described, whether it is out of date, and whether its network is gone."""
         lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan", "shown_panes"])
         lab_state.observe(lambda _: self._note_plan(), "bound_s")
         lab_state.observe(lambda _: self._enter(), ["pane", "shown_panes", "topology", "plan"])
@@ -139,17 +133,11 @@ class PlanPanel(Panel):
         self.real.look(mode in (REAL, RACE))
 
     def _describe_plan(self) -> None:
-        """Write both seconds of the plan, and its table; a thread looks whether its devices have the memory.
-
-        Where the pane is not on the screen, this waits until it is: a drag makes many plans.
-        """
+        """Write both seconds of the plan; where that is on the screen, a thread looks whether its devices have the
+        memory."""
         state, plan = self.lab_state, self.lab_state.plan
         self._update_buttons()
-        described = plan, state.plan_is_stale, state.topology is None
-        if not state.shows(STEP) or described == self._described:
-            return
-        self._described = described
-        self.details.value = self.alarm.value = ""
+        self.alarm.value = ""
         if plan is None:
             self.note.value = ""
         elif state.plan_is_stale:
@@ -158,8 +146,7 @@ class PlanPanel(Panel):
             self.note.value = markup.line(f"The network or the job has changed since this plan: {then}.", "warning")
         else:
             self._note_plan()
-            self.details.value = table_of(plan)
-            if has_event_loop():
+            if state.shows(STEP) and has_event_loop():
                 begin(self._look_at_memory(plan), self._report_error)
 
     def _note_plan(self) -> None:

@@ -1,4 +1,4 @@
-"""A plan in words: its seconds, what no plan can beat, its dollars and who does what; and how it became another.
+"""A plan in words: its seconds, what no plan can beat, its dollars; and how it became another.
 
 It contains no widget.
 """
@@ -17,7 +17,6 @@ from dtfm_lab.figures.measures import format_dollars, format_times
 from dtfm_lab.figures.theme import count
 from dtfm_lab.planning import Difference
 from dtfm_lab.planning.explain.sentences import none_of
-from dtfm_lab.widgets import markup
 
 
 def result_words(plan: Plan) -> str:
@@ -93,16 +92,6 @@ def compact_counts(counts: tuple[int, ...]) -> str:
     if len(counts) > MOST_LISTED:
         return f"{min(counts):,} to {max(counts):,}"
     return " ".join(map(str, counts))
-
-
-def table_of(plan: Plan) -> str:
-    """Return who does what as a table in HTML, a row a device; empty where the job has no model."""
-    if plan.blocks_per_stage is None:
-        return ""
-    frame = plan.to_frame()[["stage", "replica", "device", "gpu", "blocks", "microbatches", "work_share"]]
-    frame[["device", "gpu"]] = frame[["device", "gpu"]].map(escape)
-    share = frame.pop("work_share").map("{:.0%}".format, na_action="ignore")
-    return markup.table(frame.assign(**{"share of the work": share}), "dtfm-plan-devices", "devices of the plan")
 
 
 NAMED = 4

@@ -22,7 +22,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, show, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import Shown
-from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
+from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.search_mode import (
     SHOWN_S,
     BackgroundSearch,

@@ -20,7 +20,7 @@ from dtfm_lab.planning.problem import PopulationFrame
 from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import LiveSearch, SearchFrames, Shown, frame_of_plan
-from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION, LABEL_WIDTH, ObjectiveControls
+from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, LABEL_WIDTH, ObjectiveControls
 from dtfm_lab.widgets.planner.search_mode import BackgroundSearch, PlacementPreview, SearchMode, network_cells, rows
 from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
 from dtfm_lab.widgets.views.convergence import ConvergenceView
@@ -60,7 +60,6 @@ class SearchPanel(SearchMode):
         lab_state: LabState,
         changed: Callable[[], None],
         aims: ObjectiveControls,
-        details: w.Widget,
         show_live: Callable[[Sequence[Shown], str, bool], None],
     ) -> None:
         plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
@@ -72,10 +71,9 @@ class SearchPanel(SearchMode):
         )
         self.curve = classed(ConvergenceView(height=0, empty=NOT_WATCHED), "dtfm-fill")
         self._traits = {"against": (self.curve, "against")}
-        table = more_menu([details], "The plan", "Who does what, a row a device")
         what = "What the plan makes least, and who searches for how long"
         more = more_menu([aims.objective, aims.limits, *self._controls.values()], "Objective", what)
-        self.bar = [self.start, self.stop, spacer(), table, more]
+        self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.population, self.curve])
         self._names: tuple[str, ...] = ()
         """Names of the devices in the pictures; empty where there are none."""

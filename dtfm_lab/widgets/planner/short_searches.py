@@ -24,7 +24,7 @@ from dtfm_lab.planning.adapting import beginnings, nearest
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.widgets.live_search import LiveSearch
 from dtfm_lab.widgets.planner.edits import SAME, BeforeEdit, PlanChange
-from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
+from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.tasks import shared_interpreter
 
 BUDGETS_S = (0.015, 0.25, 2.5)

@@ -15,7 +15,7 @@ from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import Event, RunRecord
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.views.gantt import GanttView
-from dtfm_lab.widgets.views.gantt.gaps import gap_after, gaps_before
+from dtfm_lab.widgets.views.gantt.bars import gap_after, gaps_before
 
 LOOKS = 40
 """Number of the last changes of the count from which the pace is computed."""

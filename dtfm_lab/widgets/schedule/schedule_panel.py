@@ -19,8 +19,15 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.schedule.choices import ChoiceControls, SchedulesTable
-from dtfm_lab.widgets.schedule.prediction_chart import GanttExports, ScheduleChart
-from dtfm_lab.widgets.schedule.predictions import FLOP, ChartedPrediction, changed_source, is_comparable, predicted
+from dtfm_lab.widgets.schedule.predictions import (
+    FLOP,
+    ChartedPrediction,
+    GanttExports,
+    ScheduleChart,
+    changed_source,
+    is_comparable,
+    predicted,
+)
 from dtfm_lab.widgets.tasks import SLOW_S, Newest, begin, has_event_loop
 
 NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"

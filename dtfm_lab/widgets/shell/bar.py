@@ -14,8 +14,7 @@ from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState, modelled_s, run_staleness, shown_prediction, shown_s
 from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
-from dtfm_lab.widgets.planner.job_controls import shape_words
-from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
+from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.shell.headline import ALIKE, PANE_NOTES, headline, reason_of
 from dtfm_lab.widgets.tasks import begin, has_event_loop

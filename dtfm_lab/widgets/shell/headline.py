@@ -17,7 +17,7 @@ from dtfm_lab.lab.plans import PAPERS, default_job
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState, modelled_s, run_staleness
 from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect
-from dtfm_lab.widgets.planner.objective_controls import COMMUNICATION
+from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
 
 EMPTY = ("Nothing is drawn yet.", "Double-click the canvas to add a device, or open a network.")

@@ -10,7 +10,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_bytes, format_gbps, format_s, to_gbps, to_ms
 from dtfm_lab.figures.theme import count
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.views.groups.drawing import layers_of
+from dtfm_lab.widgets.views.groups import layers_of
 
 MOST_LISTED = 4
 """Names up to which all are listed."""

@@ -31,8 +31,14 @@ from dtfm_lab.widgets.controls import (
     toolbar,
 )
 from dtfm_lab.widgets.lab_state import LabState, why_not_asked
-from dtfm_lab.widgets.systems.assumption_controls import AssumptionControls, ChangedAssumptions
-from dtfm_lab.widgets.systems.outcome_words import OURS, WhyText, outcome_html, rows_of
+from dtfm_lab.widgets.systems.outcome_words import (
+    OURS,
+    AssumptionControls,
+    ChangedAssumptions,
+    WhyText,
+    outcome_html,
+    rows_of,
+)
 from dtfm_lab.widgets.systems.question import SystemsQuestion, Taking, answers, single_gpus, tasks_of
 from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 from dtfm_lab.widgets.views.systems import SystemsView

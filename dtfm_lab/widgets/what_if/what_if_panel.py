@@ -28,13 +28,12 @@ from dtfm_lab.widgets.controls import (
     tried_options,
 )
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.schedule.prediction_chart import PredictionChart
+from dtfm_lab.widgets.schedule.predictions import PredictionChart
 from dtfm_lab.widgets.tasks import Newest, begin
-from dtfm_lab.widgets.what_if import answer_text
+from dtfm_lab.widgets.what_if import answer as answer_text
 from dtfm_lab.widgets.what_if.answer import Answer, Answers, PlannedAnew
-from dtfm_lab.widgets.what_if.pins import Pins
 from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetting, with_valid
-from dtfm_lab.widgets.what_if.setting_controls import SettingControls
+from dtfm_lab.widgets.what_if.setting_controls import Pins, SettingControls
 
 QUIET_S = 0.15
 """Seconds without a move before anything else is computed, so that it never delays an answer."""
@@ -88,9 +87,9 @@ class WhatIfPanel(Panel):
         self.stop = button("Stop", "stop", "Do not wait for this answer", "auto")
         self.numbers, self.answer, self.problem = w.HTML(), w.HTML(), w.HTML()
         self.chart = classed(PredictionChart(empty_words=NO_PLAN), "dtfm-fill")
-        every_number = more_menu([self.answer], "Details", "Every number of the answer")
-        more = more_menu([self.controls.view], "Other settings", "Settings that are turned less often")
-        row = toolbar(self.numbers, every_number, more)
+        rarer = [self.controls.view, self.answer]
+        more = more_menu(rarer, "Other settings", "Settings that are turned less often, and every number of the answer")
+        row = toolbar(self.numbers, more)
         answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.stop]
         told = classed(w.HBox(answered), "dtfm-what-if-told")
         children = [self.controls.sliders, row, told, self.chart]

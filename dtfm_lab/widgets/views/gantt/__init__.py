@@ -21,9 +21,9 @@ from dtfm_lab.widgets.views.gantt.bars import (
     ChartRows,
     CriticalPath,
     Messages,
+    gaps_before,
     lateness_s,
 )
-from dtfm_lab.widgets.views.gantt.gaps import gaps_before
 from dtfm_lab.widgets.views.view import View
 
 
@@ -96,7 +96,7 @@ class GanttView(View):
     """Columns of the bars of the prediction before, packed: a thin line under each lane."""
     gaps = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"device", "from", "to", "text", "tip", "open"} of each gap in a device's row, where it was lost and its copy had
-    not taken over yet, see ``gaps.py``. What is before 0 was before the iteration was begun again."""
+    not taken over yet, see ``bars.py``. What is before 0 was before the iteration was begun again."""
     n_measured = traitlets.Int(0).tag(sync=True)
     measured_iteration = traitlets.Int(-1).tag(sync=True)
     """The iteration that the measured bars are from; -1 before any."""

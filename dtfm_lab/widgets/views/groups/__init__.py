@@ -1,11 +1,226 @@
 """A plan's groups in path order, in the paper's five steps or as a matrix; a device dragged changes the plan."""
 
+from collections import Counter
+from itertools import accumulate, combinations
+from typing import Any, NamedTuple
+
+import numpy as np
 import traitlets
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.widgets.views.groups.drawing import cost_of, groups_of, matching_of, network_of
+from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
+from dtfm_lab.figures.maps.layout import device_places, is_drawn, region_patches
+from dtfm_lab.planning.cost import bottleneck_matching, pair_costs
+from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets.views.view import View
+
+EVERY_LINK_UP_TO = 16
+"""Most devices for which every link is drawn; of more, links between regions are bundled."""
+BUNDLED_UP_TO = 24
+"""Most regions whose links are bundled. With more, or with none, the fastest links of each device are drawn."""
+FEW_REGIONS = 8
+"""Most regions of which every two are joined; of more, each is joined to its fastest."""
+FASTEST = 4
+"""Links drawn of each device or region where not all are drawn."""
+WHOLE_REGION_UP_TO = 12
+"""Most devices of a region that are all joined; in a larger one the fastest links of each device are drawn."""
+
+Pair = tuple[int, int]
+
+
+class Lettered(NamedTuple):
+    """The letters of a plan's groups: A is the group with the first device of all, then B, C and so on."""
+
+    order: tuple[int, ...]
+    """Stages in the order of their groups' letters."""
+
+    def letter(self, stage: int) -> str:
+        """Return the letter of a stage's group: ``A`` to ``Z``, then ``AA``."""
+        letters, at = "", self.order.index(stage) + 1
+        while at:
+            at, letter = divmod(at - 1, 26)
+            letters = chr(ord("A") + letter) + letters
+        return letters
+
+
+def lettered(plan: Plan) -> Lettered:
+    """Return the letters of a plan's groups."""
+    grid = plan.placement.devices
+    return Lettered(tuple(sorted(range(len(grid)), key=lambda stage: int(grid[stage].min()))))
+
+
+def groups_of(plan: Plan) -> list[dict[str, Any]]:
+    """Return {"stage", "letter", "devices", "regions", "gpus", "cost_s", "device_s", "layers"} of each stage.
+
+    device_s are the seconds that each device, in the order of pipelines, spends on synchronising; gpus are named in
+    the same order, regions by how many of the devices they have.
+    """
+    names, grid, letters = plan.topology.names, plan.placement.devices, lettered(plan)
+    group_s = pair_costs(plan.topology, plan.job).group_s
+    own_s = group_s[grid[:, :, None], grid[:, None, :]].sum(axis=2)
+    layers, devices = layers_of(plan), plan.topology.devices
+    return [
+        {
+            "stage": s,
+            "letter": letters.letter(s),
+            "devices": [names[i] for i in group],
+            "regions": [name for name, _ in Counter(devices[i].region for i in group).most_common() if name],
+            "gpus": [devices[i].gpu for i in group],
+            "cost_s": float(plan.cost.group_s[s]),
+            "device_s": own_s[s].tolist(),
+            "layers": layers[s],
+        }
+        for s, group in enumerate(grid)
+    ]
+
+
+def cost_of(plan: Plan) -> dict[str, Any]:
+    """Return what the communication cost consists of.
+
+    {"total_s", "averaging_s", "bound_s", "is_proven", "hops": [{"seconds", "devices", "gbps", "ms"}]}; averaging is the
+    slowest group's. A hop waits for its slowest pair of devices, whose link from the earlier stage to the later one
+    has these Gbit/s and ms; bound_s is what no plan of this shape costs less than.
+    """
+    topology, hops = plan.topology, []
+    for stage in range(plan.job.n_stages - 1):
+        source, target, *_ = matching_of(plan, stage, stage + 1)[0]
+        a, b = topology.index(source), topology.index(target)
+        hops.append(
+            {
+                "seconds": float(plan.cost.hop_s[stage]),
+                "devices": [source, target],
+                "gbps": float(f"{to_gbps(topology.bandwidth_bytes_per_s[a, b]):.4g}"),
+                "ms": float(f"{to_ms(topology.latency_s[a, b]):.4g}"),
+            }
+        )
+    return {
+        "total_s": plan.cost.total_s,
+        "averaging_s": plan.cost.data_parallel_s,
+        "bound_s": plan.lower_bound_s,
+        "is_proven": plan.gap < PROVEN,
+        "hops": hops,
+    }
+
+
+def matching_of(plan: Plan, a: int, b: int) -> list[list[Any]]:
+    """Return [device of a, device of b, seconds, seconds there, seconds back] of each pair of stages, slowest first.
+
+    Neighbours are paired as the plan's pipelines are, other stages by their bottleneck matching.
+    *There* is from a to b, *back* from b to a.
+    """
+    topology, here, there = plan.topology, plan.placement.devices[a], plan.placement.devices[b]
+    if abs(a - b) != 1:
+        _, columns = bottleneck_matching(pair_costs(topology, plan.job).hop_s[np.ix_(here, there)])
+        there = there[columns]
+    there_s, back_s = (
+        topology.latency_s[source, target] + plan.job.hop_bytes / topology.bandwidth_bytes_per_s[source, target]
+        for source, target in ((here, there), (there, here))
+    )
+    order = np.argsort(-(there_s + back_s), kind="stable")
+    names = topology.names
+    return [
+        [names[here[k]], names[there[k]], float(there_s[k] + back_s[k]), float(there_s[k]), float(back_s[k])]
+        for k in order
+    ]
+
+
+def network_of(topology: Topology) -> dict[str, Any]:
+    """Return the positions of devices in the network, without a plan, and the links that are drawn.
+
+    {"devices": [{"name", "region", "gpu", "x", "y"}], "regions": [{"name", "x", "y", "half", "round"}], "links",
+    "bundles"}; y grows downwards, and the smallest distance of two devices is 1. A link is [i, j, strength, ms,
+    Gbit/s, ms back, Gbit/s back] of two devices, a bundle is the same of two regions, by medians; strength goes from 0
+    to 1 with the slower bandwidth.
+    """
+    places = device_places(topology) * (1, -1)
+    # no region is drawn where no device has one
+    regions = topology.regions if len(topology.regions) > 1 or topology.regions[0] else ()
+    margin = 1.1 if len(topology) <= EVERY_LINK_UP_TO and not is_drawn(topology) else 0.65
+    patches = region_patches(topology, places, margin=margin)
+    members = {r: np.array([i for i, d in enumerate(topology.devices) if d.region == r]) for r in topology.regions}
+    links, bundles = _drawn(topology, members)
+    return {
+        "devices": [
+            {"name": device.name, "region": device.region, "gpu": device.gpu, "x": x, "y": y}
+            for device, (x, y) in zip(topology.devices, places.round(4).tolist(), strict=True)
+        ],
+        "regions": [
+            {
+                "name": region,
+                "x": float(patches[region].centre[0]),
+                "y": float(patches[region].centre[1]),
+                "half": patches[region].half.tolist(),
+                "round": patches[region].round,
+            }
+            for region in regions
+        ],
+        "links": _between(topology, links),
+        "bundles": _between(topology, bundles, list(members.values())),
+    }
+
+
+def _drawn(topology: Topology, members: dict[str, IntArray]) -> tuple[list[Pair], list[Pair]]:
+    """Return the pairs of devices, and the pairs of regions, that get a line."""
+    n = len(topology)
+    speed = np.minimum(topology.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s.T)
+    if n <= EVERY_LINK_UP_TO:
+        return list(combinations(range(n), 2)), []
+    if not 1 < len(members) <= BUNDLED_UP_TO:
+        return _fastest(speed, np.arange(n)), []
+    links = [
+        pair
+        for inside in members.values()
+        for pair in (combinations(inside.tolist(), 2) if len(inside) <= WHOLE_REGION_UP_TO else _fastest(speed, inside))
+    ]
+    between = list(combinations(range(len(members)), 2))
+    if len(members) > FEW_REGIONS:
+        of_regions = list(members.values())
+        medians = np.array([[np.median(speed[np.ix_(a, b)]) for b in of_regions] for a in of_regions])
+        between = _fastest(medians, np.arange(len(of_regions)))
+    return links, between
+
+
+def _fastest(speed: FloatArray, some: IntArray) -> list[Pair]:
+    """Return the pairs of each of these devices or regions with the ``FASTEST`` that it has the fastest links to."""
+    within = speed[np.ix_(some, some)]
+    np.fill_diagonal(within, -1.0)
+    nearest = np.argsort(-within, axis=1, kind="stable")[:, : min(FASTEST, len(some) - 1)]
+    pairs = {(min(i, j), max(i, j)) for i, row in zip(some, some[nearest], strict=True) for j in row}
+    return sorted((int(i), int(j)) for i, j in pairs)
+
+
+def _between(topology: Topology, pairs: list[Pair], ends: list[IntArray] | None = None) -> list[list[float]]:
+    """Return the pairs with their numbers; with ``ends``, the devices of each region, medians over devices."""
+    if not pairs:
+        return []
+    a, b = np.array(pairs).T
+    ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
+    if ends is not None:
+        ms, gbps = (
+            np.array([[np.median(each[np.ix_(one, other)]) for other in ends] for one in ends]) for each in (ms, gbps)
+        )
+    logs = np.log10(np.minimum(gbps[a, b], gbps[b, a]))
+    spread = float(np.ptp(logs))
+    strength = (logs - logs.min()) / spread if spread > 0 else np.full(len(pairs), 0.5)
+    columns = np.column_stack([ms[a, b], gbps[a, b], ms[b, a], gbps[b, a]])
+    return [
+        [i, j, round(share, 3), *(float(f"{value:.4g}") for value in row)]
+        for (i, j), share, row in zip(pairs, strength.tolist(), columns.tolist(), strict=True)
+    ]
+
+
+def layers_of(plan: Plan) -> list[str]:
+    """Return ``layers 4 to 6`` of each stage, counting blocks from 1; empty texts where the job has no model."""
+    counts = plan.blocks_per_stage
+    if counts is None:
+        return [""] * plan.job.n_stages
+    ends = accumulate(counts)
+    return [
+        f"layer {end}" if n == 1 else f"layers {end - n + 1} to {end}" if n else "no block"
+        for n, end in zip(counts, ends, strict=True)
+    ]
+
 
 NO_EDGE = -1
 NO_GROUP = -1
