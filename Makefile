@@ -22,7 +22,8 @@ docs: $(VENV)/.docs
 
 # Two processes; one that has done its half takes over from the other. A process has each server and browser once, and
 # keeps what tests of a file share, as it gets whole stretches of neighbours.
-PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+# Hundreds of processes are started: they find the package compiled, whatever this shell is told.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
 SUITE := --nbmake tests notebooks
 
 test: $(VENV)/.dev

@@ -357,16 +357,12 @@ class Coordinator:
         emit("resumed", iteration=self._done, lost_s=time.monotonic() - began_s)
 
     def _state_for_all(self, *, from_checkpoint: bool) -> Recovery:
-        """Return what all workers of a new plan will read: what the living have, else the newest checkpoint; all begin
-        again where there is none."""
-        folder = None
+        """What all workers of a new plan read: what the living have, else the newest checkpoint, if there is one."""
         if not from_checkpoint:
             folder = self._pool.hand_over(self._checkpoints.hand_over_folder, self._done, self._without_state)
-        if folder is not None:
-            self._checkpoint = self._done, folder
-        if self._checkpoint is None:
-            return Recovery(self._spec.first_iteration)
-        return Recovery(self._checkpoint[0], checkpoint=self._checkpoint[1])
+            self._checkpoint = self._checkpoint if folder is None else (self._done, folder)
+        newest = self._checkpoint
+        return Recovery(self._spec.first_iteration) if newest is None else Recovery(newest[0], checkpoint=newest[1])
 
     def _only_loses(self, spec: RunSpec) -> bool:
         """Whether a plan is the one that is trained by, but without devices that have left since."""

@@ -51,8 +51,7 @@ STARTS = "Start real workers on this machine, with links as slow as drawn"
 CLOCK_OPTIONS = list(zip(CLOCK_NAMES, RUN_CLOCKS, strict=True))
 MYSTERY = "Run with one device or link secretly three times slower, and find it from the residuals"
 WARM_AFTER_S = 4.0
-"""Seconds after the first plan at which torch is loaded for the first run: until then the lab needs both processors to
-open."""
+"""Seconds after the first plan at which torch is loaded: until then the lab needs both processors to open."""
 NO_PLAN = "Plan first: a run needs a plan"
 
 
@@ -126,7 +125,7 @@ class RunPanel(Panel):
     def begin_mystery(self, rng: np.random.Generator | None = None) -> None:
         """Start a run in which one link or device, drawn by ``rng``, is secretly slow."""
         if not self.start.disabled:
-            self._begin(np.random.default_rng() if rng is None else rng)
+            self._begin(rng or np.random.default_rng())
 
     def toggle(self) -> None:
         """Do the one next thing: start a run, or stop the one that goes on."""
@@ -139,12 +138,11 @@ class RunPanel(Panel):
         rarer = [self.explain, self.status, self.options.view, self.written]
         more = more_menu(rarer, "Options", "What this clock means here, the run's options, and what it has written")
         parts = [self.start, self.stop, self.iterations, self.clock, self.chip, self.mystery, self.faults.devices, more]
-        row = toolbar(*parts)
         chart = classed(w.Box([self._schedule.chart]), "dtfm-run-chart")
         heading = w.HTML("<h3>What happened</h3>")
         told = classed(w.VBox([w.HBox([heading, self.progress.line]), self.happened, self.guessing.view]), "dtfm-told")
         below = classed(w.Box([self.losses, told]), "dtfm-run-below")
-        return pane(Path(__file__).with_name("run.css"), [row, chart, below], "dtfm-run")
+        return pane(Path(__file__).with_name("run.css"), [toolbar(*parts), chart, below], "dtfm-run")
 
     def _begin(self, mystery: np.random.Generator | None = None) -> None:
         """Start a run; with ``mystery`` one that has a secret."""
@@ -372,9 +370,8 @@ class RunPanel(Panel):
         why = NO_PLAN if self._lab_state.plan is None else "One run at a time: stop this one first"
         self.mystery.tooltip = why if self.start.disabled else MYSTERY
         self.stop.disabled = not running
-        goes, comes = (self.start, self.stop) if running else (self.stop, self.start)
-        show(goes, False)  # first: a row that has no room for both would take two
-        show(comes, True)
+        show(self.start if running else self.stop, False)  # first: a row that has no room for both would take two
+        show(self.stop if running else self.start, True)
         if not running:
             self._lab_state.run_progress = self._lab_state.run_note = self._lab_state.run_story = ""
         self._lab_state.set_busy("run", running or self._is_concluding)
