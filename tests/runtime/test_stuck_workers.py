@@ -38,11 +38,11 @@ def make(self, spec, position, replica, *rest):
     self.where = position, replica
     made(self, spec, position, replica, *rest)
 
-def run(self, action, *rest):
+def run(self, action, *rest, **how):
     if self.where == (1, 0) and self.state.version >= 2 and not once.exists():
         once.touch()
         getattr(ctypes, library)(None).sleep(3600)
-    return genuine(self, action, *rest)
+    return genuine(self, action, *rest, **how)
 
 device_math.DeviceMath.__init__, device_math.DeviceMath.run = make, run
 local_run.lead_run()
