@@ -25,6 +25,7 @@ P_AGAIN, P_STRUCTURED, P_RESHAPED, P_CHANCE = 0.45, 0.7, 0.15, 0.1
 """Probabilities of one of the cheapest structured placements, used before or not; of that or of one not used yet, while
 there are some; of a neighbouring shape's best; of chance."""
 CHEAPEST = 6
+"""Structured placements of a shape, by their price, with which annealing begins again."""
 
 
 class Beginnings:

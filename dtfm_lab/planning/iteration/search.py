@@ -248,6 +248,7 @@ class _Search:
                 yield self._candidate(complete=False)
 
     def _hopeless(self, arm: Arm) -> bool:
+        """Whether a shape's best plan takes ``HOPELESS`` times the best of all."""
         return self.best is not None and arm.best is not None and arm.best.price > HOPELESS * self.best[1].value
 
     def _begin_beside(self) -> None:
