@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import create_model
 
 from dtfm_lab.domain.errors import JobError, UnknownName
-from dtfm_lab.domain.job import JOBS, MODELS, Job, JobChanges, ModelSpec
+from dtfm_lab.domain.job import JOBS, MODELS, Job, JobChanges, ModelSpec, with_adapters
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import options_of, refuse_unknown
 from dtfm_lab.domain.registry import unknown
@@ -71,7 +71,8 @@ def override(job: Job, **values: Any) -> Job:
     """The job with these fields instead; the whole is checked anew.
 
     ``model`` may be a ModelSpec, a preset's name, or a path to a Hugging Face config.json or a folder that
-    holds one; ``seq_len`` puts the model on sequences of another length; ``gradient_bytes`` and
+    holds one; ``seq_len`` puts the model on sequences of another length; ``adapters`` freezes its weights and trains
+    adapters of this rank; ``gradient_bytes`` and
     ``activation_bytes`` set the message sizes of the communication cost. What was given for another shape, batch or
     model (message sizes, ``blocks_per_stage``...) is dropped with it, as ``Job.with_fields`` says. Another ``model``
     names the job unless a ``name`` is given, and the dtype of its config.json is the job's unless a ``dtype`` is given.
@@ -80,7 +81,7 @@ def override(job: Job, **values: Any) -> Job:
     """
     refuse_unknown(values, [option.name for option in options_of(JobChanges)], "job field")
     values = {BYTE_FIELDS.get(key, key): value for key, value in values.items()}
-    model = _model(values.get("model", job.model), values.pop("seq_len", None))
+    model = _model(values.get("model", job.model), values.pop("seq_len", None), values.pop("adapters", None))
     if model is None and values.get("n_stages", job.n_stages) != job.n_stages and "given_gradient_bytes" not in values:
         raise JobError(
             f"job {job.name} has no model, only the message sizes of {job.n_stages} stages; wanted gradient_bytes of "
@@ -134,15 +135,19 @@ def _of_model(given: dict[str, Any], model: ModelSpec, job: Job) -> dict[str, An
     return fields
 
 
-def _model(model: object, seq_len: int | None) -> ModelSpec | None:
-    """The model itself, or the one of this name or path, on sequences of ``seq_len`` tokens if given."""
+def _model(model: object, seq_len: int | None, adapters: int | None) -> ModelSpec | None:
+    """The model itself, or the one of this name or path, on sequences of ``seq_len`` tokens and with ``adapters`` of a
+    rank if given."""
     if isinstance(model, str | os.PathLike):
-        return load_model(model, seq_len=seq_len)
+        model = load_model(model)
     if model is not None and not isinstance(model, ModelSpec):
         raise JobError(f"model is {shortened(model)}; wanted a ModelSpec, a preset's name or a path to a config.json")
-    if model is None and seq_len is not None:
-        raise JobError(f"seq_len is {shortened(seq_len)}, but the job has no model; wanted one, or no seq_len")
-    return model if model is None or seq_len is None else model.with_seq_len(seq_len)
+    for what, value in (("seq_len", seq_len), ("adapters", adapters)):
+        if model is None and value is not None:
+            raise JobError(f"{what} is {shortened(value)}, but the job has no model; wanted one, or no {what}")
+    if model is not None and seq_len is not None:
+        model = model.with_seq_len(seq_len)
+    return model if model is None or adapters is None else with_adapters(model, adapters)
 
 
 def _job_without_base(given: dict[str, Any]) -> Job:
@@ -156,6 +161,6 @@ def _job_without_base(given: dict[str, Any]) -> Job:
         return override(job, **{key: value for key, value in given.items() if key not in shape})
     if "global_batch" not in given:
         raise JobError("no 'global_batch'; wanted a base, or a model and global_batch")
-    values = given | {"model": _model(given["model"], given.get("seq_len"))}
-    values.pop("seq_len", None)
+    values = given | {"model": _model(given["model"], given.get("seq_len"), given.get("adapters"))}
+    values = {key: value for key, value in values.items() if key not in ("seq_len", "adapters")}
     return Job(**{BYTE_FIELDS.get(key, key): value for key, value in values.items()})

@@ -39,6 +39,7 @@ class LayersSection(Section):
     selective_elements: int = 0
     selective_flop: float = 0.0
     moved_elements: int = 0
+    frozen_elements: int = 0
 
 
 class WholeSection(Section):

@@ -30,7 +30,7 @@ from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.collectives import sharded_over
-from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES
+from dtfm_lab.simulation.memory_intervals import optimizer_bytes
 from dtfm_lab.simulation.schedules import choices_of
 
 CHECKPOINT = -1
@@ -160,7 +160,7 @@ class _States:
     def __init__(self, old: Plan, new: Plan) -> None:
         self._pieces = [(_held(old, of), _held(new, of)) for of in ("parameters", "optimizer")]
         self._ends = [np.unique(np.concatenate([x for one in both for x in one[1:]])) for both in self._pieces]
-        each = BYTES_PER_ELEMENT[new.job.dtype], OPTIMIZER_BYTES[new.job.dtype]
+        each = BYTES_PER_ELEMENT[new.job.dtype], optimizer_bytes(new.job)
         self.n_bytes: IntArray = np.concatenate(
             [np.diff(ends) * size for ends, size in zip(self._ends, each, strict=True)]
         )

@@ -13,7 +13,6 @@ import numpy as np
 
 from dtfm_lab.domain.errors import JobError, TraceError
 from dtfm_lab.domain.job import (
-    BACKWARD_PER_FORWARD,
     BYTES_PER_ELEMENT,
     Job,
     Layer,
@@ -50,11 +49,12 @@ def analytic(
 ) -> tuple[ComputeTime, ...]:
     """FLOP of a stage's layers over what its device reaches of its peak, and the coding of compressed messages.
 
-    A backward takes twice a forward, and again what it recomputes; split, its two halves take one each, and the
-    recomputation goes with the first. The all-reduces of tensor parallelism and the messages of sharded parameters are
-    part of the passes; the latter go over ``links``, those of the plan where None. Averaging and the optimiser's step
-    are bound by memory, not FLOP, and count as 0 beside what they code, but for ``memory_traffic``. Raises JobError
-    where the efficiency is not within 0 and 1, or a GPU's memory bandwidth is unknown where the job counts it.
+    A backward takes twice a forward, or what ``ModelSpec.backward`` says where weights are frozen, and again what it
+    recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The all-reduces
+    of tensor parallelism and the messages of sharded parameters are part of the passes; the latter go over ``links``,
+    those of the plan where None. Averaging and the optimiser's step are bound by memory, not FLOP, and count as 0
+    beside what they code, but for ``memory_traffic``. Raises JobError where the efficiency is not within 0 and 1, or a
+    GPU's memory bandwidth is unknown where the job counts it.
     """
     return (*pass_times(plan, programs.schedule.n_stages, efficiency, links), *_synchronising(plan, programs))
 
@@ -66,7 +66,7 @@ def pass_times(
     for."""
     job = plan.job
     speeds = speeds_of(job, plan.topology.devices, efficiency)
-    last = n_stages - 1
+    last, backward = n_stages - 1, job.modelled().backward
     one_message_bytes = job.activation_elements * BYTES_PER_ELEMENT[job.dtype]
     one_message_s = one_message_bytes / job.codec_bytes_per_s if job.codes_activations else 0.0
     rings = _rings(plan, links) if job.gathers_passes and job.n_replicas > 1 else None
@@ -84,7 +84,7 @@ def pass_times(
             at = int(plan.placement.devices[position, replica])
             device, speed = plan.topology.devices[at], speeds[at]
             forward_s, again_s = flop / speed, again_flop / speed
-            half_s = BACKWARD_PER_FORWARD / 2 * forward_s
+            inputs_s, weights_s = (once * forward_s for once in backward)
             unweighted_s = unweighted_flop / speed
             moved_bytes_per_s = memory_bandwidth_of(device) if job.memory_traffic else 1.0
             moved_s = PassParts(*(n_bytes / moved_bytes_per_s for n_bytes in traffic))
@@ -92,9 +92,9 @@ def pass_times(
             back_s = again_s + moved_s.again + moved_s.backward + sums_s.backward + sums_s.again
             passes = PassSeconds(
                 forward_s + moved_s.forward + sums_s.forward,
-                2 * half_s + back_s,
-                half_s + unweighted_s + back_s,
-                half_s - unweighted_s,
+                inputs_s + weights_s + back_s,
+                inputs_s + unweighted_s + back_s,
+                weights_s - unweighted_s,
             )
             if messages is not None:
                 passes = sharded_passes(passes, messages)
@@ -185,8 +185,11 @@ def stage_traffic(job: Job, layers: Sequence[Layer]) -> PassParts:
 def unweighted(job: Job, layers: Sequence[Layer]) -> float:
     """FLOP of a forward of one sequence that multiply no weights, but queries, keys and values.
 
-    The second half of a split backward, which makes the weights' gradients, has none of their backward.
+    The second half of a split backward, which makes the weights' gradients, has none of their backward. Where weights
+    are frozen, ``ModelSpec.backward`` has put them where they belong.
     """
+    if job.modelled().frozen_elements:
+        return 0.0
     attention = job.modelled().attention_flop
     return sum(min(attention, layer.forward_flop) for layer in layers if layer.attention_elements)
 
@@ -197,7 +200,7 @@ def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     holds the whole gradient, which it zeroes."""
     whole = static_memory(job.with_fields(sharding="none"), n_stages)
     over = sharded_over(job.sharding, job.n_replicas)
-    stepped = (2 * whole.total - whole.gradients) / over.optimizer
+    stepped = (2 * (whole.total - whole.frozen) - whole.gradients) / over.optimizer
     zeroed = whole.gradients / over.gradients
     return tuple((stepped + zeroed).tolist())
 

@@ -22,7 +22,6 @@ from typing import NamedTuple, Protocol
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import (
-    BACKWARD_PER_FORWARD,
     BYTES_PER_ELEMENT,
     Job,
     Layer,
@@ -152,9 +151,12 @@ def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Ef
 def _reached(job: Job, known: Products, per_byte: float, gpus: int, microbatch: int) -> float:
     """Share of the peak in a forward and a backward of the whole model; 0 for a model without FLOP."""
     flop = taken = 0.0
-    for layer, n in Counter(job.modelled().layers).items():
-        flop += n * (1 + BACKWARD_PER_FORWARD) * microbatch * layer.forward_flop / gpus
-        taken += n * sum(_passes_flop(one, known) for one in products_of(job, layer, microbatch, gpus))
+    model = job.modelled()
+    backward, frozen = model.backward.whole, bool(model.frozen_elements)
+    for layer, n in Counter(model.layers).items():
+        flop += n * (1 + backward) * microbatch * layer.forward_flop / gpus
+        taken += n * sum(_passes_flop(one, known, frozen) for one in products_of(job, layer, microbatch, gpus))
+        taken += n * (1 + backward) * microbatch * model.adapter_flop(layer) / gpus / known.most
         if not job.memory_traffic:
             moved = (1 + BACKWARD_READS) * microbatch * moved_elements(job, layer) * BYTES_PER_ELEMENT[job.dtype]
             taken += n * per_byte * moved / gpus
@@ -188,7 +190,8 @@ def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, flo
     """Columns and depth of the products with a block's weights, told from its FLOP (``families`` counts them)."""
     width, heads = model.d_model, model.n_heads * model.head_dim
     attention = model.attention_flop if layer.attention_elements else 0.0
-    each = (layer.forward_flop - attention) / (2 * model.seq_len * width)  # weights over the width
+    own_flop = layer.forward_flop - attention - model.adapter_flop(layer)
+    each = own_flop / (2 * model.seq_len * width)  # weights over the width
     selective = layer.selective_flop / (2 * model.seq_len * width)
     if model.family == "gpt":
         inner = (each - 4 * heads) / 2
@@ -201,13 +204,15 @@ def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, flo
     return [(queries / gpus, width), (width, heads / gpus), (inward / gpus, width), (width, inner / gpus)]
 
 
-def _passes_flop(product: Product, known: Products) -> float:
-    """FLOP at the peak that take as long as a product in the forward and its two in the backward."""
+def _passes_flop(product: Product, known: Products, frozen: bool) -> float:
+    """FLOP at the peak that take as long as a product in the forward and its two in the backward; one of these where
+    its weights are frozen."""
     rows, columns, depth, times, fused = product
     if fused:
         return 3 * 2 * rows * columns * depth * times / known.most
     there, back, weights = (rows, columns, depth), (rows, depth, columns), (depth, columns, rows)
-    return sum(_flop_in_waves(*sizes, times, known) for sizes in (there, back, weights))
+    passes = (there, back) if frozen and times == 1.0 else (there, back, weights)  # attention's are of several heads
+    return sum(_flop_in_waves(*sizes, times, known) for sizes in passes)
 
 
 def _flop_in_waves(rows: float, columns: float, depth: float, times: float, known: Products) -> float:

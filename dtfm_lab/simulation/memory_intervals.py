@@ -47,6 +47,14 @@ OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
 """Optimiser bytes per parameter by dtype, with Adam: two moments, in half precision also a copy of the parameter, all
 in fp32. With a parameter and a gradient of 2 bytes these are the 16 bytes of Rajbhandari et al. 2020 ("ZeRO",
 section 3.1)."""
+MOMENTS_BYTES = {"fp16": 8, "bf16": 8, "fp32": 8, "fp64": 16}
+"""Of these, the two moments."""
+
+
+def optimizer_bytes(job: Job) -> int:
+    """Bytes of the optimiser's states for one parameter."""
+    whole = OPTIMIZER_BYTES[job.dtype]
+    return whole if job.optimizer == "adam" else whole - MOMENTS_BYTES[job.dtype] + 2
 
 
 class StaticMemory(NamedTuple):
@@ -55,10 +63,12 @@ class StaticMemory(NamedTuple):
     parameters: IntArray
     gradients: IntArray
     optimizer: IntArray
+    frozen: IntArray
+    """Weights that are not trained."""
 
     @property
     def total(self) -> IntArray:
-        return self.parameters + self.gradients + self.optimizer
+        return self.parameters + self.gradients + self.optimizer + self.frozen
 
 
 def static_memory(job: Job, n_stages: int) -> StaticMemory:
@@ -80,7 +90,13 @@ def static_memory(job: Job, n_stages: int) -> StaticMemory:
     gradient_bytes = gradients * BYTES_PER_ELEMENT[job.gradients_in]
     passing = np.array([passing_gradient_elements(job, layers) for layers in job.layers_of(n_stages)], dtype=np.int64)
     gradient_bytes += each * passing.reshape(-1, job.n_stages).max(axis=0)
-    return StaticMemory(parameters * each, gradient_bytes, optimizer * OPTIMIZER_BYTES[job.dtype])
+    frozen = np.ceil([sum(map(job.frozen_bytes, layers)) for layers in job.layers_of(n_stages)]).astype(np.int64)
+    return StaticMemory(
+        parameters * each,
+        gradient_bytes,
+        optimizer * optimizer_bytes(job),
+        frozen.reshape(-1, job.n_stages).sum(axis=0),
+    )
 
 
 class ActivationMemory(NamedTuple):

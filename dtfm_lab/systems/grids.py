@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Job, device_gradient_bytes
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, device_gradient_bytes
 from dtfm_lab.domain.job.messages import device_gradient_elements
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Placement, Plan
@@ -262,7 +262,7 @@ class GridBound:
         if job.microbatch not in self._speeds:
             self._speeds[job.microbatch] = np.array(speeds_of(job, self.topology.devices, self.efficiency))
         speed = self._speeds[job.microbatch][grid]
-        flop = (1 + BACKWARD_PER_FORWARD) * job.microbatch * self._forward[n]
+        flop = (1 + job.modelled().backward.whole) * job.microbatch * self._forward[n]
         if any("blocks_per_stage" in one or "stages_per_device" in one for one in ways):  # other parts of the model
             shared: FloatArray = np.broadcast_to(flop.sum() / speed.sum(axis=0), speed.shape) * (speed > 0)
             least: FloatArray = np.where(np.arange(n)[:, None] == n - 1, shared, 0.0)

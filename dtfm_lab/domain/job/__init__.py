@@ -28,6 +28,7 @@ from dtfm_lab.domain.job.model import (
     even_shares,
     gpt,
     llama,
+    with_adapters,
 )
 from dtfm_lab.domain.job.options import COMPRESSIONS, LEFT_TO_PLANNERS, JobChanges, JobOptions
 from dtfm_lab.domain.job.presets import GPT3_XL, JOBS, MODELS, SMALL, TINY

@@ -19,9 +19,9 @@ from dtfm_lab.domain.job.checks import (
     contradictions_of,
     missing_numbers,
 )
-from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer, ModelSpec, even_shares
+from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind, ModelSpec, even_shares
 from dtfm_lab.domain.job.model.families import completed
-from dtfm_lab.domain.job.options import BATCH, GRADIENT, HOP, LEFT_TO_PLANNERS, MEMORY_ONLY, JobOptions
+from dtfm_lab.domain.job.options import BATCH, FROZEN_BYTES, GRADIENT, HOP, LEFT_TO_PLANNERS, MEMORY_ONLY, JobOptions
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import check_options, plain
 
@@ -216,6 +216,12 @@ class Job(JobOptions):
         self.require_shape()
         return self.parameters_of(self.n_stages)
 
+    def frozen_bytes(self, layer: Layer) -> float:
+        """Bytes of a layer's weights that are held and not trained."""
+        plain_bytes = BYTES_PER_ELEMENT[self.dtype]
+        own = FROZEN_BYTES[self.frozen_weights] if layer.kind is LayerKind.BLOCK else None
+        return layer.frozen_elements * (plain_bytes if own is None else min(own, plain_bytes))
+
     @property
     def averages_every(self) -> int:
         """Iterations from one in which replicas average something to the next: all parameters, or a fragment's part."""
@@ -291,8 +297,8 @@ class Job(JobOptions):
 
     @property
     def flop(self) -> float:
-        """Forward and backward per iteration, over all replicas; nothing is recomputed."""
-        return self.global_batch * self.modelled().forward_flop * (1 + BACKWARD_PER_FORWARD)
+        """Of a forward and a backward per iteration, over all replicas; nothing is recomputed."""
+        return self.global_batch * self.modelled().forward_flop * (1 + self.modelled().backward.whole)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a stage: layers, parameters, flop, gradient_bytes and activation_bytes.
@@ -300,7 +306,7 @@ class Job(JobOptions):
         ``flop`` is forward and backward of the whole mini-batch of one replica, of the one with most micro-batches
         where they differ; ``activation_bytes`` one micro-batch over the boundary after the stage, 0 after the last.
         """
-        flop_per_forward = (1 + BACKWARD_PER_FORWARD) * self.n_microbatches * self.microbatch
+        flop_per_forward = (1 + self.modelled().backward.whole) * self.n_microbatches * self.microbatch
         columns = {
             "layers": [len(layers) for layers in self.stage_layers],
             "parameters": self.stage_parameters,

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from dtfm_lab.domain.job.activations import repeated_flop
 from dtfm_lab.domain.job.job import Job, compressed_bytes
-from dtfm_lab.domain.job.model import BACKWARD_PER_FORWARD, BYTES_PER_ELEMENT, Layer
+from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer
 from dtfm_lab.domain.job.options import BLOCKWISE
 from dtfm_lab.domain.schedule import ACROSS_STAGES, Bucket, Kind, Schedule, Step
 from dtfm_lab.domain.schedule.synchronisation import LAST
@@ -95,12 +95,13 @@ def _fractions(job: Job, layers: tuple[Layer, ...], *, recomputes: bool) -> list
     """Of each layer, the fraction of a backward that it takes, by its FLOP, with those of a block computed again before
     its own; where the stage is, the last layer begins with recomputing all."""
     flops = [layer.forward_flop for layer in layers]
+    backward = job.modelled().backward.whole
     if recomputes and job.checkpoints in BLOCKWISE:
-        flops = [BACKWARD_PER_FORWARD * layer.forward_flop + repeated_flop(job, layer) for layer in layers]
+        flops = [backward * layer.forward_flop + repeated_flop(job, layer) for layer in layers]
     flop = sum(flops)
     shares = [one / flop if flop else 1 / len(layers) for one in flops]
     if recomputes and job.checkpoints == "stage":
-        again = 1 / (1 + BACKWARD_PER_FORWARD)
+        again = 1 / (1 + backward)
         shares = [share * (1 - again) for share in shares]
         shares[-1] += again
     return shares

@@ -20,8 +20,11 @@ TRANSPORTS = ("overlapped", "batched", "blocking")
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 ATTENTIONS = ("fused", "unfused")
 OPERATORS = ("usual", "eager", "fused")
-MEMORY_ONLY = ("operators", "dropout", "reserve_bytes", "fragmentation")
+MEMORY_ONLY = ("operators", "dropout", "reserve_bytes", "fragmentation", "optimizer", "frozen_weights")
 """Choices that change what is held, or may be, and no seconds."""
+OPTIMIZERS = ("adam", "adam-8bit")
+FROZEN_BYTES = {"same": None, "int8": 1.0, "nf4": (4 + 0.127) / 8}
+"""Bytes of a frozen weight of a block; None for those of the job's dtype."""
 CHECKPOINTINGS = ("none", "selective", "block", "stage")
 BLOCKWISE = ("selective", "block")
 """Checkpointings in which each block computes what it has not kept again, one at a time."""
@@ -155,6 +158,20 @@ class SystemOptions:
     ] = None
     """Gradients are kept and exchanged in it. Megatron-LM's are in fp32: with half-precision parameters 18 bytes a
     parameter, 2 + 4 + 12 (its table of the distributed optimizer)."""
+    optimizer: Annotated[
+        str, Option(help="Adam with moments of 4 bytes (adam) or of one (adam-8bit).", choices=OPTIMIZERS)
+    ] = "adam"
+    """With adam-8bit a moment takes one byte (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"; its
+    scale, 4 bytes for 2048 of them, is not counted). The copy of a parameter in half precision stays in fp32."""
+    frozen_weights: Annotated[
+        str,
+        Option(
+            help="What the weights beside adapters are kept in: as the job's numbers are (same), int8 or nf4.",
+            choices=FROZEN_BYTES,
+        ),
+    ] = "same"
+    """Blocks are quantised, the embedding and the head are not. In nf4 with double quantisation a weight takes 4 bits
+    and .127 for its scales (Dettmers et al. 2023, "QLoRA", section 3). To restore a weight counts as no time."""
     memory_traffic: Annotated[
         bool, Option(help="Count the time of norms, activations and optimiser's step by the memory they move.")
     ] = False
@@ -271,6 +288,10 @@ class JobChanges(JobOptions):
         Option(help="A preset's name, or a Hugging Face config.json or its folder."),
     ] = None
     seq_len: Annotated[int | None, Option(help="Tokens per sequence, where not the model's.", unit="tokens")] = None
+    adapters: Annotated[
+        int | None,
+        Option(help="Rank of the adapters that are trained in place of the model's weights (LoRA).", least=1),
+    ] = None
     global_batch: Annotated[int | None, BATCH] = None
     gradient_bytes: Annotated[float | None, GRADIENT] = None
     activation_bytes: Annotated[float | None, HOP] = None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, Job
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.units import IntArray
 
@@ -58,7 +58,7 @@ def _stages(job: Job, blocks: Sequence[int] | None) -> list[dict[str, Any]]:
     """Per stage its blocks, its parameters, and the FLOP of one micro-batch; nothing where there is no model."""
     if blocks is None:
         return [{} for _ in range(job.n_stages)]
-    per_forward = (1 + BACKWARD_PER_FORWARD) * job.microbatch
+    per_forward = (1 + job.modelled().backward.whole) * job.microbatch
     flop = [per_forward * sum(layer.forward_flop for layer in layers) for layers in job.stage_layers]
     columns = zip(blocks, job.stage_parameters, flop, strict=True)
     return [{"blocks": count, "parameters": parameters, "flop": each} for count, parameters, each in columns]

@@ -191,9 +191,9 @@ def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replica
     each = problem.static_bytes(replicas)
     needs = np.empty((problem.n_blocks + 1, 4))
     for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
-        _, parameters, kept = passes.layer + (np.array([first, last]) @ passes.extra)[:, None]
+        _, parameters, kept, frozen = passes.layer + (np.array([first, last]) @ passes.extra)[:, None]
         parameters = parameters + problem.tied_parameters * (last and not first)
-        static = parameters * each + problem.gathered_bytes(replicas, first=first, last=last)
+        static = parameters * each + frozen + problem.gathered_bytes(replicas, first=first, last=last)
         left = np.minimum(passes.first_input_bytes if first else passes.input_bytes, kept) if passes.recompute else kept
         again = kept - left + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
         needs[:, role] = static + n_held * left + again + passes.hop_bytes * ((not first) + (not last))

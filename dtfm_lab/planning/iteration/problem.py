@@ -14,7 +14,6 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import (
-    BACKWARD_PER_FORWARD,
     BYTES_PER_ELEMENT,
     Job,
     LayerKind,
@@ -37,7 +36,7 @@ from dtfm_lab.simulation.collectives import (
     tensor_parallel_s,
 )
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
-from dtfm_lab.simulation.memory_intervals import OPTIMIZER_BYTES, usable_bytes
+from dtfm_lab.simulation.memory_intervals import optimizer_bytes, usable_bytes
 
 CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
 """What is tried where the job names no checkpointing."""
@@ -61,15 +60,15 @@ class Passes(NamedTuple):
 
     A forward and a backward of a stage each code one for each neighbour."""
     backward_per_forward: float
-    """FLOP of a backward in forwards: 2, or 3 where it repeats the forward."""
+    """FLOP of a backward in forwards: 2, or 3 where it repeats the forward; less where weights are frozen."""
     layer: FloatArray
-    """(3, L + 1) prefix sums over blocks: FLOP of a forward of one micro-batch, parameters, and bytes of activations of
-    one micro-batch, kept from its forward to its backward's end.
+    """(4, L + 1) prefix sums over blocks: FLOP of a forward of one micro-batch, parameters that are trained, bytes of
+    activations of one micro-batch, kept from its forward to its backward's end, and bytes of frozen weights.
 
     Where activations are recomputed, these are held only during the backward, beside ``input_bytes`` of each
     micro-batch from forward to backward."""
     extra: FloatArray
-    """(2, 3) the same of the embedding, which the first stage has in addition, and of the head, which the last has."""
+    """(2, 4) the same of the embedding, which the first stage has in addition, and of the head, which the last has."""
     again_bytes: float
     """Held in addition during a backward that computes its blocks again one at a time; less what the head kept, which
     is free by then."""
@@ -109,13 +108,15 @@ class IterationProblem:
     """(L + 1,) prefix sums over blocks: parameters."""
     block_held: FloatArray
     """(L + 1,) prefix sums over blocks: numbers held from forward to backward for one sequence."""
+    block_frozen: FloatArray
+    """(L + 1,) prefix sums over blocks: bytes of weights that are not trained."""
     again_held: float
     """Numbers that a backward, computing its blocks again one at a time, holds in addition for one sequence: of the
     block that needs fewest."""
     first_extra: FloatArray
-    """(3,) FLOP, parameters and held numbers of the embedding; zeros where there is none."""
+    """(4,) FLOP, parameters, held numbers and frozen bytes of the embedding; zeros where there is none."""
     last_extra: FloatArray
-    """(3,) FLOP, parameters and held numbers of the head; zeros where there is none."""
+    """(4,) FLOP, parameters, held numbers and frozen bytes of the head; zeros where there is none."""
     tied_parameters: float
     """Parameters of the copy of the embedding that the last stage holds, where it is not the first; else 0."""
     bytes_per_element: int
@@ -156,6 +157,7 @@ class IterationProblem:
             price_per_hour=np.array([device.price_per_hour for device in topology.devices]),
             block_flop=_prefix(layer.forward_flop for layer in blocks),
             block_parameters=_prefix(layer.parameters for layer in blocks),
+            block_frozen=_prefix(map(job.frozen_bytes, blocks)),
             **_activations(job),
             tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
             bytes_per_element=each,
@@ -237,7 +239,7 @@ class IterationProblem:
         """Bytes of a parameter, its gradient and its optimiser's state on a device of so many replicas."""
         job, over = self.job, sharded_over(self.job.sharding, n_replicas)
         sizes = self.bytes_per_element / over.parameters, self.gradient_element_bytes / over.gradients
-        return sum(sizes) + OPTIMIZER_BYTES[job.dtype] / over.optimizer
+        return sum(sizes) + optimizer_bytes(job) / over.optimizer
 
     def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
         """Most bytes that a device of a first, last or any stage holds whole beside its shards."""
@@ -257,7 +259,7 @@ class IterationProblem:
         For estimates that leave the devices of a group open: its ring goes over the median of the fastest links that
         reach so many. Those without either are ``flop_per_s_of``.
         """
-        job, speed = self.job, self.flop_per_s_of(microbatch)
+        job, speed, backward = self.job, self.flop_per_s_of(microbatch), self.job.modelled().backward.whole
         gathers = job.gathers_passes and n_replicas > 1
         if (job.tensor_parallel or 1) == 1 and not gathers:
             return speed
@@ -265,7 +267,7 @@ class IterationProblem:
         each = job.with_fields(n_stages=1, n_replicas=1, microbatch=microbatch)
         sums = np.array([tensor_parallel_s(each, blocks, device) for device in self.topology.devices]) / len(blocks)
         once_s = microbatch * self.block_flop[-1] / len(blocks) / speed
-        forward_s, backward_s = once_s + sums[:, 0], BACKWARD_PER_FORWARD * once_s + sums[:, 1]
+        forward_s, backward_s = once_s + sums[:, 0], backward * once_s + sums[:, 1]
         if gathers:
             nearest = np.sort(self.links.bandwidth_bytes_per_s, axis=1)[:, ::-1]  # the first is the device itself
             reach = float(np.median(nearest[:, min(n_replicas, self.n_devices) - 1]))
@@ -275,7 +277,7 @@ class IterationProblem:
             )
             gather_s *= job.sharding == "zero-3"
             forward_s, backward_s = np.maximum(forward_s, gather_s), np.maximum(backward_s, gather_s + scatter_s)
-        return np.asarray(speed * (1 + BACKWARD_PER_FORWARD) * once_s / (forward_s + backward_s))
+        return np.asarray(speed * (1 + backward) * once_s / (forward_s + backward_s))
 
     def passes(self, microbatch: int) -> Passes:
         """What micro-batches of so many sequences cost."""
@@ -288,7 +290,7 @@ class IterationProblem:
         hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], hop_bytes), dtype=float)
         np.fill_diagonal(hop_s, 0.0)
         each = float(microbatch * self.bytes_per_element)
-        scale = np.array([microbatch, 1.0, each])
+        scale = np.array([microbatch, 1.0, each, 1.0])
         input_bytes = whole_copies(job) * each * model.boundary_elements
         embeds = model.layers[0].kind is LayerKind.EMBEDDING
         return Passes(
@@ -297,8 +299,9 @@ class IterationProblem:
             hop_bytes=hop_bytes,
             hop_s=hop_s,
             coding_s=plain_bytes / job.codec_bytes_per_s if hop_bytes < plain_bytes else 0.0,
-            backward_per_forward=float(BACKWARD_PER_FORWARD + recompute),
-            layer=np.stack([self.block_flop, self.block_parameters, self.block_held]) * scale[:, None],
+            backward_per_forward=float(model.backward.whole + recompute),
+            layer=np.stack([self.block_flop, self.block_parameters, self.block_held, self.block_frozen])
+            * scale[:, None],
             extra=np.stack([self.first_extra, self.last_extra]) * scale,
             again_bytes=each * self.again_held,
             input_bytes=input_bytes,
@@ -323,8 +326,12 @@ def _prefix(numbers: Iterable[float]) -> FloatArray:
 
 
 def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
-    rows = [(x.forward_flop, x.parameters, kept_elements(job, x)) for x in model.layers if x.kind is kind]
-    return np.asarray(np.array((rows or [(0, 0, 0)])[0], dtype=float))
+    rows = [
+        (x.forward_flop, x.parameters, kept_elements(job, x), job.frozen_bytes(x))
+        for x in model.layers
+        if x.kind is kind
+    ]
+    return np.asarray(np.array((rows or [(0, 0, 0, 0)])[0], dtype=float))
 
 
 def checkpointings_of(job: Job) -> list[Job]:

@@ -100,6 +100,8 @@ PLAYED = {
     "checkpointing": ("none", "block", "stage"),
     "attention": ("fused",),
     "gradient_dtype": (None,),
+    "optimizer": ("adam",),
+    "frozen_weights": ("same",),
 }
 """The values of a job's choices that workers carry out, by field. All values of a field that is not named here are
 carried out, because it changes nothing in a run, such as how seconds are predicted, or a size that is used with
@@ -284,6 +286,9 @@ def _what_cannot_run(spec: RunSpec) -> dict[str, bool]:
     apart = "would round the two copies of a tied embedding differently; wanted"
     equal = "an untied model, or sharded synchronisation uncompressed"
     return {
+        "it trains adapters, which can be simulated but not run; wanted a job without adapters": bool(
+            planned.model is not None and planned.model.frozen_elements
+        ),
         f"{own} checkpointing is {job.checkpoints}; wanted none or stage": own_module and blocks,
         f"{own} schedule {built.name} splits backwards; wanted another one": own_module and built.splits_backwards,
         f"{own} sample_bytes is {spec.sample_bytes}; wanted 0": own_module and spec.sample_bytes > 0,

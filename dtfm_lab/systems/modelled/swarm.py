@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dtfm_lab.domain.job import BACKWARD_PER_FORWARD, Job, device_gradient_bytes, repeated_flop
+from dtfm_lab.domain.job import Job, device_gradient_bytes, repeated_flop
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
@@ -107,8 +107,9 @@ class Routed(Branch):
     def iteration_s(self, efficiency: GivenEfficiency) -> float:
         """The slowest stage, or link, serves all micro-batches after the first has come through; then all average."""
         job, n_replicas = self.job, self.grid.shape[1]
+        backward = job.modelled().backward.whole
         flop = [
-            sum((1 + BACKWARD_PER_FORWARD) * one.forward_flop + repeated_flop(job, one) for one in layers)
+            sum((1 + backward) * one.forward_flop + repeated_flop(job, one) for one in layers)
             for layers in job.stage_layers
         ]
         pass_s = job.microbatch * np.array(flop)[:, None] / np.array(speeds_of(job, self.topology.devices, efficiency))

@@ -228,7 +228,7 @@ def _model(
 
 
 NUMBERS_OF_CHOICES: dict[str, Any] = dict.fromkeys(
-    ("attention_elements", "selective_elements", "selective_flop", "moved_elements"), 0
+    ("attention_elements", "selective_elements", "selective_flop", "moved_elements", "frozen_elements"), 0
 )
 """Fields of a layer that only some choices of a job need, without which files of earlier versions are."""
 
@@ -271,3 +271,45 @@ def _family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSp
         "attention_out_bias": biases % (2 * d_ff + d) == q + 2 * kv + d,
         "mlp_bias": biases >= 2 * d_ff + d,
     }
+
+
+def with_adapters(model: ModelSpec, rank: int) -> ModelSpec:
+    """The model with its weights frozen, and adapters of this rank beside every matrix product of its blocks.
+
+    An adapter of a matrix from n to m numbers has rank x (n + m) parameters (Hu et al. 2021, "LoRA", section 4.1; on
+    all matrices as in Dettmers et al. 2023, "QLoRA", section 4). The embedding and the head are frozen, too. A tied
+    head counts as a copy of the embedding, also where one device holds both. Numbers between the two halves of an
+    adapter, ``rank`` a token, count as not held. Raises JobError for a model of unknown shape, or one with adapters.
+    """
+    thing = f"model {model.name}"
+    rank = whole(thing, "adapters", rank)
+    if model.frozen_elements:
+        raise JobError(f"{thing} has adapters already; wanted the model without any")
+    shapes = _matrices(model)
+    adapters = rank * sum(n + m for n, m in shapes)
+
+    def frozen(layer: Layer) -> Layer:
+        own = adapters if layer.kind is LayerKind.BLOCK else 0
+        tied = model.vocab_size * model.d_model if model.tied and layer.kind is LayerKind.HEAD else 0
+        return replace(
+            layer,
+            parameters=own,
+            frozen_elements=layer.parameters + tied,
+            forward_flop=layer.forward_flop + 2.0 * model.seq_len * own,
+        )
+
+    return replace(model, tied=False, layers=tuple(frozen(layer) for layer in model.layers))
+
+
+def _matrices(model: ModelSpec) -> list[tuple[int, int]]:
+    """Rows and columns of the matrices of a block. Raises JobError where the family does not tell them."""
+    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+    known = model.family in ("gpt", "llama") and blocks and all(one == blocks[0] for one in blocks)
+    sizes = _family_sizes(model, blocks[0])[1] if known else {}
+    d, q, ff = model.d_model, model.n_heads * model.head_dim, int(sizes.get("d_ff", 0))
+    if not known or ff < 1:
+        raise JobError(f"model {model.name} is of no shape that is known; wanted a gpt or llama, or no adapters")
+    if model.family == "gpt":
+        return [(d, 3 * q), (q, d), (d, ff), (ff, d)]
+    kv = sizes["n_kv_heads"] * model.head_dim
+    return [(d, q), (d, kv), (d, kv), (q, d), (d, ff), (d, ff), (ff, d)]

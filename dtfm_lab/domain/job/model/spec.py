@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -16,7 +17,8 @@ from dtfm_lab.domain.options import plain, whole
 from dtfm_lab.domain.registry import unknown
 
 BACKWARD_PER_FORWARD = 2.0
-"""A backward pass multiplies by the weights and by the inputs, a forward only by the weights."""
+"""A backward pass multiplies by the weights and by the inputs, a forward only by the weights; of a model that trains
+all of them (``ModelSpec.backward``)."""
 
 BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 MOST_ELEMENTS = 10**18
@@ -26,6 +28,17 @@ def even_shares(total: int, n_shares: int) -> tuple[int, ...]:
     """``total`` things, such as blocks or micro-batches, dealt out as evenly as they divide: the first get one more."""
     each, spare = divmod(total, n_shares)
     return tuple(each + (share < spare) for share in range(n_shares))
+
+
+class Backward(NamedTuple):
+    """FLOP of a model's backward, for one of its forward: of the gradients of the inputs, and of the weights."""
+
+    inputs: float
+    weights: float
+
+    @property
+    def whole(self) -> float:
+        return self.inputs + self.weights
 
 
 class LayerKind(StrEnum):
@@ -40,6 +53,7 @@ class Layer:
 
     kind: LayerKind
     parameters: int
+    """Those that are trained."""
     forward_flop: float
     """FLOP of a forward, two per multiply-add."""
     output_elements: int
@@ -57,11 +71,13 @@ class Layer:
     moved_elements: int = 0
     """Numbers that operators other than matrix products read and write in a forward: norms, activation functions,
     residuals, the loss. 0 where they are unknown."""
+    frozen_elements: int = 0
+    """Parameters that are held and not trained, where adapters are."""
 
     def __post_init__(self) -> None:
         thing = f"layer of kind {self.kind}"
         counts = ("parameters", "output_elements", "held_elements", "selective_elements", "moved_elements")
-        for what in counts:
+        for what in (*counts, "frozen_elements"):
             least = int(what == "output_elements")
             count = whole(thing, what, getattr(self, what), least=least, most=MOST_ELEMENTS)
             object.__setattr__(self, what, count)
@@ -122,7 +138,8 @@ class ModelSpec:
                 )
 
     def __repr__(self) -> str:
-        return f"<ModelSpec {self.name}: {self.n_blocks} blocks, {self.parameters:,} parameters>"
+        of = f" of {self.parameters + self.frozen_elements:,}" if self.frozen_elements else ""
+        return f"<ModelSpec {self.name}: {self.n_blocks} blocks, {self.parameters:,}{of} parameters>"
 
     @property
     def counted(self) -> str:
@@ -142,6 +159,29 @@ class ModelSpec:
         """FLOP of a forward of one sequence."""
         return sum(layer.forward_flop for layer in self.layers)
 
+    @cached_property
+    def frozen_elements(self) -> int:
+        """Parameters that are not trained."""
+        return sum(layer.frozen_elements for layer in self.layers)
+
+    @cached_property
+    def backward(self) -> Backward:
+        """FLOP of the backward, on average over the layers.
+
+        Frozen weights take no gradient of their own: their products run backwards once, those of queries with keys and
+        of values twice, as ever, and those of the adapters, which every token multiplies once, too.
+        """
+        if not self.frozen_elements:
+            return Backward(BACKWARD_PER_FORWARD / 2, BACKWARD_PER_FORWARD / 2)
+        blocks = [layer for layer in self.layers if layer.kind is LayerKind.BLOCK]
+        attention = sum(min(self.attention_flop, layer.forward_flop) for layer in blocks)
+        adapters = sum(self.adapter_flop(layer) for layer in blocks)
+        return Backward(1 + attention / self.forward_flop, adapters / self.forward_flop)
+
+    def adapter_flop(self, layer: Layer) -> float:
+        """Of a layer's forward of one sequence, the part of its adapters."""
+        return 2.0 * self.seq_len * layer.parameters if layer.frozen_elements else 0.0
+
     @property
     def boundary_elements(self) -> int:
         """Numbers of one sequence that cross a stage boundary, forward; their gradient is as many."""
@@ -155,7 +195,7 @@ class ModelSpec:
     @property
     def n_positions(self) -> int:
         """Rows of the table of learned positions; 0 where positions are rotary."""
-        embedding = sum(layer.parameters for layer in self.layers[:1] if layer.kind is LayerKind.EMBEDDING)
+        embedding = sum(x.parameters + x.frozen_elements for x in self.layers[:1] if x.kind is LayerKind.EMBEDDING)
         return max(0, embedding // self.d_model - self.vocab_size)
 
     def with_seq_len(self, seq_len: int) -> ModelSpec:

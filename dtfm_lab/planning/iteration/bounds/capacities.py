@@ -83,7 +83,7 @@ class Capacities:
         each = float(self.microbatch * problem.bytes_per_element)
         kept = each * kinds.held
         most_replicas = problem.job.n_replicas or problem.n_devices  # of which each holds the smallest shards
-        static = kinds.parameters * problem.static_bytes(most_replicas)
+        static = kinds.parameters * problem.static_bytes(most_replicas) + kinds.frozen
         free = classes.memory_bytes[None, :] - static[:, None]
         fits = free >= (kept + n_messages * passes.hop_bytes)[:, None]
         inputs = np.where(kinds.role % SOLE == FIRST, passes.first_input_bytes, passes.input_bytes)
@@ -95,7 +95,7 @@ class Capacities:
         flop_s = self.microbatch / self.flop_per_s[None, :]
         fastest_s = self.microbatch / self.flop_per_s.max()
         coding = n_messages * passes.coding_s
-        weight = 1.0 if self.family.splits else 0.0
+        weight = problem.job.modelled().backward.weights if self.family.splits else 0.0
         inputs_per_forward = passes.backward_per_forward - weight
         block = np.diff(problem.block_flop).min()
         chain = (1 + inputs_per_forward) * kinds.chain_flop[:, None] * flop_s

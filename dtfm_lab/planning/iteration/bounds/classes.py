@@ -81,6 +81,8 @@ class StageKinds:
     """(Q,) with the copy of a tied embedding in the last stage."""
     held: FloatArray
     """(Q,) numbers held from forward to backward."""
+    frozen: FloatArray
+    """(Q,) bytes of weights that are not trained."""
     before_flop: FloatArray
     """(Q,) FLOP of a forward in all stages before it, at the least."""
     before_hops: IntArray
@@ -97,13 +99,14 @@ class StageKinds:
         n_blocks = problem.n_blocks
         k = np.arange(1, n_blocks)
         roles = [FIRST, MIDDLE, LAST]
-        flop, again, parameters, held = (
+        flop, again, parameters, held, frozen = (
             np.concatenate([*_of_roles(prefix, first, last), [prefix[-1] + first + last]])
             for prefix, first, last in (
                 (problem.block_flop, problem.first_extra[0], problem.last_extra[0]),
                 (problem.block_again_flop, 0.0, 0.0),
                 (problem.block_parameters, problem.first_extra[1], problem.last_extra[1] + problem.tied_parameters),
                 (problem.block_held, problem.first_extra[2], problem.last_extra[2]),
+                (problem.block_frozen, problem.first_extra[3], problem.last_extra[3]),
             )
         )
         parameters[-1] -= problem.tied_parameters
@@ -112,7 +115,7 @@ class StageKinds:
         before = np.where(role == LAST, flop[-1] - flop, np.where(role == MIDDLE, first_block, 0.0))
         blocks = np.append(np.tile(k, len(roles)), n_blocks)
         hops = np.array([0, 1, -1, 0])[role]
-        return cls(role, blocks, flop, again, parameters, held, before, hops, flop, np.full(len(role), -1))
+        return cls(role, blocks, flop, again, parameters, held, frozen, before, hops, flop, np.full(len(role), -1))
 
     @classmethod
     def of_cut(cls, problem: IterationProblem, blocks: tuple[int, ...], stages_per_device: int = 1) -> Self:
@@ -123,14 +126,17 @@ class StageKinds:
         counts = np.array(blocks)
         n_devices = len(counts) // stages_per_device
         ends = np.concatenate([[0], np.cumsum(counts)])
-        prefixes = problem.block_flop, problem.block_parameters, problem.block_held, problem.block_again_flop
-        flop, parameters, held, again = (np.diff(prefix[ends]) for prefix in prefixes)
-        for of, first, last in zip((flop, parameters, held), problem.first_extra, problem.last_extra, strict=True):
+        prefixes = problem.block_flop, problem.block_parameters, problem.block_held, problem.block_frozen
+        flop, parameters, held, frozen = (np.diff(prefix[ends]) for prefix in prefixes)
+        again = np.diff(problem.block_again_flop[ends])
+        for of, first, last in zip(
+            (flop, parameters, held, frozen), problem.first_extra, problem.last_extra, strict=True
+        ):
             of[0] += first
             of[-1] += last
         if n_devices > 1:
             parameters[-1] += problem.tied_parameters
-        of_device = [x.reshape(stages_per_device, n_devices) for x in (counts, flop, parameters, held, again)]
+        of_device = [x.reshape(stages_per_device, n_devices) for x in (counts, flop, parameters, held, again, frozen)]
         return cls(
             role=_roles(n_devices),
             blocks=of_device[0].sum(axis=0),
@@ -138,6 +144,7 @@ class StageKinds:
             again_flop=of_device[4].sum(axis=0),
             parameters=of_device[2].sum(axis=0),
             held=of_device[3].min(axis=0),
+            frozen=of_device[5].sum(axis=0),
             before_flop=np.cumsum(of_device[1][0]) - of_device[1][0],
             before_hops=np.arange(n_devices),
             chain_flop=of_device[1].min(axis=0),

@@ -167,7 +167,7 @@ def _least(
     from dtfm_lab.planning.iteration.kernels.enumeration import Least
 
     job, n_blocks = problem.job, problem.n_blocks
-    passes = tables.passes
+    passes, backward = tables.passes, job.modelled().backward
     again_flop = microbatch * problem.block_again_flop
     if passes.recompute:  # all that a stage computes
         again_flop = passes.layer[0]
@@ -191,7 +191,8 @@ def _least(
         most_blocks=np.array(given or [spare] * n_stages, dtype=np.int64),
         most_held=np.array([n_stages - s if job.schedule == "1f1b" else np.inf for s in range(n_stages)]),
         input_bytes=np.array(inputs if passes.recompute else (np.inf, np.inf)),
-        weight=1.0 if splits else 0.0,
+        backward=backward.whole,
+        weight=backward.weights if splits else 0.0,
         weight_after=0.0 if job.memory_traffic else 1.0,
         averages=not hidden and n_replicas > 1 and job.synchronisation in REPLAYED,
         most_microbatches=float(most),

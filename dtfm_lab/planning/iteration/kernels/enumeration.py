@@ -25,7 +25,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.kernels.averaging import average
 from dtfm_lab.planning.iteration.kernels.tables import HOP, LATENCY, Tables, moving_s
 
-FLOP, PARAMETERS, HELD, AGAIN = range(4)
+FLOP, PARAMETERS, HELD, FROZEN, AGAIN = range(5)
 """Rows of ``Least.layer``."""
 DOWN, DOWN_LATE, UP, UP_LATE = range(4)
 """Rows of a grid's links: seconds for which messages occupy those to the next stage and back, and their latencies."""
@@ -39,11 +39,12 @@ class Least(NamedTuple):
     memory: FloatArray
     """(N,) bytes."""
     layer: FloatArray
-    """(4, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, parameters, bytes held, FLOP repeated."""
+    """(5, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, parameters, bytes held, bytes of frozen
+    weights, FLOP repeated."""
     window: FloatArray
-    """(3, 4, L + 1) the same of the first, of the cheapest and of the last so many blocks."""
+    """(3, 5, L + 1) the same of the first, of the cheapest and of the last so many blocks."""
     extra: FloatArray
-    """(2, 4) the same of the embedding and of the head."""
+    """(2, 5) the same of the embedding and of the head."""
     least_blocks: IntArray
     most_blocks: IntArray
     """(S,) of each stage."""
@@ -51,6 +52,8 @@ class Least(NamedTuple):
     """(S,) micro-batches that the schedule lets a stage hold at once."""
     input_bytes: FloatArray
     """(2,) bytes of the input of the first stage and of others, all that stages keep which recompute; else infinite."""
+    backward: float
+    """Forwards that a backward takes, beside what it repeats."""
     weight: float
     """Forwards that the gradient of the weights takes by itself; 0 where backwards are whole."""
     weight_after: float
@@ -75,20 +78,21 @@ class Grid(NamedTuple):
 
 
 @compiled
-def stage_least(least: Least, s: int, n: int, k: int, at: int) -> tuple[float, float, float, float]:
-    """FLOP of a forward, FLOP repeated, parameters and bytes held of stage s of n with k blocks from ``at`` on.
+def stage_least(least: Least, s: int, n: int, k: int, at: int) -> tuple[float, float, float, float, float]:
+    """FLOP of a forward, FLOP repeated, parameters, bytes held and bytes of frozen weights of stage s of n with k
+    blocks from ``at`` on.
 
     The least of any so many where ``at`` is negative.
     """
     role = 0 if s == 0 else (2 if s == n - 1 else 1)
-    found = np.empty(4)
-    for i in range(4):
+    found = np.empty(5)
+    for i in range(5):
         found[i] = least.window[role, i, k] if at < 0 else least.layer[i, at + k] - least.layer[i, at]
         if s == 0:
             found[i] += least.extra[0, i]
         if s == n - 1:
             found[i] += least.extra[1, i]
-    return found[FLOP], found[AGAIN], found[PARAMETERS], found[HELD]
+    return found[FLOP], found[AGAIN], found[PARAMETERS], found[HELD], found[FROZEN]
 
 
 @compiled
@@ -100,16 +104,17 @@ def seconds_of(
     forward_s = flop / speed
     return (
         forward_s + coding_s,
-        (2.0 - least.weight) * forward_s + again / speed + coding_s,
+        (least.backward - least.weight) * forward_s + again / speed + coding_s,
         least.weight * forward_s,
     )
 
 
 @compiled
-def places_of(tables: Tables, least: Least, s: int, n: int, parameters: float, held: float, device: int) -> float:
-    """Micro-batches that a device of stage s holds at once; 0 where the stage does not fit."""
+def places_of(tables: Tables, least: Least, s: int, n: int, static: float, held: float, device: int) -> float:
+    """Micro-batches that a device of stage s holds at once, beside what it always holds; 0 where the stage does not
+    fit."""
     inputs = least.input_bytes[0 if s == 0 else 1]
-    free = least.memory[device] - parameters * tables.static_bytes
+    free = least.memory[device] - static
     if free < held + tables.passes.hop_bytes * ((s > 0) + (s < n - 1)):
         return 0.0
     return float(min(max(np.floor(free / max(min(inputs, held), 1.0)), 1.0), least.most_held[s]))
@@ -127,7 +132,7 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
         behind = every == 1 and tables.returned_element_bytes == 0.0  # with split states it is exchanged before
         for r in range(n_replicas):
             for s in range(n):
-                flop, again, _, _ = stage_least(least, s, n, least.least_blocks[s], -1)
+                flop, again, _, _, _ = stage_least(least, s, n, least.least_blocks[s], -1)
                 f, i, _ = seconds_of(tables, least, flop, again, grid[s, r], (s > 0) + (s < n - 1))
                 once_s[0, s, r], once_s[1, s, r] = f, i
                 if s < n - 1:
@@ -143,7 +148,7 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
         done, last_s = np.zeros(n_replicas), np.zeros(n_replicas)
         for s in range(n):
             for n_blocks in range(least.least_blocks[s], least.most_blocks[s] + 1):
-                _, _, parameters, _ = stage_least(least, s, n, n_blocks, -1)
+                _, _, parameters, _, _ = stage_least(least, s, n, n_blocks, -1)
                 together_s = 0.0
                 for r in range(-1 if least.averages else n_replicas, n_replicas):
                     # The end of averaging is a maximum over replicas of when each is done plus its own tail:
@@ -237,14 +242,15 @@ def least_of_cuts(tables: Tables, least: Least, grid: Grid, high_s: float, most_
 
 @compiled
 def _costs_of(
-    tables: Tables, least: Least, s: int, n: int, stage: tuple[float, float, float, float], device: int
+    tables: Tables, least: Least, s: int, n: int, stage: tuple[float, float, float, float, float], device: int
 ) -> tuple[float, float, float, float]:
     """Seconds of a forward, a backward to the inputs and one to the weights, and the micro-batches held at once, of a
     device of stage s of n, of which ``stage_least`` says ``stage``."""
     # Not a part of _passes, which is too large to be inlined: tables as its arguments make bounds twice as slow.
-    flop, again, parameters, held = stage
+    flop, again, parameters, held, frozen = stage
+    static = parameters * tables.static_bytes + frozen
     f, i, w = seconds_of(tables, least, flop, again, device, (s > 0) + (s < n - 1))
-    return f, i, w, places_of(tables, least, s, n, parameters, held, device)
+    return f, i, w, places_of(tables, least, s, n, static, held, device)
 
 
 @compiled
@@ -340,7 +346,7 @@ def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, a
             passes_s += least_s[0, t + 1, r] + least_s[1, t + 1, r]
             fastest = max(fastest, least.speed[grid.devices[t + 1, r]])
         if s < n - 1:
-            trip_s += max(passes_s, (3.0 - least.weight) * rest_flop / fastest)
+            trip_s += max(passes_s, (1.0 + least.backward - least.weight) * rest_flop / fastest)
         start_s, back_s, tail = way[START, s, r], way[BACK, s, r], tail_s[s, r, k]
         passed = _passes(
             limit_s, way[CAPACITY, s, r], f, i, w, least.weight_after * w, places, start_s, trip_s, tail, back_s,

@@ -16,6 +16,7 @@ from dtfm_lab.planning.iteration.kernels.passes import estimate, pass_seconds, p
 from dtfm_lab.planning.iteration.kernels.tables import (
     CENTRAL,
     FLOP,
+    FROZEN,
     GROUP,
     HIERARCHICAL,
     HOP,
@@ -54,7 +55,7 @@ class State(NamedTuple):
     ahead: IntArray
     """(S,) forwards ahead, falling."""
     stage: FloatArray
-    """(5, S), see ``count_stages``; GROUP is the seconds of averaging where all replicas begin at once."""
+    """(6, S), see ``count_stages``; GROUP is the seconds of averaging where all replicas begin at once."""
     pipe: FloatArray
     """(5, R): TOTAL seconds at ``shares``, EACH further micro-batch's, UP_FREE when the link from the second stage to
     the first is free, TIED seconds of exchanging an embedding's gradient, CRITICAL stage of the dearest cycle."""
@@ -76,7 +77,7 @@ def refresh_stages(tables: Tables, state: State) -> None:
     for s in range(n):
         for i in range(r):
             if i == 0 or differs:
-                needed = averaging_bytes(tables, state.grid, s, i, state.stage[PARAMETERS, s])
+                needed = averaging_bytes(tables, state, s, i)
             state.cell[AVERAGING, i, s] = needed
 
 
@@ -161,18 +162,18 @@ def copy_parts(source: State, target: State, p: int, q: int, r1: int, r2: int, g
 
 @compiled
 def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
-    """Fill rows of ``stage``, (5, S).
+    """Fill rows of ``stage``, (6, S).
 
     FLOP of one micro-batch's forward; PARAMETERS; KEPT bytes of one micro-batch's activations from its forward to its
-    backward; PASSING bytes that are held during the passes beside these.
+    backward; FROZEN bytes of weights that are not trained; PASSING bytes that are held during the passes beside these.
     """
     n, at, passes = len(blocks), 0, tables.passes
     for s in range(n):
         end = at + blocks[s]
-        for i in range(3):
+        for i in range(4):
             stage[i, s] = passes.layer[i, end] - passes.layer[i, at]
         at = end
-    for i in range(3):
+    for i in range(4):
         stage[i, 0] += passes.extra[0, i]
         stage[i, n - 1] += passes.extra[1, i]
     stage[PARAMETERS, n - 1] += tables.tied_parameters if n > 1 else 0.0
@@ -183,19 +184,20 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
             again = stage[KEPT, s] - left
             stage[KEPT, s] = left
         messages = passes.hop_bytes * ((s > 0) + (s < n - 1))
-        stage[PASSING, s] = stage[PARAMETERS, s] * tables.static_bytes + again + messages
+        stage[PASSING, s] = stage[PARAMETERS, s] * tables.static_bytes + stage[FROZEN, s] + again + messages
 
 
 @compiled
-def averaging_bytes(tables: Tables, grid: IntArray, s: int, r: int, parameters: float) -> float:
+def averaging_bytes(tables: Tables, state: State, s: int, r: int) -> float:
     """Most bytes that a device of stage s, replica r, holds while its group averages."""
+    grid, parameters = state.grid, state.stage[PARAMETERS, s]
     n_stages, n = grid.shape
-    static = parameters * tables.static_bytes
+    static = parameters * tables.static_bytes + state.stage[FROZEN, s]
     tied = 0.0
     if n_stages > 1 and (s == 0 or s == n_stages - 1):
         tied = np.ceil(tables.tied_parameters * tables.gradient_element_bytes)
     if n == 1 or tables.synchronisation == NOTHING:
-        return static + tied
+        return float(static + tied)
     whole = gradient_bytes(tables, parameters)
     at_sum = (n - 1) * np.ceil(whole / n)
     averages, packed = at_sum, np.ceil(whole)

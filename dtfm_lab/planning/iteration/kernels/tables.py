@@ -17,7 +17,7 @@ SECONDS, DOLLARS = range(2)
 """What is minimised."""
 LATENCY, HOP, PER_BYTE = range(3)
 SPEED, MEMORY, PRICE, REGION, ALIKE, CLUSTER = range(6)
-FLOP, PARAMETERS, KEPT, PASSING, GROUP = range(5)
+FLOP, PARAMETERS, KEPT, FROZEN, PASSING, GROUP = range(6)
 """Rows of ``Tables.link``, of ``Tables.device``, and of ``Passes.layer`` and ``State.stage``."""
 
 
