@@ -160,10 +160,10 @@ def sharded_passes(alone: PassSeconds, messages: LayerMessages) -> PassSeconds:
     )
 
 
-def message_bytes_of(job: Job, parameters: int) -> tuple[float, float]:
-    """Bytes of the parameters of a layer when gathered, and of its gradient when scattered, as compressed."""
+def message_bytes_of(job: Job, parameters: int, frozen_bytes: float) -> tuple[float, float]:
+    """Bytes of the weights of a layer when gathered, and of its gradient when scattered, as compressed."""
     gradient_bytes = compressed_bytes(parameters, job.gradients_in, job.gradients_as)
-    return float(parameters * BYTES_PER_ELEMENT[job.dtype]), gradient_bytes
+    return float(parameters * BYTES_PER_ELEMENT[job.dtype]) + frozen_bytes, gradient_bytes
 
 
 class Sharded(NamedTuple):
@@ -180,21 +180,29 @@ def sharded_over(sharding: str | None, n_replicas: int) -> Sharded:
     return Sharded(*(n_replicas if level >= least else 1 for least in (3, 2, 1)))
 
 
-def gathered_elements(layers: Sequence[Layer], sharding: str | None, n_replicas: int) -> tuple[int, int]:
-    """Parameters and gradients of a stage's layers that a device holds whole beside its shards, at most.
+class Gathered(NamedTuple):
+    """What a device holds whole beside its shards, at most."""
 
-    With zero-3 the parameters of the block in use and of the one fetched ahead, and those of the embedding and the head
+    weights_bytes: float
+    gradient_elements: int
+
+
+def gathered_of(job: Job, layers: Sequence[Layer], n_replicas: int) -> Gathered:
+    """Weights and gradients of a stage's layers that a device holds whole beside its shards, at most.
+
+    With zero-3 the weights of the block in use and of the one fetched ahead, and those of the embedding and the head
     all the time: in FSDP they are the root's own, which torch's ``fully_shard`` does not drop after the forward. With
     it and with zero-2 the gradients of the layer whose gradients are being scattered. Nothing where there is one
     replica.
     """
-    level = sharded_over(sharding, 2)
+    level = sharded_over(job.sharding, 2)
     if n_replicas == 1 or level.gradients == 1:
-        return 0, 0
-    blocks = sorted(layer.parameters for layer in layers if layer.kind is LayerKind.BLOCK)
-    root = sum(layer.parameters for layer in layers if layer.kind is not LayerKind.BLOCK)
-    gathered = root + sum(blocks[-2:]) if level.parameters > 1 else 0
-    return gathered, max(layer.parameters for layer in layers)
+        return Gathered(0.0, 0)
+    of = [(layer.kind, message_bytes_of(job, layer.parameters, job.frozen_bytes(layer))[0]) for layer in layers]
+    blocks = sorted(n_bytes for kind, n_bytes in of if kind is LayerKind.BLOCK)
+    root = sum(n_bytes for kind, n_bytes in of if kind is not LayerKind.BLOCK)
+    gathered = root + sum(blocks[-2:]) if level.parameters > 1 else 0.0
+    return Gathered(gathered, max(layer.parameters for layer in layers))
 
 
 def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:

@@ -41,7 +41,7 @@ from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.simulation.collectives import gathered_elements, passing_gradient_elements, sharded_over
+from dtfm_lab.simulation.collectives import gathered_of, passing_gradient_elements, sharded_over
 
 OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
 """Optimiser bytes per parameter by dtype, with Adam: two moments, in half precision also a copy of the parameter, all
@@ -74,28 +74,29 @@ class StaticMemory(NamedTuple):
 def static_memory(job: Job, n_stages: int) -> StaticMemory:
     """Of each position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends.
 
-    What is sharded over the replicas counts a shard, and beside it what is whole at a time (``gathered_elements``);
+    What is sharded over the replicas counts a shard, and beside it what is whole at a time (``gathered_of``);
     of gradients also those of a block that are yet to be added in another precision (``passing_gradient_elements``).
     """
     n_elements = np.array(device_gradient_elements(job, n_stages), dtype=np.int64)
     each = BYTES_PER_ELEMENT[job.dtype]
     over = sharded_over(job.sharding, job.n_replicas)
     parameters, gradients, optimizer = (-(-n_elements // parts) for parts in over)
+    weights_bytes = parameters * each
     if over.gradients > 1:
-        whole = [gathered_elements(layers, job.sharding, job.n_replicas) for layers in job.layers_of(n_stages)]
+        whole = [gathered_of(job, layers, job.n_replicas) for layers in job.layers_of(n_stages)]
         for position in range(job.n_stages):
             here = whole[position :: job.n_stages]
-            parameters[position] += max(one[0] for one in here)
-            gradients[position] += max(one[1] for one in here)
+            weights_bytes[position] += math.ceil(max(one.weights_bytes for one in here))
+            gradients[position] += max(one.gradient_elements for one in here)
     gradient_bytes = gradients * BYTES_PER_ELEMENT[job.gradients_in]
     passing = np.array([passing_gradient_elements(job, layers) for layers in job.layers_of(n_stages)], dtype=np.int64)
     gradient_bytes += each * passing.reshape(-1, job.n_stages).max(axis=0)
     frozen = np.ceil([sum(map(job.frozen_bytes, layers)) for layers in job.layers_of(n_stages)]).astype(np.int64)
     return StaticMemory(
-        parameters * each,
+        weights_bytes,
         gradient_bytes,
         optimizer * optimizer_bytes(job),
-        frozen.reshape(-1, job.n_stages).sum(axis=0),
+        -(-frozen.reshape(-1, job.n_stages).sum(axis=0) // over.parameters),
     )
 
 

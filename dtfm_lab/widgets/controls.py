@@ -89,6 +89,8 @@ NOT_TRIED = frozenset(
         "reserve_bytes",
         "fragmentation",
         "gradient_dtype",
+        "optimizer",
+        "frozen_weights",
         "flush_every",
     }
 )

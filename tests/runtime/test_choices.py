@@ -30,6 +30,8 @@ UNPLAYED: dict[str, list[Any]] = {
     "checkpointing": ["selective"],
     "attention": ["unfused"],
     "gradient_dtype": ["fp64"],
+    "optimizer": ["adam-8bit"],
+    "frozen_weights": ["nf4"],
 }
 """Values that workers do not carry out."""
 WITHOUT_EFFECT = {

@@ -30,10 +30,7 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
                 f"synchronise_every is {job.synchronise_every} with sharding {job.sharding}, in which no replica can "
                 f"step alone; wanted 1, or sharding none"
             )
-    if model is not None and model.frozen_elements:
-        if job.sharding in (None, *PASSED_ON):
-            yield f"sharding is {job.sharding} with adapters, whose frozen weights are not split; wanted none or zero-1"
-    elif job.frozen_weights != "same":
+    if job.frozen_weights != "same" and not (model is not None and model.frozen_elements):
         yield f"frozen_weights is {job.frozen_weights} and no weight is frozen; wanted adapters, or same"
     if job.fragmentation >= 1:
         yield f"fragmentation is {job.fragmentation:g}; wanted a share of the memory below 1"

@@ -17,6 +17,7 @@ import scipy
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.simulation.collectives import sharded_over
 
 FREED: dict[str, dict[str, tuple[object, object]]] = {
     "checkpointing left open": {"checkpointing": (None, None), "recompute": (False, False)},
@@ -188,12 +189,12 @@ def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int
 def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replicas: int) -> FloatArray:
     """The same by the number of micro-batches under way. Read-only."""
     passes = problem.passes(microbatch)
-    each = problem.static_bytes(replicas)
+    each, parts = problem.static_bytes(replicas), sharded_over(problem.job.sharding, replicas).parameters
     needs = np.empty((problem.n_blocks + 1, 4))
     for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
         _, parameters, kept, frozen = passes.layer + (np.array([first, last]) @ passes.extra)[:, None]
         parameters = parameters + problem.tied_parameters * (last and not first)
-        static = parameters * each + frozen + problem.gathered_bytes(replicas, first=first, last=last)
+        static = parameters * each + frozen / parts + problem.gathered_bytes(replicas, first=first, last=last)
         left = np.minimum(passes.first_input_bytes if first else passes.input_bytes, kept) if passes.recompute else kept
         again = kept - left + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
         needs[:, role] = static + n_held * left + again + passes.hop_bytes * ((not first) + (not last))

@@ -29,7 +29,7 @@ from dtfm_lab.domain.network import Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.interchangeable import interchangeable
 from dtfm_lab.simulation.collectives import (
-    gathered_elements,
+    gathered_of,
     message_bytes_of,
     passing_gradient_elements,
     sharded_over,
@@ -245,9 +245,10 @@ class IterationProblem:
         """Most bytes that a device of a first, last or any stage holds whole beside its shards."""
         unwanted = [kind for kind, has in ((LayerKind.EMBEDDING, first), (LayerKind.HEAD, last)) if not has]
         layers = [layer for layer in self.job.modelled().layers if layer.kind not in unwanted]
-        whole = gathered_elements(layers, self.job.sharding, n_replicas)
+        whole = gathered_of(self.job, layers, n_replicas)
         added = passing_gradient_elements(self.job, layers)
-        return float((whole[0] + added) * self.bytes_per_element + whole[1] * self.gradient_element_bytes)
+        gradients_bytes = whole.gradient_elements * self.gradient_element_bytes
+        return whole.weights_bytes + added * self.bytes_per_element + gradients_bytes
 
     def flop_per_s_of(self, microbatch: int) -> FloatArray:
         """(N,) FLOP/s that each device reaches with micro-batches of so many sequences, one of ``microbatches``."""
@@ -273,7 +274,7 @@ class IterationProblem:
             reach = float(np.median(nearest[:, min(n_replicas, self.n_devices) - 1]))
             gather_s, scatter_s = (
                 (n_replicas - 1) / n_replicas * n_bytes / reach
-                for n_bytes in message_bytes_of(job, blocks[0].parameters)
+                for n_bytes in message_bytes_of(job, blocks[0].parameters, job.frozen_bytes(blocks[0]))
             )
             gather_s *= job.sharding == "zero-3"
             forward_s, backward_s = np.maximum(forward_s, gather_s), np.maximum(backward_s, gather_s + scatter_s)

@@ -11,6 +11,7 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Nearness
+from dtfm_lab.simulation.collectives import sharded_over
 
 if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.tables import Tables
@@ -43,6 +44,9 @@ def tables_of(
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
     job, links, passes = problem.job, problem.links, problem.passes(microbatch)
+    if (parts := sharded_over(job.sharding, n_replicas).parameters) > 1:
+        split = np.array([1.0, 1.0, 1.0, parts])
+        passes = passes._replace(layer=passes.layer / split[:, None], extra=passes.extra / split)
     with np.errstate(divide="ignore"):
         s_per_byte = 1.0 / links.bandwidth_bytes_per_s
     np.fill_diagonal(s_per_byte, 0.0)

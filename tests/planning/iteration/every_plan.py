@@ -114,6 +114,15 @@ def _model(rng: np.random.Generator) -> ModelSpec:
     return replace(model, layers=layers)
 
 
+def frozen(model: ModelSpec, share: float = 0.1) -> ModelSpec:
+    """A model, whatever its layers are, with a part of its blocks' parameters trained beside frozen weights."""
+    layers = tuple(
+        replace(one, parameters=int(share * one.parameters * (one.kind is LayerKind.BLOCK)), frozen_elements=10_000)
+        for one in model.layers
+    )
+    return replace(model, layers=layers, tied=False)
+
+
 def every_plan(
     case: Drawn, family: str = "whole", rng: np.random.Generator | None = None, most: int = 10**9
 ) -> Iterator[tuple[float, Plan]]:

@@ -22,7 +22,7 @@ from dtfm_lab.planning import plan
 from dtfm_lab.simulation import memory, simulate
 
 sys.path.insert(0, str(Path(__file__).parent))
-from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan
+from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan, frozen
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "transport": ("blocking",),
@@ -36,6 +36,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "reserve_bytes": (1e9,),
     "fragmentation": (0.3,),
     "gradient_dtype": ("fp32",),
+    "optimizer": ("adam-8bit",),
+    "frozen_weights": ("same", "int8", "nf4"),
     "memory_traffic": (True,),
     "flush_every": (2,),
 }
@@ -58,6 +60,8 @@ def chosen(case: Drawn, choice: str, value: object) -> Drawn:
         also = {"recompute": False}
     elif choice == "overlap":
         also = {"bucket_bytes": 1.0}  # else one bucket holds all, and nothing overlaps
+    elif choice == "frozen_weights":
+        also = {"model": frozen(job.modelled())}
     elif choice == "fragments":
         also = {"synchronise_every": 4}
     else:

@@ -168,8 +168,9 @@ def gathered_passes(
     n_microbatches = job.global_batch // microbatch // n_replicas
     gathers = 1.0 if job.sharding == "zero-3" else 0.0
     scatters = 1.0 if job.sharding == "zero-3" else (n_microbatches - 1) / n_microbatches
-    block = float(np.diff(problem.block_parameters).min())
-    sizes = [message_bytes_of(job, int(n)) for n in (block, problem.first_extra[1], problem.last_extra[1])]
+    block = np.diff(problem.block_parameters).min(), np.diff(problem.block_frozen).min()
+    ends = problem.first_extra[[1, 3]], problem.last_extra[[1, 3]]
+    sizes = [message_bytes_of(job, int(n), float(frozen)) for n, frozen in (block, *ends)]
     once = [tuple(_ring_s(classes, n_bytes, n_replicas, side) for n_bytes in size) for size in sizes]
     embeds = (kinds.role % SOLE == FIRST) & (problem.first_extra[0:2] > 0).any()
     heads = (kinds.role > MIDDLE) & (problem.last_extra[0:2] > 0).any()

@@ -38,6 +38,7 @@ from dtfm_lab.planning.iteration.bounds.averages import Averages, Seconds, gathe
 from dtfm_lab.planning.iteration.bounds.classes import FIRST, SOLE, Costs, DeviceClasses, Family, StageKinds
 from dtfm_lab.planning.iteration.problem import IterationProblem, Passes
 from dtfm_lab.planning.iteration.tables_of import REPLAYED
+from dtfm_lab.simulation.collectives import sharded_over
 
 MOST_NEIGHBOURS = 16
 """Classes that are tried as neighbours one by one; all others count as one that is as near as the nearest of them."""
@@ -83,7 +84,8 @@ class Capacities:
         each = float(self.microbatch * problem.bytes_per_element)
         kept = each * kinds.held
         most_replicas = problem.job.n_replicas or problem.n_devices  # of which each holds the smallest shards
-        static = kinds.parameters * problem.static_bytes(most_replicas) + kinds.frozen
+        parts = sharded_over(problem.job.sharding, most_replicas).parameters
+        static = kinds.parameters * problem.static_bytes(most_replicas) + kinds.frozen / parts
         free = classes.memory_bytes[None, :] - static[:, None]
         fits = free >= (kept + n_messages * passes.hop_bytes)[:, None]
         inputs = np.where(kinds.role % SOLE == FIRST, passes.first_input_bytes, passes.input_bytes)
