@@ -231,6 +231,11 @@ def shown_prediction(lab_state: LabState) -> Trace | None:
     return None if prediction_staleness(lab_state) else lab_state.predicted
 
 
+def is_profiled(lab_state: LabState) -> bool:
+    """Return whether what is predicted was made from a profile, and not from FLOP."""
+    return lab_state.predicted is not None and lab_state.predicted.context.clock != "model"
+
+
 def shown_s(lab_state: LabState) -> float | None:
     """Return the predicted seconds of an iteration; those of the plan while its prediction is still being made."""
     if (predicted := shown_prediction(lab_state)) is not None:

@@ -124,6 +124,10 @@ async def test_a_slider_is_answered_and_the_newest_wins() -> None:
     assert panel.last.setting.values["bandwidth"] == 4.0
     assert panel.last.iteration_s == answer_of(panel.answers.plan, panel.setting).iteration_s
     assert "bandwidth × 4" in panel.answer.value
+    assert "from FLOP" not in panel.numbers.value
+    trace = lab.simulate(panel.answers.plan)
+    panel._lab_state.predicted = replace(trace, context=replace(trace.context, clock="virtual"))
+    assert "from FLOP" in panel.numbers.value, "the bar's seconds are of a profile now, these are not"
     panel.back.click()
     await until(lambda: "under what is chosen" in panel.answer.value)
     assert panel.back.disabled

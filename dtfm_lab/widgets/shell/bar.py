@@ -12,7 +12,15 @@ from dtfm_lab.domain.units import format_range, format_s
 from dtfm_lab.figures.measures import format_count, format_dollars, format_times
 from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.explain.sentences import none_of
-from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState, modelled_s, run_staleness, shown_prediction, shown_s
+from dtfm_lab.widgets.lab_state import (
+    RESULT_TRAITS,
+    LabState,
+    is_profiled,
+    modelled_s,
+    run_staleness,
+    shown_prediction,
+    shown_s,
+)
 from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
@@ -260,7 +268,7 @@ def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
 def _as_chosen(state: LabState, plan: Plan) -> tuple[str, str]:
     """Return what is predicted in place of the plan as it was found, of which the bound is."""
     planned = format_s(plan.iteration_s or 0.0)
-    if state.predicted is not None and state.predicted.context.clock != "model":
+    if is_profiled(state):
         return f"from the profile, {planned} from FLOP", "from the profile"
     shown = state.schedule if state.schedule != plan.job.schedule_name else "as chosen"
     return f"{shown}, {planned} under {plan.job.schedule_name} as planned", shown

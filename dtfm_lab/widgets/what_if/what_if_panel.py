@@ -27,7 +27,7 @@ from dtfm_lab.widgets.controls import (
     toolbar,
     tried_options,
 )
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, is_profiled
 from dtfm_lab.widgets.schedule.predictions import PredictionChart
 from dtfm_lab.widgets.tasks import Newest, begin
 from dtfm_lab.widgets.what_if import answer as answer_text
@@ -101,6 +101,7 @@ class WhatIfPanel(Panel):
         self.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices"])
         lab_state.observe(lambda _: self._show_pane(), "shown_panes")
+        lab_state.observe(lambda _: self._write_numbers(self.last), "predicted")
         self._follow()
 
     @property
@@ -239,8 +240,10 @@ class WhatIfPanel(Panel):
         drawn_before = None if before is None or setting == base else before.prediction
         self.chart.show(now.prediction, drawn_before)
 
-    def _write_numbers(self, now: Answer) -> None:
+    def _write_numbers(self, now: Answer | None) -> None:
         """Write the large numbers and the headline's sentence, and show the setting on the network."""
+        if now is None:
+            return
         base, better, told = self.last_base, self._better(now.setting), ""
         note = "" if base is None else answer_text.headline(now, base)
         if better is not None:
@@ -248,7 +251,8 @@ class WhatIfPanel(Panel):
             note = f"{note} The network shows the plan that suits it: {format_s(better.trace.iteration_s)}."
         elif self.anew is not None and self.anew[0] == now.setting:
             told = "planned anew: no better"
-        self.numbers.value = answer_text.numbers_of(now, base, told)
+        parts = ["from FLOP"] if is_profiled(self._lab_state) else []  # the bar then says what the profile does
+        self.numbers.value = answer_text.numbers_of(now, base, [*parts, told] if told else parts)
         self._lab_state.what_if_note = note
         self._preview()
 
