@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
@@ -202,6 +202,7 @@ some_bars = st.lists(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(some_bars, st.floats(-5, 5), st.randoms(use_true_random=False))
 def test_every_bar_of_a_shifted_copy_is_late_by_the_shift(actions, shift_s, random):
     start = np.arange(len(actions), dtype=float)

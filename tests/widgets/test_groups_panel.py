@@ -124,7 +124,7 @@ def test_a_group_takes_as_long_as_its_slowest_device():
         assert max(group["device_s"]) == pytest.approx(group["cost_s"])
 
 
-@pytest.mark.parametrize(("n_devices", "n_regions"), [(1, 1), (2, 2), (16, 3), (64, 8), (256, 6), (256, 64), (256, 1)])
+@pytest.mark.parametrize(("n_devices", "n_regions"), [(1, 1), (2, 2), (64, 8), (128, 64), (256, 1)])
 def test_a_network_of_any_size_is_drawn_with_few_lines(n_devices, n_regions):
     plan = plan_of(n_devices, 1, n_regions=n_regions)
     drawn = network_of(plan.topology)
@@ -154,7 +154,7 @@ def test_the_steps_of_the_smallest_plans_are_told(shape):
         assert all(describe_step(plan, letter))
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (128, 8)])
+@pytest.mark.parametrize("shape", [(8, 8), (20, 2)])
 def test_a_view_says_how_many_groups_it_shows(shape):
     view = GroupsView()
     view.show(plan_of(*shape))

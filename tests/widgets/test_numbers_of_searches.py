@@ -46,7 +46,7 @@ async def test_a_point_of_the_frontier_and_the_bar_say_one_thing_of_its_plan() -
     await at_rest(the_lab)
     the_lab.replanning.switch.value = False
     panel = the_lab.plan_panel.frontier
-    panel.seconds.value, panel.searches.value = 1, 2
+    panel.seconds.value, panel.searches.value = 0.5, 2
     panel.start.click()
     await until(lambda: panel.search is None and panel.frontier is not None)
     view, frontier = panel.chart, panel.frontier

@@ -203,7 +203,7 @@ def test_limits_that_a_file_of_before_had_switched_off_stay_off():
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return lab.plan("mixed-gpus", lab.load_job("gpt3-xl"), objective="iteration", seed=1, steps=2)
+    return lab.plan("mixed-gpus", lab.load_job("gpt3-xl"), objective="iteration", seed=1, seconds=0.2)
 
 
 def test_a_plan_is_of_a_job_that_leaves_things_open_and_of_no_other(plan):

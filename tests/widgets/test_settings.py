@@ -51,9 +51,17 @@ def holds(kept: object, wanted: object) -> bool:
     return kept == wanted
 
 
-@pytest.mark.parametrize("name", SET)
-def test_what_a_panel_is_set_to_comes_back_and_what_is_impossible_is_passed_over(name: str) -> None:
+@pytest.fixture(scope="module")
+def labs() -> tuple[lab.Lab, lab.Lab]:
     one, other = (lab.Lab("lecture-hall", autosave=False, live=False) for _ in range(2))
+    return one, other
+
+
+@pytest.mark.parametrize("name", SET)
+def test_what_a_panel_is_set_to_comes_back_and_what_is_impossible_is_passed_over(
+    labs: tuple[lab.Lab, lab.Lab], name: str
+) -> None:
+    one, other = labs
     one.panels[name].restore(SET[name])
     kept = json.loads(json.dumps(one.panels[name].settings()))
     assert holds(kept, SET[name])

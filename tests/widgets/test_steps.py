@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -11,20 +12,30 @@ import dtfm_lab as lab
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.shell.panes import StepState
+from dtfm_lab.widgets.shell.panes import LabStep, StepState
+
+
+@pytest.fixture(scope="module")
+def plan() -> lab.Plan:
+    return lab.plan("lecture-hall", lab.load_job("tiny", n_stages=4, n_replicas=2), steps=2)
 
 
 @pytest.fixture
-def lab_state() -> LabState:
+def lab_state(plan: lab.Plan) -> LabState:
     """Planned and predicted, nothing measured."""
-    topology = lab.load_topology("lecture-hall")
-    plan = lab.plan(topology, lab.load_job("tiny", n_stages=4, n_replicas=2), steps=2)
-    return LabState(topology=topology, job=plan.job, plan=plan, schedule="gpipe", predicted=lab.simulate(plan, "gpipe"))
+    return LabState(
+        topology=plan.topology, job=plan.job, plan=plan, schedule="gpipe", predicted=lab.simulate(plan, "gpipe")
+    )
+
+
+@cache
+def steps() -> list[LabStep]:
+    return list(lab.Lab(autosave=False).steps)
 
 
 def states(lab_state: LabState) -> dict[str, StepState]:
     """The state of each step of a lab, by name."""
-    return {step.name: step.state(lab_state) for step in lab.Lab(autosave=False).steps}
+    return {step.name: step.state(lab_state) for step in steps()}
 
 
 def stale(lab_state: LabState) -> dict[str, str]:

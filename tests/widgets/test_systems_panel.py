@@ -44,7 +44,7 @@ class Hopeless(Strategy):
 def a_panel(network: str = "lecture-hall", job: str = "tiny", names: tuple[str, ...] = NAMES) -> SystemsPanel:
     lab_state = LabState(topology=lab.load_topology(network))
     controls = JobControls(lab_state, lab.load_job(job))
-    lab_state.plan = lab.plan(lab_state.topology, lab_state.job, steps=1)
+    lab_state.plan = lab.plan(lab_state.topology, lab_state.job, seconds=0.1)
     panel = SystemsPanel(lab_state, controls.take_exactly, names)
     panel.seconds.value = 0.1
     return panel

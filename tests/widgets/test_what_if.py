@@ -156,7 +156,7 @@ def worldwide() -> Plan:
     return a_plan("worldwide", n_stages=8, n_replicas=8)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.floats(0.1, 10), st.sampled_from(["bandwidth", "latency"]))
 def test_a_reason_is_of_the_part_that_changed_most(worldwide: Plan, factor: float, name: str) -> None:
     plan = worldwide

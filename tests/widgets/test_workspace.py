@@ -153,7 +153,7 @@ async def test_a_lab_comes_back_with_all_its_panels(tmp_path: Path) -> None:
 
     other = lab.Lab("volunteers", autosave=False)
     other.show_pane("what-if")
-    other.lab_state.plan = lab.plan(other.topology, other.job, steps=1)
+    other.lab_state.plan = lab.plan(other.topology, other.job, seconds=0.2)
     other.replanning.switch.value = True  # which must not take the restored network for an edit
     restore_state(load_workspace(path), other.lab_state, other.panels)
     await until(lambda: other.what_if_panel.last is not None)
