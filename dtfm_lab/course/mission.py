@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -115,12 +116,12 @@ class Mission:
 
     def task_of(self, reader: str) -> str:
         """The task with this reader's numbers in it."""
-        return self.task.format(**vars(self.given(reader))) if self.give else self.task
+        return self.task.format(**vars(_drawn_once(self, reader))) if self.give else self.task
 
     def verdict(self, answer: object, reader: str) -> Verdict:
         """Evaluate an answer. Whatever the answer is, this raises nothing."""
         try:
-            return Verdict(self.name, True, self.check(self._accepted(answer), self.given(reader)))
+            return Verdict(self.name, True, self.check(self._accepted(answer), _drawn_once(self, reader)))
         except (NotYet, LabError) as error:
             return Verdict(self.name, False, str(error))
         except Exception as error:  # an answer may hold anything, such as a number that no float can hold
@@ -138,6 +139,12 @@ class Mission:
         if not isinstance(answer, self.takes):
             raise NotYet(f"found {found}; wanted {self.wanted}")
         return as_given(answer)
+
+
+@lru_cache(maxsize=16)
+def _drawn_once(mission: Mission, reader: str) -> Given:
+    """What a reader is given, for checks and texts, which change nothing in it: some takes seconds to draw."""
+    return mission.given(reader)
 
 
 def as_given(answer: Any) -> Any:

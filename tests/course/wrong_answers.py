@@ -49,7 +49,6 @@ def who_works_most(given, right):
 
 @wrong("cities-win")
 def cities_win(given, right):
-    yield lab.plan(given.cities, "gpt3-xl", objective="price", seed=0, steps=1), "tokens a second"
     grid = [[f"{city}-{i}" for i in range(4)] for city in ("Oregon", "Virginia", "London", "Frankfurt")]
     four = {"n_stages": 4, "n_replicas": 4, "microbatch": 1}
     for changed, because in (
@@ -82,7 +81,7 @@ def best_upgrade(given, right):
     yield [network.names[a], network.names[b]], "slowest link"
     yield from ((pair, "wanted two of") for pair in (["ada", "ada"], ["ada"], ["ada", "zoe"], [[], {}]))
     pairs = [[a, b] for a in network.names for b in network.names if a < b and {a, b} != set(right)]
-    yield from ((pair, "another link saves more") for pair in pairs)
+    yield from ((pair, "another link saves more") for pair in pairs[::5])
 
 
 @wrong("keep-it-home")
@@ -369,7 +368,7 @@ def how_often_to_write(given, right):
 
 @wrong("a-policy-for-each")
 def a_policy_for_each(given, right):
-    yield from (([name] * 3, "of what the best of them does") for name in given.names)
+    yield from (([name] * 3, "of what the best of them does") for name in given.names[:2])
     yield right[:1], "wanted three names"
     yield from (([*right[:2], name], f"wanted one of {given.names[0]}") for name in ("resart", 3, None, Odd()))
 
