@@ -1,8 +1,6 @@
 """What holds for every figure, and what each of the smaller ones shows."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import plotly.graph_objects as go
@@ -139,12 +137,6 @@ def test_visible_axes_of_numbers_carry_a_unit_or_a_noun(figure):
 def test_every_figure_has_words_for_who_cannot_see_it(figure):
     assert figures.alt_text(figure)
     assert "nan" not in figures.alt_text(figure)
-
-
-@pytest.mark.slow
-def test_figures_load_neither_torch_nor_widgets():
-    code = "import sys, dtfm_lab.figures; assert not {'torch', 'cupy', 'ipywidgets', 'anywidget'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_link_of_a_small_network_tells_both_directions():

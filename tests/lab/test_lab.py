@@ -44,7 +44,7 @@ def test_without_a_job_a_network_gets_one_of_its_size() -> None:
 
 @pytest.mark.parametrize("name", ["lecture-hall", "raspberry-pi", "volunteers", "worldwide"])
 def test_without_a_job_a_plan_fits(name: str) -> None:
-    plan = lab.plan(name, steps=1)
+    plan = lab.plan(name, seconds=0.3)
     of_the_paper = plan.job.name == "dtfm-gpt3-xl"
     assert plan.objective == ("communication" if of_the_paper else "iteration")
     assert not (plan.idle_devices and name != "volunteers")
