@@ -167,6 +167,10 @@ def test_checkpoints_change_no_bit(schedule, how):
     assert all(np.array_equal(array, found[name]) for name, array in kept.parameters().items())
 
 
+def test_an_unequal_cut_trains_what_one_process_trains():
+    assert_equals_one_process(train(plan_of(2, 2, tied=True, blocks_per_stage=(3, 1)), "1f1b", STEPS), tied=True)
+
+
 @pytest.mark.parametrize("every", [1, 3])
 def test_flushes_train_what_one_process_trains(every):
     assert_equals_one_process(train(plan_of(3, 2, flush_every=every), "gpipe", STEPS))

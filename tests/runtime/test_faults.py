@@ -81,8 +81,8 @@ def test_a_worker_that_stands_still_does_not_outlive_the_process_that_leads_it()
     assert left_behind(run.pid) == []
 
 
-@pytest.mark.parametrize("still", ["coordinator and workers", "fork server"])
-def test_workers_go_when_the_kernel_dies_whatever_stands_still(still: str) -> None:
+def test_workers_go_when_the_kernel_dies_though_they_and_the_coordinator_stand_still() -> None:
+    """``test_server`` holds it where the fork server does."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from test_faults import under_way\n"
@@ -93,7 +93,7 @@ def test_workers_go_when_the_kernel_dies_whatever_stands_still(still: str) -> No
     assert kernel.stdout is not None
     group = int(kernel.stdout.readline())
     coordinator, (server,) = psutil.Process(group), psutil.Process(kernel.pid).children()
-    stopped = [server] if still == "fork server" else [coordinator, *coordinator.children()]
+    stopped = [coordinator, *coordinator.children()]
     for process in stopped:
         process.suspend()
     kernel.kill()

@@ -20,7 +20,8 @@ from dtfm_lab.runtime.multihost.hosts import Host
 def test_killed_hosts_come_back_a_stopped_one_goes_on_and_so_does_a_coordinator_that_was_killed(tmp_path):
     """At last all hosts are killed: the run goes on from the newest checkpoint."""
     plan, n_iterations = small_plan(2, 2), 100
-    hosts = [Host(name=n, address="127.0.0.1", workers=w) for n, w in (("a", (0,)), ("b", (1,)), ("c", (2, 3)))]
+    # of each stage one worker a host, so that activations and gradients cross
+    hosts = [Host(name=n, address="127.0.0.1", workers=w) for n, w in (("a", (0, 3)), ("b", (1, 2)))]
     options = {"iterations": n_iterations, "checkpoint_folder": tmp_path / "checkpoints", "checkpoint_every": 2}
     spec = spec_for(plan, "1f1b", **options)
     run = Hosts(export(spec, tmp_path / "run", hosts, port=free_port()), tmp_path / "logs")
@@ -32,9 +33,9 @@ def test_killed_hosts_come_back_a_stopped_one_goes_on_and_so_does_a_coordinator_
         run.until(lambda events: any(event["event"] == "awaiting" for event in events))
         run["b"].start()
         run.until(lambda events: any(event["event"] == "recovered" for event in events))
-        run["c"].stop()
+        run["b"].stop()
         time.sleep(1)
-        run["c"].go_on()
+        run["b"].go_on()
         run.until_iteration(run.last_iteration() + 3)
         run.first.coordinator.kill()  # its host's agent starts it again
         run.until(lambda events: sum(event["event"] == "starting" for event in events) == 2)
@@ -43,8 +44,8 @@ def test_killed_hosts_come_back_a_stopped_one_goes_on_and_so_does_a_coordinator_
             host.kill()
         for host in run:
             host.start()
-        assert run.wait() == [0, 0, 0], run.said()
-        assert [host.left_behind() for host in run] == [[], [], []]
+        assert run.wait() == [0, 0], run.said()
+        assert [host.left_behind() for host in run] == [[], []]
         assert run.count("starting") == 3, "the coordinator began three times"
     finally:
         run.end()

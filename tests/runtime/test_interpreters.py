@@ -10,7 +10,7 @@ from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, Kind
 from dtfm_lab.domain.trace import Trace
 
 
-@pytest.fixture(scope="module", params=["adaptive-1f1b", "zb-h1", "interleaved-1f1b"])
+@pytest.fixture(scope="module", params=["adaptive-1f1b", "interleaved-1f1b"])
 def virtual(request: pytest.FixtureRequest) -> tuple[Trace, Trace]:
     plan = lecture_hall_plan(2, 2, model=small_model(), global_batch=8)
     measured = lab.run(plan, request.param, iterations=2, clock="virtual")
@@ -67,6 +67,7 @@ def test_the_paced_clock_agrees_when_nothing_was_late() -> None:
     plan = small_plan(2, 2, global_batch=8)
     measured = lab.run(plan, iterations=2, clock="paced")
     context = measured.context
+    assert (context.clock, context.links) == ("paced", "emulated")
     error = lab.compare(lab.simulate(plan, like=measured), measured).iteration_error
     print(f"paced: {error:+.3%}, {context.late_messages} late, {context.overruns} overruns, x{context.time_scale:.1f}")
     assert context.time_scale >= 1
@@ -76,14 +77,13 @@ def test_the_paced_clock_agrees_when_nothing_was_late() -> None:
         assert error < 0.04, "what is late is measured as late"
 
 
-@pytest.mark.parametrize(("clock", "links"), [("virtual", "emulated"), ("paced", "emulated"), ("real", "real")])
-def test_a_single_pipeline_of_unequal_stages_runs_on_every_clock(clock: str, links: str) -> None:
+def test_a_single_pipeline_of_unequal_stages_runs_on_real_links() -> None:
     plan = even_plan(3, 1, global_batch=2)
     assert plan.layers == (4, 3, 3)
-    measured = lab.run(plan, iterations=1, clock=clock)
-    assert (measured.context.clock, measured.context.links) == (clock, links)
+    measured = lab.run(plan, iterations=1, clock="real")
+    assert (measured.context.clock, measured.context.links) == ("real", "real")
     assert measured.iteration_s > 0
     predicted = lab.simulate(plan, like=measured)
-    assert predicted.context.links == links
+    assert predicted.context.links == "real"
     assert len(lab.compare(predicted, measured).rows) == len(measured)
     assert set(measured.to_frame()["kind"]) == {"F", "B", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "STEP"}

@@ -94,6 +94,7 @@ def test_devices_that_come_are_taken_in_between_two_iterations_and_a_restart_goe
     assert_as_undisturbed: SameLosses,
 ) -> None:
     run = under_way(planned(2, 1))
+    assert_refuses_what_it_cannot_follow(run)
     run.follow(planned(2, 2), from_checkpoint=True)  # though everybody lives
     followed(run, 1)
     for number, plan in enumerate((planned(2, 3), on_grid(4, 1)), start=2):
@@ -104,6 +105,10 @@ def test_devices_that_come_are_taken_in_between_two_iterations_and_a_restart_goe
     assert (back["iteration"], back["kept"]) == (0, 2), "no checkpoint was written"
     assert back["undone"] >= 2
     assert [told["undone"] for told in taken_in] == [0, 0]
+    with pytest.raises(RunError, match="the run is over"):
+        run.follow(planned(2, 2))
+    with pytest.raises(RunError, match="the run is over"):
+        run.leave("ada")
 
 
 @pytest.mark.parametrize("checkpoints", [True, False], ids=["to a checkpoint", "to the beginning"])
@@ -189,8 +194,7 @@ def test_two_that_leave_different_stages_at_once_and_come_back(assert_as_undistu
     assert run.replans[1]["iteration"] >= 4
 
 
-def test_what_a_run_cannot_follow_is_refused_in_one_line() -> None:
-    run = under_way(planned(2, 1))
+def assert_refuses_what_it_cannot_follow(run: Run) -> None:
     with pytest.raises(LabError, match="no device of this run named 'adda'; did you mean 'ada'"):
         run.leave("adda")
     with pytest.raises(LabError, match=r"^dtype of the plan to follow is fp32; wanted fp64, that of the run$"):
@@ -202,9 +206,3 @@ def test_what_a_run_cannot_follow_is_refused_in_one_line() -> None:
     alone = on_grid(2, 2, sharding="zero-1")
     with pytest.raises(JobError, match=r"sharding is zero-1 where peers share a lost device's work; wanted none$"):
         run.follow(alone.changed(absent=(alone.stages[0][0],)))
-    run.stop()
-    run.wait()
-    with pytest.raises(RunError, match="the run is over"):
-        run.follow(planned(2, 2))
-    with pytest.raises(RunError, match="the run is over"):
-        run.leave("ada")

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_helpers import assert_as_predicted, assert_close, kept_parameters, small_plan
-from training_alone import train_alone
+from run_helpers import assert_as_predicted, kept_parameters, small_plan
 from workers_as_threads import train
 
-import dtfm_lab as lab
 from dtfm_lab.runtime.client.launch import start
 
 STEPS = 4
@@ -38,12 +36,3 @@ def test_processes_train_what_threads_train_and_the_prediction_has_their_rows(sc
     comparison = assert_as_predicted(plan, measured)
     assert comparison.rows.notna().all().all()
     assert len(comparison.iterations) == STEPS
-
-
-def test_an_unequal_cut_trains_what_one_process_trains(tmp_path: Path) -> None:
-    plan = small_plan(2, 2, tied=True, blocks_per_stage=(3, 1), global_batch=8)
-    losses, parameters = train_alone(plan.job, STEPS)
-    measured = lab.run(plan, "1f1b", iterations=STEPS, checkpoint_folder=tmp_path)
-    assert measured.context.losses == pytest.approx(losses, abs=1e-9)
-    trained = kept_parameters(tmp_path)
-    assert_close(trained, parameters)

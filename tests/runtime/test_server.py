@@ -138,6 +138,7 @@ def test_a_server_may_be_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_interrupt_of_the_kernel_reaches_no_run_and_its_death_all_though_a_fork_of_it_lives_on() -> None:
+    """And though the server stands still, which is gone once it goes on."""
     script = (
         "import os, sys, time; sys.path.insert(0, sys.argv[1])\n"
         "from test_server import long_run, preload, until\n"
@@ -157,9 +158,11 @@ def test_an_interrupt_of_the_kernel_reaches_no_run_and_its_death_all_though_a_fo
     try:
         os.killpg(kernel.pid, signal.SIGINT)  # as Jupyter does
         assert kernel.stdout.readline() == "running True\n"
+        psutil.Process(server).suspend()
         kernel.kill()
         kernel.wait()
         assert left_behind(group) == []
+        psutil.Process(server).resume()
         assert left_behind(server) == []
         assert psutil.pid_exists(copy)
     finally:

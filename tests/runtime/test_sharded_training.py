@@ -10,7 +10,6 @@ import pytest
 import torch
 from run_helpers import assert_as_predicted, assert_close, small_plan, spec_of
 from safetensors import safe_open
-from test_recovery import after_iteration, assert_as_undisturbed, run_with
 from training_alone import train_alone
 from workers_as_threads import Trained, train
 
@@ -101,16 +100,6 @@ def test_a_replica_alone_steps_everything():
     trained = train(plan, "1f1b", 2)
     assert parameters_are_equal(trained, train(small_plan(2, 1, global_batch=4), "1f1b", 2))
     assert not any(math.state.splits_states for math in trained.maths.values())
-
-
-def test_a_killed_worker_takes_its_shard_with_it_and_all_go_back_to_the_checkpoint(tmp_path: Path) -> None:
-    plan = plan_of()
-    kill = after_iteration(6, lambda run: run.kill("device-1"))
-    run = run_with(plan, kill, checkpoint_folder=tmp_path, checkpoint_every=4)
-    assert_as_undisturbed(run)
-    (fault,) = run.faults
-    assert fault.iteration >= 4
-    assert fault.state_from == f"checkpoint of iteration {fault.iteration}"
 
 
 def test_a_broken_connection_without_a_lost_worker_costs_no_state() -> None:

@@ -57,13 +57,18 @@ def forked_workers(spec: RunSpec) -> StartWorker:
     return start
 
 
-def prepare_to_fork() -> None:
-    """Load torch and all that a worker needs, so that forks of this process begin with as little work as possible."""
+def prepare_to_fork(*, exports: bool = False) -> None:
+    """Load torch and all that a worker needs, so that forks of this process begin with as little work as possible.
+
+    ``exports``: also what exports a module of one's own, which every worker would spend seconds on, all at once.
+    """
     import torch
     import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
 
     import dtfm_lab.runtime.worker.worker  # noqa: F401
 
+    if exports:
+        import torch.export._trace  # torch.export itself loads it when it is called first
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()  # the garbage collectors of the forks need not look through what was imported
@@ -75,7 +80,7 @@ def lead_run() -> None:
 
     def starter(spec: RunSpec) -> StartWorker:
         await_turn(commands)  # and load torch, which takes memory, only then
-        prepare_to_fork()
+        prepare_to_fork(exports=bool(spec.trained.modelled().source))
         return forked_workers(spec)
 
     lead(commands, lambda: RunSpec.from_line(commands.first_line()), starter)

@@ -43,7 +43,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }
 MODIFIERS = {"tensor_parallel", "sequence_parallel", "bucket_bytes", "fragment_delay"}
 """Fields that change nothing alone, or that another file tries."""
-EACH = [(choice, value) for choice, values in CHOICES.items() for value in values]
+EACH = [(*each, i) for i, each in enumerate((choice, value) for choice, values in CHOICES.items() for value in values)]
+"""Each value, and a seed."""
 MOST_PLANS = 40
 
 
@@ -73,12 +74,11 @@ def test_every_choice_is_tried() -> None:
     assert {field.name for field in fields(SystemOptions)} == CHOICES.keys() | MODIFIERS
 
 
-@pytest.mark.parametrize(("choice", "value"), EACH)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("choice", "value", "seed"), EACH)
 def test_a_found_plan_takes_as_long_as_it_says_and_fits(choice: str, value: object, seed: int) -> None:
-    case = chosen(drawn(seed), choice, value)
+    case = chosen(drawn(seed % 2), choice, value)
     try:
-        found = plan(case.topology, case.job, objective="iteration", seed=0, steps=6, queueing=case.queueing)
+        found = plan(case.topology, case.job, objective="iteration", seed=0, steps=3, queueing=case.queueing)
     except LabError:  # in one line, or nothing fits
         return
     assert getattr(found.job, choice) == value
@@ -87,10 +87,9 @@ def test_a_found_plan_takes_as_long_as_it_says_and_fits(choice: str, value: obje
     assert memory(found).fits
 
 
-@pytest.mark.parametrize(("choice", "value"), EACH)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("choice", "value", "seed"), EACH)
 def test_no_plan_is_faster_than_its_bound(choice: str, value: object, seed: int) -> None:
-    case = chosen(drawn(seed, most_devices=3), choice, value)
+    case = chosen(drawn(seed % 4, most_devices=3), choice, value)
     family = list(FAMILIES)[seed % 3]
     rng = np.random.default_rng(seed)
     check_bound(case, family, seconds_of_plans(case, family, rng, MOST_PLANS))

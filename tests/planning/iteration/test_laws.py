@@ -1,6 +1,7 @@
 """What must hold of plans for seconds and dollars: what they keep, what they never do, and what they must find."""
 
 from functools import lru_cache
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,7 @@ def test_other_numbers_of_the_same_devices_find_as_good_a_plan(seed):
 # what plans keep
 
 
-@pytest.mark.parametrize("queueing", QUEUEING)
-@pytest.mark.parametrize("schedule", [None, *sorted(schedules)])
+@pytest.mark.parametrize(("schedule", "queueing"), zip([None, *sorted(schedules)], cycle(QUEUEING), strict=False))
 def test_the_seconds_of_a_plan_are_those_of_its_simulation_whatever_the_schedule(schedule, queueing):
     found = planned(mixed(), small_job(schedule=schedule), queueing=queueing, steps=4)
     assert (found.queueing, found.iteration_s) == (queueing, simulate(found).iteration_s)
@@ -110,8 +110,10 @@ def test_the_seconds_of_a_plan_are_those_of_its_simulation_whatever_the_schedule
     assert memory(found).fits
 
 
-@pytest.mark.parametrize(("compression", "every"), [("none", 1), ("int8", 3)])
-@pytest.mark.parametrize("synchronisation", sorted(synchronisations))
+@pytest.mark.parametrize(
+    ("synchronisation", "compression", "every"),
+    [(name, *how) for name, how in zip(sorted(synchronisations), cycle([("none", 1), ("int8", 3)]), strict=False)],
+)
 def test_the_seconds_of_a_plan_are_those_of_its_simulation_however_replicas_average(
     synchronisation, compression, every
 ):
