@@ -23,6 +23,15 @@ settings.load_profile("any time")
 Shell = Callable[..., tuple[int, str, str]]
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Lessons are run by forks of a kernel. One that imports the lab itself is in tests/test_notebook_files.py."""
+    if any(item.path.suffix == ".ipynb" for item in session.items):
+        sys.path.append(str(Path(__file__).with_name("browser")))
+        import kernel_forks
+
+        kernel_forks.provide("LessonsKernel")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Labs save themselves in a temporary folder, never in the user's own."""

@@ -1,4 +1,4 @@
-"""JupyterLab whose kernels are forks of one process that has loaded the lab, so that no test waits for an import.
+"""Kernels that are forks of one process that has loaded the lab, so that no test waits for an import.
 
 ``python kernel_forks.py JUPYTERLAB'S ARGUMENTS`` is that JupyterLab; with ``--fork FD`` it is the process that is
 forked for every order which comes over a Unix socket.
@@ -15,19 +15,27 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 NAME = "forks"
+LESSONS = Path(__file__).parents[2] / "notebooks"
 SOCKET = "DTFM_FORK_SOCKET"
 """Environment variable with the path of the socket."""
 LONGEST_ORDER = 1 << 20
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Environment of a process that is to be forked: a fork copies one thread only."""
+
+SHORT_BUDGETS_S, SHORT_RESTS_S = (0.015, 0.1, 0.3), (0.05, 0.1)
+"""Of the searches that follow an edit: a test waits for their end, which comes later in a user's lab."""
+LONG_REST_S = 60.0
+"""Before a plan's bound is raised, which takes a whole processor while the page is looked at."""
 
 
 class Fork:
@@ -68,7 +76,7 @@ class ForkedKernel(LocalProvisioner):
         order = {
             "arguments": cmd[cmd.index("-f") :],
             "environment": dict(options.get("env") or os.environ),
-            "folder": options.get("cwd") or os.getcwd(),
+            "folder": str(options.get("cwd") or os.getcwd()),
         }
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
             asking.connect(os.environ[SOCKET])  # until the lab is loaded, orders wait in the socket's queue
@@ -82,6 +90,9 @@ def serve(listener: socket.socket) -> None:
     """Load the lab, then fork a kernel for every order until standard input is closed."""
     for name in ("ipykernel.kernelapp", "IPython.core.interactiveshell", "dtfm_lab.widgets.workbench"):
         importlib.import_module(name)
+    replanning = importlib.import_module("dtfm_lab.widgets.planner.replanning")
+    replanning.BUDGETS_S, replanning.RESTS_S = SHORT_BUDGETS_S, SHORT_RESTS_S
+    replanning.BOUND_REST_S = LONG_REST_S
     lab = importlib.import_module("dtfm_lab.lab")
     lab.simulate(lab.plan("lecture-hall", seed=0, seconds=0.2))
     gc.collect()
@@ -117,13 +128,11 @@ def become_kernel(order: dict[str, Any], server: int) -> None:
         os._exit(0)
 
 
-def main() -> None:
-    """Be JupyterLab, beside a process that is forked for its kernels."""
-    from jupyterlab.labapp import main
-
-    os.environ[SOCKET] = os.path.join(os.getcwd(), "forks.socket")
+def begin_server(path: str) -> None:
+    """Start the process that is forked for every order to this socket; it ends with the one that calls this."""
+    os.environ[SOCKET] = path
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(os.environ[SOCKET])
+        listener.bind(path)
         listener.listen(64)
         command = [sys.executable, __file__, "--fork", str(listener.fileno())]
         subprocess.Popen(
@@ -133,9 +142,32 @@ def main() -> None:
             start_new_session=True,
             env=os.environ | ONE_THREAD,
         )
+
+
+def provide(kind: str) -> None:
+    """Have all kernels that this process starts be started by this class."""
     factory = KernelProvisionerFactory.instance()
-    factory.provisioners[NAME] = EntryPoint(NAME, "kernel_forks:ForkedKernel", KernelProvisionerFactory.GROUP_NAME)
+    factory.provisioners[NAME] = EntryPoint(NAME, f"kernel_forks:{kind}", KernelProvisionerFactory.GROUP_NAME)
     factory.default_provisioner_name = NAME
+
+
+class LessonsKernel(ForkedKernel):
+    """Starts a kernel in the folder of the lessons as a fork, and any other one as it is."""
+
+    async def launch_kernel(self, cmd: list[str], **options: Any) -> Any:
+        if Path(options.get("cwd") or ".").resolve() != LESSONS:
+            return await LocalProvisioner.launch_kernel(self, cmd, **options)
+        if SOCKET not in os.environ:
+            begin_server(os.path.join(tempfile.mkdtemp(prefix="forks-"), "socket"))
+        return await super().launch_kernel(cmd, **options)
+
+
+def main() -> None:
+    """Be JupyterLab, beside a process that is forked for its kernels."""
+    from jupyterlab.labapp import main
+
+    begin_server(os.path.join(os.getcwd(), "forks.socket"))
+    provide("ForkedKernel")
     main()
 
 

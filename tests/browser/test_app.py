@@ -43,10 +43,17 @@ def visit(page, address):
     page.locator("#loading").wait_for(state="detached")
 
 
-def test_a_visitor_finds_a_plan_in_the_whole_window_as_light_as_the_system(app, browser):
-    """The page's frame stands before its kernel has answered; the theme follows the visitor's system."""
+def test_a_visitor_finds_a_plan_in_the_whole_window_as_light_as_the_system_and_leaves_no_kernel(app, browser):
+    """The page's frame stands before its kernel has answered; the theme follows the visitor's system.
+
+    One visitor goes elsewhere, another one's lid is shut; a page is closed in the test below.
+    """
     address, process = app
+    lid = browser.new_context(reduced_motion="reduce")
     with fresh_page(browser, color_scheme="dark") as page:
+        page.goto(address.split("?")[0])
+        assert "/login" in page.url, "nobody without the token gets a kernel"
+        assert kernels(process) == []
         page.goto(address, wait_until="commit")
         page.locator("#loading #loading_text").wait_for()
         assert page.title().startswith("dtfm lab")
@@ -64,29 +71,16 @@ def test_a_visitor_finds_a_plan_in_the_whole_window_as_light_as_the_system(app, 
             is_light = str(theme == "light").lower()
             page.wait_for_selector(f"body[data-jp-theme-light='{is_light}']", state="attached")
             page.wait_for_function(f"() => getComputedStyle(document.body).backgroundColor === '{surface}'")
-        assert kernels(process)
+        other = lid.new_page()
+        other.set_default_timeout(PATIENCE_S * 1000)
+        visit(other, address)
+        found = kernels(process)
+        assert len(found) == 2
+        assert all(kernel.children() == [] for kernel in found), "torch is not loaded before something runs"
         page.goto("about:blank")
+        until(lambda: len(kernels(process)) == 1)
+        lid.close()
         until(lambda: not kernels(process))
-
-
-def test_visitors_leave_in_two_more_ways_and_no_kernel_stays(app, browser):
-    """By closing the page, and like a lid that is shut; the one above went elsewhere."""
-    address, process = app
-    visitors = [browser.new_context(reduced_motion="reduce") for _ in range(2)]
-    pages = [visitor.new_page() for visitor in visitors]
-    pages[0].goto(address.split("?")[0])
-    assert "/login" in pages[0].url, "nobody without the token gets a kernel"
-    assert kernels(process) == []
-    for page in pages:
-        page.set_default_timeout(PATIENCE_S * 1000)
-        visit(page, address)
-    found = kernels(process)
-    assert len(found) == 2
-    assert all(kernel.children() == [] for kernel in found), "torch is not loaded before something runs"
-    pages[0].close(run_before_unload=True)
-    visitors[1].close()
-    until(lambda: not kernels(process))
-    visitors[0].close()
 
 
 def test_a_reload_and_a_killed_kernel_lose_nothing_and_nobody_else_sees_it(app, browser):
@@ -106,13 +100,17 @@ def test_a_reload_and_a_killed_kernel_lose_nothing_and_nobody_else_sees_it(app, 
         page.locator(headline, has_text="Python has ended").wait_for()
         page.get_by_role("button", name="Restart and restore").click()
         page.locator(".dtfm-lab:not(.dtfm-gone) .dtfm-pick", has_text="volunteers").wait_for()
+        n_kernels = len(kernels(process))
+        page.close(run_before_unload=True)
+        until(lambda: len(kernels(process)) < n_kernels)
     with fresh_page(browser) as page:
         visit(page, address)
         assert page.locator(".dtfm-pick", has_text="lecture-hall").is_visible()
 
 
 def test_a_link_opens_its_lab_and_tab_also_after_a_reload_and_a_damaged_one_is_one_line(app, browser):
-    address, _ = app
+    """The last test of this server, which is interrupted: its kernels end with it."""
+    address, process = app
     network = lab.load_topology("lecture-hall").with_link("ada", "grace", latency_s=0.07)
     plan = lab.plan(replace(network, name="mailed"), "tiny", steps=1)
     link = link_of(WorkspaceState(topology=plan.topology, job=plan.job, plan=plan, pane="groups"))
@@ -136,21 +134,15 @@ def test_a_link_opens_its_lab_and_tab_also_after_a_reload_and_a_damaged_one_is_o
         page.locator(".dtfm-headline[data-kind=error]", has_text="the link is damaged or cut off").wait_for()
         assert page.locator(".dtfm-pick", has_text="mailed").is_visible()
 
-
-def gone(served):
-    until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in served))
-
-
-def test_kernels_end_with_their_server_interrupted(app, browser):
-    """The last test of this server."""
-    address, process = app
-    with fresh_page(browser) as page:
-        visit(page, address)
         served = psutil.Process(process.pid).children(recursive=True)
         assert served
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0
         gone(served)
+
+
+def gone(served):
+    until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in served))
 
 
 def test_kernels_end_with_their_server_killed(browser, tmp_path):
