@@ -44,11 +44,13 @@ def _warm() -> None:
 
 
 def test_at_any_moment_all_have_used_the_same_cpu_time(step_clock):
-    used: dict[str, float] = {}
-    for step in race(irregular(), JOB, ["evolutionary", "dtfm", "random"], seed=0, cpu_s=0.3):
+    used, looks = dict.fromkeys(("evolutionary", "dtfm", "random"), 0.0), 0
+    for step in race(irregular(), JOB, list(used), seed=0, cpu_s=0.3):
         used[step.planner] = step.seconds
-        if len(used) == 3 and max(used.values()) < 0.3:
+        if max(used.values()) < 0.3:
             assert max(used.values()) - min(used.values()) <= TURN_S + STEP_S
+            looks += 1
+    assert looks > 10
     assert all(0.3 <= used_s < 0.3 + TURN_S + STEP_S for used_s in used.values())
 
 

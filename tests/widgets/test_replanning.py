@@ -79,6 +79,17 @@ async def test_it_keeps_the_processor_free_for_a_run_and_for_a_search_that_was_a
         assert len(plans) == (step == "run"), "the answer to the edit only; a search that goes on will set its own"
 
 
+@on_a_loop
+async def test_a_search_that_only_looks_on_ends_when_a_run_begins(monkeypatch):
+    monkeypatch.setattr(module, "BUDGETS_S", (0.015, 600.0, 600.0))
+    lab_state, replanning = a_lab_state()
+    replanning.switch.value = True
+    lab_state.topology = slower(lab_state)
+    await until(lambda: replanning._looks_further)
+    lab_state.set_busy("run", working=True)
+    await until(lambda: replanning._task is None)
+
+
 def test_an_edit_is_told_by_the_pair_of_regions_or_devices_that_it_changed():
     topology = lab.load_topology("worldwide")
     one = topology.with_link("Tokyo-1", "Oregon-1", bandwidth_bytes_per_s=1e6)
