@@ -73,7 +73,7 @@ class HostAgent:
         """Return the exit status of this host once the run is over; no process is left then."""
         from dtfm_lab.runtime.worker.local_run import prepare_to_fork  # loads torch
 
-        prepare_to_fork(exports=bool(self._folder.spec.trained.modelled().source))
+        prepare_to_fork(self._folder.spec)
         if self._coordinates:  # Ctrl-C ends the run on all hosts; on another host, the agent and its workers alone
             signal.signal(signal.SIGINT, self._interrupt_coordinator)
         try:

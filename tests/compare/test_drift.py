@@ -1,6 +1,7 @@
 """Since when an iteration leaves its prediction, and whether that grows."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -65,9 +66,14 @@ def test_noise_does_not_grow(seed):
     assert not compare(PREDICTED, measured(PLAN, noise=0.05, iterations=8, seed=seed)).drift.grows
 
 
+@cache
+def exact_run(n_iterations):
+    return measured(PLAN, iterations=n_iterations)
+
+
 def with_errors(errors_s):
     """A run whose iterations end so many seconds later than predicted."""
-    ran = measured(PLAN, iterations=len(errors_s))
+    ran = exact_run(len(errors_s))
     ends_s = np.array([ran.end_s[ran.iteration == i].max() for i in ran.iteration])
     return replace(ran, end_s=ran.end_s + np.asarray(errors_s)[ran.iteration] * (ran.end_s == ends_s))
 

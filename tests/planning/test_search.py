@@ -134,10 +134,14 @@ def test_a_device_that_is_all_but_unreachable_makes_no_plan_look_cheaper_than_it
     assert step.gap > 0
 
 
+@pytest.fixture(scope="module")
+def found():
+    return plan(network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8), seed=0, steps=30)
+
+
 @pytest.mark.parametrize("name", sorted(planners))
-def test_a_search_goes_on_from_a_given_plan(name):
-    topology, job = network("geometric", 24, 5), Job.from_bytes(4, 5, 1e8, 2e8)
-    found = plan(topology, job, seed=0, steps=30)
+def test_a_search_goes_on_from_a_given_plan(name, found):
+    topology, job = found.topology, found.job
     other, _ = renumbered(topology, 4)
     for there in (topology, other):
         first = next(search(there, job, name, seed=9, start=found, steps=1))

@@ -120,7 +120,7 @@ def test_devices_without_regions_are_crossed_by_clusters():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["worldwide", "campus", "mixed-gpus", "lecture-hall"])
+@pytest.mark.parametrize("name", ["worldwide", "campus", "lecture-hall"])
 def test_it_ends_where_the_papers_search_ends(name):
     topology = lab.load_topology(name)
     job = default_job(topology)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from run_helpers import even_plan, small_plan
+from run_helpers import small_plan
 from workers_as_threads import train
 
 import dtfm_lab as lab
@@ -71,7 +71,7 @@ def test_every_schedule_of_the_registry_is_among_the_shapes():
 @pytest.mark.slow
 @pytest.mark.parametrize("clock", ["paced", "real"])  # threads keep the virtual one to the last digit
 def test_on_every_clock_a_device_goes_on_when_its_message_has_arrived(clock: str) -> None:
-    plan = even_plan(3, 1, global_batch=6, transport="blocking")
+    plan = small_plan(3, 1, global_batch=6, transport="blocking")
     measured = lab.run(plan, "1f1b", iterations=2, clock=clock)
     assert measured.context.transport == "blocking"
     rows = measured.to_frame()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from itertools import cycle, product
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from dtfm_lab.simulation.schedules import schedules
 
 SCHEDULES, AVERAGES = sorted(schedules), sorted(AVERAGED)
 RICHEST = ("zb-h1", "interleaved-1f1b")
-"""Schedules that split backwards, or have several stages a device: they average in every way."""
+"""Schedules that split backwards, or have several stages a device."""
 STEPS, MANY_STEPS = 3, 12
 
 
@@ -58,7 +58,7 @@ def assert_equals_one_process(trained: Trained, *, tied: bool = False, dtype: st
 @pytest.mark.parametrize(
     ("schedule", "synchronisation", "dtype"),
     [
-        *((*pair, "fp64") for pair in product(RICHEST, AVERAGES)),
+        *((*pair, "fp64") for pair in zip(cycle(RICHEST), AVERAGES, strict=False)),
         *((*pair, "fp64") for pair in zip(SCHEDULES, AVERAGES, strict=False) if pair[0] not in RICHEST),
         ("zb-h1", "ring", "fp32"),
     ],
@@ -146,7 +146,8 @@ def test_local_updates_keep_both_ends_of_a_tied_embedding_equal(synchronisation)
 def test_compression_changes_the_loss_a_little_and_leaves_replicas_equal(how, synchronisation, every):
     fields = {"synchronisation": synchronisation, "synchronise_every": every}
     plain = uncompressed(every)
-    for which in ({"compression": how}, {"compression": "none", "gradient_compression": how}):
+    whole = [{"compression": how}] if synchronisation in AVERAGES[:2] else []  # one of each way to code
+    for which in (*whole, {"compression": "none", "gradient_compression": how}):
         coded = train(small_plan(2, 4, **fields, **which), "1f1b", every + 1)
         off = np.abs(np.array(coded.losses) - plain)
         assert (off[0] > 0) == ("gradient_compression" not in which), "before the first step gradients do not matter"

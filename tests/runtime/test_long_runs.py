@@ -85,8 +85,8 @@ def test_the_memory_of_the_client_grows_by_the_losses_alone(monkeypatch: pytest.
     held: list[int] = []
 
     def events() -> Iterator[Event]:
-        for number in range(120):
-            if number in (30, 119):
+        for number in range(60):
+            if number in (20, 59):
                 held.append(held_bytes())
             yield from iteration(number)
         yield {"event": "done"}
@@ -97,8 +97,8 @@ def test_the_memory_of_the_client_grows_by_the_losses_alone(monkeypatch: pytest.
         trace = run.wait()
     finally:
         tracemalloc.stop()
-    assert held[1] - held[0] < (119 - 30) * LOSS_BYTES + 20_000  # one iteration's spans are 90,000 bytes
-    assert trace.n_iterations == len(run.losses) == 120
+    assert held[1] - held[0] < (59 - 20) * LOSS_BYTES + 20_000  # one iteration's spans are 90,000 bytes
+    assert trace.n_iterations == len(run.losses) == 60
 
 
 @pytest.mark.usefixtures("small_memory")

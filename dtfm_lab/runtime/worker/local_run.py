@@ -57,18 +57,19 @@ def forked_workers(spec: RunSpec) -> StartWorker:
     return start
 
 
-def prepare_to_fork(*, exports: bool = False) -> None:
+def prepare_to_fork(spec: RunSpec | None = None) -> None:
     """Load torch and all that a worker needs, so that forks of this process begin with as little work as possible.
 
-    ``exports``: also what exports a module of one's own, which every worker would spend seconds on, all at once.
+    Modules of one's own are exported, and blocks computed again, by what loads torch's compiler at its first call: for
+    a run of such a spec it is loaded here, as every worker would spend seconds on it, all at once.
     """
     import torch
     import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
 
     import dtfm_lab.runtime.worker.worker  # noqa: F401
 
-    if exports:
-        import torch.export._trace  # torch.export itself loads it when it is called first
+    if spec is not None and (spec.trained.modelled().source or spec.trained.checkpoints == "block"):
+        import torch.export._trace
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()  # the garbage collectors of the forks need not look through what was imported
@@ -80,7 +81,7 @@ def lead_run() -> None:
 
     def starter(spec: RunSpec) -> StartWorker:
         await_turn(commands)  # and load torch, which takes memory, only then
-        prepare_to_fork(exports=bool(spec.trained.modelled().source))
+        prepare_to_fork(spec)
         return forked_workers(spec)
 
     lead(commands, lambda: RunSpec.from_line(commands.first_line()), starter)
