@@ -89,10 +89,12 @@ def test_a_found_plan_takes_as_long_as_it_says_and_fits(choice: str, value: obje
 
 @pytest.mark.parametrize(("choice", "value", "seed"), EACH)
 def test_no_plan_is_faster_than_its_bound(choice: str, value: object, seed: int) -> None:
-    case = chosen(drawn(seed % 4, most_devices=3), choice, value)
-    family = list(FAMILIES)[seed % 3]
-    rng = np.random.default_rng(seed)
-    check_bound(case, family, seconds_of_plans(case, family, rng, MOST_PLANS))
+    """On the first of a few networks that has plans with the choice."""
+    for number in range(seed, seed + 4):
+        case, family = chosen(drawn(number, most_devices=3), choice, value), list(FAMILIES)[number % 3]
+        seconds = list(seconds_of_plans(case, family, np.random.default_rng(number), MOST_PLANS))
+        if min(seconds, default=np.inf) < np.inf:
+            return check_bound(case, family, seconds)
 
 
 def seconds_of_plans(case: Drawn, family: str, rng: np.random.Generator, most: int) -> Iterator[float]:
