@@ -29,8 +29,10 @@ class Hardware:
     price_per_hour: float
     """US dollars to rent one for an hour; 0 where none is for rent."""
     source: str
-    """Source of the peaks, the memory and its bandwidth."""
+    """Source of the peaks, the memory, its bandwidth and the watts."""
     price_source: str = ""
+    watts: float | None = None
+    """Power at full load, of the board as its data sheet states it; None where it was not looked up."""
 
     @property
     def peak_flop_per_s(self) -> float:
@@ -57,6 +59,7 @@ def _hardware() -> dict[str, Hardware]:
                 price_per_hour=float(row["price_per_hour"] or 0),
                 source=row["source"],
                 price_source=row["price_source"],
+                watts=float(row["watts"]) if row["watts"] else None,
             )
     return found
 
@@ -65,6 +68,8 @@ HARDWARE = _hardware()
 """Data sheets and whitepapers are NVIDIA's where no other maker is named; "halved" where they state tensor figures with
 sparsity only. A GeForce with fp32 accumulation does twice its fp32 in half precision on its tensor cores, as much in
 tf32 and eight times as much in int8.
+Watts are those of the whole computer for Apple's (Mac Studio at the wall, Apple's support page 102027), of the whole
+module for a GH200; what a GPU is set to may be less.
 Prices are what was listed, per GPU; they move by the month and between sellers, often by a factor of two."""
 
 
