@@ -10,13 +10,17 @@ The shapes that a plan may have are those within the model, the batch, the devic
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
 from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.objectives import network_of
 from dtfm_lab.simulation.collectives import sharded_over
 
 FREED: dict[str, dict[str, tuple[object, object]]] = {
@@ -58,10 +62,8 @@ def fitting_plan(problem: IterationProblem) -> Fitting:
         # a pipeline of fewer micro-batches holds fewer, so more of them may fit
         *others, last = problem.parts
         return Fitting(last, tuple(others), microbatch)
-    replicas = max(_replicas(problem, microbatch))
-    needs = [_bytes(part, microbatch, 0, replicas) for part in problem.parts]
-    least = np.minimum.reduce(needs)
-    how = "however it checkpoints" if len(needs) > 1 else f"with checkpointing {job.checkpoints}"
+    least = _least_bytes(problem)
+    how = "however it checkpoints" if len(problem.parts) > 1 else f"with checkpointing {job.checkpoints}"
     whole = float(least[problem.n_blocks, 3]) if problem.n_blocks else 0.0
     has = float(problem.memory_bytes.sum())
     pinned = "" if job.n_stages is None else " in 1 stage" if job.n_stages == 1 else f" in {job.n_stages} stages"
@@ -71,6 +73,31 @@ def fitting_plan(problem: IterationProblem) -> Fitting:
         f"{format_bytes(whole)}, all devices have {format_bytes(has)}; {block} "
         f"{format_bytes(float(problem.memory_bytes.max()))}"
     )
+
+
+class Room(NamedTuple):
+    """Whether a job fits a network, some bytes that it needs at least, and what all devices have."""
+
+    fits: bool
+    needs_bytes: float
+    has_bytes: float
+
+
+def room_for(topology: Topology, job: Job) -> Room:
+    """Whether any plan of a job fits a network, and the bytes of the whole model on one device, held as tightly as the
+    job allows. Raises PlanError for a job without a model."""
+    problem = IterationProblem.of(*network_of(topology, job))
+    needs = float(_least_bytes(problem)[problem.n_blocks, 3])
+    has_shapes = any(shapes_of(problem, microbatch) for microbatch in problem.microbatches)
+    return Room(has_shapes and _first_fitting(problem) is not None, needs, float(problem.memory_bytes.sum()))
+
+
+def _least_bytes(problem: IterationProblem) -> FloatArray:
+    """(L + 1, 4) as ``_bytes``, of the smallest micro-batch with nothing ahead, by whichever checkpointing is least."""
+    microbatch = problem.microbatches[0]
+    replicas = max(_replicas(problem, microbatch))
+    least: FloatArray = np.minimum.reduce([_bytes(part, microbatch, 0, replicas) for part in problem.parts])
+    return least
 
 
 def _first_fitting(problem: IterationProblem) -> Fitting | None:
