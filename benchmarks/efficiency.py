@@ -6,7 +6,7 @@ A100: ``most`` and ``half_depth`` are fitted to Megatron-LM's rows of SC'21, the
 tested on vTrain's and Zero Bubble's. H100 and B200: ``half_depth`` is the A100's; ``most`` of each is the median of
 what the other's rows ask for, so that none is tested on a row of its own. It prints the fits beside the constants that
 the lab has, and of every source the median error, how many rows are within 20 %, and how far rows of one model are off
-when one of them calibrates the others (``lab.calibrate``). It takes some minutes.
+when one of them calibrates the others (``lab.published.calibrate``). It takes some minutes.
 """
 
 import math

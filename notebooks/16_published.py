@@ -132,7 +132,7 @@ plans = [
 ]
 shares = dict(zip(plans, [0.31, 0.33, 0.36], strict=True))
 measured = [(plan, lab.simulate(plan, efficiency=share).iteration_s) for plan, share in shares.items()]
-calibration = lab.calibrate(measured)
+calibration = lab.published.calibrate(measured)
 rows = calibration.to_frame()
 
 # %%

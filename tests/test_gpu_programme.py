@@ -192,7 +192,7 @@ def test_measured_rows_are_read_by_what_calibrates(tmp_path: Path) -> None:
     torch.set_num_threads(1)  # more of them fight over a crowded machine's cores
     figures = list(calibration_rows.measure(Setting(rehearses=True, folder=tmp_path)))
     assert figures[-1].name == "each row predicted from all others, mean error"
-    calibration = lab.calibrate(tmp_path / "gpu-rows.csv")
+    calibration = lab.published.calibrate(tmp_path / "gpu-rows.csv")
     assert 0 < calibration.low <= calibration.efficiency <= calibration.high
 
 

@@ -1,4 +1,5 @@
-"""Step 8: measured iterations of whole models on this GPU, as rows that ``lab.calibrate`` and the ledger read.
+"""Step 8: measured iterations of whole models on this GPU, as rows that ``lab.published.calibrate`` and the ledger
+read.
 
 ``gpu-rows.csv`` and ``gpu-network.yaml`` beside the report are in the format of docs/published.md. A row is plain
 training in bf16, eager; the lab predicts it from floating-point operations and the table's peak.
@@ -77,7 +78,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
             _write(setting, rows)
     if len(rows) < 2:
         raise NotRun(f"{len(rows)} of the models fitted; wanted two or more to leave one out")
-    calibration = lab.calibrate(setting.folder / "gpu-rows.csv")
+    calibration = lab.published.calibrate(setting.folder / "gpu-rows.csv")
     yield Figure(
         name="efficiency",
         value=100 * calibration.efficiency,

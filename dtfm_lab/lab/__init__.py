@@ -28,7 +28,7 @@ from dtfm_lab.lab.plans import (
     with_job,
 )
 from dtfm_lab.lab.predictions import memory, simulate, sweep
-from dtfm_lab.lab.runs import calibrate, compare, reproduce, run, start
+from dtfm_lab.lab.runs import compare, reproduce, run, start
 from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules
@@ -42,7 +42,6 @@ __all__ = [
     "Schedule",
     "Topology",
     "Trace",
-    "calibrate",
     "compare",
     "evaluate",
     "explain",

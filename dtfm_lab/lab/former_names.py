@@ -1,4 +1,7 @@
-"""Names of `lab` that went in this release, and what to use instead. They leave the table with the next one."""
+"""Names of `lab` that went or moved in this release, and what to use instead. They leave these tables with the next."""
+
+MOVED = {"calibrate": "published.calibrate"}
+"""Names that still work, and say where they are now."""
 
 FORMER = {
     "HARDWARE": "dtfm_lab.domain.network.HARDWARE",

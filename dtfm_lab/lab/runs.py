@@ -1,7 +1,7 @@
 """Real runs, and predictions beside measurements: one's own, and those that others published."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, cast, overload
 
 from dtfm_lab import published
@@ -17,8 +17,7 @@ from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_pl
 from dtfm_lab.lab.histories import AnyAvailability, AnyPolicy, run_hours
 from dtfm_lab.planning import Difference, Draws, drawn
 from dtfm_lab.planning.draws import DRAWS, GivenSpread
-from dtfm_lab.published import Calibration, Ledger, Source
-from dtfm_lab.published.calibrated import Measured
+from dtfm_lab.published import Ledger, Source
 from dtfm_lab.runtime.client import launch
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RunOptions
@@ -145,13 +144,3 @@ def reproduce(
     so far.
     """
     return published.reproduce(sources, own=own, progress=progress)
-
-
-def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibration:
-    """The efficiency at which measured rows are predicted best, its range, and its error on rows it never saw.
-
-    ``measured`` are traces of ``lab.run``, pairs of a plan and the seconds of its measured iteration, or a file as
-    ``reproduce`` takes it. ``lab.simulate(plan, efficiency=lab.calibrate(...))`` predicts with it;
-    ``.by("gpu")``, ``.by("model")``, ``.by("size")`` and ``.by("group")`` have a calibration each.
-    """
-    return published.calibrate(measured)

@@ -129,12 +129,12 @@ def plans():
 
 def test_an_efficiency_is_found_again(plans):
     measured = [(plan, lab.simulate(plan, efficiency=0.25).iteration_s) for plan in plans]
-    calibration = lab.calibrate(measured)
+    calibration = lab.published.calibrate(measured)
     assert calibration.efficiency == pytest.approx(0.25, rel=1e-3)
     assert calibration.mean_error == pytest.approx(0, abs=1e-3)
     assert lab.simulate(plans[0], efficiency=calibration).iteration_s == pytest.approx(measured[0][1], rel=1e-3)
     assert set(calibration.by("gpu")) == {calibration.rows[0].gpu}
-    alone = lab.calibrate(measured[:1])
+    alone = lab.published.calibrate(measured[:1])
     assert alone.mean_error is None
     assert "judged on none" in alone.sentence
 
@@ -145,16 +145,16 @@ def test_an_efficiency_is_found_again(plans):
 )
 def test_what_is_no_measurement_is_refused(given, message):
     with pytest.raises(LabError, match=message):
-        lab.calibrate(given)
+        lab.published.calibrate(given)
 
 
 def test_a_simulated_trace_and_an_impossible_time_are_refused(plans):
     with pytest.raises(LabError, match="row 1 is a simulated trace"):
-        lab.calibrate([lab.simulate(plans[0])])
+        lab.published.calibrate([lab.simulate(plans[0])])
     with pytest.raises(LabError, match=r"wanted at least the .* at the peak"):
-        lab.calibrate([(plans[0], 1e-9)])
+        lab.published.calibrate([(plans[0], 1e-9)])
     with pytest.raises(LabError, match="by is 'colour'"):
-        lab.calibrate([(plans[0], 100.0)]).by("colour")
+        lab.published.calibrate([(plans[0], 100.0)]).by("colour")
 
 
 def measured_as(plan, share):
@@ -165,7 +165,7 @@ def measured_as(plan, share):
 
 def test_the_time_that_a_run_computed_gives_its_efficiency(plans):
     traces = [measured_as(plan, 0.3) for plan in plans]
-    calibration = lab.calibrate(traces)
+    calibration = lab.published.calibrate(traces)
     assert calibration.efficiency == pytest.approx(0.3)
     assert calibration.mean_error == pytest.approx(0, abs=1e-9)
 

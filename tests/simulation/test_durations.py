@@ -358,7 +358,7 @@ def test_a_calibration_carries_over_to_other_micro_batches():
     """One measured iteration, of a machine that reaches nine tenths of what the lab says, tells all others."""
     plans = [evaluate(pair(), job_of(microbatch=size), stages=[[0, 1]]) for size in (1, 4)]
     measured_s = [iteration_seconds(plan, efficiency=ShareFactor(0.9)) for plan in plans]
-    calibration = lab.calibrate([(plans[0], measured_s[0])])
+    calibration = lab.published.calibrate([(plans[0], measured_s[0])])
     assert calibration.factor == pytest.approx(0.9, rel=1e-4)
     assert calibration.spread > 0
     assert lab.simulate(plans[1], efficiency=calibration).iteration_s == pytest.approx(measured_s[1], rel=1e-4)

@@ -226,4 +226,4 @@ def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> str:
         signs = "measured over predicted less 1 is wanted, not the other way round: plus is longer than predicted"
         require(not np.allclose(errors, 1 / (wanted + 1) - 1), signs)
         require(bool(np.allclose(errors, wanted)), f"for {n} rows the errors differ from the wanted ones")
-    return "What a fit says of its own rows flatters it. lab.calibrate tells the same two errors apart."
+    return "What a fit says of its own rows flatters it. lab.published.calibrate tells the same two errors apart."
