@@ -57,14 +57,18 @@ def relinked(text: str) -> str:
     return text
 
 
-@cli.group("missions", invoke_without_command=True)
+@cli.group("missions", invoke_without_command=True, hidden=True)
 @click.option("--lesson", help="Only of this lesson, such as 02_network.")
 @json_option
 @click.pass_context
 def missions_group(context: click.Context, lesson: str | None, as_json: bool) -> None:
-    """The board: every mission, and what you have done. Also assignments, and their marks."""
-    if context.invoked_subcommand is not None:
-        return None
+    """The board, as `dtfm-lab show missions` prints it, and graded work: assignments, exams and their marks."""
+    if context.invoked_subcommand is None:
+        print_board(lesson, as_json)
+
+
+def print_board(lesson: str | None, as_json: bool) -> None:
+    """Print every mission, and what the reader has done."""
     board = lab.missions.board(lesson)
     if as_json:
         return print_json({"reader": lab.missions.reader(), "missions": plain_rows(board)})
@@ -73,7 +77,7 @@ def missions_group(context: click.Context, lesson: str | None, as_json: bool) ->
         passed, shown = "yes" if row.passed else "", "looked at" if row.answer_shown else ""
         rows.append((row.lesson, row.mission, row.title, row.minutes, passed, row.tries, row.hints, shown))
     print_rows(("lesson", "mission", "title", "min", "passed", "tries", "hints", "answer"), rows)
-    return out.print(f"{int(board['passed'].sum())} of {len(board)} passed by {lab.missions.reader()}")
+    out.print(f"{int(board['passed'].sum())} of {len(board)} passed by {lab.missions.reader()}")
 
 
 KEY = click.option(

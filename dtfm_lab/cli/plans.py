@@ -14,6 +14,7 @@ import click
 from pandas import DataFrame
 
 from dtfm_lab import files, lab, planning
+from dtfm_lab.cli.course import print_board
 from dtfm_lab.cli.options import (
     FRONTIER,
     PLANNING,
@@ -103,7 +104,13 @@ def evaluate(topology: Topology, job: Job, placement: str, output: str | None, a
 @click.argument("what")
 @json_option
 def show(what: str, as_json: bool) -> None:
-    """Show WHAT: a plan, a trace, or a topology by name or file."""
+    """Show WHAT: a plan, a trace, a topology, or `missions`.
+
+    A plan and a trace are files, a topology is a name or a file. `dtfm-lab show missions` is the board of the course:
+    every mission, and what you have done. For graded work see `dtfm-lab missions --help`.
+    """
+    if what == "missions":
+        return print_board(None, as_json)
     path = Path(what)
     may_be_plan = path.suffix.lower() in (".json", ".yaml", ".yml") and os.path.isfile(what)
     data = files.read_mapping(path) if may_be_plan and what not in files.topology_names() else {}
@@ -116,6 +123,7 @@ def show(what: str, as_json: bool) -> None:
         report_trace(files.trace_from_mapping(data, where=path.name), None, as_json)
     else:
         report_topology(lab.load_topology(what), as_json)
+    return None
 
 
 @cli.command()

@@ -46,6 +46,8 @@ def test_the_board_is_a_table_or_json(shell):
     assert "passed by ada" in said
     _, said, _ = shell("missions", "--json")
     assert MISSION in {row["mission"] for row in json.loads(said)["missions"]}
+    assert shell("show", "missions", "--json")[1] == said
+    assert MISSION in shell("show", "missions")[1]
 
 
 def test_an_assignment_is_written_for_both(shell, tmp_path):
