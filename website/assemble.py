@@ -31,6 +31,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "clusters",
         "where-it-runs",
         "security",
+        "advice",
         "questions",
     ),
     "What it rests on": ("planners", "published", "papers-table", "benchmarks", "scale", "limits"),

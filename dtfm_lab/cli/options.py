@@ -20,6 +20,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of, refuse_unknown
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import FrontierBudget, PlanOptions, SearchBudget, SimulationOptions
+from dtfm_lab.lab.histories import OF_ONE_SHAPE
 from dtfm_lab.lab.plans import default_job
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.schedules import schedules
@@ -314,6 +315,8 @@ def _default_job(network: Topology) -> Job:
 
 job_options = _job_options(JOB)
 work_options = _job_options(WORK)
+shapeless_options = _job_options([name for name in JOB if name not in OF_ONE_SHAPE])
+"""For commands that plan the job on several networks, each in a shape of its own."""
 
 
 def file_option(*names: str, help: str) -> Decorator:

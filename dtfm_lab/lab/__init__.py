@@ -14,6 +14,7 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.elasticity import policies
 from dtfm_lab.files import load_availability, load_plan, load_trace, save
 from dtfm_lab.lab import missions
+from dtfm_lab.lab.advising import advise
 from dtfm_lab.lab.histories import replay
 from dtfm_lab.lab.missions import guess
 from dtfm_lab.lab.plans import (
@@ -42,6 +43,7 @@ __all__ = [
     "Schedule",
     "Topology",
     "Trace",
+    "advise",
     "compare",
     "evaluate",
     "explain",

@@ -64,9 +64,14 @@ def read_task(data: Any, path: Path, offers: Offers) -> Seen:
         price = min(known) / count
     base = task.name or path.name.partition(".")[0]
     names = [base] if task.num_nodes == 1 else [f"{base}-{i}" for i in range(task.num_nodes)]
-    gpu = Gpu(re.sub(r"^(?:RTX)?(?=A\d000|\d{4})", "RTX ", name))  # A6000, RTX4090, A100-80GB
+    gpu = Gpu(spelled_out(name))
     hosts = [Host(name=each, gpus=(gpu,) * count, region=region, price_per_hour=price) for each in names]
     return Seen(hosts=tuple(hosts), are_near=True)
+
+
+def spelled_out(accelerator: str) -> str:
+    """A GPU's name as its driver has it, where SkyPilot's is shorter: ``A6000``, ``RTX4090``."""
+    return re.sub(r"^(?:RTX)?(?=A\d000|\d{4})", "RTX ", accelerator)
 
 
 def _accelerator(given: str | dict[str, float | None] | None, path: Path) -> tuple[str, int]:
