@@ -1,10 +1,11 @@
 """Commands about plans: plan, evaluate, show and explain them, and the schemas of their files;
-seconds against dollars; worth.
+seconds against dollars; worth; where to train.
 """
 
 import json
 import math
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,22 +21,26 @@ from dtfm_lab.cli.options import (
     PLANNING,
     SEARCH,
     cli,
+    command_line_options,
+    file_option,
     gathered,
     job_options,
     json_option,
     output_option,
     plan_argument,
+    shapeless_options,
     start_option,
 )
 from dtfm_lab.cli.progress import row_progress, search_progress
-from dtfm_lab.cli.terminal import err, out, print_json, print_rows, print_table
+from dtfm_lab.cli.terminal import err, out, print_json, print_report, print_rows, print_table
 from dtfm_lab.cli.traces import interval_of, report_trace
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_range, format_s, plain_rows
-from dtfm_lab.files.reading import write_text
+from dtfm_lab.files.reading import ending_of, write_text
+from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.memory_warnings import held_memory, memory_line, memory_summary
 from dtfm_lab.lab.schemas import FORMATS, schema
@@ -188,6 +193,35 @@ def _whole_numbers(text: str) -> list[int]:
         return [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
         raise click.UsageError(f"--batches is {text!r}; wanted whole numbers, such as 256,512") from None
+
+
+@cli.command()
+@shapeless_options
+@gathered(command_line_options(AdviceOptions), into="options")
+@file_option("-o", "--output", help=f"Write it to this file: {', '.join(ENDINGS)}.")
+@json_option
+def advise(topology: Topology, job: Job, options: dict[str, Any], output: str | None, as_json: bool) -> None:
+    """Say where to train: at home, in the cloud, both or not at all.
+
+    Devices of TOPOLOGY with a price are rented, the others are your own. Each way to train on --tokens is planned for
+    seconds: days, dollars, electricity, what fits, what would, and where each number is from.
+    """
+    if output is not None:
+        ending_of(output, ENDINGS)
+    with row_progress("advise", _best_so_far, "ways", says_total="wanted") as show:
+        found = lab.advise(topology, job, progress=show, **options)
+    if output is not None:
+        found.save(output)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_report(report_of(found))
+    if found.stopped:
+        sys.exit(130)
+
+
+def _best_so_far(found: Advice) -> str:
+    return "ways" if found.best is None else f"ways  best so far: {found.best.name}"
 
 
 @cli.command("explain --worth")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -254,9 +254,9 @@ def report_of(advice: Advice) -> Iterator[Part]:
     told = [way for way in planned if way is advice.best or way.kind != RENTED]
     if told:
         yield _section("Plans", *(f"{way.name}: {_plan_of(way)}" for way in told))
-    if advice.fits:
-        names = list(advice.fits[0].fits)
-        cells = [(one.job, format_bytes(one.needs_bytes), *_yes(one.fits.values())) for one in advice.fits]
+    if fits := advice.fits:
+        names, words = list(fits[0].fits), ("no", "fits")
+        cells = [(one.job, format_bytes(one.needs_bytes), *(words[fit] for fit in one.fits.values())) for one in fits]
         yield _section("What would fit", Table(("job", "needs some", *names), cells))
     if advice.base is not None and advice.gains:
         n = advice.base.seconds / advice.base.iteration_s
@@ -278,15 +278,11 @@ def _section(title: str, *parts: Part) -> ReportSection:
     return ReportSection(title, parts, opened=True)
 
 
-def _yes(fits: Iterable[bool]) -> list[str]:
-    return ["fits" if one else "no" for one in fits]
-
-
 def _line(way: Way, mark: str) -> tuple[str, ...]:
     plan = way.plan
     assert plan is not None
     kwh, more = "" if way.where == "In the cloud" else number(way.kwh), " + ?" * bool(way.unmetered)
-    most = plan.speed_up_left
+    most = plan.speed_up_left or math.inf
     return (
         way.name + mark,
         _between(way.iteration_s, way.ends_s, *_unit_of(min(way.iteration_s, 60.0))),
@@ -294,7 +290,7 @@ def _line(way: Way, mark: str) -> tuple[str, ...]:
         _time(way),
         _dollars(way) + more,
         kwh + more,
-        "" if most is None or not math.isfinite(most) else f"{most:.2f} x",
+        f"{most:.2f} x" if math.isfinite(most) else "",
     )
 
 

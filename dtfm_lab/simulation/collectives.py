@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, Layer, LayerKind
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, Layer, LayerKind, frozen_bytes
 from dtfm_lab.domain.job.job import compressed_bytes
 from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.units import IntArray
@@ -198,7 +198,7 @@ def gathered_of(job: Job, layers: Sequence[Layer], n_replicas: int) -> Gathered:
     level = sharded_over(job.sharding, 2)
     if n_replicas == 1 or level.gradients == 1:
         return Gathered(0.0, 0)
-    of = [(layer.kind, message_bytes_of(job, layer.parameters, job.frozen_bytes(layer))[0]) for layer in layers]
+    of = [(layer.kind, message_bytes_of(job, layer.parameters, frozen_bytes(job, layer))[0]) for layer in layers]
     blocks = sorted(n_bytes for kind, n_bytes in of if kind is LayerKind.BLOCK)
     root = sum(n_bytes for kind, n_bytes in of if kind is not LayerKind.BLOCK)
     gathered = root + sum(blocks[-2:]) if level.parameters > 1 else 0.0

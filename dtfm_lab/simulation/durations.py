@@ -18,6 +18,7 @@ from dtfm_lab.domain.job import (
     Layer,
     LayerKind,
     device_gradient_elements,
+    frozen_bytes,
     moved_elements,
     repeated_flop,
 )
@@ -118,7 +119,7 @@ def _messages(job: Job, layers: Sequence[Layer], rings: GroupRings, group: int) 
     """What a stage whose gradients, and with zero-3 parameters, are sharded over its replicas gathers and scatters."""
     whole = sum(layer.forward_flop for layer in layers)
     shares = [layer.forward_flop / whole if whole else 1 / len(layers) for layer in layers]
-    sizes = [message_bytes_of(job, layer.parameters, job.frozen_bytes(layer)) for layer in layers]
+    sizes = [message_bytes_of(job, layer.parameters, frozen_bytes(job, layer)) for layer in layers]
     seconds = {n_bytes: rings.gather_s(group, n_bytes) for n_bytes in {one for size in sizes for one in size}}
     scatter_s = [seconds[gradient] for _, gradient in sizes]
     if job.sharding == "zero-3":

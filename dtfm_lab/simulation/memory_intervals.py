@@ -30,6 +30,7 @@ from dtfm_lab.domain.job import (
     LayerKind,
     device_gradient_bytes,
     device_gradient_elements,
+    frozen_bytes,
     kept_elements,
     needed_elements,
     whole_copies,
@@ -91,7 +92,7 @@ def static_memory(job: Job, n_stages: int) -> StaticMemory:
     gradient_bytes = gradients * BYTES_PER_ELEMENT[job.gradients_in]
     passing = np.array([passing_gradient_elements(job, layers) for layers in job.layers_of(n_stages)], dtype=np.int64)
     gradient_bytes += each * passing.reshape(-1, job.n_stages).max(axis=0)
-    frozen = np.ceil([sum(map(job.frozen_bytes, layers)) for layers in job.layers_of(n_stages)]).astype(np.int64)
+    frozen = np.ceil([sum(frozen_bytes(job, x) for x in layers) for layers in job.layers_of(n_stages)]).astype(np.int64)
     return StaticMemory(
         weights_bytes,
         gradient_bytes,

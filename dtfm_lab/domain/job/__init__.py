@@ -4,6 +4,7 @@ A Job fixes stages, replicas, micro-batches and how messages are compressed; mes
 """
 
 from dtfm_lab.domain.job.activations import (
+    frozen_bytes,
     kept_elements,
     moved_elements,
     needed_elements,

@@ -1,4 +1,5 @@
-"""What a layer keeps for its backward and computes again there, under a job's attention and checkpointing.
+"""What a layer keeps for its backward and computes again there, under a job's attention and checkpointing; and what it
+keeps of weights that are not trained.
 
 With ``selective`` and ``block`` checkpointing a block keeps less than its operators need, and computes the rest again,
 one block at a time; the embedding and the head are not checkpointed, as in torchtitan and Megatron-LM. With ``stage``
@@ -15,7 +16,7 @@ import math
 
 from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind
-from dtfm_lab.domain.job.options import BLOCKWISE
+from dtfm_lab.domain.job.options import BLOCKWISE, FROZEN_BYTES
 
 WHOLE_WIDTHS = {"gpt": 5, "llama": 4}
 """Widths of a block's held numbers a token that every GPU of a group holds: input and output of both norms, and in a
@@ -30,6 +31,13 @@ DROPOUT_SHARE = {"gpt": 3 / 5}
 """Of what an unfused attention keeps, its dropout's share: mask and output, 1.5 of 2.5 numbers."""
 USUAL_LOGITS = 2
 """Numbers that families count for each logit: in half precision the 4 bytes of the softmax."""
+
+
+def frozen_bytes(job: Job, layer: Layer) -> float:
+    """Bytes of a layer's weights that are held and not trained."""
+    plain_bytes = BYTES_PER_ELEMENT[job.dtype]
+    own = FROZEN_BYTES[job.frozen_weights] if layer.kind is LayerKind.BLOCK else None
+    return layer.frozen_elements * (plain_bytes if own is None else min(own, plain_bytes))
 
 
 def whole_elements(job: Job, layer: Layer) -> int:

@@ -19,9 +19,9 @@ from dtfm_lab.domain.job.checks import (
     contradictions_of,
     missing_numbers,
 )
-from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind, ModelSpec, even_shares
+from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, ModelSpec, even_shares
 from dtfm_lab.domain.job.model.families import completed
-from dtfm_lab.domain.job.options import BATCH, FROZEN_BYTES, GRADIENT, HOP, LEFT_TO_PLANNERS, MEMORY_ONLY, JobOptions
+from dtfm_lab.domain.job.options import BATCH, GRADIENT, HOP, LEFT_TO_PLANNERS, MEMORY_ONLY, JobOptions
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import check_options, plain
 
@@ -215,12 +215,6 @@ class Job(JobOptions):
         """Per stage, the parameters that its devices hold."""
         self.require_shape()
         return self.parameters_of(self.n_stages)
-
-    def frozen_bytes(self, layer: Layer) -> float:
-        """Bytes of a layer's weights that are held and not trained."""
-        plain_bytes = BYTES_PER_ELEMENT[self.dtype]
-        own = FROZEN_BYTES[self.frozen_weights] if layer.kind is LayerKind.BLOCK else None
-        return layer.frozen_elements * (plain_bytes if own is None else min(own, plain_bytes))
 
     @property
     def averages_every(self) -> int:

@@ -19,6 +19,7 @@ from dtfm_lab.domain.job import (
     LayerKind,
     ModelSpec,
     compressed_bytes,
+    frozen_bytes,
     kept_elements,
     needed_elements,
     repeated_flop,
@@ -157,7 +158,7 @@ class IterationProblem:
             price_per_hour=np.array([device.price_per_hour for device in topology.devices]),
             block_flop=_prefix(layer.forward_flop for layer in blocks),
             block_parameters=_prefix(layer.parameters for layer in blocks),
-            block_frozen=_prefix(map(job.frozen_bytes, blocks)),
+            block_frozen=_prefix(frozen_bytes(job, x) for x in blocks),
             **_activations(job),
             tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
             bytes_per_element=each,
@@ -274,7 +275,7 @@ class IterationProblem:
             reach = float(np.median(nearest[:, min(n_replicas, self.n_devices) - 1]))
             gather_s, scatter_s = (
                 (n_replicas - 1) / n_replicas * n_bytes / reach
-                for n_bytes in message_bytes_of(job, blocks[0].parameters, job.frozen_bytes(blocks[0]))
+                for n_bytes in message_bytes_of(job, blocks[0].parameters, frozen_bytes(job, blocks[0]))
             )
             gather_s *= job.sharding == "zero-3"
             forward_s, backward_s = np.maximum(forward_s, gather_s), np.maximum(backward_s, gather_s + scatter_s)
@@ -328,7 +329,7 @@ def _prefix(numbers: Iterable[float]) -> FloatArray:
 
 def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
     rows = [
-        (x.forward_flop, x.parameters, kept_elements(job, x), job.frozen_bytes(x))
+        (x.forward_flop, x.parameters, kept_elements(job, x), frozen_bytes(job, x))
         for x in model.layers
         if x.kind is kind
     ]

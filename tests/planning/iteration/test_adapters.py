@@ -9,7 +9,7 @@ import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import MODELS, LayerKind, with_adapters
+from dtfm_lab.domain.job import MODELS, LayerKind, frozen_bytes, with_adapters
 from dtfm_lab.simulation.memory_intervals import static_memory
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -154,7 +154,9 @@ def test_replicas_that_split_frozen_weights_hold_and_gather_what_is_kept():
     assert static_memory(job, 1).frozen[0] == pytest.approx(static_memory(one, 1).frozen[0] / 2, abs=1)
     blocks = [layer for layer in job.modelled().layers if layer.kind is LayerKind.BLOCK]
     ends = [layer for layer in job.modelled().layers if layer.kind is not LayerKind.BLOCK]
-    at_once = sum(map(job.frozen_bytes, [*ends, *blocks[:2]])) + 2 * sum(layer.parameters for layer in blocks[:2])
+    at_once = sum(frozen_bytes(job, layer) for layer in [*ends, *blocks[:2]]) + 2 * sum(
+        layer.parameters for layer in blocks[:2]
+    )
     assert static_memory(job, 1).parameters[0] == pytest.approx(41_943_040 + at_once, abs=1)
     full = llama(**quantised | {"frozen_weights": "same"})
     seconds = [lab.simulate(lab.evaluate(GPU, each, stages=[[0, 1]])).iteration_s for each in (job, full)]
