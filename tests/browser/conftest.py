@@ -96,7 +96,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
 
 @pytest.fixture(scope="session")
 def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter]:
-    """One for all tests. A kernel that imports the lab itself, as a user's does, is what the notebooks are run with."""
+    """One for all tests. A kernel that imports the lab itself, as a user's does, is in tests/test_notebook_files.py."""
     with jupyter_server(tmp_path_factory.mktemp("jupyter"), forks=True) as jupyter:
         yield jupyter
 

@@ -43,6 +43,14 @@ def visit(page, address):
     page.locator("#loading").wait_for(state="detached")
 
 
+def opened(page, network):
+    """Open another network from the bar's menu."""
+    page.get_by_role("button", name="lecture-hall").click()
+    page.locator(".dtfm-menu-network select").first.select_option(network)
+    page.wait_for_selector(f"{PLANNED} >> nth=0")
+    page.locator(".dtfm-pick", has_text=network).wait_for()
+
+
 def test_a_visitor_finds_a_plan_in_the_whole_window_as_light_as_the_system_and_leaves_no_kernel(app, browser):
     """The page's frame stands before its kernel has answered; the theme follows the visitor's system.
 
@@ -71,9 +79,11 @@ def test_a_visitor_finds_a_plan_in_the_whole_window_as_light_as_the_system_and_l
             is_light = str(theme == "light").lower()
             page.wait_for_selector(f"body[data-jp-theme-light='{is_light}']", state="attached")
             page.wait_for_function(f"() => getComputedStyle(document.body).backgroundColor === '{surface}'")
+        opened(page, "volunteers")
         other = lid.new_page()
         other.set_default_timeout(PATIENCE_S * 1000)
         visit(other, address)
+        assert other.locator(".dtfm-pick", has_text="lecture-hall").is_visible(), "nobody else sees what was opened"
         found = kernels(process)
         assert len(found) == 2
         assert all(kernel.children() == [] for kernel in found), "torch is not loaded before something runs"
@@ -83,16 +93,13 @@ def test_a_visitor_finds_a_plan_in_the_whole_window_as_light_as_the_system_and_l
         until(lambda: not kernels(process))
 
 
-def test_a_reload_and_a_killed_kernel_lose_nothing_and_nobody_else_sees_it(app, browser):
+def test_a_reload_and_a_killed_kernel_lose_nothing_and_a_closed_page_leaves_no_kernel(app, browser):
     address, process = app
     headline = ".dtfm-lab .dtfm-headline"
     with fresh_page(browser) as page:
         visit(page, address)
         page.wait_for_selector(PLANNED)
-        page.get_by_role("button", name="lecture-hall").click()
-        page.locator(".dtfm-menu-network select").first.select_option("volunteers")
-        page.wait_for_selector(f"{PLANNED} >> nth=0")
-        page.locator(".dtfm-pick", has_text="volunteers").wait_for()
+        opened(page, "volunteers")
         page.reload()
         page.locator(".dtfm-pick", has_text="volunteers").wait_for()
         (kernel,) = kernels(process)
@@ -103,9 +110,6 @@ def test_a_reload_and_a_killed_kernel_lose_nothing_and_nobody_else_sees_it(app, 
         n_kernels = len(kernels(process))
         page.close(run_before_unload=True)
         until(lambda: len(kernels(process)) < n_kernels)
-    with fresh_page(browser) as page:
-        visit(page, address)
-        assert page.locator(".dtfm-pick", has_text="lecture-hall").is_visible()
 
 
 def test_a_link_opens_its_lab_and_tab_also_after_a_reload_and_a_damaged_one_is_one_line(app, browser):

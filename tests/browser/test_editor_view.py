@@ -353,7 +353,7 @@ def test_a_narrower_editor_shows_everything_unless_a_person_moved_it_and_of_many
         "import numpy as np\nfrom dtfm_lab.domain.network.topology import Topology\n"
         "from dtfm_lab.widgets import TopologyEditor\n"
         "from dtfm_lab.widgets.network.document_conversion import document_of\n"
-        "a = np.random.default_rng(0).uniform(1, 90, (24, 24))\n"
+        "a = np.random.default_rng(0).uniform(1, 90, (18, 18))\n"
         "editor = TopologyEditor(document=document_of(Topology.from_matrices(a + a.T, a + a.T)))\neditor"
     )
     open_notebook(page, [many])
@@ -370,7 +370,7 @@ def test_a_narrower_editor_shows_everything_unless_a_person_moved_it_and_of_many
     assert page.evaluate(drawn) == 0
     editor.click("device:device-3")
     eventually(page, "editor.selected", ["device-3"])
-    assert page.evaluate(drawn) == 23
+    assert page.evaluate(drawn) == 17
     editor.stage.evaluate("(stage) => stage._cyreg.cy.panBy({ x: 500, y: 0 })")
     ask_kernel(page, "editor.layout.width = '580px'")
     page.wait_for_function("() => document.querySelector('.dtfm-stage').clientWidth < 600")
