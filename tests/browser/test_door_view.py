@@ -1,10 +1,10 @@
-"""A first visit: the door opens by itself, and stays closed once it was closed."""
+"""A first visit, the door alone in a cell: it opens by itself, and stays closed once it was closed."""
 
 import pytest
 
 expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 
-CELL = "import dtfm_lab as lab\nthe_lab = lab.Lab(autosave=False)\nthe_lab"
+CELL = "from dtfm_lab.widgets.views.door import Door\ndoor = Door()\ndoor.offer()\ndoor"
 
 
 def test_a_door_opens_by_itself_until_it_was_closed_once(page, open_notebook, eventually):
@@ -14,7 +14,6 @@ def test_a_door_opens_by_itself_until_it_was_closed_once(page, open_notebook, ev
     page.keyboard.press("Escape")
     expect(door).to_be_hidden()
     open_notebook(page, [CELL])
-    page.locator(".dtfm-lab .dtfm-bar").wait_for()
-    eventually(page, "the_lab.door.offered", True)
+    eventually(page, "door.offered", True)
     page.wait_for_timeout(800)
     expect(door).to_be_hidden()
