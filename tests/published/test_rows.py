@@ -310,7 +310,8 @@ def test_a_prediction_never_saw_its_own_row(monkeypatch, name, file, column):
 
     module = name.removesuffix("-throughput").replace("-", "_")
     if module == "zero_bubble":  # its rows without a fit are simulated, which takes most of the time
-        monkeypatch.setattr("dtfm_lab.published.systems.zero_bubble.simulated_row", lambda *_, **__: ROW)
+        plain = "dtfm_lab.published.systems.zero_bubble.simulated_row"
+        monkeypatch.setattr(plain, lambda *_, **fields: replace(ROW, setting=fields["setting"]))
     monkeypatch.setattr(f"dtfm_lab.published.systems.{module}.numbers", changed)
     after = [row for row in sources[name] if row.fitted]
     assert after[0].published != before[0].published
