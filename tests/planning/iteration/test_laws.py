@@ -102,7 +102,7 @@ def test_other_numbers_of_the_same_devices_find_as_good_a_plan(seed):
 # what plans keep
 
 
-@pytest.mark.parametrize(("schedule", "queueing"), zip([None, *sorted(schedules)], cycle(QUEUEING), strict=False))
+@pytest.mark.parametrize(("schedule", "queueing"), [*zip([None, *sorted(schedules)], cycle(QUEUEING), strict=False)])
 def test_the_seconds_of_a_plan_are_those_of_its_simulation_whatever_the_schedule(schedule, queueing):
     found = planned(mixed(), small_job(schedule=schedule), queueing=queueing, steps=4)
     assert (found.queueing, found.iteration_s) == (queueing, simulate(found).iteration_s)
