@@ -1,6 +1,7 @@
 """No plan is faster than the bound."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from dtfm_lab.planning.iteration.bounds import iteration_bound_steps, price_boun
 from dtfm_lab.planning.iteration.problem import IterationProblem
 
 sys.path.insert(0, str(Path(__file__).parent))
-from every_plan import FAMILIES, check_bound, drawn, every_plan
+from every_plan import FAMILIES, SYNCHRONISATIONS, check_bound, drawn, every_plan
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -61,3 +62,17 @@ def test_no_plan_within_a_price_is_faster_than_the_bound_for_that_price(seed):
         if prices[plan.placement.devices].sum() <= cap
     ]
     check_bound(case, "whole", within, max_price_per_hour=cap)
+
+
+@pytest.mark.parametrize("synchronisation", sorted(set(SYNCHRONISATIONS)))
+@pytest.mark.parametrize("seed", range(90, 94))
+def test_where_replicas_are_pinned_their_averaging_is_in_the_bound_and_no_more(seed, synchronisation):
+    """With one pipeline nothing is averaged, so where shapes are open averaging seldom decides."""
+    case = drawn(seed, most_devices=3)
+    job = case.job.with_fields(synchronisation=synchronisation, synchronise_every=1)
+    plans = every_plan(replace(case, job=job), "whole", np.random.default_rng(0), 300)
+    best_s = min((seconds for seconds, plan in plans if plan.job.n_replicas == 2), default=np.inf)
+    problem = IterationProblem.of(case.topology, job.with_fields(n_replicas=2), case.queueing)
+    if best_s < np.inf:
+        *_, bound_s = iteration_bound_steps(problem, 1.01 * best_s, FAMILIES["whole"])
+        assert 0.7 * best_s <= bound_s <= best_s * (1 + 1e-9)
