@@ -100,6 +100,13 @@ def test_a_slowdown_in_the_middle_of_a_run_is_told_with_its_iteration(n_iteratio
     assert f"{how} than before" in found.sentence
 
 
+def test_a_shift_below_the_threshold_is_none_however_sure():
+    for times, n_shifts in ((0.5, 0), (2.0, 1)):
+        step_s = times * compare(SMALL, exact_run(12)).drift.threshold_s
+        found = compare(SMALL, with_errors(step_s * (np.arange(12) >= 6))).drift
+        assert len(found.shifts) == n_shifts
+
+
 def test_a_device_that_is_slow_for_a_while_shifts_the_error_twice():
     errors_s = 0.2 * np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0])
     found = compare(SMALL, with_errors(errors_s)).drift
