@@ -32,7 +32,7 @@ class Hardware:
     """Source of the peaks, the memory, its bandwidth and the watts."""
     price_source: str = ""
     watts: float | None = None
-    """Power at full load, of the board as its data sheet states it; None where it was not looked up."""
+    """Power of the board at full load, its maker's figure, entered without looking each up; None where not sure."""
 
     @property
     def peak_flop_per_s(self) -> float:
