@@ -50,7 +50,10 @@ def as_html(parts: Iterable[Part]) -> str:
 
 def as_page(title: str, parts: Iterable[Part]) -> str:
     """The parts as a page of its own."""
-    look = "body { margin: 24px; background: Canvas; color: CanvasText; } :root { color-scheme: light dark; }"
+    look = (
+        "body { margin: 24px; background: Canvas; color: CanvasText; } :root { color-scheme: light dark; } "
+        'h1 { font: 600 20px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }'
+    )
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{look}</style></head><body><h1>{escape(title)}</h1>{as_html(parts)}</body></html>\n"
