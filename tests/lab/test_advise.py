@@ -210,7 +210,7 @@ def test_one_device_more_is_linked_as_the_one_that_it_is_like() -> None:
         ({"tokens": 1e6, "budget_dollars": -3}, "advice: budget_dollars is -3; wanted more than 0"),
         ({"tokens": 1e6, "deadline_days": 0}, "advice: deadline_days is 0; wanted more than 0"),
         ({"tokens": 1e6, "electricity_per_kwh": float("nan")}, "advice: electricity_per_kwh is nan; wanted"),
-        ({"tokens": 1e6, "catalogue": __file__}, "test_advice.py: is no SkyPilot catalogue; wanted a vms.csv"),
+        ({"tokens": 1e6, "catalogue": __file__}, "test_advise.py: is no SkyPilot catalogue; wanted a vms.csv"),
         ({"tokens": 1e6, "budgt": 3}, "no option named 'budgt'"),
     ],
 )
