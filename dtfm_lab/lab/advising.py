@@ -21,7 +21,7 @@ from dtfm_lab.lab.advice import DEFAULT_SECONDS, Advice, AdviceOptions, Fit, Gai
 from dtfm_lab.lab.arguments import Progress, newest_of, of_network
 from dtfm_lab.lab.histories import OF_ONE_SHAPE, replay
 from dtfm_lab.lab.plans import nouns
-from dtfm_lab.lab.ways import RENTED, Way, room_of, ways_of, with_device
+from dtfm_lab.lab.ways import RENTED, Way, room_of, ways_of, with_one_more
 from dtfm_lab.planning.explain.worth import replanned
 from dtfm_lab.planning.explain.worth import seconds as seconds_of
 from dtfm_lab.simulation.sensitivity import gains
@@ -157,7 +157,7 @@ def _gains(way: Way, limits: dict[str, Any]) -> Iterator[Gain]:
     if own:
         best = max(own, key=lambda d: plan.topology.devices[d].peak_flop_per_s)
         twin = replace(plan.topology.devices[best], name=f"another {plan.topology.names[best]}")
-        more = replanned(with_device(plan.topology, twin, best), plan, plan, **limits)
+        more = replanned(with_one_more(plan.topology, twin, best), plan, plan, **limits)
         if more is not None and more.iteration_s is not None:
             yield Gain(f"another {plan.topology.names[best]}", plan.iteration_s, more.iteration_s)
     # links of two regions together, in place of the one of them that brings as much

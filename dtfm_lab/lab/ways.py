@@ -139,7 +139,7 @@ def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterato
         yield Way(name=f"{yours} + {_named(devices, paid)}", kind=MIXED, topology=topology, **shared)
     elif own:
         one = next((each for each in offered if each.name == f"1 x {BESIDE}"), offered[0]).devices[0]
-        yield Way(name=f"{yours} + 1 x {one.gpu}", kind=MIXED, topology=with_device(topology, one), **shared)
+        yield Way(name=f"{yours} + 1 x {one.gpu}", kind=MIXED, topology=with_one_more(topology, one), **shared)
     kinds = {(devices[i].gpu, devices[i].peak_flop_per_s, devices[i].memory_bytes): i for i in reversed(own)}
     for i in sorted(kinds.values(), key=lambda i: -devices[i].peak_flop_per_s)[: MOST_SINGLES * (len(own) > 1)]:
         alone = topology.subset([i])
@@ -180,7 +180,7 @@ def _rented(gpu: str, n: int, price_per_hour: float, name: str) -> Topology:
     return Topology(tuple(devices), latency_s, bytes_per_s, name=name, link_spread=ESTIMATED_SPREAD)
 
 
-def with_device(topology: Topology, device: Device, like: int | None = None) -> Topology:
+def with_one_more(topology: Topology, device: Device, like: int | None = None) -> Topology:
     """The network with one more device: over the line that is assumed, or linked as another is, and to that one as
     well as that one is linked to any."""
     n = len(topology)

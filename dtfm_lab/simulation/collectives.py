@@ -160,10 +160,11 @@ def sharded_passes(alone: PassSeconds, messages: LayerMessages) -> PassSeconds:
     )
 
 
-def message_bytes_of(job: Job, parameters: int, frozen_bytes: float) -> tuple[float, float]:
-    """Bytes of the weights of a layer when gathered, and of its gradient when scattered, as compressed."""
+def message_bytes_of(job: Job, parameters: int, beside_bytes: float) -> tuple[float, float]:
+    """Bytes of the weights of a layer when gathered, with frozen ones ``beside_bytes``, and of its gradient when
+    scattered, as compressed."""
     gradient_bytes = compressed_bytes(parameters, job.gradients_in, job.gradients_as)
-    return float(parameters * BYTES_PER_ELEMENT[job.dtype]) + frozen_bytes, gradient_bytes
+    return float(parameters * BYTES_PER_ELEMENT[job.dtype]) + beside_bytes, gradient_bytes
 
 
 class Sharded(NamedTuple):

@@ -157,7 +157,7 @@ class MemoryReport:
             {
                 "device": [name for row in self.devices for name in row],
                 "stage": np.repeat(np.arange(n_positions), n_replicas),
-                "parameters_bytes": np.repeat(self.static.parameters + self.static.frozen, n_replicas),
+                "parameters_bytes": np.repeat(self.static.weights, n_replicas),
                 "gradients_bytes": np.repeat(self.static.gradients, n_replicas),
                 "optimizer_bytes": np.repeat(self.static.optimizer, n_replicas),
                 "activations_bytes": self.activations_bytes.ravel(),

@@ -68,8 +68,13 @@ class StaticMemory(NamedTuple):
     """Weights that are not trained."""
 
     @property
+    def weights(self) -> IntArray:
+        """All that a device multiplies by, trained or not."""
+        return self.parameters + self.frozen
+
+    @property
     def total(self) -> IntArray:
-        return self.parameters + self.gradients + self.optimizer + self.frozen
+        return self.weights + self.gradients + self.optimizer
 
 
 def static_memory(job: Job, n_stages: int) -> StaticMemory:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dtfm_lab as lab
 from dtfm_lab.domain.network import HARDWARE
 from dtfm_lab.lab.advice import SLOWER, Advice
-from dtfm_lab.lab.ways import LINE_BYTES_PER_S, watts_of, with_device
+from dtfm_lab.lab.ways import LINE_BYTES_PER_S, watts_of, with_one_more
 
 TOKENS = 100e6
 CATALOGUE = Path(__file__).parents[1] / "data" / "machines" / "vms.csv"
@@ -192,12 +192,12 @@ def test_an_interrupt_keeps_the_ways_so_far() -> None:
 def test_one_device_more_is_linked_as_the_one_that_it_is_like() -> None:
     net = lab.load_topology("at-home")
     desk, spot, n = net.index("desk"), net.index("spot"), len(net)
-    twin = with_device(net, replace(net.devices[desk], name="twin"), desk)
+    twin = with_one_more(net, replace(net.devices[desk], name="twin"), desk)
     assert twin.subset(range(n)).bandwidth_bytes_per_s.tolist() == net.bandwidth_bytes_per_s.tolist()
     assert twin.bandwidth_bytes_per_s[n, spot] == net.bandwidth_bytes_per_s[desk, spot]
     assert twin.bandwidth_bytes_per_s[spot, n] == net.bandwidth_bytes_per_s[spot, desk]
     assert twin.bandwidth_bytes_per_s[n, desk] == 1e9 / 8  # the switch at home
-    far = with_device(net, lab.Device(name="far", gpu="T4"))
+    far = with_one_more(net, lab.Device(name="far", gpu="T4"))
     assert (far.bandwidth_bytes_per_s[n, :n] == LINE_BYTES_PER_S).all()
 
 

@@ -145,7 +145,7 @@ def _curve(report: MemoryReport, at: tuple[int, int]) -> Curve:
     if len(time) > MOST_POINTS:
         time, moving = _thinned(time, moving)
     fixed = {
-        "parameters": report.static.parameters + report.static.frozen,
+        "parameters": report.static.weights,
         "gradients": report.static.gradients,
         "optimiser states": report.static.optimizer,
     }

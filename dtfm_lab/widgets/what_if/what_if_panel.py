@@ -59,8 +59,6 @@ class WhatIfPanel(Panel):
         self._report_error = partial(lab_state.report_error, PANE)
         self.last: Answer | None = None
         self.last_base: Answer | None = None
-        self._told = ""
-        """What the large numbers say of the setting planned anew."""
         """The answer to what the lab is turned to; None where that is not possible."""
         self._asked = Newest(
             self._answer_newest,
@@ -103,7 +101,7 @@ class WhatIfPanel(Panel):
         self.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices"])
         lab_state.observe(lambda _: self._show_pane(), "shown_panes")
-        lab_state.observe(lambda _: self._say_source(), "predicted")
+        lab_state.observe(lambda _: self._write_large_numbers(), "predicted")
         self._follow()
 
     @property
@@ -244,23 +242,24 @@ class WhatIfPanel(Panel):
 
     def _write_numbers(self, now: Answer) -> None:
         """Write the large numbers and the headline's sentence, and show the setting on the network."""
-        base, better, self._told = self.last_base, self._better(now.setting), ""
+        base, better = self.last_base, self._better(now.setting)
         note = "" if base is None else answer_text.headline(now, base)
         if better is not None:
-            self._told = f"planned anew: {format_s(better.trace.iteration_s)}"
             note = f"{note} The network shows the plan that suits it: {format_s(better.trace.iteration_s)}."
-        elif self.anew is not None and self.anew[0] == now.setting:
-            self._told = "planned anew: no better"
-        self._say_source()
+        self._write_large_numbers()
         self._lab_state.what_if_note = note
         self._preview()
 
-    def _say_source(self) -> None:
-        """Write the large numbers, and that they are of FLOP while the bar's are of a profile."""
-        if self.last is not None:
-            parts = ["from FLOP"] if is_profiled(self._lab_state) else []
-            told = [*parts, self._told] if self._told else parts
-            self.numbers.value = answer_text.numbers_of(self.last, self.last_base, told)
+    def _write_large_numbers(self) -> None:
+        """Write the large numbers alone, and that they are of FLOP while the bar's are of a profile."""
+        if (now := self.last) is None:
+            return
+        told = ["from FLOP"] if is_profiled(self._lab_state) else []
+        if (better := self._better(now.setting)) is not None:
+            told.append(f"planned anew: {format_s(better.trace.iteration_s)}")
+        elif self.anew is not None and self.anew[0] == now.setting:
+            told.append("planned anew: no better")
+        self.numbers.value = answer_text.numbers_of(now, self.last_base, told)
 
     def _set_slow(self, is_slow: bool) -> None:
         """Mark the answer on the screen as old while a new one takes long, which can be stopped."""
