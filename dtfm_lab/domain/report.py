@@ -78,7 +78,9 @@ def _html(part: Part) -> str:
 
 
 def _bold(text: str) -> str:
-    return MARKED.sub(r"<b>\1</b>", escape(text))
+    """HTML of a text. JupyterLab sets what is between two dollars as a formula, unless each is in an element of its
+    own (MathJax's documentation, "TeX and LaTeX math delimiters")."""
+    return MARKED.sub(r"<b>\1</b>", escape(text)).replace("$", "<span>$</span>")
 
 
 def _markdown(part: Part) -> list[str]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import dtfm_lab as lab
 from dtfm_lab.domain.network import HARDWARE
+from dtfm_lab.domain.report import as_html
 from dtfm_lab.lab.advice import SLOWER, Advice
 from dtfm_lab.lab.ways import LINE_BYTES_PER_S, watts_of, with_one_more
 
@@ -244,3 +245,8 @@ def test_the_page_is_saved_and_the_command_prints_it(advice: Advice, shell, tmp_
 def test_a_name_that_moved_still_works_and_says_where_it_is() -> None:
     with pytest.warns(FutureWarning, match=r"lab\.calibrate is lab\.published\.calibrate now"):
         assert lab.calibrate is lab.published.calibrate
+
+
+def test_dollars_of_a_page_are_no_formula_to_a_notebook():
+    html = as_html(["for $5.42 the cheapest, for **$6.32** the fastest"])
+    assert html.count("<span>$</span>") == html.count("$") == 2
