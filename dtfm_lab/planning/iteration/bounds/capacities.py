@@ -57,6 +57,8 @@ class Capacities:
     synchronises: bool = True
     """False for an iteration in which each replica only updates itself."""
     _averages: dict[int, Averages] = field(default_factory=dict)
+    _neighbours: dict[bytes, tuple[IntArray, FloatArray]] = field(default_factory=dict)
+    """By the sides of a cut."""
 
     @property
     def problem(self) -> IterationProblem:
@@ -174,7 +176,9 @@ class Capacities:
         from dtfm_lab.planning.iteration.bounds.capacity_kernel import fill_capacities  # imports numba
 
         capacity = np.zeros((len(self.kinds), len(on_side), 2, len(side)))
-        neighbours, links = self.neighbours(side)
+        if (of_side := side.tobytes()) not in self._neighbours:
+            self._neighbours[of_side] = self.neighbours(side)
+        neighbours, links = self._neighbours[of_side]
         apart = bool((side != side[0]).any())
         crossing = self.crossing(side, limit_s) if apart else 0.0
         job = self.problem.job
@@ -230,5 +234,8 @@ class Capacities:
 
     def compile_kernels(self) -> None:
         """Use the kernels once, for plans of one device."""
+        from dtfm_lab.planning.iteration.bounds.capacity_kernel import together
+
         side = np.zeros(len(self.classes.count), dtype=np.int64)
-        self.of(1.0, 1, 1, side, np.array([1]), np.zeros((len(self.kinds), len(side))))
+        found = self.of(1.0, 1, 1, side, np.array([1]), np.zeros((len(self.kinds), len(side))))
+        together(found.max(axis=2), self.classes.count, side, np.array([1]), 1)

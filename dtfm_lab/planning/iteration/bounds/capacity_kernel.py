@@ -10,6 +10,9 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.classes import Costs
 from dtfm_lab.planning.iteration.kernels.tables import AT_ONCE, HIERARCHICAL, NOTHING, RING, SHARDED
 
+SURELY, SLACK = 1 + 2e-12, 2e-9
+"""By which the most that is ever possible is rounded up, so that no way is left out for a rounding error."""
+
 
 @compiled
 def line_up(
@@ -141,18 +144,30 @@ def fill_capacities(
     n_kinds, n_classes = fits.shape
     line, sums = np.empty((2, count.sum() + 3)), np.empty((2, count.sum() + 4))
     at, n_of_side = np.zeros(n_classes, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    tail_s = np.empty(len(on_side))  # the least of averaging, whoever the neighbours are
+    crossing = np.floor(crossing * SURELY + SLACK)
     for q in range(n_kinds):
         first, last = role[q] == 0 or role[q] == 3, role[q] >= 2
         hops = n_stages - 1 if before_hops[q] < 0 else before_hops[q]
         for c in range(n_classes):
-            if not fits[q, c] or upper[q, c] < 1:
+            f, i_s, w = forward_s[q, c], input_s[q, c], weight_s[q, c]
+            if not fits[q, c] or upper[q, c] < 1 or f + i_s + w > limit_s * (1 + SLACK):
                 continue
             others = count.copy()
             others[c] -= 1
             near = (side == side[c]).astype(np.int64)
-            line_up(pair_s[q, c], others, near, line, sums, at)
-            f, i_s, w = forward_s[q, c], input_s[q, c], weight_s[q, c]
+            if how != NOTHING:
+                line_up(pair_s[q, c], others, near, line, sums, at)
             once = chain_s[q, c]
+            for x in range(len(on_side)):
+                n_of_side[1] = (on_side[x] if side[c] == 0 else n_replicas - on_side[x]) - 1
+                n_of_side[0] = n_replicas - 1 - n_of_side[1]
+                tail_s[x] = np.inf
+                if n_of_side[1] >= 0:
+                    both = 1 if n_of_side[0] > 0 else 0
+                    tail_s[x] = averaging_s(how, n_of_side, -1, -1, near, line, sums, at, floor_s[both, q, c])
+                    if hidden_s[q, c] > 0 and tail_s[x] < np.inf:
+                        tail_s[x] = 0.0
             for j in range(neighbours.shape[1]):
                 if first and j > 0:
                     break
@@ -164,6 +179,21 @@ def fill_capacities(
                 if not first:
                     start = before_s[q] + from_a + wait_from_a + (hops - 1) * least_hop_s
                     up = before_back_s[q] + to_a + wait_to_a + (hops - 1) * least_hop_s
+                ahead = limit_s - start
+                sent_up_s = to_a + wait_to_a if waits and not first else 0.0
+                least_s = f + i_s + w + sent_up_s
+                most_ever = min(n_microbatches, upper[q, c], (ahead - up + sent_up_s) / (least_s - w))
+                if not first:
+                    most_ever = min(most_ever, (ahead - once - up) / max(from_a, to_a) + 1)
+                near_a = first or of_neighbour[c, j, 4] > 0
+                betters = False  # whether any neighbour b could, beside this a
+                for x in range(len(on_side)):
+                    if tail_s[x] <= limit_s:
+                        most = np.floor(min(most_ever, (ahead - tail_s[x]) / least_s) * SURELY + SLACK)
+                        if capacity[q, x, 1, c] < min(most, crossing) or (near_a and capacity[q, x, 0, c] < most):
+                            betters = True
+                if not betters:
+                    continue
                 for i in range(neighbours.shape[1]):
                     if last and i > 0:
                         break
@@ -172,32 +202,30 @@ def fill_capacities(
                     if not last and (from_b == np.inf or (b >= 0 and others[b] < 1 + (a == b))):
                         continue
                     trip, idle = 0.0, 0.0
-                    sent_up_s = to_a + wait_to_a if waits and not first else 0.0
                     sent_down_s = to_b + wait_to_b if waits and not last else 0.0
-                    own_s = f + i_s + w + sent_up_s + sent_down_s
+                    own_s = least_s + sent_down_s
                     if not last:
                         trip = to_b + wait_to_b + from_b + wait_from_b
                         trip += max(next_s, rest_s[q] + 2 * (n_stages - 2) * least_hop_s if first else 0.0)
                         if in_flight[q, c] > 0:
                             idle = max(0.0, trip - (in_flight[q, c] - 1) * f - in_flight[q, c] * sent_down_s)
-                    ahead = limit_s - start
-                    most_ever = min(n_microbatches, upper[q, c], (ahead - idle) / own_s)
+                    most_ever = min(n_microbatches, upper[q, c])
                     most_ever = min(most_ever, (ahead - up - idle + sent_up_s) / (own_s - w))
                     if not last:
                         free = ahead - once - up - next_s - wait_from_b - wait_to_b
                         most_ever = min(most_ever, (free - from_b) / to_b, (free - to_b) / from_b)
                     if not first:
                         most_ever = min(most_ever, (ahead - once - up) / max(from_a, to_a) + 1)
-                    most_ever = np.floor(most_ever * (1 + 1e-12) + 1e-9)
-                    stays = (first or of_neighbour[c, j, 4] > 0) and (last or of_neighbour[c, i, 4] > 0)
+                    stays = near_a and (last or of_neighbour[c, i, 4] > 0)
                     for x in range(len(on_side)):
-                        n_near = (on_side[x] if side[c] == 0 else n_replicas - on_side[x]) - 1
-                        if n_near < 0:
+                        if tail_s[x] > limit_s:
                             continue
-                        if capacity[q, x, 1, c] >= min(most_ever, crossing) and (
-                            not stays or capacity[q, x, 0, c] >= most_ever
+                        most = np.floor(min(most_ever, (ahead - tail_s[x] - idle) / own_s) * SURELY + SLACK)
+                        if capacity[q, x, 1, c] >= min(most, crossing) and (
+                            not stays or capacity[q, x, 0, c] >= most
                         ):
                             continue
+                        n_near = (on_side[x] if side[c] == 0 else n_replicas - on_side[x]) - 1
                         n_of_side[0], n_of_side[1] = n_replicas - 1 - n_near, n_near
                         both = 1 if n_of_side[0] > 0 else 0
                         tail = averaging_s(how, n_of_side, a, b, near, line, sums, at, floor_s[both, q, c])
@@ -230,6 +258,29 @@ def fill_capacities(
                                 most = min(most, window / (from_a + from_b), window / (to_a + to_b))
                             most = min(most, (limit_s - start - end - idle) / each_s)
                             most = min(most, (limit_s - start - up - idle + sent_up_s) / (own_s - w))
-                            whole = np.floor(most * (1 + 1e-12) + 1e-9)
+                            whole = np.floor(most * (1 + 1e-12) + 1e-9)  # no more than SURELY and SLACK allow
                             if whole >= 1 and whole > capacity[q, x, crosses, c]:
                                 capacity[q, x, crosses, c] = whole
+
+
+@compiled
+def together(best: FloatArray, count: IntArray, side: IntArray, on_side: IntArray, n_replicas: int) -> FloatArray:
+    """(Q, I) micro-batches that the best devices of both sides pass together, of (Q, I, C) ``best`` ones of a device;
+    -inf where a side has too few devices that pass any. Other arguments as for ``fill_capacities``."""
+    total = np.zeros(best.shape[:2])
+    for q in range(best.shape[0]):
+        for x in range(best.shape[1]):
+            here, there = on_side[x], n_replicas - on_side[x]
+            for c in np.argsort(-best[q, x]):
+                each = best[q, x, c]
+                if each <= 0 or here + there == 0:
+                    break
+                taken = min(count[c], here if side[c] == 0 else there)
+                if side[c] == 0:
+                    here -= taken
+                else:
+                    there -= taken
+                total[q, x] += taken * each
+            if here + there > 0:
+                total[q, x] = -np.inf
+    return total

@@ -76,19 +76,9 @@ class Program:
     def possible(self, capacity: FloatArray) -> npt.NDArray[np.bool_]:
         """(Q, I) configurations in which the best devices of each side, taken together, could pass all micro-batches;
         none where these are too few."""
-        best = capacity.max(axis=2)
-        total = np.zeros(best.shape[:2])
-        for s, of_stage in enumerate((self.on_side, self.n_replicas - self.on_side)):
-            wanted = np.broadcast_to(of_stage[None, :], total.shape).copy()
-            here = np.flatnonzero(self.side == s)
-            order = np.argsort(-best[:, :, here], axis=2, kind="stable")
-            for rank in range(len(here)):
-                c = here[order[:, :, rank]]
-                cap = np.take_along_axis(best, c[:, :, None], axis=2)[:, :, 0]
-                taken = np.where(cap > 0, np.minimum(self.count[c], wanted), 0)
-                total += taken * cap
-                wanted -= taken
-            total[wanted > 0] = -np.inf
+        from dtfm_lab.planning.iteration.bounds.capacity_kernel import together  # imports numba
+
+        total = together(capacity.max(axis=2), self.count, self.side, self.on_side, self.n_replicas)
         possible: npt.NDArray[np.bool_] = total >= self.n_microbatches
         possible &= (self.kinds.blocks <= self.n_blocks - (self.n_stages - 1))[:, None]
         possible &= ((self.kinds.role == SOLE) == (self.n_stages == 1))[:, None]
