@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from playwright.sync_api import CDPSession, Locator, Page, sync_playwright
+from playwright.sync_api import CDPSession, Page, sync_playwright
 from serving import CURRENT_KERNEL, PATIENCE_MS, Jupyter, ask, chromium, fresh_page, jupyter_server
+
+from dtfm_lab.cli.machine import KERNELS
 
 LAB_OPEN = ".dtfm-lab .dtfm-cause"
 QUIET_S = 1.0
@@ -82,11 +83,6 @@ class LabInBrowser:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{expression} does not hold after {patience_s:g} s")
             self.page.wait_for_timeout(50)
-
-    def button(self, name: str) -> Locator:
-        """The first of this name that can be pressed."""
-        words = re.compile(rf"^\s*{name}\s*$")
-        return self.page.locator(".dtfm-lab button.jupyter-button:visible:enabled", has_text=words).first
 
     def settle(self, seconds: float = 1.0) -> None:
         self.page.wait_for_timeout(seconds * 1000)
@@ -163,7 +159,8 @@ def rested(browser: LabInBrowser, patience_s: float = 60.0) -> None:
 
 @contextmanager
 def opened_browser(root: Path) -> Iterator[LabInBrowser]:
-    with jupyter_server(root) as jupyter, sync_playwright() as playwright:
+    """A page of a JupyterLab whose kernels start as those of ``dtfm-lab lab``."""
+    with jupyter_server(root, JUPYTER_PATH=str(KERNELS)) as jupyter, sync_playwright() as playwright:
         browser = chromium(playwright)
         with fresh_page(browser) as page:
             yield LabInBrowser(jupyter, page, page.context.new_cdp_session(page))

@@ -68,7 +68,7 @@ def _search(browser: LabInBrowser, seconds: float) -> None:
     browser.ask(
         f"panel = the_lab.plan_panel.real; panel.planner.value = 'evolutionary'; panel.seconds.value = {seconds}"
     )
-    browser.button("Plan").click()
+    browser.ask("panel.start.click()")
     browser.until("panel.search is not None", patience_s=10)
     browser.until("panel.search is None", patience_s=seconds + 60)
     browser.settle(3)
@@ -115,13 +115,13 @@ def processes(browser: LabInBrowser) -> list[Figure]:
 def _busy(browser: LabInBrowser, doing: str) -> None:
     if doing == "search":
         browser.ask("the_lab.plan_panel.real.seconds.value = 600; the_lab.plan_panel.real.planner.value = 'random'")
-        browser.button("Plan").click()
+        browser.ask("the_lab.plan_panel.real.start.click()")
         browser.until("the_lab.plan_panel.real.search is not None")
         browser.settle()
         return
     browser.ask("the_lab.lab_state.plan = lab.plan(the_lab.topology, the_lab.job, seed=0, seconds=0.5)")
     browser.ask("the_lab.run_panel.iterations.value = 10_000")
-    browser.button("Run").click()
+    browser.ask("the_lab.run_panel.start.click()")
     browser.until("the_lab.run_panel.run is not None and len(the_lab.run_panel.run.losses) > 1")
 
 

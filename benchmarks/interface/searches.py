@@ -63,7 +63,7 @@ def _begin(browser: LabInBrowser, planner: str, seconds: float) -> None:
         f"panel = the_lab.plan_panel.real; panel.planner.value = {planner!r}; "
         f"panel.seconds.value = {seconds}; marks.clear()"
     )
-    browser.ask("panel.start.click()")
+    browser.ask("the_lab.plan_panel.redo()")
     browser.until("panel.search is not None and marks", patience_s=20)
 
 

@@ -37,6 +37,7 @@ def open_lab(arguments: tuple[str, ...]) -> None:
     where = where_to_open(Path.cwd(), checkout=Path(__file__).parents[2])
     # JupyterLab refuses to run as root without this; a container has no other user
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [str(KERNELS), os.environ.get("JUPYTER_PATH")]))
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *where, *as_root, *arguments])
 
 
@@ -50,6 +51,8 @@ def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
     return []
 
 
+KERNELS = Path(__file__).with_name("jupyter")
+"""Jupyter's data folder with a kernel that loads the lab while it starts, so that no first cell waits for it."""
 PORT = click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help="Or one near it.")
 BROWSER = click.option("--browser/--no-browser", default=True, show_default=True, help="Open it in a browser.")
 

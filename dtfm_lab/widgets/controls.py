@@ -6,7 +6,6 @@ Type, bounds, choices and help of an option are stated once, where it is declare
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -152,9 +151,9 @@ def classed(widget: W, *css_classes: str) -> W:
     return widget
 
 
-def pane(style: Path, children: Sequence[w.Widget], *css_classes: str) -> w.VBox:
-    """Return a pane's widgets below each other, with the styles of a file."""
-    return classed(w.VBox([stylesheet(style), *children]), "dtfm-pane", *css_classes)
+def pane(children: Sequence[w.Widget], *css_classes: str) -> w.VBox:
+    """Return a pane's widgets below each other; its folder's styles come with the lab, see ``markup.PANES_CSS``."""
+    return classed(w.VBox(children), "dtfm-pane", *css_classes)
 
 
 def toolbar(*children: w.Widget) -> w.HBox:
@@ -217,11 +216,6 @@ def show(widget: w.DOMWidget, shown: bool) -> None:
 def mark(widget: w.DOMWidget, css_class: str, marked: bool) -> None:
     """Add the CSS class to the widget, or remove it."""
     (widget.add_class if marked else widget.remove_class)(css_class)
-
-
-def stylesheet(path: Path) -> w.HTML:
-    """Return an invisible widget that brings a file's CSS to the page."""
-    return w.HTML(f"<style>{path.read_text(encoding='utf-8')}</style>", layout=w.Layout(display="none"))
 
 
 def values_of(controls: Mapping[str, w.ValueWidget]) -> dict[str, Any]:

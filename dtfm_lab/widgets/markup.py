@@ -9,8 +9,13 @@ import pandas as pd
 
 LINKS = ("https://", "http://")
 """How the targets of links begin that are opened beside the lab."""
-CSS = (Path(__file__).parent / "lab.css").read_text(encoding="utf-8")
-"""The style that all panels share; each panel adds its own."""
+HERE = Path(__file__).parent
+CSS = (HERE / "lab.css").read_text(encoding="utf-8")
+"""The style that all panels share."""
+PANES_CSS = "".join(
+    path.read_text(encoding="utf-8") for path in sorted(HERE.glob("*/*.css")) if path.parent.name != "static"
+)
+"""The styles of the panes: with the lab from its beginning, so that a pane stands as it is when it is first shown."""
 
 
 def line(text: str, kind: str = "note") -> str:

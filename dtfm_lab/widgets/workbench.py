@@ -52,6 +52,7 @@ from dtfm_lab.widgets.systems import SystemsPanel
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.frame import Glossary, Legend
+from dtfm_lab.widgets.views.view import untold
 from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 AGAIN = "import dtfm_lab as lab\nlab.Lab(restores=True)"
@@ -92,41 +93,43 @@ class Lab(w.VBox):
         ungrouped = network
         if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
             network, job = network_of(network, job)
-        self.lab_state = LabState()
-        self._make_panels(network, job, live=live)
-        self.systems_panel.ungrouped = ungrouped
-        self.steps = self._steps()
-        self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
-        self.panels |= {step.saved_name: step.panel for step in self.steps}
-        self.bar = StatusBar(
-            self.lab_state, self.replanning, self._press, lambda: self.compare_panel.refitting.is_useful
-        )
-        self.bar.view.on_link = self._take_link
-        copy = self.bar.view.send
-        self.workspace = Workspace(self.lab_state, self.panels, lambda link: copy({"kind": "copy", "link": link}))
-        self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
-        self.panes = Panes(self.lab_state, self.steps, self._plans_by_itself)
-        self.legend, self.glossary = Legend(), Glossary()
-        self.door = Door(self.open_network, self.network_panel.files.take)
-        self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks", "moment"])
-        w.dlink((self.network_panel.drawing, "can_undo"), (self.bar.view, "can_undo"))
-        self.autosave: Autosave | None = None
-        if autosave:
-            path = autosave_path() if autosave is True else None
-            self.autosave = Autosave(path, self._write, self._read, restores=restores)
-            self.autosave.view.add_class("dtfm-toast")
-            self.lab_state.observe(lambda _: self._changed(), RESULT_TRAITS)
-            for panel in self.panels.values():
-                panel.observe_edits(self._changed)
-        if isinstance(autosave, Path):
-            self.bar.view.observe(lambda change: self._keep_for(autosave, change["new"]), "visitor")
-        halves = classed(w.HBox([self.network_pane.view, self.panes.view]), "dtfm-panes")
-        self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
-        parts = [w.HTML(f"<style>{markup.CSS}</style>", layout=w.Layout(display="none"))]
-        parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door]
-        parts += [] if self.autosave is None else [self.autosave.view]
-        super().__init__(parts)
-        self.add_class("dtfm-lab")
+        with untold():
+            self.lab_state = LabState()
+            self._make_panels(network, job, live=live)
+            self.systems_panel.ungrouped = ungrouped
+            self.steps = self._steps()
+            self.panels: dict[str, Panel] = {"network": self.network_panel, "replanning": self.replanning}
+            self.panels |= {step.saved_name: step.panel for step in self.steps}
+            self.bar = StatusBar(
+                self.lab_state, self.replanning, self._press, lambda: self.compare_panel.refitting.is_useful
+            )
+            self.bar.view.on_link = self._take_link
+            copy = self.bar.view.send
+            self.workspace = Workspace(self.lab_state, self.panels, lambda link: copy({"kind": "copy", "link": link}))
+            self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
+            self.panes = Panes(self.lab_state, self.steps, self._plans_by_itself)
+            self.legend, self.glossary = Legend(), Glossary()
+            self.door = Door(self.open_network, self.network_panel.files.take)
+            self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks", "moment"])
+            w.dlink((self.network_panel.drawing, "can_undo"), (self.bar.view, "can_undo"))
+            self.autosave: Autosave | None = None
+            if autosave:
+                path = autosave_path() if autosave is True else None
+                self.autosave = Autosave(path, self._write, self._read, restores=restores)
+                self.autosave.view.add_class("dtfm-toast")
+                self.lab_state.observe(lambda _: self._changed(), RESULT_TRAITS)
+                for panel in self.panels.values():
+                    panel.observe_edits(self._changed)
+            if isinstance(autosave, Path):
+                self.bar.view.observe(lambda change: self._keep_for(autosave, change["new"]), "visitor")
+            halves = classed(w.HBox([self.network_pane.view, self.panes.view]), "dtfm-panes")
+            self.panes.swap.observe(lambda change: mark(halves, "dtfm-swapped", change["new"]), "value")
+            parts = [w.HTML(f"<style>{markup.CSS}{markup.PANES_CSS}</style>", layout=w.Layout(display="none"))]
+            parts += [self.bar.view, halves, self.legend, *self._menus(), self.glossary, self.door]
+            parts += [] if self.autosave is None else [self.autosave.view]
+            super().__init__(parts)
+            self.add_class("dtfm-lab")
+        self.open()
         self.bar.view.shown_as = self.model_id or ""
         self.bar.view.again = AGAIN if autosave is True else ""
         self.lab_state.plan = plan

@@ -110,10 +110,10 @@ class Jupyter:
 
 
 @contextmanager
-def jupyter_server(root: Path, *, forks: bool = False) -> Iterator[Jupyter]:
+def jupyter_server(root: Path, *, forks: bool = False, **environment: str) -> Iterator[Jupyter]:
     """JupyterLab with a home of its own in this folder, so that nobody's settings or extensions matter.
 
-    With ``forks`` its kernels are forks of one process that has loaded the lab.
+    With ``forks`` its kernels are forks of one process that has loaded the lab; ``environment`` are variables of its.
     """
     folder, config = root / "notebooks", root / "config"
     folder.mkdir()
@@ -132,7 +132,8 @@ def jupyter_server(root: Path, *, forks: bool = False) -> Iterator[Jupyter]:
     command += ["--LabApp.news_url=None", "--LabApp.collaborative=False"]
     log = root / "jupyterlab.log"
     with log.open("w") as output:
-        server = subprocess.Popen(command, env=own_environment(root), cwd=root, stdout=output, stderr=subprocess.STDOUT)
+        there = own_environment(root) | environment
+        server = subprocess.Popen(command, env=there, cwd=root, stdout=output, stderr=subprocess.STDOUT)
     jupyter = Jupyter(f"http://127.0.0.1:{port}", token, folder, server.pid)
     try:
         _wait_until_up(jupyter, server, log)

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 from dtfm_lab.cli import machine
 
 Shell = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[2]
+LOADED = "('dtfm_lab.widgets' in __import__('sys').modules, 'dtfm_lab' in globals())"
 LESSONS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
 
@@ -57,6 +59,17 @@ def test_the_lab_opens_on_the_lessons_of_the_folder_that_it_is_called_in(shell: 
     [root, url] = machine.where_to_open(Path.cwd(), checkout=ROOT)
     assert root == f"--ServerApp.root_dir={ROOT}"
     assert url == "--LabApp.default_url=/lab/tree/notebooks/00_tour.ipynb"
+
+
+def test_a_kernel_of_the_lab_has_loaded_it_before_the_first_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTER_PATH", str(machine.KERNELS))
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        answer = client.execute_interactive("", user_expressions={"loaded": LOADED}, timeout=60, store_history=False)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    assert answer["content"]["user_expressions"]["loaded"]["data"]["text/plain"] == "(True, False)"
 
 
 # ``dtfm-lab lab --app``: mistakes are said before anything is served. What it serves is looked at in tests/browser

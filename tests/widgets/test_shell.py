@@ -211,7 +211,8 @@ async def test_suspected_links_and_devices_are_marked_on_the_network_until_an_ed
 
 def test_every_box_of_rarer_controls_has_a_name_of_its_own() -> None:
     the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
-    found = [one for one in inside(the_lab) if "dtfm-more-button" in one._dom_classes]
+    everything = [each for one in (the_lab, *(step.panel.view for step in the_lab.steps)) for each in inside(one)]
+    found = {one for one in everything if "dtfm-more-button" in one._dom_classes}
     names = [one.description for one in found]
     assert len(names) > 8
     assert len(set(names)) == len(names), "several are on the screen at once"

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from html import escape
-from pathlib import Path
 
 import ipywidgets as w
 
@@ -72,7 +71,7 @@ class ComparePanel(Panel):
         self.refitting.note.add_class("dtfm-grow")
         refitting = [self.refit, self.refitting.use, self.refitting.again, self.refitting.note]
         row = toolbar(*self._guessing, *refitting, self.error, more)
-        return pane(Path(__file__).with_name("compare.css"), [row, self.tiles, self.residuals], "dtfm-compare")
+        return pane([row, self.tiles, self.residuals], "dtfm-compare")
 
     def _show(self) -> None:
         comparison = self._lab_state.comparison

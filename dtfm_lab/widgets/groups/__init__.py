@@ -3,7 +3,6 @@
 import asyncio
 from functools import partial
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
@@ -56,7 +55,7 @@ class GroupsPanel(Panel):
         )
         more = more_menu([self.hand.view], "Move to", "Move the selected device to another place in the plan")
         row = toolbar(self.mode, self.step, spacer(), self.hand.undo, self.hand.redo, self.why_menu, more)
-        self.view = pane(Path(__file__).with_name("groups.css"), [row, self.line, self.groups], "dtfm-groups-panel")
+        self.view = pane([row, self.line, self.groups], "dtfm-groups-panel")
         w.link((self.step, "value"), (self.groups, "step"))
         w.link((self.mode, "value"), (self.groups, "mode"))
         self.step.observe(lambda _: self._describe(), "value")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from pathlib import Path
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
@@ -78,7 +77,7 @@ class HoursPanel(Panel):
         self._controls = {"availability": self.availability, "hours": self.hours, "policy": self.policy}
         row = toolbar(self.availability, self.hours, self.policy, spacer(), self.start, self.stop)
         children = [row, self.race, *self.time_line.children, self.chart.view]
-        self.view = pane(Path(__file__).with_name("hours.css"), children, "dtfm-hours-pane")
+        self.view = pane(children, "dtfm-hours-pane")
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._stop())
         self.policy.observe(lambda _: self._choose(), "value")

@@ -2,7 +2,6 @@
 
 import asyncio
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
@@ -69,7 +68,7 @@ class PlanPanel(Panel):
         for main in self._mains.values():
             classed(main, "dtfm-fill", "dtfm-mode-main")
         row = toolbar(self.mode, *self._bars.values())
-        self.view = pane(Path(__file__).with_suffix(".css"), [row, *self._mains.values()])
+        self.view = pane([row, *self._mains.values()])
         self.mode.observe(lambda _: self._show_mode(), "value")
         lab_state.observe(lambda _: self._describe_plan(), ["topology", "job", "plan", "shown_panes"])
         lab_state.observe(lambda _: self._note_plan(), "bound_s")

@@ -4,7 +4,6 @@ import asyncio
 import warnings
 from dataclasses import replace
 from html import escape
-from pathlib import Path
 from typing import Any, ClassVar
 
 import ipywidgets as w
@@ -142,7 +141,7 @@ class RunPanel(Panel):
         heading = w.HTML("<h3>What happened</h3>")
         told = classed(w.VBox([w.HBox([heading, self.progress.line]), self.happened, self.guessing.view]), "dtfm-told")
         below = classed(w.Box([self.losses, told]), "dtfm-run-below")
-        return pane(Path(__file__).with_name("run.css"), [toolbar(*parts), chart, below], "dtfm-run")
+        return pane([toolbar(*parts), chart, below], "dtfm-run")
 
     def _begin(self, mystery: np.random.Generator | None = None) -> None:
         """Start a run; with ``mystery`` one that has a secret."""

@@ -5,7 +5,6 @@ import time
 from contextlib import suppress
 from functools import partial
 from html import escape
-from pathlib import Path
 
 import ipywidgets as w
 import traitlets
@@ -108,8 +107,7 @@ class SchedulePanel(Panel):
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
         more = more_menu([*rows, self.comparing.table], "Choices", "Choices, comparisons, strips and files")
         row = toolbar(said, self.schedule, self.critical, more)
-        style = Path(__file__).with_name("schedule.css")
-        return pane(style, [row, self.chart], "dtfm-schedule")
+        return pane([row, self.chart], "dtfm-schedule")
 
     def _say_title(self) -> None:
         units = self.chart.units

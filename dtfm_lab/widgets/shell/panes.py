@@ -84,7 +84,7 @@ class Panes:
         self.split = toggle("Split", "Two results, one above the other")
         self.swap = toggle("Swap", "The network at the right, the results at the left")
         head = classed(w.HBox([self.tabs, self._stale, self.redo, self.split, self.swap]), "dtfm-head")
-        self._boxes = {step.name: w.VBox([step.panel.view]) for step in steps}
+        self._boxes = {step.name: w.VBox() for step in steps}  # filled when they are first shown
         for name, box in self._boxes.items():
             classed(box, "dtfm-out", f"dtfm-out-{name}")
         outs = classed(w.VBox(list(self._boxes.values())), "dtfm-outs")
@@ -111,7 +111,10 @@ class Panes:
         if split and self._second in ("", first):
             self._second = next(name for name in self._steps if name != first)
         for name, box in self._boxes.items():
-            show(box, name == first or (split and name == self._second))
+            shown = name == first or (split and name == self._second)
+            if shown:
+                box.children = (self._steps[name].panel.view,)
+            show(box, shown)
             mark(box, "dtfm-second", split and name == self._second)
         self._lab_state.shown_panes = (first, self._second) if split else (first,)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import ipywidgets as w
@@ -127,8 +126,7 @@ class SystemsPanel(Panel):
             w.VBox([self.told, head, self.why.view, self.assumptions.view], layout=w.Layout(display="none")),
             "dtfm-systems-detail",
         )
-        style = Path(__file__).with_name("systems.css")
-        return detail, pane(style, [row, self.bars, detail], "dtfm-systems-pane")
+        return detail, pane([row, self.bars, detail], "dtfm-systems-pane")
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"assumptions": self._changed.settings()}

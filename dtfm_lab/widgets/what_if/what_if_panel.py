@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
@@ -93,7 +92,7 @@ class WhatIfPanel(Panel):
         answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.stop]
         told = classed(w.HBox(answered), "dtfm-what-if-told")
         children = [self.controls.sliders, row, told, self.chart]
-        self.view = pane(Path(__file__).with_name("what_if.css"), children, "dtfm-what-if")
+        self.view = pane(children, "dtfm-what-if")
         show(self.stop, False)
         self.pin.on_click(lambda _: self._pin())
         self.use.on_click(lambda _: self._use())

@@ -221,9 +221,7 @@ def fill_capacities(
                         if tail_s[x] > limit_s:
                             continue
                         most = np.floor(min(most_ever, (ahead - tail_s[x] - idle) / own_s) * SURELY + SLACK)
-                        if capacity[q, x, 1, c] >= min(most, crossing) and (
-                            not stays or capacity[q, x, 0, c] >= most
-                        ):
+                        if capacity[q, x, 1, c] >= min(most, crossing) and (not stays or capacity[q, x, 0, c] >= most):
                             continue
                         n_near = (on_side[x] if side[c] == 0 else n_replicas - on_side[x]) - 1
                         n_of_side[0], n_of_side[1] = n_replicas - 1 - n_near, n_near

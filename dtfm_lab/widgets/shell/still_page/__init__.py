@@ -44,7 +44,7 @@ from dtfm_lab.widgets.shell.headline import headline, reason_of
 from dtfm_lab.widgets.views.frame import Glossary, Legend, TopBar
 from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.player import PlayerView
-from dtfm_lab.widgets.views.view import STATIC, View, kept_here
+from dtfm_lab.widgets.views.view import STATIC, View, untold
 
 FACTORS = (0.1, 0.3, 3.0)
 """What the bandwidth of a pair is multiplied by."""
@@ -206,7 +206,7 @@ def _page(
     )
 
 
-@kept_here()
+@untold()
 def views_of(
     plan: Plan, predicted: Trace | None, answer: Answer | None = None, was: ChartedPrediction | None = None
 ) -> dict[str, View]:

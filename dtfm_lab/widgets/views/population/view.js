@@ -15,7 +15,7 @@ const COLUMNS = 5;
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const frames = [], people = new Map();
-  let tiles = [], generationAt = null;
+  let tiles = [], generationAt = null, begun = false;
 
   const play = h("button", { type: "button", class: "dtfm-play", onclick: () => (isAtEnd() && !model.get("playing") ? set({ frame: 0, playing: true }) : set({ playing: !model.get("playing") })) });
   const slider = h("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Generation", oninput: () => set({ frame: Number(slider.value), playing: false }) });
@@ -97,8 +97,8 @@ function render({ model, el }) {
   }
 
   function receive(message, buffers) {
-    if (message.kind === "reset") { frames.length = 0; people.clear(); }
-    if (message.kind === "frames") {
+    if (message.kind === "reset") { begun = true; frames.length = 0; people.clear(); }
+    if (message.kind === "frames" && begun) { // those before are of people whom a view that opens late has not been told of
       const stages = typed(buffers[0], Int16Array), n = model.get("cells").at.length;
       message.people.forEach((person, index) => people.set(person.number, { ...person, stages: stages.subarray(index * n, (index + 1) * n) }));
       frames.push(...message.frames);
