@@ -96,11 +96,19 @@ def fed(measured: History, policy: Policy, resumed_s: list[float]) -> History:
     fleet = AsMeasured(
         PlannedFleet(network=NETWORK, job=JOB), {k: median(v) for k, v in by_shape.items()}, fmean(ratios or [1])
     )
-    # torchft's changes last until the end of the step that they make void, which its replay says by itself
-    longer = resumed_s and not isinstance(policy, type(POLICIES["torchft"]))
-    change_s = fmean(resumed_s) if longer else ASKED_S["regroup_s"]
-    costs = Costs(start_s=0.0, restart_s=max(change_s, ASKED_S["restart_s"]), regroup_s=change_s)
-    return replay(measured.availability, fleet, policy, costs)
+    of_torchft = isinstance(policy, type(POLICIES["torchft"]))
+    # whose changes begin with the end of the step that they make void, which its replay says by itself
+    change_s = fmean(resumed_s) if resumed_s and not of_torchft else ASKED_S["regroup_s"]
+
+    def played_again(change_s: float) -> History:
+        costs = Costs(start_s=0.0, restart_s=max(change_s, ASKED_S["restart_s"]), regroup_s=change_s)
+        return replay(measured.availability, fleet, policy, costs)
+
+    again = played_again(change_s)
+    if of_torchft and resumed_s:  # a quorum of the seconds that changes took beyond that
+        beyond_s = (measured.seconds["reconfiguring"] - again.seconds["reconfiguring"]) / len(resumed_s)
+        again = played_again(max(change_s + beyond_s, ASKED_S["regroup_s"]))
+    return again
 
 
 def shared_s(measured: History) -> list[tuple[float, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.trace import Fault
 
-pytest.importorskip("anywidget", reason="needs the lab extra")
+w = pytest.importorskip("ipywidgets", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
@@ -23,6 +24,7 @@ from dtfm_lab.widgets.shell.bar import bar_numbers, format_count, gap_words, nex
 from dtfm_lab.widgets.shell.headline import headline, reason_of
 from dtfm_lab.widgets.shell.inspection import inspect
 from dtfm_lab.widgets.views.groups import layers_of
+from dtfm_lab.widgets.views.view import untold
 
 
 def a_state(network: str = "lecture-hall", **options) -> LabState:
@@ -207,6 +209,23 @@ async def test_suspected_links_and_devices_are_marked_on_the_network_until_an_ed
     assert panel.canvas.highlight["suspects"] == [["ada", "alan"], ["edsger"]]
     state.topology = state.topology.with_link("ada", "alan", bandwidth_gbps=0.01)
     assert "suspects" not in panel.canvas.highlight
+
+
+def test_the_page_is_told_of_a_pane_when_it_is_first_shown() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+    assert the_lab.schedule_panel.view.comm is not None
+    assert [one for one in inside(the_lab.groups_panel.view) if one.comm is not None] == []
+    the_lab.show_pane("groups")
+    assert [one for one in inside(the_lab.groups_panel.view) if one.comm is None] == []
+
+
+def test_a_widget_is_kept_until_another_is_made_of_it_but_not_what_a_task_makes_later() -> None:
+    with untold():
+        kept, task = w.HTML("kept"), contextvars.copy_context()
+    kept.value = "changed meanwhile"
+    assert kept.comm is None
+    assert task.run(w.HTML).comm is not None, "a task that was begun inside goes on outside"
+    assert w.VBox([kept]).get_state()["children"] == [f"IPY_MODEL_{kept.comm.comm_id}"]
 
 
 def test_every_box_of_rarer_controls_has_a_name_of_its_own() -> None:
