@@ -13,7 +13,9 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.trace import Fault
 
-w = pytest.importorskip("ipywidgets", reason="needs the lab extra")
+pytest.importorskip("anywidget", reason="needs the lab extra")
+
+import ipywidgets as w
 
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
