@@ -16,7 +16,7 @@ export function sharpCanvas(box, paint, cleanUp) {
   function repaint() {
     size ??= [box.clientWidth, box.clientHeight];
     const [width, height] = size;
-    if (!width || !height) return; // hidden, or not in the page yet: the resize observer will call again
+    if (!width || !height) { size = null; return; } // hidden, or without a style sheet for a moment, or not in the page yet
     const ratio = window.devicePixelRatio || 1;
     const [pixelWidth, pixelHeight] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (element.width !== pixelWidth || element.height !== pixelHeight) {

@@ -102,21 +102,32 @@ export function isDark(color) {
   return parseInt(wide.slice(2, 4), 16) < 128;
 }
 
+/** After a theme is named: when it is read again in any case, and how long for a late style sheet, in tenths of a second. */
+const SETTLED_LOOKS = 3, MOST_LOOKS = 50;
+const paper = () => getComputedStyle(document.body).getPropertyValue("--jp-layout-color0");
+
 /** Calls `handler` when the notebook changes its theme, until clean-up. */
 export function onTheme(handler, cleanUp) {
-  // JupyterLab names the theme on the body a moment before its style sheet is in force.
-  let settled = 0;
+  // JupyterLab names the theme on the body before its style sheet is in force: a moment, or a second on a busy machine.
+  let looking = 0;
   const changed = () => { themes = new WeakMap(); handler(); };
   const observer = new MutationObserver(() => {
     changed();
-    clearTimeout(settled);
-    settled = setTimeout(changed, 300);
+    clearInterval(looking);
+    let looks = 0, seen = paper();
+    looking = setInterval(() => {
+      const now = paper();
+      looks += 1;
+      if (now !== seen || looks === SETTLED_LOOKS) changed();
+      seen = now;
+      if (looks === MOST_LOOKS) clearInterval(looking);
+    }, 100);
   });
   observer.observe(document.body, {
     attributes: true,
     attributeFilter: ["class", "data-jp-theme-name", "data-jp-theme-light", "data-theme"],
   });
-  cleanUp.add(() => { observer.disconnect(); clearTimeout(settled); });
+  cleanUp.add(() => { observer.disconnect(); clearInterval(looking); });
 }
 
 const RAMP = ["#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154"]; // viridis, light is cheap
