@@ -87,7 +87,9 @@ def look(widget):
         offered.update(str(each[0] if isinstance(each, tuple) else each) for each in widget.options)
     for child in getattr(widget, "children", ()):
         look(child)
-look(lab.Lab("ring-of-eight", autosave=False))
+the_lab = lab.Lab("ring-of-eight", autosave=False)
+the_lab.show_pane("plan")
+look(the_lab)
 missing = {"ring-of-eight", "file-order", "by-latency", "mlp-small"} - offered
 assert not missing, (missing, offered)
 try:
