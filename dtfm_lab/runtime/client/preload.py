@@ -24,7 +24,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
@@ -57,7 +57,7 @@ def start_run_process() -> RunProcess:
 def warm_up() -> None:
     """Begin to load torch in a process of its own, so that the first run starts at once; return at once."""
     if importlib.util.find_spec("torch") is not None:
-        running_server()
+        running_server("ahead")
 
 
 class RunProcess:
@@ -184,11 +184,11 @@ def run_environment() -> dict[str, str]:
 class ForkServer:
     """The client's end of ``runtime.worker.local_run``."""
 
-    def __init__(self, idle_s: float) -> None:
+    def __init__(self, idle_s: float, when: Literal["now", "ahead"]) -> None:
         self.socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_end:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "dtfm_lab.runtime.worker.local_run", str(child_end.fileno()), str(idle_s)],
+                [sys.executable, "-m", "dtfm_lab.runtime.worker.local_run", str(child_end.fileno()), str(idle_s), when],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,  # where it cannot start, a new Python cannot, either, and says why
@@ -248,8 +248,10 @@ class ForkServer:
                         self._ordered.pop(number).start_python()
 
 
-def running_server() -> ForkServer | None:
+def running_server(when: Literal["now", "ahead"] = "now") -> ForkServer | None:
     """Return the server of this process, started where there is none; None where there can be none.
+
+    A server that is wanted ahead of a run leaves the processor to everything else while it loads torch.
 
     Raises LabError where the environment variable holds no number of seconds.
     """
@@ -268,7 +270,7 @@ def running_server() -> ForkServer | None:
     with _lock:
         if _server is None or not _server.lives:
             try:
-                _server = ForkServer(idle_s)
+                _server = ForkServer(idle_s, when)
             except OSError:  # no process or no socket is left; a run needs less of both without a server
                 _server = None
         return _server

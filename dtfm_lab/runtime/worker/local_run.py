@@ -4,12 +4,14 @@
 writes events as JSON lines. It loads torch once, which saves each worker the import; it computes nothing, because a
 fork copies one thread only. The end of its input means that the client is gone: then every worker is killed.
 
-``... local_run FD IDLE_S`` is a fork server: it has loaded torch, and forks such a process for each run from itself. It
-serves the Unix socket FD, one JSON message a datagram. The client sends a number, an environment and a folder, with
-three descriptors. The server sends ``started`` with a process id, ``refused`` where the system had no process left, and
-``ended`` with the exit status. It stays single-threaded, too. It exits when the client has closed its end, or when
-nothing has run for IDLE_S seconds. Runs do not depend on it once they are started: they watch their own standard input.
-One that is stopped cannot do so, and is killed by the server when the client is gone.
+``... local_run FD IDLE_S ahead`` is a fork server: it has loaded torch, and forks such a process for each run from
+itself. ``ahead`` says that nobody waits for it: it loads at the lowest priority, so that a hand that moves something
+meanwhile has the processor; ``now`` at that of everything else. It serves the Unix socket FD, one JSON message a
+datagram. The client sends a number, an environment and a folder, with three descriptors. The server sends ``started``
+with a process id, ``refused`` where the system had no process left, and ``ended`` with the exit status. It stays
+single-threaded, too. It exits when the client has closed its end, or when nothing has run for IDLE_S seconds. Runs do
+not depend on it once they are started: they watch their own standard input. One that is stopped cannot do so, and is
+killed by the server when the client is gone.
 """
 
 import contextlib
@@ -21,6 +23,7 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Collection
 from typing import Any
@@ -34,6 +37,7 @@ from dtfm_lab.runtime.protocol.run_options import RunSpec
 LONGEST_MESSAGE = 1 << 20
 STREAMS = 3
 """Descriptors of a run: standard input, output and error."""
+LOWEST_PRIORITY = 19
 PATIENCE_S = 5.0
 """Longest time that runs take to end when their client is gone; one that is stopped takes for ever."""
 
@@ -73,6 +77,15 @@ def prepare_to_fork(spec: RunSpec | None = None) -> None:
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()  # the garbage collectors of the forks need not look through what was imported
+
+
+def prepare_unhurried() -> None:
+    """Prepare at the lowest priority, in a thread of its own.
+
+    Linux gives each thread its own priority, and nobody but root could raise that of the whole process again.
+    """
+    os.nice(LOWEST_PRIORITY)
+    prepare_to_fork()
 
 
 def lead_run() -> None:
@@ -160,7 +173,11 @@ def main() -> None:
     """Carry out a run, or serve the socket that the command line names."""
     if not sys.argv[1:]:
         lead_run()
-    descriptor, idle_s = sys.argv[1:]
+    descriptor, idle_s, when = sys.argv[1:]
+    if when == "ahead":
+        loader = threading.Thread(target=prepare_unhurried)
+        loader.start()
+        loader.join()  # a fork has the thread that forks alone
     prepare_to_fork()
     serve(socket.socket(fileno=int(descriptor)), float(idle_s))
     os._exit(0)  # unloading torch takes time
