@@ -123,7 +123,7 @@ function render({ model, el }) {
     const labelled = JSON.stringify([key, hovered, labels.held(), scene.lines.filter(selected).map((line) => line.id)]);
     if (labelled === labelledFor.key && scene === labelledFor.scene) return; // a run moves no label
     labelledFor = { key: labelled, scene };
-    labels.show(scene.lines, placeLabels(scene.lines, laid, { width, height, top: 4, bottom: 40 }, (line) => selected(line) || line.id === hovered || line.id === labels.held()), selected);
+    labels.show(scene.lines, placeLabels(scene.lines, laid, { width, height, top: 4, bottom: 60 }, (line) => selected(line) || line.id === hovered || line.id === labels.held()), selected);
   }
 
   function playedAt(t_s) {

@@ -16,7 +16,7 @@ cytoscape.use(edgehandles);
 
 const CLOSEST = 1.4; // fitting two devices must not make giants of them
 const ZOOM_STEP = 1.06; // devices keep their size on the screen, in steps
-const MARGIN = { left: 16, right: 16, top: 16, bottom: 46 }; // around a fitted drawing: tools stand below
+const MARGIN = { left: 16, right: 16, top: 16, bottom: 64 }; // around a fitted drawing: the kinds and the tools stand below
 const [RESTYLED_BY, RESTYLED_AFTER_MS] = [1.4, 120]; // to restyle everything is no work for every frame of a zoom
 /**
  * `on` holds what the drawing reports: chosen(), moved(places), added(region, position), joined(kind, [a, b]),
