@@ -8,7 +8,7 @@ from collections import Counter
 from axe_playwright_python.sync_playwright import Axe
 from browser import Figure, LabInBrowser, rested
 
-PANES = ("plan", "groups", "schedule", "what-if", "run", "compare", "systems", "hours", "course")
+PANES = ("plan", "groups", "schedule", "what-if", "run", "compare", "systems", "hours", "advice", "course")
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SERIOUS = ("serious", "critical")
 RECORDING = """() => {

@@ -31,6 +31,7 @@ OUTSIDE = " †"
 """Mark of a way that the rule leaves out."""
 ENDINGS = (".md", ".html")
 DAY_S = 86400.0
+CENT = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,12 +386,14 @@ def _time(way: Way) -> str:
 
 
 def _dollars(way: Way) -> str:
-    low, high = (number(end) for end in way.range_of(way.dollars))
-    return f"{money(way.dollars)} ({low}–{high})"
+    low, high = (money(end).replace("$", "") for end in way.range_of(way.dollars))
+    return f"{money(way.dollars)} ({low}–{high})" if way.dollars >= CENT else money(way.dollars)
 
 
 def money(dollars: float) -> str:
-    """``$9.55``, ``$234``."""
+    """``$9.55``, ``$234``, ``under $0.01``."""
+    if 0 < dollars < CENT:
+        return f"under ${CENT:.2f}"
     return f"${dollars:,.2f}" if dollars < 99.5 else f"${dollars:,.0f}"
 
 

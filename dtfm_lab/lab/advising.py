@@ -59,36 +59,16 @@ def advise(
     that this pays, with neither the cheapest that takes at most ten times as long as the fastest.
     Where the job fits nowhere, the mildest change with which it does is made and said. Ctrl-C keeps the ways so far.
     """
-    given = AdviceOptions(**options)
-    network, wanted = nouns(topology, job)
-    wanted.modelled()
-    wanted = wanted.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
-    if given.seconds is None and given.steps is None:
-        given = replace(given, seconds=DEFAULT_SECONDS)
-    tokens, offers = _tokens(given.tokens), None if given.catalogue is None else _read(Path(given.catalogue))
-    return newest_of(_stream(network, wanted, tokens, given, offers), progress)
+    return newest_of(growing_advice(*nouns(topology, job), AdviceOptions(**options)), progress)
 
 
-def _tokens(given: Any) -> float:
-    text = given.strip().lower() if isinstance(given, str) else ""
-    number = as_number(given)
-    with suppress(ValueError):
-        number = float(text.rstrip("kmbt")) * MAGNITUDES.get(text[-1:], 1.0) if text else number
-    if number is None or not 0 < number < 1e18:
-        raise LabError(f"tokens is {shortened(given)}; wanted how many to train on, above 0, such as 100M")
-    return number
-
-
-def _read(path: Path) -> Offers:
-    text = read_text(path)
-    if not is_catalogue(text):
-        raise LabError(f"{path.name}: is no SkyPilot catalogue; wanted a vms.csv")
-    return read_catalogue(text, path)
-
-
-def _stream(
-    network: Topology, job: Job, tokens: float, asked: AdviceOptions, offers: Offers | None
-) -> Iterator[Advice]:
+def growing_advice(network: Topology, job: Job, asked: AdviceOptions) -> Iterator[Advice]:
+    """Yield the advice after every way, and whole at last. Raises LabError for a job without a model."""
+    job.modelled()
+    job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
+    if asked.seconds is None and asked.steps is None:
+        asked = replace(asked, seconds=DEFAULT_SECONDS)
+    tokens, offers = _tokens(asked.tokens), None if asked.catalogue is None else _read(Path(asked.catalogue))
     ways = list(ways_of(network, offers, tokens=tokens, electricity_per_kwh=asked.electricity_per_kwh))
     parts = [1.0 if way.kind == RENTED or way.is_single else OF_HOME for way in ways]
     part_s = None if asked.seconds is None else asked.seconds / (sum(parts) + OF_HOME)
@@ -113,6 +93,23 @@ def _stream(
     paid = next((way for way in planned if any(device.price_per_hour for device in way.serving)), None)
     found = replace(found, base=home, gains=() if home is None else tuple(_gains(home, limits[-1])))
     yield found if paid is None else replace(found, spot=_spot(paid, asked.seed))
+
+
+def _tokens(given: Any) -> float:
+    text = given.strip().lower() if isinstance(given, str) else ""
+    number = as_number(given)
+    with suppress(ValueError):
+        number = float(text.rstrip("kmbt")) * MAGNITUDES.get(text[-1:], 1.0) if text else number
+    if number is None or not 0 < number < 1e18:
+        raise LabError(f"tokens is {shortened(given)}; wanted how many to train on, above 0, such as 100M")
+    return number
+
+
+def _read(path: Path) -> Offers:
+    text = read_text(path)
+    if not is_catalogue(text):
+        raise LabError(f"{path.name}: is no SkyPilot catalogue; wanted a vms.csv")
+    return read_catalogue(text, path)
 
 
 def _start(way: Way, done: Sequence[Way]) -> Plan | None:

@@ -24,6 +24,7 @@ from dtfm_lab.lab.arguments import as_plan_or_network
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.planning.objectives import network_of
 from dtfm_lab.widgets import markup
+from dtfm_lab.widgets.advice import AdvicePanel
 from dtfm_lab.widgets.comparing import ComparePanel
 from dtfm_lab.widgets.controls import Panel, button, classed, mark
 from dtfm_lab.widgets.course import CoursePanel
@@ -53,7 +54,7 @@ from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.door import Door
 from dtfm_lab.widgets.views.frame import Glossary, Legend
 from dtfm_lab.widgets.views.view import untold
-from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
+from dtfm_lab.widgets.what_if import WhatIfPanel
 
 AGAIN = "import dtfm_lab as lab\nlab.Lab(restores=True)"
 """What the page runs in a new kernel for the lab of one that has ended."""
@@ -159,6 +160,7 @@ class Lab(w.VBox):
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo, self.run_panel.guessing.view)
         self.systems_panel = systems = SystemsPanel(lab_state, self.plan_panel.job_controls.take_exactly)
         self.hours_panel = HoursPanel(lab_state)
+        self.advice_panel = AdvicePanel(lab_state)
         self.course_panel = CoursePanel(lab_state, self.draw_network, lambda: (systems.outcomes, systems.chosen))
 
     def _steps(self) -> list[LabStep]:
@@ -201,6 +203,7 @@ class Lab(w.VBox):
                 self.hours_panel.staleness,
                 "Replay again",
             ),
+            LabStep("advice", self.advice_panel, "Advice", self.advice_panel.result, self.advice_panel.staleness),
             LabStep("course", self.course_panel, "Course", self.course_panel.result),
         ]
 
@@ -240,8 +243,8 @@ class Lab(w.VBox):
         return gallery
 
     def show_pane(self, name: str) -> None:
-        """Show a result by the name of its step: plan, groups, schedule, what-if, run, compare, systems, hours or
-        course."""
+        """Show a result by the name of its step: plan, groups, schedule, what-if, run, compare, systems, hours, advice
+        or course."""
         if name not in [step.name for step in self.steps]:
             raise unknown("pane", name, [step.name for step in self.steps])
         self.lab_state.pane = name

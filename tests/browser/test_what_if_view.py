@@ -11,7 +11,7 @@ import ipywidgets as w
 import dtfm_lab as lab
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
+from dtfm_lab.widgets.what_if import WhatIfPanel
 from dtfm_lab.widgets.shell.workspace import Workspace
 
 the_lab = LabState()

@@ -20,9 +20,9 @@ from dtfm_lab.domain.plan import Plan
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.what_if import WhatIfPanel
 from dtfm_lab.widgets.what_if.answer import MEASURES, ONE_TO_ONE, PARTS, SAME, Answer, Answers, percent, reason
 from dtfm_lab.widgets.what_if.setting import WhatIfSetting, batches_of, microbatches_of, with_valid
-from dtfm_lab.widgets.what_if.what_if_panel import WhatIfPanel
 
 
 def a_plan(network: str = "lecture-hall", **job) -> Plan:

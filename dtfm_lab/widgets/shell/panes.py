@@ -21,7 +21,7 @@ from dtfm_lab.widgets.shell.inspection import inspect
 from dtfm_lab.widgets.tasks import SLOW_S, has_event_loop
 from dtfm_lab.widgets.views.frame import Inspector, TabsView
 
-ASKED_FOR = frozenset({"run", "compare", "systems", "hours"})
+ASKED_FOR = frozenset({"run", "compare", "systems", "hours", "advice"})
 """Panes that show what a person asked for, such as a measurement, and what no plan makes anew."""
 LEAST_PLACES = 2
 """Regions that are known places from which a network opens on the map."""

@@ -113,7 +113,7 @@ class Legend(View, page="legend"):
 
     n_stages = traitlets.Int(0).tag(sync=True)
     """Stages of the plan; 0 while there is none."""
-    shortcuts = traitlets.Unicode("1–9 results · Space plays · F whole window · ? words").tag(sync=True)
+    shortcuts = traitlets.Unicode("1–9, 0 results · Space plays · F whole window · ? words").tag(sync=True)
 
     def alt_text(self) -> str:
         return "forward, backward, averaging; hatched: waits; link width is bandwidth, dashes are latency"

@@ -22,8 +22,8 @@ function render({ model, el }) {
     root.replaceChildren(...model.get("tabs").map(({ name, title, kind = "", words = "" }, at) => h("button", {
       type: "button", role: "tab", class: "dtfm-tab", "data-name": name, "data-kind": kind,
       "aria-selected": String(name === value), tabindex: name === value ? "0" : "-1",
-      "aria-keyshortcuts": numbered ? String(at + 1) : null,
-      title: [words, SAID[kind], numbered ? `key ${at + 1}` : ""].filter(Boolean).join(" · "),
+      "aria-keyshortcuts": numbered ? String((at + 1) % 10) : null,
+      title: [words, SAID[kind], numbered ? `key ${(at + 1) % 10}` : ""].filter(Boolean).join(" · "),
       onclick: () => choose(name),
     }, title, SAID[kind] ? h("i", { "aria-label": SAID[kind], role: "img" }) : null)));
     const chosen = root.querySelector("[aria-selected=true]"), row = root.closest(".dtfm-head");

@@ -1,4 +1,4 @@
-// Keys that hold wherever the focus is in the lab, but in a field: 1 to 9 panes, Z undo, F whole window, ? words, Esc.
+// Keys that hold wherever the focus is in the lab, but in a field: 1 to 9 and 0 panes, Z undo, F whole window, ? words, Esc.
 import { stopsIn } from "shared/dom.js";
 import { keepLetters } from "shared/view.js";
 
@@ -17,7 +17,7 @@ export function labKeys(el, { press, toggleWindow, leave }, cleanUp) {
     if (!lab()?.contains(document.activeElement) || event.defaultPrevented) return; // not the target: it may have gone
     if (key === "Escape" && leave()) event.stopPropagation();
     if (ctrlKey || metaKey || altKey || target.matches?.(TYPED_IN)) return;
-    const tab = /^[1-9]$/.test(key) && lab().querySelectorAll(".dtfm-effect-head [role=tab]")[Number(key) - 1];
+    const tab = /^[0-9]$/.test(key) && lab().querySelectorAll(".dtfm-effect-head [role=tab]")[(Number(key) + 9) % 10];
     if (tab) tab.click();
     else if (key === "z" || key === "Z") press("undo");
     else if (key === "f" || key === "F") toggleWindow();
