@@ -21,7 +21,7 @@ def test_missions_are_opened_helped_with_and_won_in_the_lab(page, open_notebook,
     open_notebook(page, [START])
     eventually(page, "the_lab.plan is not None", True)
     page.locator(".dtfm-effect-head [role=tab]").first.focus()
-    page.keyboard.press("9")
+    page.keyboard.press("0")
     eventually(page, "the_lab.lab_state.pane", "course")
     board = page.locator(".dtfm-course")
     expect(board).to_contain_text("0 of")

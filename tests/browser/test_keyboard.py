@@ -157,8 +157,7 @@ def searched(lab, keys, eventually):
 
 
 def ran_and_killed(lab, keys, eventually):
-    keys.press("5")
-    run = lab.root.locator(".dtfm-out-run")
+    run = lab.key_pane(5, "Run")
     keys.reach(run.get_by_label("Iterations", exact=True))
     keys.press("Control+a")
     keys.type("2000")  # more than are done before the walk ends
@@ -179,8 +178,7 @@ def ran_and_killed(lab, keys, eventually):
 
 
 def compared(lab, keys, eventually):
-    keys.press("6")
-    compare = lab.root.locator(".dtfm-out-compare")
+    compare = lab.key_pane(6, "Compare")
     expect(compare.get_by_role("tab", name="Devices")).to_have_attribute("aria-selected", "true")
     told = keys.button("In sentences", compare)
     keys.reach(told)
