@@ -18,8 +18,8 @@ from scipy.optimize import brentq, minimize
 
 from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.published.row import numbers
 from dtfm_lab.published.systems import megatron, simumax, torchtitan, vtrain, zero_bubble
-from dtfm_lab.published.tables import numbers
 from dtfm_lab.simulation import efficiency
 from dtfm_lab.simulation.simulate import iteration_seconds
 

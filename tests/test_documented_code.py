@@ -97,6 +97,8 @@ QUICK = [
     "simulate --hours lecture-hall --job small --availability bamboo-p3 --policy restart --policy goodput",
     "explain --worth plan.json",
     "export plan.json -o run",
+    "export plan.json -o megatron --to megatron --to slurm",
+    "export plan.json -o own --to kubernetes",
 ]
 """Documented lines that are run one after the other, in one folder."""
 

@@ -17,7 +17,6 @@ from dtfm_lab.domain.network import QUEUEING, Topology, shortened
 from dtfm_lab.domain.options import Option, takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.streams import received
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files.schedules import ENDINGS, load_schedule
 from dtfm_lab.planning import objectives, planners
@@ -27,6 +26,7 @@ from dtfm_lab.planning.iteration.frontier_search import SEARCHES as FRONTIER_SEA
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.simulate import Profile
+from dtfm_lab.simulation.task_runner import received
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)

@@ -13,7 +13,6 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.streams import table_of
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.lab.arguments import (
     AnySchedule,
@@ -24,11 +23,12 @@ from dtfm_lab.lab.arguments import (
     as_schedule,
     of_schedule,
 )
-from dtfm_lab.lab.executors import AnyExecutor, opened
 from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning.sweeps import sweep_points, sweep_summary, sweep_table
+from dtfm_lab.simulation.executors import AnyExecutor, opened
 from dtfm_lab.simulation.memory import MemoryReport
 from dtfm_lab.simulation.memory import memory as memory_of
+from dtfm_lab.simulation.task_runner import table_of
 
 
 @of_schedule(SimulationOptions)

@@ -10,8 +10,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.options import Option, check_options, part_of
 from dtfm_lab.lab.arguments import Progress, newest_of, of_network
-from dtfm_lab.lab.executors import AnyExecutor, opened
 from dtfm_lab.lab.plans import nouns
+from dtfm_lab.simulation.executors import AnyExecutor, opened
 from dtfm_lab.systems import Budget, Crossings, Outcomes, stream_crossings
 from dtfm_lab.systems.choosing import Asked
 from dtfm_lab.systems.crossings import compared_by_default

@@ -5,17 +5,21 @@ The headline of a ledger counts only what was measured and predicted without any
 are shown and counted apart: they test our arithmetic, or how well a source agrees with itself.
 """
 
+import csv
 import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.published.tables import numbers
+from dtfm_lab.files.reading import read_mapping
 
+DATA = Path(__file__).parent / "data"
+"""The published numbers as they were published, each file with its source and licence."""
 SLACK = 1e-9
 """Relative rounding that a band forgives."""
 
@@ -278,3 +282,14 @@ class Row:
             "note": "; ".join(filter(None, [self.note, known])),
         }
         return {name: told[name] if name in told else getattr(self, name) for name in COLUMNS}
+
+
+def numbers(name: str) -> list[dict[str, str]]:
+    """The lines of a CSV file of ``published/data`` by its headings; lines from # on are its source and licence."""
+    lines = (DATA / name).read_text(encoding="utf-8").splitlines()
+    return list(csv.DictReader(line for line in lines if line and not line.startswith("#")))
+
+
+def document(name: str) -> dict[str, Any]:
+    """A JSON or YAML file of ``published/data``."""
+    return read_mapping(DATA / name)

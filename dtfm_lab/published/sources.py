@@ -7,8 +7,7 @@ from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.registry import Registry
-from dtfm_lab.published.row import KnownMiss, Row
-from dtfm_lab.published.tables import document, numbers
+from dtfm_lab.published.row import KnownMiss, Row, document, numbers
 
 Rows = Callable[[], Iterator[Row]]
 

@@ -2,7 +2,8 @@
 
 Executors of ``concurrent.futures`` and loky, and Dask's Client, are such objects. A future has ``result``, ``cancel``
 and ``done``. This module is the only one that knows so: it sends large arguments packed, keeps a bounded number of
-tasks in flight, gives a task of a lost worker another try, and cancels what is not needed any more.
+tasks in flight, gives a task of a lost worker another try, and cancels what is not needed any more. The command line
+has executors by name: ``here``, ``loky``, ``threads:8``, ``dask://host:8786``.
 """
 
 import pickle
@@ -12,12 +13,14 @@ from asyncio import CancelledError
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures as concurrent
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Any, Generic, Protocol, TypeVar
 
-from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.domain.errors import LabError, MissingExtra, RunError
 from dtfm_lab.domain.network import shortened
 
 T = TypeVar("T")
@@ -257,3 +260,63 @@ def _line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     kind = type(error).__name__
     return f"{kind}: {text[:300]}" if text else kind
+
+
+AnyExecutor = Executor | str
+"""An object with ``submit``, or the name of one."""
+KNOWN = "here, loky, loky:N, threads:N or dask://HOST:PORT"
+CONNECT_S = 10
+"""Seconds that a scheduler of Dask has to answer."""
+
+
+@contextmanager
+def opened(given: AnyExecutor | None) -> Iterator[Executor | None]:
+    """The executor itself, or the one of a name, which is closed at the end; None for None.
+
+    Raises LabError for what is none, and RunError where no scheduler answers.
+    """
+    if not isinstance(given, str):
+        if given is not None:
+            check_executor(given)
+        yield given
+        return
+    kind, _, rest = given.partition(":")
+    if given == "here":
+        yield Here()
+        return
+    if kind == "loky" and (count := _count(given, rest, default=None)) != 0:
+        from loky import get_reusable_executor
+
+        pool = get_reusable_executor(max_workers=count)
+        try:
+            yield pool
+        finally:
+            pool.shutdown(wait=False, kill_workers=True)
+    elif kind == "threads" and (count := _count(given, rest, default=0)):
+        with ThreadPoolExecutor(count) as threads:
+            yield threads
+    elif kind == "dask" and rest.startswith("//") and rest[2:]:
+        with _client(rest[2:]) as client:
+            yield client
+    else:
+        raise LabError(f"executor is {shortened(given)}; wanted {KNOWN}")
+
+
+def _count(given: str, text: str, default: int | None) -> int | None:
+    if not text:
+        return default
+    if not text.isdecimal() or not 0 < int(text) <= 10_000:
+        raise LabError(f"executor is {shortened(given)}; wanted {KNOWN}, N from 1")
+    return int(text)
+
+
+def _client(address: str) -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise MissingExtra("executor dask:// needs dask.distributed; wanted: pip install distributed") from None
+    try:
+        client: Any = distributed.Client
+        return client(f"tcp://{address}", timeout=CONNECT_S)
+    except (OSError, ValueError, TimeoutError):
+        raise RunError(f"no scheduler of Dask answers at {address} within {CONNECT_S} s") from None

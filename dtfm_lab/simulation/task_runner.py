@@ -2,7 +2,8 @@
 
 This process starts alone and moves the rest to other processes, which are loky's, once it measures that the rest takes
 long. With an executor of the caller's, its workers compute instead. Where results are kept, those that are known are
-not computed again, so that an interrupted sweep goes on where it was.
+not computed again, so that an interrupted sweep goes on where it was. ``received`` shows rows as they
+come, and keeps them where a person stops.
 """
 
 import hashlib
@@ -11,12 +12,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from pandas import DataFrame
 
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.domain.network import Topology
@@ -182,3 +185,30 @@ def _plain(value: Any) -> Any:
 def of_plain(kind: Callable[..., T], row: Mapping[str, Any]) -> T:
     """The dataclass of ``plain``."""
     return kind(**{what: math.nan if value is None else value for what, value in row.items()})
+
+
+def received(rows: Iterator[T], progress: Callable[[T], object] | None, newest: int | None = None) -> deque[T]:
+    """All rows, or the ``newest`` so many; ``progress`` is called with each as it arrives. Ctrl-C gives those so far.
+
+    The stream is closed at the end, before the executor that its rows come from.
+    """
+    kept: deque[T] = deque(maxlen=newest)
+    try:
+        for row in rows:
+            kept.append(row)
+            if progress is not None:
+                progress(row)
+    except KeyboardInterrupt:
+        if not kept:
+            raise
+    finally:
+        if isinstance(rows, Generator):
+            rows.close()
+    return kept
+
+
+def table_of(
+    rows: Iterator[T], table: Callable[[Iterable[T]], DataFrame], progress: Callable[[T], object] | None
+) -> DataFrame:
+    """The table of all rows, see ``received``."""
+    return table(received(rows, progress))

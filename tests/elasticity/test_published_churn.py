@@ -9,8 +9,8 @@ from rules_of_others import Defects, events_of, redundant, restarting
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import State
 from dtfm_lab.elasticity import Costs, TableFleet, policy_of, replay
+from dtfm_lab.published.row import numbers
 from dtfm_lab.published.systems.oobleck import TRACES, history, in_heap_order, inputs, loses_steps
-from dtfm_lab.published.tables import numbers
 
 SIMULATED = {
     (line["system"], line["model"]): {trace: float(line[trace]) for trace in TRACES}

@@ -9,7 +9,7 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.planning import evaluate
 from dtfm_lab.published import own_predictions
 from dtfm_lab.published.blind import opened, save_sealed, seal
-from dtfm_lab.published.tables import document
+from dtfm_lab.published.row import document
 
 HEAD = (
     "setting,quantity,gpu,gpus,inside_gbps,between_gbps,n_layers,d_model,n_heads,vocab_size,seq_len,tensor_parallel,"

@@ -6,7 +6,7 @@ import dtfm_lab as lab
 from dtfm_lab.published.paper.settings import Setting
 from dtfm_lab.published.paper.systems import placement, published_name
 from dtfm_lab.published.paper.table import STATED
-from dtfm_lab.published.tables import numbers
+from dtfm_lab.published.row import numbers
 from dtfm_lab.simulation.memory import memory
 
 SYSTEMS = ("dt-fm", "dt-fm-random", "megatron", "megatron-random")

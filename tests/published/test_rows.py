@@ -19,9 +19,9 @@ from dtfm_lab.published import QUANTITIES, Band, Evidence, KnownMiss, Ledger, Ro
 from dtfm_lab.published.calibration import leave_one_out, median, own_factor
 from dtfm_lab.published.ledger import report_of
 from dtfm_lab.published.row import band_by_rule, rule
+from dtfm_lab.published.row import numbers as lines_of
 from dtfm_lab.published.sources import Omission
 from dtfm_lab.published.systems.zero_bubble import SCHEDULES
-from dtfm_lab.published.tables import numbers as lines_of
 from dtfm_lab.published.tally import MEAN, Tally
 
 ROW = Row(

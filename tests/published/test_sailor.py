@@ -12,6 +12,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.published import reproduce
+from dtfm_lab.published.row import document
 from dtfm_lab.published.sailor_memory import (
     CONTEXT_BYTES,
     PAIR_BYTES,
@@ -32,7 +33,6 @@ from dtfm_lab.published.sailor_records import (
     shared_cards,
 )
 from dtfm_lab.published.systems.sailor import COUNTED, ONE_FACTOR, ONE_KIND, packaged, rows_of
-from dtfm_lab.published.tables import document
 
 PACKAGED = packaged()
 SHARING = shared_cards(PACKAGED.rows)

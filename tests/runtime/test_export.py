@@ -100,7 +100,7 @@ def test_a_hosts_file_says_who_runs_what_and_can_be_written_and_read_again(tmp_p
     assert (desk.name, attic.address) == ("desk", "10.0.0.2")
     by_device = workers_by_device(spec)
     assert desk.workers == tuple(sorted(by_device[name] for group in STAGES[:2] for name in group))
-    path.write_text(hosts_file((desk, attic), spec))
+    path.write_text(hosts_file((desk, attic), workers_by_device(spec)))
     assert load_hosts(path, spec) == (desk, attic)
 
 

@@ -11,7 +11,6 @@ from dtfm_lab.domain.options import lists_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.streams import table_of
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.planning.cost import pair_costs
@@ -20,6 +19,7 @@ from dtfm_lab.planning.explain.communication import CostAnalysis, group_bottlene
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, analysed
 from dtfm_lab.planning.explain.worth import Worth, stream_worth, worth_table
 from dtfm_lab.simulation.sensitivity import WHAT, Gain, gains, sensitivity_table
+from dtfm_lab.simulation.task_runner import table_of
 
 
 class Explanation(CostAnalysis):

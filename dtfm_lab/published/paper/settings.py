@@ -16,7 +16,7 @@ from dtfm_lab.domain.units import from_gbps, from_ms
 from dtfm_lab.files import load_topology
 from dtfm_lab.planning import evaluate
 from dtfm_lab.published.calibration import median, own_factor
-from dtfm_lab.published.tables import numbers
+from dtfm_lab.published.row import numbers
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 CASES = ("datacenter", "spot", "universities", "regional", "worldwide")

@@ -15,7 +15,7 @@ from dtfm_lab.domain.options import refuse_unknown
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.published.paper.settings import BATCHES, CASES, LAYERS, Setting, settings
 from dtfm_lab.published.paper.systems import SYSTEMS, outcome, published_name, rival
-from dtfm_lab.published.tables import document
+from dtfm_lab.published.row import document
 from dtfm_lab.systems import Budget, Outcome
 
 Seconds = Callable[[str, Setting], float | None]

@@ -7,7 +7,7 @@ uses. This one is complete::
     from dtfm_lab.published.row import Evidence
     from dtfm_lab.published.row import Row
     from dtfm_lab.published.sources import published
-    from dtfm_lab.published.tables import numbers
+    from dtfm_lab.published.row import numbers
 
     @published(
         "gpipe",

@@ -19,9 +19,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import COMPUTE, Kind
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.planning import evaluate
-from dtfm_lab.published.row import Evidence, Row
+from dtfm_lab.published.row import Evidence, Row, numbers
 from dtfm_lab.published.sources import published
-from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import measured_model
 from dtfm_lab.simulation import simulate
 from dtfm_lab.systems.modelled.diloco import DiLoCo

@@ -11,9 +11,8 @@ from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA
-from dtfm_lab.published.row import Evidence, Row
+from dtfm_lab.published.row import Evidence, Row, numbers
 from dtfm_lab.published.sources import published
-from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import hosts_of, only_plan, simulated_row
 from dtfm_lab.systems import Strategy
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedZero3

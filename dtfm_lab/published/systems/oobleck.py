@@ -15,9 +15,8 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History
 from dtfm_lab.elasticity import Costs, Policy, TableFleet, policy_of, replay
 from dtfm_lab.files import load_availability
-from dtfm_lab.published.row import Evidence, Row
+from dtfm_lab.published.row import Evidence, Row, numbers
 from dtfm_lab.published.sources import published
-from dtfm_lab.published.tables import numbers
 
 FEWEST = 12
 """Nodes without which nothing runs, and of a pipeline of Bamboo's."""

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dtfm_lab.domain.units import GB
 from dtfm_lab.published import sailor_memory
 from dtfm_lab.published.calibration import leave_one_out
-from dtfm_lab.published.row import Evidence, Row
+from dtfm_lab.published.row import Evidence, Row, document
 from dtfm_lab.published.sailor_records import ASSUMPTIONS, Document, Record, document_of, predicted_s, shared_cards
 from dtfm_lab.published.sources import published
-from dtfm_lab.published.tables import document
 
 ONE_FACTOR = ", one factor"
 COUNTED = ", framework counted by its code"

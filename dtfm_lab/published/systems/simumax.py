@@ -9,9 +9,8 @@ from typing import Any
 from dtfm_lab.domain.job import Job, llama
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.published.calibration import SecondsLine, median
-from dtfm_lab.published.row import Evidence, Row
+from dtfm_lab.published.row import Evidence, Row, numbers
 from dtfm_lab.published.sources import published
-from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import hosts_of, listed_plan, simulated_row
 
 SEQUENCE, GPUS = 4096, 8

@@ -11,9 +11,8 @@ from typing import Any
 from dtfm_lab.domain.job import MODELS, Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import GiB
-from dtfm_lab.published.row import Evidence, Row
+from dtfm_lab.published.row import Evidence, Row, numbers
 from dtfm_lab.published.sources import published
-from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import ALLOCATED, RESERVED, hosts_of, only_plan, simulated_row
 from dtfm_lab.systems.modelled.data_parallel import FSDP
 

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.published.row import Evidence, Row
+from dtfm_lab.published.row import Evidence, Row, numbers
 from dtfm_lab.published.sources import published
-from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import PER_HOST, hosts_of, listed_plan, simulated_row
 
 VOCABULARY = 50257

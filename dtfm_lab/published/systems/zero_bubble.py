@@ -23,9 +23,8 @@ from dtfm_lab.domain.schedule.task_graph import COMPUTATION
 from dtfm_lab.domain.units import GB, GiB
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.published.calibration import SecondsLine, leave_one_out
-from dtfm_lab.published.row import Evidence, Row
+from dtfm_lab.published.row import Evidence, Row, numbers
 from dtfm_lab.published.sources import published
-from dtfm_lab.published.tables import numbers
 from dtfm_lab.published.units import simulated_row
 from dtfm_lab.simulation.engine import PlacedTasks
 from dtfm_lab.simulation.memory import memory

@@ -35,7 +35,7 @@ from dtfm_lab.runtime.client.run_checks import (
     with_checkpoint,
 )
 from dtfm_lab.runtime.client.run_report import describe_reductions
-from dtfm_lab.runtime.multihost.hosts import AWAIT_S, SILENT_S, Host, hosts_file
+from dtfm_lab.runtime.multihost.hosts import AWAIT_S, SILENT_S, Host, hosts_file, workers_by_device
 from dtfm_lab.runtime.protocol.certificates import (
     write_certificates,
     write_private,
@@ -99,7 +99,7 @@ def export(
     write_certificates(folder)
     write_private(folder / "spec.json", spec.to_line().encode())
     save_plan(spec.plan, folder / "plan.json")
-    write_text(folder / "hosts.yaml", hosts_file(hosts, spec))
+    write_text(folder / "hosts.yaml", hosts_file(hosts, workers_by_device(spec)))
     run = {
         "dtfm_run": 1,
         "workers": [rank for host in hosts for rank in host.workers],

@@ -14,7 +14,7 @@ Devices that the plan leaves idle may be listed or not.
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,7 +74,12 @@ class HostsFile(Section):
 
 
 def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[Host, ...]:
-    """The hosts of a file that have workers, starting with the host of worker 0.
+    """The hosts of a file that have workers of a run, starting with the host of worker 0; see ``read_hosts``."""
+    return read_hosts(path, workers_by_device(spec), spec.plan.topology.names)
+
+
+def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: Collection[str]) -> tuple[Host, ...]:
+    """The hosts of a file that have workers, of which the ranks are given by device, starting with that of worker 0.
 
     Raises FileError or LabError, naming the file, for a device that is missing, repeated or not in the network.
     """
@@ -83,7 +88,6 @@ def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[Host, ...]:
     require_version(data, "dtfm_hosts", path.name)
     file = parse(HostsFile, data, path.name)
     with located(path.name):
-        workers = workers_by_device(spec)
         for what, names in (
             ("host", [host.name for host in file.hosts]),
             ("device", [device for host in file.hosts for device in host.devices]),
@@ -92,8 +96,8 @@ def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[Host, ...]:
             if count > 1:
                 raise FileError(f"{what} {shortened(name)} is there {count} times; wanted it once")
         for device in names:
-            if device not in spec.plan.topology.names:
-                raise unknown("device", device, spec.plan.topology.names)
+            if device not in known:
+                raise unknown("device", device, known)
         if missing := [device for device in workers if device not in names]:
             raise FileError(f"device {missing[0]} is on no host; wanted all {len(workers)} that the plan uses")
         hosts = [
@@ -109,22 +113,32 @@ def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[Host, ...]:
 
 def hosts_of(spec: RunSpec, per_host: int = 1) -> tuple[Host, ...]:
     """Hosts of ``per_host`` devices in the network's order; the first device gives the host's name and address."""
+    workers = workers_by_device(spec)
+    return named_hosts(by_count([name for name in spec.plan.topology.names if name in workers], per_host), workers)
+
+
+def by_count(devices: Sequence[str], per_host: int) -> list[tuple[str, list[str]]]:
+    """So many devices a host, which has the name of its first one. Raises LabError."""
     if not isinstance(per_host, int) or isinstance(per_host, bool) or per_host < 1:
         raise LabError(f"workers per host is {shortened(per_host)}; wanted 1 or more")
-    workers = workers_by_device(spec)
-    devices = [device for device in spec.plan.topology.names if device in workers]
+    firsts = range(0, len(devices), per_host)
+    return [(devices[first], list(devices[first : first + per_host])) for first in firsts]
+
+
+def named_hosts(groups: Iterable[tuple[str, Sequence[str]]], workers: Mapping[str, int]) -> tuple[Host, ...]:
+    """Hosts of these devices, under names and addresses that are safe in a shell script."""
     hosts: list[Host] = []
-    for first in range(0, len(devices), per_host):
-        plain = re.sub(r"[^A-Za-z0-9.]+", "-", devices[first]).strip("-.")
+    for given, devices in groups:
+        plain = re.sub(r"[^A-Za-z0-9.]+", "-", given).strip("-.")
         name = plain if plain and plain not in {host.name for host in hosts} else f"host-{len(hosts)}"
-        own = tuple(sorted(workers[device] for device in devices[first : first + per_host]))
+        own = tuple(sorted(workers[device] for device in devices))
         hosts.append(Host(name=name, address=name, workers=own))
     return _first_worker_first(hosts)
 
 
-def hosts_file(hosts: Sequence[Host], spec: RunSpec) -> str:
-    """The YAML that ``load_hosts`` reads, for the user to edit."""
-    named = {rank: device for device, rank in workers_by_device(spec).items()}
+def hosts_file(hosts: Sequence[Host], workers: Mapping[str, int]) -> str:
+    """The YAML that ``read_hosts`` reads, for the user to edit."""
+    named = {rank: device for device, rank in workers.items()}
     rows = [
         {"name": host.name, "address": host.address, "devices": [named[rank] for rank in host.workers]}
         for host in hosts

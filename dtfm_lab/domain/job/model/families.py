@@ -239,7 +239,7 @@ def completed(model: ModelSpec) -> ModelSpec:
     if not blocks or any(getattr(layer, name) for layer in model.layers for name in NUMBERS_OF_CHOICES):
         return model
     try:
-        build, sizes = _family_sizes(model, blocks[0])
+        build, sizes = family_sizes(model, blocks[0])
         built = build(**sizes, name=model.name)
     except JobError:
         return model
@@ -247,7 +247,7 @@ def completed(model: ModelSpec) -> ModelSpec:
     return replace(model, layers=built.layers) if known == model.layers else model
 
 
-def _family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]]:
+def family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]]:
     """The builder of the model's family, and the arguments that the block's numbers imply; a JobError without one."""
     d, t = model.d_model, model.seq_len
     sizes: dict[str, Any] = {"n_layers": model.n_blocks, "d_model": d, "n_heads": model.n_heads, "seq_len": t}
@@ -305,7 +305,7 @@ def _matrices(model: ModelSpec) -> list[tuple[int, int]]:
     """Rows and columns of the matrices of a block. Raises JobError where the family does not tell them."""
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     known = model.family in ("gpt", "llama") and blocks and all(one == blocks[0] for one in blocks)
-    sizes = _family_sizes(model, blocks[0])[1] if known else {}
+    sizes = family_sizes(model, blocks[0])[1] if known else {}
     d, q, ff = model.d_model, model.n_heads * model.head_dim, int(sizes.get("d_ff", 0))
     if not known or ff < 1:
         raise JobError(f"model {model.name} is of no shape that is known; wanted a gpt or llama, or no adapters")

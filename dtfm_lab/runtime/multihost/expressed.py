@@ -1,0 +1,165 @@
+"""A plan while it is written for a training framework: what that cannot express is given up, each with its price."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job, LayerKind
+from dtfm_lab.domain.job.model.families import family_sizes, gpt, llama
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.simulation.simulate import iteration_seconds
+
+BY_PIPELINE = "rank = pipeline x stages + stage"
+"""The order of ranks of the lab's plans (``Plan.rank_map``), and of Megatron-LM with ``--use-tp-pp-dp-mapping``."""
+BY_STAGE = "rank = stage x replicas + pipeline"
+"""The order of torchtitan's mesh (``ParallelDims.build_mesh``: pp, dp, tp) and of DeepSpeed's
+``PipeDataParallelTopology``."""
+TORCHRUN = (
+    'torchrun --nnodes="$NNODES" --node-rank="$1" --nproc-per-node="$2" \\\n    '
+    '--master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT"'
+)
+ZERO = {"none": 0, "zero-1": 1, "zero-2": 2, "zero-3": 3}
+
+
+class Expressed:
+    """A plan as a framework has it, while it is written: what is given up, and what takes its place."""
+
+    def __init__(self, plan: Plan, framework: str) -> None:
+        self.plan, self.framework = plan, framework
+        self.job = plan.job
+        """The job as the framework has it so far."""
+        self.lost: list[str] = []
+        self.priced = 0
+
+    @cached_property
+    def own_s(self) -> float | None:
+        """Seconds of an iteration of the plan as it is; None where it cannot be simulated."""
+        return seconds_of(self.plan, self.plan.job)
+
+    def lose(self, what: str, **instead: Any) -> None:
+        """Give up what the framework lacks, with other fields of the job in its place: what that alone costs."""
+        price = self._price(self.plan.job.with_fields(**instead)) if instead else None
+        self.job = self.job.with_fields(**instead)
+        self.priced += price is not None
+        self.lost.append(what if not instead else f"{what}: {price or 'cannot be simulated, so it has no price'}")
+
+    def refuse(self, what: str) -> LabError:
+        return LabError(f"--to {self.framework}: {what}")
+
+    def evenly(self) -> None:
+        """Give every replica equally many micro-batches, as all frameworks do."""
+        job = self.job
+        if len(set(job.microbatch_counts)) == 1:
+            return
+        each = max(1, sum(job.microbatch_counts) // job.n_replicas)
+        batch = each * job.n_replicas * job.microbatch
+        other = "" if batch == job.global_batch else f", so its batch is {batch} sequences, not {job.global_batch}"
+        shares = " ".join(map(str, job.microbatch_counts))
+        what = f"replicas have {shares} micro-batches; {self.framework} gives each {each}{other}"
+        self.lose(what, microbatches_per_replica=None, global_batch=batch)
+
+    def usual(self) -> None:
+        """Give up what no framework has: unequal shares, compressed messages and local updates."""
+        self.evenly()
+        job, name = self.job, self.framework
+        if job.codes_activations or job.codes_gradients:
+            self.lose(
+                f"messages are compressed; {name} sends them whole", compression="none", gradient_compression=None
+            )
+        if job.synchronise_every > 1:
+            what = f"replicas average every {job.synchronise_every} iterations; {name} averages gradients in each"
+            self.lose(what, synchronise_every=1, fragments=1, fragment_delay=0)
+        kinds = sorted({self.plan.topology.devices[int(d)].gpu for d in self.plan.placement.devices.flat})
+        if len(kinds) > 1:
+            self.lose(
+                f"devices are {', '.join(kinds)}; {name} takes them for alike, and only the order of hosts differs"
+            )
+
+    def schedules(self, known: Mapping[str, str]) -> str:
+        """The framework's name of the schedule; 1f1b takes the place of those that it lacks."""
+        job = self.job
+        if job.n_stages == 1:
+            return known["1f1b"]
+        if job.schedule_name not in known or job.flush_every is not None:
+            what = f"the schedule is {job.schedule_name}{', flushed on the way' if job.flush_every else ''}"
+            self.lose(f"{what}; {self.framework} has 1f1b", schedule="1f1b", warmups=None, flush_every=None)
+        return known[self.job.schedule_name]
+
+    def sharded(self, *known: str) -> str:
+        """How replicas split states: the plan's way, or the nearest of those that the framework knows."""
+        found = self.job.sharding or "none"
+        if found not in known:
+            taken = min(known, key=lambda each: (abs(ZERO[each] - ZERO[found]), -ZERO[each]))
+            self.lose(f"sharding is {found}; {self.framework} is given {taken}", sharding=taken)
+        return self.job.sharding or "none"
+
+    def recomputed(self, *known: str) -> str:
+        found = self.job.checkpoints
+        if found not in known:
+            what = f"checkpointing is {found}; {self.framework} computes each block again"
+            self.lose(what, checkpointing="block", recompute=False)
+        return self.job.checkpoints
+
+    def precise(self, **known: str) -> str:
+        """The framework's name of the precision; the nearest one takes the place of those that it lacks."""
+        found = self.job.dtype
+        if found not in known:
+            taken = "fp32" if found == "fp64" else "bf16"
+            self.lose(f"numbers are {found}; {self.framework} is given {taken}", dtype=taken)
+        return known[self.job.dtype]
+
+    def sizes(self, *families: str) -> dict[str, Any]:
+        """Sizes of the model as the lab's builder of its family takes them. Raises LabError for another model."""
+        model = self.job.modelled()
+        if model.frozen_elements:
+            raise self.refuse(f"model {model.name} has adapters; wanted one that is trained whole")
+        blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+        sizes = family_sizes(model, blocks[0])[1] if model.family in families else None
+        if sizes is None or (llama if model.family == "llama" else gpt)(**sizes).layers != model.layers:
+            raise self.refuse(f"model {model.name} is of family {model.family}; wanted one of {', '.join(families)}")
+        return sizes
+
+    def blocks(self) -> list[int]:
+        """Blocks of each stage, also of those that interleave: stage s is on device s modulo the pipeline's length."""
+        interleaves = self.job.schedule_name == "interleaved-1f1b" and self.job.n_stages > 1
+        n = self.job.n_stages * (self.job.stages_per_device if interleaves else 1)
+        return [sum(layer.kind is LayerKind.BLOCK for layer in layers) for layers in self.job.layers_of(n)]
+
+    def _price(self, job: Job) -> str | None:
+        other_s = seconds_of(self.plan, job)
+        if self.own_s is None or other_s is None:
+            return None
+        return f"an iteration takes {other_s:.4g} s instead of {self.own_s:.4g} ({other_s / self.own_s - 1:+.1%})"
+
+    def losses(self) -> tuple[str, ...]:
+        """A line for each thing that was given up, and where several have a price, one for all of them."""
+        together = self._price(self.job) if self.priced > 1 else None
+        return (*self.lost, *([f"all together: {together}"] if together else []))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What a framework is told of a plan."""
+
+    order: str
+    """How it numbers its ranks: ``BY_PIPELINE`` or ``BY_STAGE``."""
+    script: str
+    """What each process runs, with its arguments, in a shell."""
+    job: Job
+    """As the framework has it."""
+    lost: tuple[str, ...] = ()
+    files: Mapping[str, str]
+    """Text by name, without the header of comments."""
+    starter: str = TORCHRUN
+    equal: bool = False
+    """Whether each call of the starter has to start as many processes as the others."""
+
+
+def seconds_of(plan: Plan, job: Job) -> float | None:
+    """Seconds of an iteration of this placement with another job; None where that cannot be simulated."""
+    try:
+        return iteration_seconds(plan.changed(job=job))
+    except LabError:
+        return None

@@ -1,0 +1,250 @@
+"""What a plan is in a training framework of one's own: its arguments or its configuration, and what it cannot express.
+
+Each framework is a function of an ``Expressed`` plan. What the framework lacks it gives up, with what takes its place,
+so that the lab can say what that costs.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dtfm_lab.domain.job.model.families import llama
+from dtfm_lab.runtime.multihost.expressed import BY_PIPELINE, BY_STAGE, ZERO, Expressed, Told
+
+ACCELERATE = (
+    "accelerate launch --config_file accelerate.yaml --gradient_accumulation_steps {} \\\n    "
+    '--num_machines="$NNODES" --machine_rank="$1" --num_processes="$WORLD" \\\n    '
+    '--main_process_ip="$MASTER_ADDR" --main_process_port="$MASTER_PORT"'
+)
+
+
+def script(of: Expressed) -> Told:
+    """A script of one's own under torchrun, which finds all that it has to know in its environment: nothing is lost."""
+    job = of.job
+    told = {
+        "N_STAGES": job.n_stages,
+        "N_REPLICAS": job.n_replicas,
+        "TENSOR_PARALLEL": job.tensor_parallel or 1,
+        "MICROBATCH": job.microbatch,
+        "GLOBAL_BATCH": job.global_batch,
+        "MICROBATCHES_PER_REPLICA": " ".join(map(str, job.microbatch_counts)),
+        "BLOCKS_PER_STAGE": " ".join(map(str, of.blocks())),
+        "SCHEDULE": job.schedule_name,
+        "SHARDING": job.sharding,
+        "CHECKPOINTING": job.checkpoints,
+        "DTYPE": job.dtype,
+    }
+    lines = "".join(f'export {name}="{value}"\n' for name, value in told.items())
+    return Told(order=BY_PIPELINE, script='"${TRAIN:-train.py}"', job=job, lost=of.losses(), files={"plan.env": lines})
+
+
+def torchtitan(of: Expressed) -> Told:
+    """A module of torchtitan 0.3.0's registry of configurations, which are Python: ``--module plan --config plan``."""
+    of.usual()
+    sizes = of.sizes("llama")
+    if sizes["head_dim"] or any(sizes[what] for what in ("qkv_bias", "attention_out_bias", "mlp_bias")):
+        raise of.refuse(f"model {of.job.modelled().name} has biases or wide heads; wanted a Llama without")
+    if sizes["tied"] and of.job.n_stages > 1:
+        what = "embedding and head are tied; torchtitan ties them without a pipeline only"
+        of.lose(what, model=llama(**sizes | {"tied": False}, name=of.job.modelled().name))
+        sizes["tied"] = False
+    schedule = of.schedules({"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"})
+    sharding = of.sharded("none", "zero-2", "zero-3")
+    checkpointing = of.recomputed("none", "selective", "block")
+    dtype = of.precise(bf16="bfloat16", fp32="float32")
+    job = of.job
+    shards = 1 if sharding == "none" else job.n_replicas
+    policy = {"none": "None", "selective": "SelectiveAC.Config()", "block": "FullAC.Config()"}[checkpointing]
+    sequences = job.microbatch * (job.n_microbatches if job.n_stages > 1 else 1)
+    parts, first = [], 0
+    for count in of.blocks():
+        parts.append([f"layers.{block}" for block in range(first, first + count)])
+        first += count
+    parts[0].insert(0, "tok_embeddings")
+    parts[-1] += ["norm", "lm_head"]
+    cut = "None" if job.n_stages == 1 else "[\n" + "".join(f"            {json.dumps(part)},\n" for part in parts)
+    text = (
+        Path(__file__)
+        .with_name("torchtitan.txt")
+        .read_text(encoding="utf-8")
+        .format(
+            **sizes,
+            kv=sizes["n_kv_heads"],
+            skip="_SKIP" if sizes["tied"] else "",
+            head=sizes["d_model"] // sizes["n_heads"],
+            parallelism=f"""data_parallel_replicate_degree={job.n_replicas // shards},
+        data_parallel_shard_degree={shards},
+        fsdp_reshard_after_forward="{"always" if sharding == "zero-3" else "never"}",
+        tensor_parallel_degree={job.tensor_parallel or 1},
+        pipeline_parallel_degree={job.n_stages},
+        pipeline_parallel_schedule="{schedule}",
+        pipeline_parallel_microbatch_size={job.microbatch},
+        module_fqns_per_model_part={cut if cut == "None" else cut + "        ]"},""",
+            training=f"""local_batch_size={sequences},
+        global_batch_size={job.global_batch},
+        seq_len={sizes["seq_len"]},
+        mixed_precision_param="{dtype}",
+        disable_cuda_graphs={job.n_stages > 1},""",
+            policy=policy,
+        )
+    )
+    run = "-m torchtitan.train --module plan --config plan"
+    return Told(order=BY_STAGE, script=run, job=job, lost=of.losses(), files={"plan.py": text})
+
+
+def megatron(of: Expressed) -> Told:
+    """Megatron-LM's arguments, with the mapping of ranks that is the plan's own."""
+    of.usual()
+    sizes, job = of.sizes("gpt", "llama"), of.job
+    of.schedules({"1f1b": "", "interleaved-1f1b": ""})
+    sharding = of.sharded("none", "zero-1")
+    dtype = of.precise(bf16="--bf16", fp16="--fp16", fp32="")
+    job, blocks = of.job, of.blocks()
+    given: dict[str, Any] = {
+        "tensor-model-parallel-size": job.tensor_parallel or 1,
+        "pipeline-model-parallel-size": job.n_stages,
+        "use-tp-pp-dp-mapping": "",
+        "micro-batch-size": job.microbatch,
+        "global-batch-size": job.global_batch,
+        "num-layers": sizes["n_layers"],
+        "hidden-size": sizes["d_model"],
+        "ffn-hidden-size": sizes["d_ff"],
+        "num-attention-heads": sizes["n_heads"],
+        "seq-length": sizes["seq_len"],
+        "max-position-embeddings": sizes.get("n_positions") or sizes["seq_len"],
+    }
+    if len(set(blocks)) > 1:
+        stages = ["t" * count for count in blocks]
+        given["pipeline-model-parallel-layout"] = "|".join(["E" + stages[0], *stages[1:]]) + "L"
+    elif len(blocks) > job.n_stages:
+        given["num-virtual-stages-per-pipeline-rank"] = len(blocks) // job.n_stages
+    if of.job.modelled().family == "llama":
+        for flag in ("swiglu", "group-query-attention"):
+            given[flag] = ""
+        given |= {
+            "num-query-groups": sizes["n_kv_heads"],
+            "normalization": "RMSNorm",
+            "position-embedding-type": "rope",
+        }
+        if not (sizes["attention_out_bias"] or sizes["mlp_bias"]):
+            given["disable-bias-linear"] = ""
+        if sizes["qkv_bias"] and "disable-bias-linear" in given:
+            given["add-qkv-bias"] = ""
+        if sizes["head_dim"]:
+            given["kv-channels"] = sizes["head_dim"]
+    if not sizes["tied"]:
+        given["untie-embeddings-and-output-weights"] = ""
+    if dtype:
+        given[dtype.removeprefix("--")] = ""
+    if job.gradients_in == "fp32" and dtype:
+        given["accumulate-allreduce-grads-in-fp32"] = ""
+    if sharding == "zero-1":
+        given["use-distributed-optimizer"] = ""
+    if job.overlap:
+        given["overlap-grad-reduce"] = ""
+    if job.sequence_parallel and (job.tensor_parallel or 1) > 1:
+        given["sequence-parallel"] = ""
+    checkpointing = of.recomputed("none", "block", "stage")
+    if checkpointing != "none":
+        every = 1 if checkpointing == "block" else max(blocks)
+        given |= {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": every}
+    if job.modelled().family == "llama" or not job.dropout:
+        given |= {"attention-dropout": 0.0, "hidden-dropout": 0.0}
+    given |= {"tokenizer-type": "NullTokenizer", "vocab-size": sizes["vocab_size"], "mock-data": ""}
+    given |= {"train-iters": 20, "lr": 1e-4, "log-interval": 1, "eval-iters": 0}
+    text = "".join(f"--{name} {value}".rstrip() + "\n" for name, value in given.items())
+    run = "\"${MEGATRON:-Megatron-LM}/pretrain_gpt.py\" $(grep -v '^#' megatron.args)"
+    return Told(order=BY_PIPELINE, script=run, job=of.job, lost=of.losses(), files={"megatron.args": text})
+
+
+def deepspeed(of: Expressed) -> Told:
+    """A ds_config.json. The cut into stages is the script's, by ``PipelineModule``, which divides layers evenly."""
+    of.usual()
+    job = of.job
+    if job.n_stages > 1:
+        if (job.tensor_parallel or 1) > 1:
+            raise of.refuse(
+                f"tensor parallelism of {job.tensor_parallel} beside {job.n_stages} stages is the model's own work in "
+                "DeepSpeed; wanted 1, or --to megatron"
+            )
+        even = job.with_fields(blocks_per_stage=None)
+        if job.stage_layers != even.stage_layers:
+            cut = " ".join(map(str, of.blocks()))
+            what = f"stages have {cut} blocks; DeepSpeed's PipelineModule cuts evenly"
+            of.lose(what, blocks_per_stage=None)
+    of.schedules({"1f1b": ""})
+    sharding = of.sharded(*(("none", "zero-1") if job.n_stages > 1 else ZERO))
+    of.recomputed("none", "block", "stage")
+    dtype = of.precise(bf16="bf16", fp16="fp16", fp32="")
+    job = of.job
+    config: dict[str, Any] = {
+        "train_batch_size": job.global_batch,
+        "train_micro_batch_size_per_gpu": job.microbatch,
+        "gradient_accumulation_steps": job.n_microbatches,
+        "zero_optimization": {"stage": ZERO[sharding]},
+        **({dtype: {"enabled": True}} if dtype else {}),
+        **({"pipeline": {"stages": job.n_stages}} if job.n_stages > 1 else {}),
+        **({"tensor_parallel": {"autotp_size": job.tensor_parallel}} if (job.tensor_parallel or 1) > 1 else {}),
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+        "steps_per_print": 1,
+    }
+    run = '"${TRAIN:-train.py}" --deepspeed --deepspeed_config ds_config.json'
+    files = {"ds_config.json": json.dumps(config, indent=2) + "\n"}
+    return Told(order=BY_STAGE, script=run, job=job, lost=of.losses(), files=files)
+
+
+def accelerate(of: Expressed) -> Told:
+    """An accelerate configuration: DDP, or FSDP2 with its parallelism. It has no pipeline of its own."""
+    if of.job.n_stages > 1:
+        raise of.refuse(f"accelerate has no pipeline and the plan {of.job.n_stages} stages; wanted 1, or --to megatron")
+    of.usual()
+    tensor_parallel = of.job.tensor_parallel or 1
+    sharding = of.sharded(*(("zero-2", "zero-3") if tensor_parallel > 1 else ("none", "zero-2", "zero-3")))
+    dtype = of.precise(bf16="bf16", fp16="fp16", fp32="no")
+    checkpointing = of.recomputed("none", "block")
+    job = of.job
+    config: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": "MULTI_GPU" if sharding == "none" else "FSDP",
+        "mixed_precision": dtype,
+        "num_processes": job.n_replicas * tensor_parallel,
+        "rdzv_backend": "static",
+        "same_network": True,
+        "main_training_function": "main",
+        "use_cpu": False,
+    }
+    if sharding != "none":
+        config["fsdp_config"] = {
+            "fsdp_version": 2,
+            "fsdp_reshard_after_forward": sharding == "zero-3",
+            "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "fsdp_activation_checkpointing": checkpointing == "block",
+        }
+        if tensor_parallel > 1:
+            config["parallelism_config"] = {
+                "parallelism_config_dp_replicate_size": 1,
+                "parallelism_config_dp_shard_size": job.n_replicas,
+                "parallelism_config_tp_size": tensor_parallel,
+            }
+    elif checkpointing == "block":
+        of.lose("checkpointing is block; with DDP it is your model's own, such as gradient_checkpointing_enable()")
+    return Told(
+        order=BY_PIPELINE,
+        script='"${TRAIN:-train.py}"',
+        job=job,
+        lost=of.losses(),
+        files={"accelerate.yaml": yaml.safe_dump(config, sort_keys=False)},
+        starter=ACCELERATE.format(job.n_microbatches),
+        equal=True,
+    )
+
+
+FRAMEWORKS: dict[str, Callable[[Expressed], Told]] = {
+    "torchtitan": torchtitan,
+    "megatron": megatron,
+    "deepspeed": deepspeed,
+    "accelerate": accelerate,
+}

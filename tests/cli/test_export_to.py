@@ -1,0 +1,174 @@
+"""``dtfm-lab export --to``: ranks fall where the plan has them, and what a framework cannot express has a price."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import dtfm_lab as lab
+from dtfm_lab.runtime.multihost.launchers import SCHEDULERS, TARGETS
+from dtfm_lab.systems import from_flags
+
+N = 8
+NETWORK = lab.Topology.from_matrices(np.full((N, N), 0.1), np.full((N, N), 100.0), gpu=["A100"] * N)
+MEGATRON_BY_PIPELINE = "--use-tp-pp-dp-mapping"
+ACCELERATE_KEYS = {
+    *(
+        "compute_environment",
+        "distributed_type",
+        "mixed_precision",
+        "use_cpu",
+        "debug",
+        "num_processes",
+        "machine_rank",
+    ),
+    *("num_machines", "gpu_ids", "main_process_ip", "main_process_port", "rdzv_backend", "same_network"),
+    *("main_training_function", "enable_cpu_affinity", "fsdp_config", "parallelism_config", "deepspeed_config"),
+}
+"""Of ``ClusterConfig`` in accelerate 1.15.0, accelerate/commands/config/config_args.py, which refuses others."""
+
+
+def a_plan(seed: int = 0, n_stages: int = 2, **fields: object) -> lab.Plan:
+    """A random placement of llama-3-8b on eight devices."""
+    how = {"schedule": "1f1b", "dtype": "bf16", "global_batch": 32, "microbatch": 1} | fields
+    job = lab.load_job("llama-3-8b", n_stages=n_stages, n_replicas=N // n_stages, **how)
+    return lab.evaluate(NETWORK, job, rank_map=np.random.default_rng(seed).permutation(N).tolist())
+
+
+def placed(folder: Path) -> list[str]:
+    """The device of each rank, as torchrun numbers the processes that launch.sh starts."""
+    devices = {host["name"]: host["devices"] for host in yaml.safe_load((folder / "hosts.yaml").read_text())["hosts"]}
+    agents, host = {}, ""
+    for line in (folder / "launch.sh").read_text().splitlines():
+        if found := re.match(r"  ([\w.-]+)\)  #", line):
+            host = found[1]
+        elif found := re.match(r"    start (\d+) (\d+) ([\d,]+)$", line):
+            agents[int(found[1])] = [devices[host][int(gpu)] for gpu in found[3].split(",")]
+            assert len(agents[int(found[1])]) == int(found[2])
+    return [device for rank in range(len(agents)) for device in agents[rank]]
+
+
+@pytest.mark.parametrize("per_host", [1, 2, 3, 8])
+@pytest.mark.parametrize(("target", "n_stages"), [*((t, 2) for t in TARGETS if t != "accelerate"), ("accelerate", 1)])
+def test_the_hosts_order_gives_the_placement_back_as_the_framework_numbers_its_ranks(
+    shell, tmp_path, target, n_stages, per_host
+):
+    plan = a_plan(per_host, n_stages=n_stages)
+    lab.save(plan, tmp_path / "plan.json")
+    if per_host == 3 and target in ("kubernetes", "skypilot"):
+        _, _, error = shell("export", "plan.json", "-o", "run", "--to", target, "--per-host", "3")
+        assert "hosts use 2 and 3 GPUs; wanted as many on each" in error
+        return
+    assert shell("export", "plan.json", "-o", "run", "--to", target, "--per-host", str(per_host))[0] == 0
+    ranks = placed(tmp_path / "run")
+    shape = (n_stages, N // n_stages)
+    # Of torchtitan and DeepSpeed the pipeline's axis is the outermost; elsewhere here it is the innermost but tensors'.
+    grid = np.reshape(ranks, shape) if target in ("torchtitan", "deepspeed") else np.reshape(ranks, shape[::-1]).T
+    assert grid.tolist() == plan.stages
+    assert subprocess.run(["bash", "-n", "run/launch.sh"], check=False).returncode == 0
+    if target == "megatron":
+        assert MEGATRON_BY_PIPELINE in (tmp_path / "run/megatron.args").read_text()
+
+
+def test_degrees_multiply_to_the_ranks_and_batches_to_the_batch(shell, tmp_path):
+    lab.save(a_plan(n_stages=2, sharding="zero-1"), tmp_path / "plan.json")
+    for target in ("torchtitan", "megatron", "deepspeed"):
+        assert shell("export", "plan.json", "-o", target, "--to", target)[0] == 0
+    text = (tmp_path / "torchtitan/plan.py").read_text()
+    compile(text, "plan.py", "exec")
+    degrees = dict(re.findall(r"(\w+)_degree=(\d+)", text))
+    assert np.prod([int(degree) for degree in degrees.values()]) == N
+    assert "local_batch_size=8,\n        global_batch_size=32" in text  # four replicas
+    flags = dict(re.findall(r"^--(\S+) ?(.*)$", (tmp_path / "megatron/megatron.args").read_text(), re.MULTILINE))
+    assert N % (int(flags["pipeline-model-parallel-size"]) * int(flags["tensor-model-parallel-size"])) == 0
+    assert (flags["num-layers"], flags["num-query-groups"], flags["ffn-hidden-size"]) == ("32", "8", "14336")
+    config = json.loads((tmp_path / "deepspeed/ds_config.json").read_text())
+    assert config["train_batch_size"] == 4 * config["gradient_accumulation_steps"]
+    read = from_flags(json.dumps(config))  # the lab's own reader of what others have launched
+    assert (read.of_a_replica, read.accumulation, read.job["global_batch"]) == (2, 8, 32)
+
+
+def test_a_cut_is_kept_where_it_can_be_and_priced_as_the_simulator_does_where_not(shell, tmp_path):
+    plan = a_plan(blocks_per_stage=(14, 18))
+    lab.save(plan, tmp_path / "plan.json")
+    for target in ("torchtitan", "megatron"):
+        assert json.loads(shell("export", "plan.json", "-o", target, "--to", target, "--json")[1])["lost"] == []
+    layout = f"--pipeline-model-parallel-layout E{'t' * 14}|{'t' * 18}L"
+    assert layout in (tmp_path / "megatron/megatron.args").read_text()
+    [lost] = json.loads(shell("export", "plan.json", "-o", "ds", "--to", "deepspeed", "--json")[1])["lost"]
+    own_s, even_s = (lab.simulate(one).iteration_s for one in (plan, lab.with_job(plan, blocks_per_stage=None)))
+    assert lost.endswith(f"an iteration takes {even_s:.4g} s instead of {own_s:.4g} ({even_s / own_s - 1:+.1%})")
+    assert f"# Not as planned: {lost}" in (tmp_path / "ds/launch.sh").read_text()
+
+
+def test_unequal_shares_compression_and_local_updates_are_each_said_with_the_price_of_all(shell, tmp_path):
+    fields = {"microbatches_per_replica": (12, 8, 8, 4), "compression": "int8", "synchronise_every": 4}
+    plan = a_plan(**fields)
+    lab.save(plan, tmp_path / "plan.json")
+    *each, together = json.loads(shell("export", "plan.json", "-o", "run", "--to", "megatron", "--json")[1])["lost"]
+    assert [line.split(";")[0] for line in each] == [
+        "replicas have 12 8 8 4 micro-batches",
+        "messages are compressed",
+        "replicas average every 4 iterations",
+    ]
+    plain = lab.with_job(plan, microbatches_per_replica=None, compression="none", synchronise_every=1)
+    assert f"all together: an iteration takes {lab.simulate(plain).iteration_s:.4g} s" in together
+    assert "12 8 8 4" in export_of_ones_own(shell, tmp_path)  # a script of one's own can have them all
+
+
+def export_of_ones_own(shell, folder: Path) -> str:
+    assert json.loads(shell("export", "plan.json", "-o", "own", "--to", "slurm", "--json")[1])["lost"] == []
+    return (folder / "own/plan.env").read_text()
+
+
+def test_schedulers_start_every_host_once_and_accelerate_knows_its_keys(shell, tmp_path):
+    lab.save(a_plan(n_stages=1, sharding="zero-3"), tmp_path / "plan.json")
+    wanted = [word for target in ("accelerate", *SCHEDULERS) for word in ("--to", target)]
+    assert shell("export", "plan.json", "-o", "run", *wanted, "--per-host", "2")[0] == 0
+    read = {name: (tmp_path / "run" / name).read_text() for name in ("task.yaml", "compose.yaml", "job.sbatch")}
+    hosts = [host["name"] for host in yaml.safe_load((tmp_path / "run/hosts.yaml").read_text())["hosts"]]
+    assert set(yaml.safe_load((tmp_path / "run/accelerate.yaml").read_text())) <= ACCELERATE_KEYS
+    task, services = yaml.safe_load(read["task.yaml"]), yaml.safe_load(read["compose.yaml"])["services"]
+    assert (task["num_nodes"], task["resources"]["accelerators"]) == (4, "A100:2")
+    assert f"hosts=({' '.join(hosts)})" in task["run"]
+    assert list(services) == hosts
+    gpus = [each["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"] for each in services.values()]
+    assert [gpu for own in gpus for gpu in own] == [str(gpu) for gpu in range(N)]
+    assert f"#SBATCH --nodelist={','.join(hosts)}\n" in read["job.sbatch"]
+    held, job = yaml.safe_load_all((tmp_path / "run/job.yaml").read_text())
+    assert (job["spec"]["completionMode"], job["spec"]["completions"], job["spec"]["parallelism"]) == ("Indexed", 4, 4)
+    assert held["data"]["launch.sh"] == (tmp_path / "run/launch.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("plan", "arguments", "complaint"),
+    [
+        ({}, ("accelerate",), "accelerate has no pipeline and the plan 2 stages; wanted 1, or --to megatron"),
+        ({"adapters": 8}, ("torchtitan",), "model llama-3-8b has adapters; wanted one that is trained whole"),
+        ({}, ("torchtitan", "--to", "megatron"), "are two frameworks; wanted one, and any scheduler"),
+        ({}, ("slurm", "--iterations", "3"), "--iterations is of a run folder; wanted --to without it"),
+        ({}, ("nothing",), "'nothing' is not one of 'torchtitan'"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_in_one_line(shell, tmp_path, plan, arguments, complaint):
+    lab.save(a_plan(**plan), tmp_path / "plan.json")
+    status, out, error = shell("export", "plan.json", "-o", "run", "--to", *arguments)
+    assert (status, out, len(error.strip().splitlines())) == (2, "", 1)
+    assert complaint in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_gpt_has_no_torchtitan_and_a_folder_of_something_else_stays(shell, tmp_path):
+    lab.save(lab.plan("lecture-hall", "tiny", steps=1), tmp_path / "plan.json")
+    status, _, error = shell("export", "plan.json", "-o", "run", "--to", "torchtitan")
+    assert (status, "model tiny is of family gpt; wanted one of llama" in error) == (2, True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").write_text("")
+    status, _, error = shell("export", "plan.json", "-o", "mine", "--to", "megatron", "--force")
+    assert (status, "mine: holds thesis.tex; wanted a new folder" in error) == (2, True)
