@@ -392,9 +392,8 @@ def _dollars(way: Way) -> str:
 
 def money(dollars: float) -> str:
     """``$9.55``, ``$234``, ``under $0.01``."""
-    if 0 < dollars < CENT:
-        return f"under ${CENT:.2f}"
-    return f"${dollars:,.2f}" if dollars < 99.5 else f"${dollars:,.0f}"
+    few = f"${dollars:,.2f}" if dollars >= CENT or not dollars else f"under ${CENT}"
+    return few if dollars < 99.5 else f"${dollars:,.0f}"
 
 
 def _in_short(way: Way) -> str:
