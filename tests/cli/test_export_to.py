@@ -172,3 +172,9 @@ def test_a_gpt_has_no_torchtitan_and_a_folder_of_something_else_stays(shell, tmp
     (tmp_path / "mine/thesis.tex").write_text("")
     status, _, error = shell("export", "plan.json", "-o", "mine", "--to", "megatron", "--force")
     assert (status, "mine: holds thesis.tex; wanted a new folder" in error) == (2, True)
+
+
+def test_adapters_are_left_to_a_script_and_said(shell, tmp_path):
+    lab.save(a_plan(adapters=8), tmp_path / "plan.json")
+    [lost] = json.loads(shell("export", "plan.json", "-o", "run", "--to", "deepspeed", "--json")[1])["lost"]
+    assert lost.startswith("adapters are trained; deepspeed is told of none")

@@ -71,6 +71,8 @@ class Expressed:
         if job.synchronise_every > 1:
             what = f"replicas average every {job.synchronise_every} iterations; {name} averages gradients in each"
             self.lose(what, synchronise_every=1, fragments=1, fragment_delay=0)
+        if job.modelled().frozen_elements:
+            self.lose(f"adapters are trained; {name} is told of none, so they are your script's")
         kinds = sorted({self.plan.topology.devices[int(d)].gpu for d in self.plan.placement.devices.flat})
         if len(kinds) > 1:
             self.lose(
