@@ -13,7 +13,6 @@ from asyncio import CancelledError
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures as concurrent
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -293,7 +292,7 @@ def opened(given: AnyExecutor | None) -> Iterator[Executor | None]:
         finally:
             pool.shutdown(wait=False, kill_workers=True)
     elif kind == "threads" and (count := _count(given, rest, default=0)):
-        with ThreadPoolExecutor(count) as threads:
+        with concurrent.ThreadPoolExecutor(count) as threads:
             yield threads
     elif kind == "dask" and rest.startswith("//") and rest[2:]:
         with _client(rest[2:]) as client:

@@ -2,7 +2,6 @@
 
 from functools import partial
 from html import escape
-from typing import Any
 
 import ipywidgets as w
 
@@ -11,6 +10,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.lab.advice import Advice, AdviceOptions
 from dtfm_lab.lab.advising import growing_advice
+from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
     Panel,
     button,
@@ -31,8 +31,6 @@ STEP = "advice"
 """Name of this pane."""
 LIMITS = ("deadline_days", "budget_dollars", "electricity_per_kwh", "seconds", "seed")
 """Options of ``lab.advise`` that stand behind the row's menu."""
-LABELS_PX = ("52px", "140px")
-"""Of the field in the row, and of those in the menu."""
 USUAL_TOKENS = "100M"
 OTHER = "the network or the job has changed"
 NOTHING_YET = (
@@ -54,19 +52,16 @@ class AdvicePanel(Panel):
         """Fingerprint of the network, and the job, of the advice."""
         options = {option.name: option for option in options_of(AdviceOptions)}
         self._options = {name: options[name] for name in ("tokens", *LIMITS)}
-        self._controls: dict[str, w.ValueWidget] = {
-            name: control_for(
-                option, width="150px" if name == "tokens" else "260px", label_width=LABELS_PX[name != "tokens"]
-            )
-            for name, option in self._options.items()
-        }
-        self._controls["tokens"].value = USUAL_TOKENS
+        self.tokens = control_for(options["tokens"], width="150px", label_width="52px")
+        self.tokens.value = USUAL_TOKENS
+        limits = {name: control_for(options[name], width="260px", label_width="140px") for name in LIMITS}
+        self._controls = {"tokens": self.tokens, **limits}
         self.start = button("Where to train?", "", "Plan every way to train so many tokens", "auto", style="primary")
         self.stop = button("Stop", "", "End after the way at hand and keep those so far", "auto")
         self.told = classed(w.HTML(), "dtfm-advice")
-        limits = [self._controls[name] for name in LIMITS]
-        menu = more_menu(limits, "Limits", "A deadline, a budget, the price of electricity, and how long is searched")
-        row = toolbar(self._controls["tokens"], spacer(), self.start, self.stop, menu)
+        words = "A deadline, a budget, the price of electricity, and how long is searched"
+        menu = more_menu(list(limits.values()), "Limits", words)
+        row = toolbar(self.tokens, spacer(), self.start, self.stop, menu)
         self.view = pane([row, self.told], "dtfm-advice-pane")
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._stop())
@@ -90,22 +85,14 @@ class AdvicePanel(Panel):
             return
         self._lab_state.message = ""
         try:
-            asked = AdviceOptions(**self._given())
+            given = {name: value_of(option, self._controls[name]) for name, option in self._options.items()}
+            asked = AdviceOptions(**given)
         except LabError as error:
             return self._report_error(str(error))
         self.asking = Stream(growing_advice(topology, job, asked))
         self._lab_state.set_busy(STEP, True)
         begin(self._watch(self.asking, (topology.fingerprint, job)), self._report_error)
         self._follow()
-
-    def _given(self) -> dict[str, Any]:
-        given = {}
-        for name, option in self._options.items():
-            try:
-                given[name] = value_of(option, self._controls[name])
-            except ValueError:
-                raise LabError(f"{option.name} is {self._controls[name].value}; wanted a number") from None
-        return given
 
     async def _watch(self, asking: Stream[Advice], asked_of: tuple[str, Job]) -> None:
         def take(advice: Advice) -> None:
@@ -136,14 +123,10 @@ class AdvicePanel(Panel):
         if asking is not None:
             so_far = asking.newest
             words = "" if so_far is None else f": {len(so_far.options)} ways so far, of {so_far.wanted - 1} at most"
-            self.told.value = _empty(f"Planning{words}")
+            self.told.value = markup.line(f"Planning{words}")
         elif advice is not None:
             stale = self.staleness(self._lab_state)
-            said = f"<p><b>Out of date:</b> {stale}. Ask again.</p>" if stale else ""
-            self.told.value = said + advice._repr_html_()
+            said = f"<b>Out of date:</b> {stale}. Ask again." if stale else ""
+            self.told.value = markup.line(said, "stale") + advice._repr_html_()
         else:
-            self.told.value = _empty(why_not or NOTHING_YET)
-
-
-def _empty(text: str) -> str:
-    return f'<div class="dtfm-advice-empty" role="status">{escape(text)}</div>'
+            self.told.value = markup.line(escape(why_not or NOTHING_YET))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import ipywidgets as w
 import traitlets
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import JobOptions
 from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
@@ -318,11 +319,16 @@ def controls_for(kind: Any, label_width: str = "") -> dict[str, w.ValueWidget]:
 
 
 def value_of(option: Option, control: w.ValueWidget) -> Any:
-    """Return what the control is set to as the option's type; None for an empty text."""
+    """Return what the control is set to as the option's type; None for an empty text. Raises LabError for no number."""
     value = control.value
     if not isinstance(value, str):
         return value
     text = value.strip()
     if not text and option.may_be_none:
         return None
-    return option.type(text) if option.type in (int, float) else text
+    if option.type not in (int, float):
+        return text
+    try:
+        return option.type(text)
+    except ValueError:
+        raise LabError(f"{option.name} is {value}; wanted a number") from None

@@ -38,6 +38,11 @@ class Expressed:
         """Seconds of an iteration of the plan as it is; None where it cannot be simulated."""
         return seconds_of(self.plan, self.plan.job)
 
+    @property
+    def tensor_parallel(self) -> int:
+        """GPUs that a placed device stands for."""
+        return self.plan.job.tensor_parallel or 1
+
     def lose(self, what: str, **instead: Any) -> None:
         """Give up what the framework lacks, with other fields of the job in its place: what that alone costs."""
         price = self._price(self.plan.job.with_fields(**instead)) if instead else None

@@ -27,7 +27,7 @@ def script(of: Expressed) -> Told:
     told = {
         "N_STAGES": job.n_stages,
         "N_REPLICAS": job.n_replicas,
-        "TENSOR_PARALLEL": job.tensor_parallel or 1,
+        "TENSOR_PARALLEL": of.tensor_parallel,
         "MICROBATCH": job.microbatch,
         "GLOBAL_BATCH": job.global_batch,
         "MICROBATCHES_PER_REPLICA": " ".join(map(str, job.microbatch_counts)),
@@ -78,7 +78,7 @@ def torchtitan(of: Expressed) -> Told:
             parallelism=f"""data_parallel_replicate_degree={job.n_replicas // shards},
         data_parallel_shard_degree={shards},
         fsdp_reshard_after_forward="{"always" if sharding == "zero-3" else "never"}",
-        tensor_parallel_degree={job.tensor_parallel or 1},
+        tensor_parallel_degree={of.tensor_parallel},
         pipeline_parallel_degree={job.n_stages},
         pipeline_parallel_schedule="{schedule}",
         pipeline_parallel_microbatch_size={job.microbatch},
@@ -98,13 +98,14 @@ def torchtitan(of: Expressed) -> Told:
 def megatron(of: Expressed) -> Told:
     """Megatron-LM's arguments, with the mapping of ranks that is the plan's own."""
     of.usual()
-    sizes, job = of.sizes("gpt", "llama"), of.job
+    sizes = of.sizes("gpt", "llama")
     of.schedules({"1f1b": "", "interleaved-1f1b": ""})
     sharding = of.sharded("none", "zero-1")
-    dtype = of.precise(bf16="--bf16", fp16="--fp16", fp32="")
+    dtype = of.precise(bf16="bf16", fp16="fp16", fp32="")
+    checkpointing = of.recomputed("none", "block", "stage")
     job, blocks = of.job, of.blocks()
     given: dict[str, Any] = {
-        "tensor-model-parallel-size": job.tensor_parallel or 1,
+        "tensor-model-parallel-size": of.tensor_parallel,
         "pipeline-model-parallel-size": job.n_stages,
         "use-tp-pp-dp-mapping": "",
         "micro-batch-size": job.microbatch,
@@ -121,7 +122,7 @@ def megatron(of: Expressed) -> Told:
         given["pipeline-model-parallel-layout"] = "|".join(["E" + stages[0], *stages[1:]]) + "L"
     elif len(blocks) > job.n_stages:
         given["num-virtual-stages-per-pipeline-rank"] = len(blocks) // job.n_stages
-    if of.job.modelled().family == "llama":
+    if job.modelled().family == "llama":
         for flag in ("swiglu", "group-query-attention"):
             given[flag] = ""
         given |= {
@@ -138,16 +139,15 @@ def megatron(of: Expressed) -> Told:
     if not sizes["tied"]:
         given["untie-embeddings-and-output-weights"] = ""
     if dtype:
-        given[dtype.removeprefix("--")] = ""
+        given[dtype] = ""
     if job.gradients_in == "fp32" and dtype:
         given["accumulate-allreduce-grads-in-fp32"] = ""
     if sharding == "zero-1":
         given["use-distributed-optimizer"] = ""
     if job.overlap:
         given["overlap-grad-reduce"] = ""
-    if job.sequence_parallel and (job.tensor_parallel or 1) > 1:
+    if job.sequence_parallel and of.tensor_parallel > 1:
         given["sequence-parallel"] = ""
-    checkpointing = of.recomputed("none", "block", "stage")
     if checkpointing != "none":
         every = 1 if checkpointing == "block" else max(blocks)
         given |= {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": every}
@@ -157,7 +157,7 @@ def megatron(of: Expressed) -> Told:
     given |= {"train-iters": 20, "lr": 1e-4, "log-interval": 1, "eval-iters": 0}
     text = "".join(f"--{name} {value}".rstrip() + "\n" for name, value in given.items())
     run = "\"${MEGATRON:-Megatron-LM}/pretrain_gpt.py\" $(grep -v '^#' megatron.args)"
-    return Told(order=BY_PIPELINE, script=run, job=of.job, lost=of.losses(), files={"megatron.args": text})
+    return Told(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files={"megatron.args": text})
 
 
 def deepspeed(of: Expressed) -> Told:
@@ -165,7 +165,7 @@ def deepspeed(of: Expressed) -> Told:
     of.usual()
     job = of.job
     if job.n_stages > 1:
-        if (job.tensor_parallel or 1) > 1:
+        if of.tensor_parallel > 1:
             raise of.refuse(
                 f"tensor parallelism of {job.tensor_parallel} beside {job.n_stages} stages is the model's own work in "
                 "DeepSpeed; wanted 1, or --to megatron"
@@ -187,7 +187,7 @@ def deepspeed(of: Expressed) -> Told:
         "zero_optimization": {"stage": ZERO[sharding]},
         **({dtype: {"enabled": True}} if dtype else {}),
         **({"pipeline": {"stages": job.n_stages}} if job.n_stages > 1 else {}),
-        **({"tensor_parallel": {"autotp_size": job.tensor_parallel}} if (job.tensor_parallel or 1) > 1 else {}),
+        **({"tensor_parallel": {"autotp_size": of.tensor_parallel}} if of.tensor_parallel > 1 else {}),
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
         "steps_per_print": 1,
     }
@@ -201,7 +201,7 @@ def accelerate(of: Expressed) -> Told:
     if of.job.n_stages > 1:
         raise of.refuse(f"accelerate has no pipeline and the plan {of.job.n_stages} stages; wanted 1, or --to megatron")
     of.usual()
-    tensor_parallel = of.job.tensor_parallel or 1
+    tensor_parallel = of.tensor_parallel
     sharding = of.sharded(*(("zero-2", "zero-3") if tensor_parallel > 1 else ("none", "zero-2", "zero-3")))
     dtype = of.precise(bf16="bf16", fp16="fp16", fp32="no")
     checkpointing = of.recomputed("none", "block")

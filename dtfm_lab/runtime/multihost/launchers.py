@@ -89,6 +89,12 @@ class Launched:
     def commented(self, text: str) -> str:
         return "".join(f"# {line}\n" for line in self.header) + text
 
+    @property
+    def files(self) -> dict[str, str]:
+        """What the framework reads, under the header where it knows comments."""
+        told = self.told.files.items()
+        return {name: text if name.endswith(".json") else self.commented(text) for name, text in told}
+
     def per_host(self) -> int:
         """GPUs of each host. Raises LabError where they differ."""
         sizes = sorted({len(host.workers) * self.gpus for host in self.hosts})
@@ -260,8 +266,7 @@ def kubernetes(of: Launched) -> dict[str, str]:
             "template": {"metadata": {"labels": label}, "spec": pod},
         },
     }
-    data = {"launch.sh": of.launch(), **{name: of.commented(text) for name, text in of.told.files.items()}}
-    data |= {name: text for name, text in of.told.files.items() if name.endswith(".json")}
+    data = {"launch.sh": of.launch(), **of.files}
     held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{of.named}-plan"}, "data": data}
     return {"job.yaml": of.commented(yaml.dump_all([held, job], Dumper=_Readable, sort_keys=False))}
 
@@ -324,8 +329,7 @@ def write_launch(of: Launched, targets: Sequence[str], folder: str, *, overwrite
     if of.whole:
         slots = "".join(f"{host.address} slots={len(host.workers) * of.gpus}\n" for host in of.hosts)
         texts["hostfile"] = of.commented(slots)
-    for name, text in of.told.files.items():
-        texts[name] = text if name.endswith(".json") else of.commented(text)
+    texts |= of.files
     for target in targets:
         texts |= SCHEDULERS[target](of) if target in SCHEDULERS else {}
     with explained(str(path)):

@@ -178,7 +178,7 @@ def main() -> None:
         loader = threading.Thread(target=prepare_unhurried)
         loader.start()
         loader.join()  # a fork has the thread that forks alone
-    prepare_to_fork()
+    prepare_to_fork()  # after the loader, too: torch keeps the number of threads by thread
     serve(socket.socket(fileno=int(descriptor)), float(idle_s))
     os._exit(0)  # unloading torch takes time
 
