@@ -113,6 +113,7 @@ def test_the_lab_is_walked_by_keyboard_alone(page, open_notebook, ask_kernel, ev
     for title in ("Matrix", "Map", "Canvas"):
         keys.press("ArrowRight")
         expect(pictures.get_by_role("tab", name=title)).to_have_attribute("aria-selected", "true")
+        eventually(page, "the_lab.network_panel.shown.value", title.lower())  # else Tab goes into the view before
         keys.reach(lab.root.get_by_role("button", name=re.compile("^(Play|Pause)")).first)
         keys.reach(pictures.get_by_role("tab", selected=True), back=True)
 
