@@ -28,9 +28,10 @@ MOST_STEPS = 10**7
 """Most actions of an iteration; a simulation of so many takes some 4 GB."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Programs:
-    """The steps of every device of every replica in one iteration.
+    """The steps of every device of every replica in one iteration. They are compared and looked up as what ``lower``
+    made once.
 
     A pipeline with fewer micro-batches than the schedule runs its order without those that it has not.
     """
@@ -151,7 +152,7 @@ def lower(
     buckets = buckets if synchronise and n_replicas > 1 and not delayed else ()
     cut = buckets or ((),) * schedule.n_devices
     _check_size(schedule, counts, synchronisation if synchronise else None, regions, cut)
-    whole = tuple(_with_messages(schedule, program) for program in schedule.programs)
+    whole = _with_messages(schedule)
     pipelines = {
         count: tuple(_in_parts(_restricted(steps, count, schedule), of) for steps, of in zip(whole, cut, strict=True))
         for count in sorted(set(counts), reverse=True)
@@ -218,34 +219,36 @@ def _check_size(
         )
 
 
-def _with_messages(schedule: Schedule, program: Sequence[Action]) -> tuple[Step, ...]:
+@lru_cache(maxsize=8)
+def _with_messages(schedule: Schedule) -> tuple[tuple[Step, ...], ...]:
+    """The passes of each device of a pipeline, with their messages."""
     last, alone = schedule.n_stages - 1, schedule.n_devices == 1
+    return tuple(tuple(_passes_of(schedule, program, last, alone)) for program in schedule.programs)
+
+
+def _passes_of(schedule: Schedule, program: Sequence[Action], last: int, alone: bool) -> list[Step]:
     steps: list[Step] = []
     at: dict[tuple[int, Kind, int | None], int] = {}
-
-    def add(action: Action, *needs: int) -> int:
-        at[action.stage, action.kind, action.microbatch] = len(steps)
-        steps.append(Step(action, needs))
-        return len(steps) - 1
-
+    """Position of each pass."""
     for action in program:
         stage, kind, m, _ = action
         if kind is Kind.BACKWARD_WEIGHT:
-            add(action, at[stage, Kind.BACKWARD_INPUT, m])
+            steps.append(Step(action, (at[stage, Kind.BACKWARD_INPUT, m],)))
             continue
         forward = kind is Kind.FORWARD
-        needs = [] if forward else [at[stage, Kind.FORWARD, m]]
-        source = stage - 1 if forward else stage + 1
+        needs: tuple[int, ...] = () if forward else (at[stage, Kind.FORWARD, m],)
+        source, target = (stage - 1, stage + 1) if forward else (stage + 1, stage - 1)
         if 0 <= source <= last:
             if alone:
-                needs.append(_on_the_same_device(schedule, at, action, source))
+                needs += (_on_the_same_device(schedule, at, action, source),)
             else:
-                needs.append(add(Action(stage, Kind.RECV_F if forward else Kind.RECV_B, m)))
-        done = add(action, *needs)
-        target = stage + 1 if forward else stage - 1
+                needs += (len(steps),)
+                steps.append(Step(Action(stage, Kind.RECV_F if forward else Kind.RECV_B, m)))
+        at[stage, kind, m] = len(steps)
+        steps.append(Step(action, needs))
         if 0 <= target <= last and not alone:
-            add(Action(stage, Kind.SEND_F if forward else Kind.SEND_B, m), done)
-    return tuple(steps)
+            steps.append(Step(Action(stage, Kind.SEND_F if forward else Kind.SEND_B, m), (len(steps) - 1,)))
+    return steps
 
 
 def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule) -> tuple[Step, ...]:
@@ -293,7 +296,7 @@ def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
         if step.bucket is not None:
             waiting.append(step)
             continue
-        waiting.append(step._replace(arrivals=sent) if sent and kind not in RECEIVES else step)
+        waiting.append(Step(*step[:-1], sent) if sent and kind not in RECEIVES else step)  # the quick way to replace
         if kind in COMPUTE:
             sent = ()
         elif kind in SENDS and kind in ACROSS_STAGES:

@@ -171,8 +171,8 @@ class Action(NamedTuple):
 
     def counterpart(self) -> Action:
         """The receive at the other end of a send."""
-        stage = self.other_end(0, 1)[0]
-        return Action(stage, SENDS[self.kind], self.microbatch, self.peer)
+        away = (self.peer or 0) if self.kind is Kind.SEND_E else ACROSS_STAGES.get(self.kind, 0)
+        return Action(self.stage + away, SENDS[self.kind], self.microbatch, self.peer)
 
 
 class Step(NamedTuple):
@@ -217,6 +217,10 @@ class Schedule:
     n_microbatches: int
     programs: tuple[tuple[Action, ...], ...]
     """Passes in order, by position in the pipeline."""
+
+    def __hash__(self) -> int:
+        """Of few of its parts, as a schedule of thousands of passes is looked up again and again."""
+        return hash((self.name, self.n_microbatches, self.n_devices))
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_plain(self.name):

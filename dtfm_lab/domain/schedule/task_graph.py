@@ -6,6 +6,7 @@ messages on a link is found by the event loop.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -62,7 +63,9 @@ class TaskGraph:
     @cached_property
     def takes_turns(self) -> BoolArray:
         """(nodes,) sends that share one link with those of the opposite direction: a pipeline's, where they block."""
-        turns = [self.programs.takes_turns and action.kind in (Kind.SEND_F, Kind.SEND_B) for action in self.actions]
+        if not self.programs.takes_turns:
+            return np.zeros(len(self), dtype=bool)
+        turns = [action.kind in (Kind.SEND_F, Kind.SEND_B) for action in self.actions]
         flags: BoolArray = np.array(turns)[self.action]
         return flags
 
@@ -83,9 +86,36 @@ def task_graph(programs: Programs) -> TaskGraph:
     return _Builder(programs).built()
 
 
+@dataclass(frozen=True, eq=False)
+class _Stretch:
+    """Consecutive steps that devices of one position do alike: their passes, or what comes after them."""
+
+    position: int
+    replicas: IntArray
+    steps: tuple[Step, ...]
+    nodes: IntArray
+    """(replicas, steps), consecutive in each row."""
+    first: IntArray
+    """(replicas, 1) the first node of each device."""
+
+    @cached_property
+    def roles(self) -> IntArray:
+        return np.array([ROLES[step.action.kind] for step in self.steps])
+
+    @cached_property
+    def received(self) -> dict[Action, int]:
+        """What these devices receive, and at which of the steps."""
+        start = int(self.nodes[0, 0] - self.first[0, 0])
+        return {self.steps[i].action: start + i for i in np.flatnonzero(self.roles == RECEIVE).tolist()}
+
+    def edges(self, sources: list[tuple[int, ...]]) -> tuple[IntArray, IntArray]:
+        """Edges that lead to each step from so many steps of the same program, as nodes: (replicas, edges) each."""
+        flat = np.fromiter(itertools.chain(*sources), dtype=np.int64)
+        return self.first + flat, np.repeat(self.nodes, [len(one) for one in sources], axis=1)
+
+
 class _Builder:
-    """Lays out the pipelines of all replicas with as many micro-batches at once, as they are alike; adds the tails,
-    which differ, one by one."""
+    """Lays out at once what several replicas do alike: their passes, and then their tails."""
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
@@ -105,17 +135,19 @@ class _Builder:
         n_positions, n_replicas = lengths.shape
         self.position = np.repeat(np.arange(n_positions), lengths.sum(axis=1))
         self.replica = np.repeat(np.tile(np.arange(n_replicas), n_positions), lengths.ravel())
+        self.last = np.full(lengths.shape, -1)
+        """(positions, replicas) the last computation of each device so far that takes its turn."""
         self.actions: dict[Action, int] = {}
         self.computations: dict[tuple[int, int, Kind], int] = {}
         self.sources: list[IntArray] = []
         self.targets: list[IntArray] = []
 
     def built(self) -> TaskGraph:
-        for pipeline, replicas in zip(self.programs.pipelines, self.programs.replicas, strict=True):
-            local = [{step.action: i for i, step in enumerate(steps)} for steps in pipeline]
-            for position, steps in enumerate(pipeline):
-                self._lay_out_pipeline(position, steps, replicas, local)
-        self._read_tails()
+        passes, tails = self._passes(), self._tails()
+        for stretch in passes + tails:
+            self._lay_out(stretch)
+        for stretches in (passes, tails):  # a message of passes has both ends among them
+            self._pair(stretches)
         source, target = np.concatenate(self.sources), np.concatenate(self.targets)
         n = len(self.action)
         n_predecessors = np.bincount(target, minlength=n) + (self.role == RECEIVE)
@@ -130,84 +162,82 @@ class _Builder:
             successors=target[np.argsort(source, kind="stable")],
         )
 
-    def _lay_out_pipeline(
-        self, position: int, steps: tuple[Step, ...], replicas: tuple[int, ...], local: list[dict[Action, int]]
-    ) -> None:
-        if not steps:  # devices are absent, and all steps are in the tails
-            return
-        first = self.first[:, replicas]
-        nodes = first[position][:, None] + np.arange(len(steps))
-        self.action[nodes] = [self.actions.setdefault(step.action, len(self.actions)) for step in steps]
-        self.role[nodes] = [ROLES[step.action.kind] for step in steps]
-        self.fraction[nodes] = [step.fraction for step in steps]
-        computed = [i for i, step in enumerate(steps) if step.action.kind in COMPUTE]
-        for row, replica in enumerate(replicas):
-            self.computation[nodes[row, computed]] = [self._computation(steps[i], replica) for i in computed]
-        for i, step in enumerate(steps):
-            if step.action.kind in SENDS:
-                there = step.action.counterpart()
-                other = there.stage % len(local)
-                self._pair(nodes[:, i], first[other] + local[other][there])
-        edges = [(need, i) for i, step in enumerate(steps) for need in step.needs]
-        edges += itertools.pairwise(computed)
-        source, target = (first[position][:, None] + np.array(ends) for ends in zip(*edges, strict=True))
-        self._connect(source.ravel(), target.ravel())
-        for i, step in enumerate(steps):
-            for sent in step.arrivals:
-                self._connect(self.partner[nodes[:, sent]], nodes[:, i])
+    # Devices that are absent have no steps, and where such are, all steps of the others are in tails.
 
-    def _read_tails(self) -> None:
-        n_replicas = self.programs.n_replicas
-        receives: dict[tuple[int, int, Action], int] = {}
-        sends: list[tuple[int, int, Step, int]] = []
-        edges: list[tuple[int, int]] = []
-        awaited: list[tuple[int, int]] = []
-        """Sends for whose arrival a step waits."""
+    def _passes(self) -> list[_Stretch]:
+        return [
+            self._stretch(position, replicas, steps, 0)
+            for pipeline, replicas in zip(self.programs.pipelines, self.programs.replicas, strict=True)
+            for position, steps in enumerate(pipeline)
+            if steps
+        ]
+
+    def _tails(self) -> list[_Stretch]:
+        stretches = []
         for position, tails in enumerate(self.programs.tails):
-            last_computed = [
-                max((i for i, step in enumerate(pipeline[position]) if step.action.kind in COMPUTE), default=None)
-                for pipeline in self.programs.pipelines
-            ]
+            alike: dict[tuple[int, int], list[int]] = {}
             for replica, tail in enumerate(tails):
-                first = int(self.first[position, replica])
-                steps = self.programs.pipeline(position, replica)
-                last = last_computed[self.programs.number[replica]]
-                lane = None if last is None else first + last
-                for node, step in enumerate(tail, start=first + len(steps)):
-                    action, role = step.action, ROLES[step.action.kind]
-                    self.action[node] = self.actions.setdefault(action, len(self.actions))
-                    self.role[node], self.share[node], self.fraction[node] = role, step.share, step.fraction
-                    self.for_bucket[node] = step.bucket is not None
-                    edges += [(first + need, node) for need in step.needs]
-                    awaited += [(first + sent, node) for sent in step.arrivals]
-                    if role == COMPUTATION:
-                        self.computation[node] = self._computation(step, replica)
-                        if step.bucket is None:
-                            edges += [] if lane is None else [(lane, node)]
-                            lane = node
-                    elif role == SEND:
-                        sends.append((position, replica, step, node))
-                    else:
-                        receives[position, replica, action] = node
-        in_turn: dict[tuple[int, int], int] = {}
-        for position, replica, step, node in sends:
-            stage, other = step.action.other_end(replica, n_replicas)
-            received = receives[stage % len(self.first), other, step.action.counterpart()]
-            self._pair(np.array([node]), np.array([received]))
-            if step.in_turn:
-                if (position, replica) in in_turn:
-                    edges.append((in_turn[position, replica], node))
-                in_turn[position, replica] = received
-        edges += [(int(self.partner[sent]), node) for sent, node in awaited]
-        self._connect(*(np.array(ends) for ends in zip(*edges, strict=True)))
+                if tail:
+                    alike.setdefault((self.programs.number[replica], id(tail)), []).append(replica)
+            for (number, _), replicas in alike.items():
+                start = len(self.programs.pipelines[number][position])
+                stretches.append(self._stretch(position, replicas, tails[replicas[0]], start))
+        return stretches
 
-    def _computation(self, step: Step, replica: int) -> int:
-        kind = step.action.kind if step.whole is None else step.whole
-        return self.computations.setdefault((step.action.stage, replica, kind), len(self.computations))
+    def _stretch(self, position: int, replicas: Sequence[int], steps: tuple[Step, ...], start: int) -> _Stretch:
+        first = self.first[position, replicas][:, None]
+        return _Stretch(position, np.array(replicas), steps, first + np.arange(start, start + len(steps)), first)
 
-    def _pair(self, sends: IntArray, receives: IntArray) -> None:
-        self.partner[sends], self.partner[receives] = receives, sends
+    def _lay_out(self, stretch: _Stretch) -> None:
+        """The columns of these steps, and the edges to them from steps of their own device."""
+        steps, nodes, roles = stretch.steps, stretch.nodes, stretch.roles
+        self.action[nodes] = [self.actions.setdefault(step.action, len(self.actions)) for step in steps]
+        self.role[nodes] = roles
+        self.share[nodes] = [step.share for step in steps]
+        self.fraction[nodes] = [step.fraction for step in steps]
+        self.for_bucket[nodes] = beside = np.array([step.bucket is not None for step in steps])
+        self._connect(*stretch.edges([step.needs for step in steps]))
+        in_turn = nodes[:, np.flatnonzero((roles == COMPUTATION) & ~beside)]
+        chain = np.hstack([self.last[stretch.position, stretch.replicas][:, None], in_turn])
+        follows = chain[:, :-1] >= 0
+        self._connect(chain[:, :-1][follows], chain[:, 1:][follows])
+        self.last[stretch.position, stretch.replicas] = chain[:, -1]
+        computed = np.flatnonzero(roles == COMPUTATION)
+        kinds: dict[tuple[int, Kind], int] = {}
+        of_step = [kinds.setdefault(_computed(steps[i]), len(kinds)) for i in computed]
+        every = itertools.product(stretch.replicas.tolist(), kinds)
+        numbers = [self.computations.setdefault((stage, r, kind), len(self.computations)) for r, (stage, kind) in every]
+        self.computation[nodes[:, computed]] = np.reshape(numbers, (-1, len(kinds)))[:, of_step]
+
+    def _pair(self, stretches: list[_Stretch]) -> None:
+        """The two ends of each message that these steps send, and the edges to steps that wait for arrivals."""
+        at = {(one.position, replica): one for one in stretches for replica in one.replicas.tolist()}
+        for stretch in stretches:
+            messages: dict[tuple[int, int], tuple[list[int], list[Action]]] = {}
+            """By position of the other end and by how far its replica is from the sender's."""
+            for i in np.flatnonzero(stretch.roles == SEND).tolist():
+                received = (sent := stretch.steps[i].action).counterpart()
+                away = 0 if sent.kind is Kind.SEND_E else sent.peer or 0
+                of_pair = messages.setdefault((received.stage % len(self.first), away), ([], []))
+                of_pair[0].append(i)
+                of_pair[1].append(received)
+            for (position, away), (sends, actions) in messages.items():
+                others = (stretch.replicas + away) % self.programs.n_replicas
+                there = [at[position, other] for other in others.tolist()]
+                offsets = {one: [one.received[action] for action in actions] for one in dict.fromkeys(there)}
+                receives = self.first[position, others][:, None] + np.array([offsets[one] for one in there])
+                self.partner[stretch.nodes[:, sends]], self.partner[receives] = receives, stretch.nodes[:, sends]
+        for stretch in stretches:
+            in_turn = stretch.nodes[:, [i for i, step in enumerate(stretch.steps) if step.in_turn]]
+            self._connect(self.partner[in_turn[:, :-1]], in_turn[:, 1:])
+            sent_at, waiting = stretch.edges([step.arrivals for step in stretch.steps])
+            self._connect(self.partner[sent_at], waiting)
 
     def _connect(self, sources: IntArray, targets: IntArray) -> None:
-        self.sources.append(sources)
-        self.targets.append(targets)
+        self.sources.append(sources.ravel())
+        self.targets.append(targets.ravel())
+
+
+def _computed(step: Step) -> tuple[int, Kind]:
+    """Stage and kind of a computation, by which its seconds are known."""
+    return step.action.stage, step.action.kind if step.whole is None else step.whole
