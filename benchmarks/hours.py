@@ -35,9 +35,9 @@ POLICIES = {
     "oobleck": lab.policies["oobleck"](joins="step", every_s=60.0),
     "restart": lab.policies["restart"](every_s=60.0),
     "torchft": lab.policies["torchft"](),
-    "swarm": lab.policies["swarm"](every_s=60.0),
+    "swarm": lab.policies["swarm"](every_s=60.0, keeps_step=False),
     "recycle": lab.policies["recycle"](every_s=60.0),
-    "goodput": lab.policies["goodput"](every_s=60.0),
+    "goodput": lab.policies["goodput"](every_s=60.0, keeps_step=False),
 }
 ASKED_S = {"start_s": 0.0, "restart_s": 15.0, "regroup_s": 5.0}
 

@@ -131,6 +131,10 @@ def test_work_that_is_shared_loses_no_step_and_regrouping_loses_one():
     costs = Costs(start_s=0.0, restart_s=0.0, regroup_s=7.0)
     shared = replay(lost, fleet, policy_of("swarm"), costs)
     assert shared.samples == 190.0 * (10 + 1 + (205 - 115) // 20)  # half a step at half the pace takes as long again
+    for name in ("swarm", "goodput"):  # goodput shares, as regrouping would take seconds and be no faster
+        again = replay(lost, fleet, policy_of(name, keeps_step=False), costs)
+        assert again.seconds["redone"] == pytest.approx(5.0)
+        assert again.samples == 190.0 * (10 + (205 - 105) // 20)
     regrouped = replay(lost, fleet, policy_of("oobleck"), costs)
     assert regrouped.seconds["redone"] == pytest.approx(5.0)
     assert regrouped.samples == 190.0 * (10 + (205 - 112) // 20)

@@ -47,7 +47,7 @@ def a_plan() -> lab.Plan:
     [
         (lab.policies["oobleck"](joins="step"), {"restart_s": 4.0}),
         (lab.policies["restart"](every_s=12.0), {"restart_s": 4.0}),
-        (lab.policies["swarm"](), {"restart_s": 4.0}),
+        (lab.policies["swarm"](keeps_step=False), {"restart_s": 4.0}),
     ],
 )
 def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any, options: dict[str, float]) -> None:

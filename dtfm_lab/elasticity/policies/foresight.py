@@ -64,6 +64,8 @@ class Goodput(Policy):
     """A checkpoint every quarter of an hour where writing one costs nothing."""
     most_ahead_s: float = 3600.0
     """No further ahead is counted on."""
+    keeps_step: bool = True
+    """Whether the step under way goes on where peers share the work, or is begun again, as workers of ``lab.run`` do."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None or (now.lost and not now.fleet.survives(now.operation, now.lost)):
@@ -109,11 +111,12 @@ class Goodput(Policy):
         at_once = regrouped(now, operation, best=self._best(now, now.present, operation))
         if shared is None:
             return at_once
-        sharing = Response(shared, pause_s=now.pause_left_s, keeps=Keeps.STEP, again=now.pause_left_s)
+        keeps, done = (Keeps.STEP, now.step_done) if self.keeps_step else (Keeps.STEPS, 0.0)
+        sharing = Response(shared, pause_s=now.pause_left_s, keeps=keeps, again=now.pause_left_s)
         if (better := at_once.operation) is None:
             return sharing
-        ahead_s, kept = self._ahead_s(now), now.step_done * operation.samples
-        beside_s = now.move_s(better) + (1 - now.step_done) * shared.step_s
+        ahead_s, kept = self._ahead_s(now), done * operation.samples
+        beside_s = now.move_s(better) + (1 - done) * shared.step_s
         until_s = min(beside_s, ahead_s)
         worth, its_worth = self._worth(now, shared), self._worth(now, better)
         then = max(worth, its_worth) * (ahead_s - until_s)
