@@ -113,7 +113,7 @@ lab.guess(
 )
 
 # %%
-in_hall, in_cities = planned(hall), planned(cities)
+in_hall, in_cities = planned(hall, steps=10), planned(cities, steps=10)
 for name, plan in (("hall", in_hall), ("cities", in_cities)):
     job = plan.job
     print(

@@ -15,6 +15,8 @@ SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
 """Schedules of the plans that a bound is for, where the job names none: those that the search chooses from."""
 SHARE, MOST_SHARE = 0.25, 0.5
 """Share of the search's time that may go into the bound while plans get better, and where none was better at all."""
+TURNS = 50
+"""Times that the bound may rise for each step of a search that counts steps."""
 BEGIN = 0.3
 """Share of the time limit after which the bound is begun: with a better plan by then, it takes fewer trials."""
 
@@ -55,7 +57,8 @@ def rising_bounds(
 class IncrementalBound:
     """The bounds of one or several problems, of which any may have the best plan, updated between steps of a search.
 
-    A search that counts steps gets the whole bound with its last step, so that equal steps give equal bounds.
+    A search that counts steps gets the bound with its last one, after so many ``TURNS`` a step: equal steps give equal
+    bounds.
     """
 
     def __init__(self, problems: Sequence[IterationProblem], aim: Aim, request: SearchRequest) -> None:
@@ -90,7 +93,7 @@ class IncrementalBound:
             return
         if request.steps is not None:
             if complete and generation + 1 == request.steps:
-                self._raise_until(best_s, math.inf)
+                self._raise_until(best_s, math.inf, TURNS * request.steps)
             return
         self._compiling_s = max(self._compiling_s, compiling_s)
         searched_s = spent_s() - self._compiling_s
@@ -99,7 +102,7 @@ class IncrementalBound:
         if searched_s >= BEGIN * request.limit_s:  # which is 0 while kernels are compiled
             self._raise_until(best_s, MOST_SHARE * searched_s - (MOST_SHARE - SHARE) * self._bettered_s)
 
-    def _raise_until(self, best_s: float, limit_s: float) -> None:
+    def _raise_until(self, best_s: float, limit_s: float, most_turns: float = math.inf) -> None:
         from dtfm_lab.planning.iteration.bounds import iteration_bound_steps, least_of
 
         self._best_s = min(self._best_s, best_s)
@@ -108,7 +111,7 @@ class IncrementalBound:
             each = [iteration_bound_steps(one, lambda: self._best_s, SCHEDULES, most) for one in self._problems]
             self._rising = least_of(each)
         began = time.perf_counter()
-        while self._spent_s + time.perf_counter() - began < limit_s:
+        while self._spent_s + time.perf_counter() - began < limit_s and (most_turns := most_turns - 1) >= 0:
             bound_s = next(self._rising, None)
             if bound_s is None:
                 break

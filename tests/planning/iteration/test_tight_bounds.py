@@ -18,7 +18,7 @@ SIX = lab.Topology.from_matrices(
 
 def bound_over_plan(topology, **options):
     job = lab.load_job("gpt3-xl", **{"global_batch": 64, "microbatch": 1} | options)
-    plan = lab.plan(topology, job, objective="iteration", steps=3, seed=0)
+    plan = lab.plan(topology, job, objective="iteration", steps=10, seed=0)
     return plan.iteration_lower_bound_s / plan.iteration_s
 
 

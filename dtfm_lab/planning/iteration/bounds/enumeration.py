@@ -189,7 +189,7 @@ def _least(
         extra=extra,
         least_blocks=np.array(given or [1 if n_stages > 1 else n_blocks] * n_stages, dtype=np.int64),
         most_blocks=np.array(given or [spare] * n_stages, dtype=np.int64),
-        most_held=np.array([n_stages - s if job.schedule == "1f1b" else np.inf for s in range(n_stages)]),
+        most_held=np.array([float(n_stages - s) if job.schedule == "1f1b" else np.inf for s in range(n_stages)]),
         input_bytes=np.array(inputs if passes.recompute else (np.inf, np.inf)),
         backward=backward.whole,
         weight=backward.weights if splits else 0.0,
