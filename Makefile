@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
-.PHONY: lab app docs test suite check laws lint bench bench-ui gpu notebooks pictures js js-check slides teaching clean
+.PHONY: lab app docs test suite check kernels laws lint bench bench-ui gpu notebooks pictures js js-check slides teaching clean
 
 lab: $(VENV)/.lab
 	$(BIN)/dtfm-lab lab -- $(ARGS)
@@ -27,7 +27,8 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE PATH="$(abspath $(BIN)):$$PATH" $(BIN)/
 SUITE := --nbmake tests notebooks
 
 test: $(VENV)/.dev
-	$(MAKE) --jobs=2 lint suite
+	$(MAKE) --jobs=2 --output-sync=target lint kernels
+	$(MAKE) suite
 
 suite: $(VENV)/.dev
 	$(PYTEST) -n 2 --dist worksteal $(SUITE) $(ARGS)
@@ -48,6 +49,13 @@ LAWS := tests/domain tests/files $(addprefix tests/,test_documentation.py \
 	$(addprefix lab/, test_plausible_mistakes.py test_schemas.py) \
 	$(addprefix course/, test_lessons.py test_guessing.py) \
 	$(addprefix cli/, test_mistakes.py test_hosts_commands.py))
+
+# Machine code of the planners' and the simulator's loops, kept beside their sources, so that not every process makes its
+# own: a search for seconds needs most of it, the paper's the rest.
+kernels: $(VENV)/.dev
+	$(BIN)/dtfm-lab plan lecture-hall --job tiny --steps 1 --output /dev/null
+	$(BIN)/dtfm-lab plan lecture-hall --job tiny --steps 1 --objective communication --output /dev/null
+	$(BIN)/dtfm-lab plan lecture-hall --job tiny --steps 1 --objective communication --planner dtfm --output /dev/null
 
 laws: $(VENV)/.dev
 	$(PYTEST) -n 2 --dist worksteal -m "not slow" $(LAWS) $(ARGS)
