@@ -101,7 +101,7 @@ class DTFM(GPipeOfDTFM):
     def _placed(self, topology: Topology, job: Job, budget: Budget, share_s: float) -> Plan:
         """The scheduler's placement after the budget's steps; without these after its share of the seconds, though not
         before ``LEAST_GENERATIONS``: no search is cut off because its user may choose among many shapes."""
-        placed = partial(plan, topology, job, self.planner, seed=budget.seed)
+        placed = partial(plan, topology, job, self.planner, seed=budget.seed, improve_bound=False)
         if budget.steps:
             return placed(steps=budget.steps)
         if self.planner != "dtfm":
