@@ -16,10 +16,11 @@ import numpy as np
 
 import dtfm_lab as lab
 from dtfm_lab.domain.availability import Availability
-from dtfm_lab.domain.history import History, Operation
+from dtfm_lab.domain.history import History, Operation, State
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.elasticity import Costs, PlannedFleet, Policy, replay
+from dtfm_lab.elasticity.policy import Response, Situation
 
 N = 8
 END_S = 600.0
@@ -42,73 +43,60 @@ POLICIES = {
 ASKED_S = {"start_s": 0.0, "restart_s": 15.0, "regroup_s": 5.0}
 
 
-class AsMeasured:
-    """The planned fleet with the seconds that steps and changes took."""
-
-    def __init__(self, fleet: PlannedFleet, step_s: dict[object, float], ratio: float) -> None:
-        self._fleet, self._step_s, self._ratio = fleet, step_s, ratio
-        self._known: dict[Operation, Operation] = {}
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._fleet, name)
-
-    def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
-        return self._timed(self._fleet.operation(present, current))
-
-    def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        return self._timed(self._fleet.without(operation, lost))
-
-    def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        return self._timed(self._fleet.rerouted(operation, lost))
-
-    def shared(
-        self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
-    ) -> Operation | None:
-        return self._timed(self._fleet.shared(other, present, current, above))
-
-    def move_s(self, old: Operation | None, new: Operation) -> float:
-        """It is among the seconds of a change."""
-        return 0.0
-
-    def _timed(self, found: Operation | None) -> Operation | None:
-        if found is None or found.plan is None:
-            return found
-        if found not in self._known:
-            step_s = self._step_s.get(kind_of(found), found.step_s * self._ratio)
-            self._known[found] = replace(found, step_s=step_s)
-        return self._known[found]
-
-
 def kind_of(operation: Operation) -> object:
     """Its shape, and how many of each stage have left."""
     grid, names = operation.plan.stages, {f"device-{device}" for device in operation.left}
     return operation.plan.placement.devices.shape, tuple(len(names.intersection(group)) for group in grid)
 
 
-def fed(measured: History, policy: Policy, resumed_s: list[float]) -> History:
-    """The replay with what was measured."""
-    lasts, by_shape, ratios = measured.end_s - measured.start_s, {}, []
+def steps_s(measured: History) -> tuple[dict[object, float], float]:
+    """Seconds of a step of each kind of operation, and of all over those planned."""
+    lasts_s, by_kind, ratios = measured.end_s - measured.start_s, {}, []
     for index, operation in enumerate(measured.operations):
         of_it = (measured.operation == index) & (measured.steps > 0)
         if of_it.any() and operation.plan is not None:
-            by_shape.setdefault(kind_of(operation), []).extend(lasts[of_it].tolist())
-            ratios.append(lasts[of_it].mean() / operation.step_s)
-    fleet = AsMeasured(
-        PlannedFleet(network=NETWORK, job=JOB), {k: median(v) for k, v in by_shape.items()}, fmean(ratios or [1])
-    )
-    of_torchft = isinstance(policy, type(POLICIES["torchft"]))
-    # whose changes begin with the end of the step that they make void, which its replay says by itself
-    change_s = fmean(resumed_s) if resumed_s and not of_torchft else ASKED_S["regroup_s"]
+            by_kind.setdefault(kind_of(operation), []).extend(lasts_s[of_it].tolist())
+            ratios.append(lasts_s[of_it].mean() / operation.step_s)
+    return {kind: median(seconds) for kind, seconds in by_kind.items()}, fmean(ratios or [1])
 
-    def played_again(change_s: float) -> History:
-        costs = Costs(start_s=0.0, restart_s=max(change_s, ASKED_S["restart_s"]), regroup_s=change_s)
-        return replay(measured.availability, fleet, policy, costs)
 
-    again = played_again(change_s)
-    if of_torchft and resumed_s:  # a quorum of the seconds that changes took beyond that
-        beyond_s = (measured.seconds["reconfiguring"] - again.seconds["reconfiguring"]) / len(resumed_s)
-        again = played_again(max(change_s + beyond_s, ASKED_S["regroup_s"]))
-    return again
+def changes_s(measured: History) -> dict[bool, float]:
+    """Seconds of a change in the mean: of those to peers who share the work of who left (True), and of all others."""
+    changing, lasts_s = measured.state == State.RECONFIGURING, measured.end_s - measured.start_s
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for rows in np.split(np.arange(len(changing)), np.flatnonzero(np.diff(changing)) + 1):
+        if changing[rows[0]] and rows[0] > 1:  # those before are the start's
+            to = measured.operations[measured.operation[rows[-1]]]
+            found[bool(to.left)].append(float(lasts_s[rows].sum()))
+    return {sharing: fmean(seconds or [0.0]) for sharing, seconds in found.items()}
+
+
+def fed(measured: History, policy: Policy) -> History:
+    """The replay with the seconds of steps and changes that were measured. The policy decides by those that it was told
+    of, as it did."""
+    (step_s, ratio), change_s = steps_s(measured), changes_s(measured)
+    timed: dict[Operation, Operation] = {}
+    told: dict[Operation, Operation] = {}
+    pause_until_s = 0.0  # as the policy has it
+
+    class AsMeasured(type(policy)):
+        def decide(self, now: Situation) -> Response | None:
+            nonlocal pause_until_s
+            before, left_s = told.get(now.operation), max(0.0, pause_until_s - now.time_s)
+            response = super().decide(replace(now, operation=before, pause_left_s=left_s))
+            to = None if response is None else response.operation
+            if to is not None and to is not before:
+                pause_until_s = now.time_s + response.pause_s
+                response.pause_s = max(response.pause_s, change_s[bool(to.left)] if before is not None else 0.0)
+            if to is not None:
+                if to not in timed:
+                    timed[to] = replace(to, step_s=step_s.get(kind_of(to), to.step_s * ratio))
+                    told[timed[to]] = to
+                response.operation = timed[to]
+            return response
+
+    fleet, costs = PlannedFleet(network=NETWORK, job=JOB), Costs(**ASKED_S)
+    return replay(measured.availability, fleet, AsMeasured(**vars(policy)), costs)
 
 
 def shared_s(measured: History) -> list[tuple[float, float]]:
@@ -139,7 +127,7 @@ def played(seed: int, policy_name: str, undisturbed: np.ndarray) -> tuple[float,
         plan, availability=availability, policy=policy, time_scale=SCALE, progress=note, seed=1, **ASKED_S
     )
     took_s = time.monotonic() - began
-    again = fed(measured, policy, [max(each / SCALE, ASKED_S["regroup_s"]) for each in wall_s])
+    again = fed(measured, policy)
     before, after = lab.compare(predicted, measured), lab.compare(again, measured)
     whole = policy_name != "torchft"  # of the same batches
     apart = max((abs(losses[i] / undisturbed[i] - 1) for i in losses if i < len(undisturbed)), default=0.0)
