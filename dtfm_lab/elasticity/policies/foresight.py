@@ -65,7 +65,7 @@ class Goodput(Policy):
     most_ahead_s: float = 3600.0
     """No further ahead is counted on."""
     keeps_step: bool = True
-    """Whether the step under way goes on where peers share the work, or is begun again, as workers of ``lab.run`` do."""
+    """Whether a step under way goes on where peers share the work, or is begun again, as by workers of ``lab.run``."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None or (now.lost and not now.fleet.survives(now.operation, now.lost)):

@@ -22,7 +22,7 @@ class Adapting(Policy):
     every_s: float = QUARTER_S
     """A checkpoint every quarter of an hour, for the loss of a whole stage."""
     keeps_step: bool = True
-    """Whether the step under way goes on at the new pace, or is begun again, as workers of ``lab.run`` do."""
+    """Whether the step under way goes on at the new pace, or is begun again, as by workers of ``lab.run``."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
