@@ -228,7 +228,8 @@ class _Builder:
                 receives = self.first[position, others][:, None] + np.array([offsets[one] for one in there])
                 self.partner[stretch.nodes[:, sends]], self.partner[receives] = receives, stretch.nodes[:, sends]
         for stretch in stretches:
-            in_turn = stretch.nodes[:, [i for i, step in enumerate(stretch.steps) if step.in_turn]]
+            sends = np.flatnonzero(stretch.roles == SEND).tolist()
+            in_turn = stretch.nodes[:, [i for i in sends if stretch.steps[i].in_turn]]
             self._connect(self.partner[in_turn[:, :-1]], in_turn[:, 1:])
             sent_at, waiting = stretch.edges([step.arrivals for step in stretch.steps])
             self._connect(self.partner[sent_at], waiting)
