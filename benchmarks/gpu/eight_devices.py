@@ -13,12 +13,14 @@ import dtfm_lab as lab
 from dtfm_lab.domain.plan import Plan
 
 WITHIN = 0.05
-CLOCKS = ("virtual", "paced")
+CLOCKS = {"virtual": 4, "paced": 1}
+"""Clock -> iterations. Eight workers in turns are paced some 40 times slower than the network's devices: minutes an
+iteration."""
 
 
 def measure(setting: Setting) -> Iterator[Figure]:
     """Traces are kept beside the report, as the lab's, as Chrome's and as a page with the Gantt chart."""
-    plan, iterations = plan_of(setting.rehearses), 3 if setting.rehearses else 4
+    plan = plan_of(setting.rehearses)
     n_workers = plan.job.n_stages * plan.job.n_replicas
     parameters = plan.job.modelled().parameters
     yield Figure(
@@ -30,7 +32,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
         note=f"{n_workers} workers, {plan.job.n_stages} stages x {plan.job.n_replicas} replicas, fp32",
     )
     traces = {}
-    for clock in CLOCKS:
+    for clock, iterations in CLOCKS.items():
         traces[clock] = trace = lab.run(plan, "1f1b", clock=clock, iterations=iterations, runs_on=setting.runs_on)
         stem = setting.folder / f"eight-devices-{clock}"
         lab.save(trace, stem.with_suffix(".json"))
@@ -46,16 +48,18 @@ def measure(setting: Setting) -> Iterator[Figure]:
             met=abs(error) <= WITHIN,
             note=f"{trace.iteration_s:.4g} s an iteration; {ran.late_messages} messages late, {ran.overruns} overruns",
         )
-    wanted = losses_alone(plan.job, iterations, setting.runs_on)  # after the runs, which need the GPU's memory
+    # after the runs, which need the GPU's memory
+    wanted = losses_alone(plan.job, max(CLOCKS.values()), setting.runs_on)
     for clock, trace in traces.items():
-        difference = largest_difference(list(trace.context.losses), wanted)
+        losses = list(trace.context.losses)
+        difference = largest_difference(losses, wanted[: len(losses)])
         yield Figure(
             name=f"{clock} clock, losses against one process",
             value=difference,
             unit="relative",
             goal=f"at most {CLOSE:g}",
             met=difference <= CLOSE,
-            note=f"{iterations} steps",
+            note=f"{len(losses)} steps",
         )
 
 

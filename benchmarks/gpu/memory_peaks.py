@@ -65,6 +65,8 @@ def measure(setting: Setting) -> Iterator[Figure]:
             microbatch=2,
             dtype="fp32",
             checkpointing=case.checkpoints,
+            operators="eager",  # as the lab's own stages are: torch's loss, and no dropout
+            dropout=False,
         )
         network = lab.load_topology("worldwide")
         plan = lab.plan(network.subset(range(case.n_stages)), job, steps=1, seed=0)

@@ -15,7 +15,7 @@ STEPS: dict[str, Step] = {
         Step("half_precision", "bf16, and fp16 with a scaled loss, beside fp32", 2),
         Step("memory_peaks", "The memory model beside torch's peak", 3),
         Step("calibration_rows", "Measured rows for the table of GPUs", 3),
-        Step("eight_devices", "Eight devices of a world-wide network on one GPU: GPT of 355 million parameters", 6),
+        Step("eight_devices", "Eight devices of a world-wide network on one GPU: GPT of 355 million parameters", 8),
         Step("two_ranks", "Messages between two GPUs by NCCL", 1.5),
     )
 }

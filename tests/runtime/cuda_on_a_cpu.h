@@ -7,8 +7,17 @@
 #include <ucontext.h>
 
 #define KERNEL void
+#define DEVICE static
 
 typedef struct { unsigned int x; } size;
+/* Loaded and stored whole where they begin on their border, as on a GPU, and not elsewhere. */
+typedef struct { float x, y, z, w; } __attribute__((aligned(16))) float4;
+typedef struct { double x, y; } __attribute__((aligned(16))) double2;
+typedef struct { unsigned short x, y, z, w; } __attribute__((aligned(8))) ushort4;
+static float4 make_float4(float x, float y, float z, float w) { float4 v = {x, y, z, w}; return v; }
+static double2 make_double2(double x, double y) { double2 v = {x, y}; return v; }
+static ushort4 make_ushort4(unsigned short x, unsigned short y, unsigned short z, unsigned short w)
+{ ushort4 v = {x, y, z, w}; return v; }
 
 enum { MOST_THREADS = 256, STACK_BYTES = 1 << 16 };
 static size blockIdx, blockDim, gridDim, threadIdx;

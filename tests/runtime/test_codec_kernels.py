@@ -58,20 +58,18 @@ class OnThisCpu:
     def encode(self, how: str, numbers: torch.Tensor) -> torch.Tensor:
         n_bytes = Codec(how, numbers.dtype).n_bytes(numbers.numel())
         guarded = torch.full((n_bytes + 64,), GUARD, dtype=torch.uint8)
-        self._launch(f"encode_{how}", numbers.dtype, numbers, guarded, numbers.numel(), PER_THREAD[how])
+        self._launch(f"encode_{how}", numbers.dtype, numbers, guarded, numbers.numel())
         assert (guarded[n_bytes:] == GUARD).all()
         return guarded[:n_bytes]
 
     def decode(self, how: str, raw: torch.Tensor, n: int, of: torch.dtype) -> torch.Tensor:
         guarded = torch.full((n + 8,), 7.0, dtype=of)
-        self._launch(f"decode_{how}", of, raw, guarded, n, PER_THREAD[how])
+        self._launch(f"decode_{how}", of, raw, guarded, n)
         assert (guarded[n:] == 7.0).all()
         return guarded[:n]
 
-    def _launch(
-        self, name: str, of: torch.dtype, source: torch.Tensor, to: torch.Tensor, n: int, per_thread: int
-    ) -> None:
-        grid = self._grid or -(-n // (self._threads * per_thread)) or 1
+    def _launch(self, name: str, of: torch.dtype, source: torch.Tensor, to: torch.Tensor, n: int) -> None:
+        grid = self._grid or -(-n // (self._threads * PER_THREAD)) or 1
         launch(self._libraries[of], name, grid, self._threads, source.data_ptr(), to.data_ptr(), n)
 
 
@@ -179,12 +177,12 @@ def test_cupys_own_kernels_are_given_what_gives_torchs_bits(real_cupy, how, of):
     assert names == {(f"{which}_{how}", options, (THREADS,)) for which in ("encode", "decode")}
 
 
-@given(n=st.integers(0, 10**12), how=how)
-def test_a_grid_covers_what_it_can_and_is_never_empty(n, how):
-    grid = grid_for(n, PER_THREAD[how])
+@given(n=st.integers(0, 10**12))
+def test_a_grid_covers_what_it_can_and_is_never_empty(n):
+    grid = grid_for(n)
     assert 1 <= grid <= cupy_codec.MOST_BLOCKS
-    assert grid == cupy_codec.MOST_BLOCKS or grid * THREADS * PER_THREAD[how] >= n
-    assert (grid - 1) * THREADS * PER_THREAD[how] < max(n, 1)
+    assert grid == cupy_codec.MOST_BLOCKS or grid * THREADS * PER_THREAD >= n
+    assert (grid - 1) * THREADS * PER_THREAD < max(n, 1)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,5 @@
 """The GPU's coding kernels, compiled by NVRTC for eight architectures: their instructions round as the CPU does, and
-nothing in them wastes a GPU's time. Each law is broken by a wrong kernel, too. Not run on a GPU."""
+nothing in them wastes a GPU's time. Each law is broken by a wrong kernel, too."""
 
 from __future__ import annotations
 
@@ -71,23 +71,22 @@ def keeps_denormal_numbers(kernel: Kernel, dtype: str) -> None:
 
 
 def loads_all_of_its_numbers_before_it_needs_one(kernel: Kernel, dtype: str) -> None:
-    """Eight loads of a thread are under way at once: they stand before the first shuffle, which needs them all."""
+    """Eight numbers of a thread are under way at once: they stand before the first shuffle, which needs them all."""
     if kernel.name == "encode_int8":
+        loads = [i for i, line in enumerate(kernel.instructions) if re.match(r"ld\.\S*global", line)]
         shuffle = next(i for i, line in enumerate(kernel.instructions) if line.startswith("shfl"))
-        before = [line for line in kernel.instructions[:shuffle] if line.startswith("ld.global")]
-        assert len(before) == kernel.count(r"ld\.\S*global") == INT8_BLOCK // WARP
+        assert max(loads) < shuffle
 
 
-def reads_and_writes_a_warp_apart(kernel: Kernel, dtype: str) -> None:
-    """A thread's next number is 32 further on, so that the 32 threads of a warp read and write neighbours."""
-    if kernel.name == "encode_int8":
-        size = 8 if dtype == "fp64" else 4
-        reads, writes = (
-            [int(offset or 0) for offset in re.findall(rf"{what}\.global\.\S+\s[^\[]*\[%rd\d+\+?(\d*)\]", kernel.ptx)]
-            for what in ("ld", "st")
-        )
-        assert sorted(reads) == [k * WARP * size for k in range(INT8_BLOCK // WARP)]
-        assert sorted(writes) == [0, *(4 + k * WARP for k in range(INT8_BLOCK // WARP))]
+def moves_sixteen_bytes_at_once(kernel: Kernel, dtype: str) -> None:
+    """A thread's eight numbers in as few instructions as there are, and their bytes by four numbers, where memory
+    begins on such a border."""
+    numbers = r"\.\S*global\S*\.v2\.\w64" if dtype == "fp64" else r"\.\S*global\S*\.v4\.\w32"
+    coded = r"\.\S*global\S*\.v4\.\w16" if kernel.name.endswith("fp16") else r"\.\S*global\S*\.\w32"
+    reads, writes = (numbers, coded) if kernel.name.startswith("encode") else (coded, numbers)
+    n_wide, n_words = (4 if dtype == "fp64" else 2), 2
+    assert kernel.count("ld" + reads) >= (n_wide if reads == numbers else n_words)
+    assert kernel.count("st" + writes) >= (n_wide if writes == numbers else n_words)
 
 
 LAWS: list[Callable[[Kernel, str], None]] = [
@@ -98,7 +97,7 @@ LAWS: list[Callable[[Kernel, str], None]] = [
     rounds_to_nearest_even,
     keeps_denormal_numbers,
     loads_all_of_its_numbers_before_it_needs_one,
-    reads_and_writes_a_warp_apart,
+    moves_sixteen_bytes_at_once,
 ]
 
 
@@ -113,15 +112,21 @@ def test_a_kernel_keeps_every_law_on_every_architecture(architecture, dtype):
 
 
 WRONG = {
-    "threads that read far from their neighbours": (
-        reads_and_writes_a_warp_apart,
-        "const long long at = first + k * LANES;",
-        "const long long at = first + k;",
+    "numbers read one by one": (
+        moves_sixteen_bytes_at_once,
+        "const vector v = *(const vector *)(numbers + at + j);\n            SPREAD(v, taken.x + j);",
+        "for (int i = j; i < j + WIDTH; ++i)\n                taken.x[i] = ((const volatile number *)numbers)[at + i];",
+    ),
+    "numbers written one by one": (
+        moves_sixteen_bytes_at_once,
+        "*(vector *)(numbers + at + j) = GATHERED(given.x + j);",
+        "numbers[at + j] = given.x[j];",
     ),
     "a table in local memory": (
         keeps_all_in_registers,
-        "number mine[BLOCK / LANES];",
-        "number mine[BLOCK / LANES]; volatile number spilled[64]; spilled[lane] = numbers[first];",
+        "const int wide_in = begins_at(numbers, 16), wide_out = begins_at(coded, 4);",
+        "const int wide_in = begins_at(numbers, 16), wide_out = begins_at(coded, 4);"
+        " volatile number spilled[64]; spilled[lane] = numbers[0];",
     ),
     "a constant in double precision": (
         computes_in_its_own_precision,
@@ -130,8 +135,8 @@ WRONG = {
     ),
     "a product that is added to": (
         multiplies_and_adds_apart,
-        "numbers[block * BLOCK + k] = TIMES((number)(signed char)in[4 + k], scale);",
-        "numbers[block * BLOCK + k] = (number)(signed char)in[4 + k] * scale + numbers[block * BLOCK + k];",
+        "given.x[j] = TIMES((number)(signed char)(words[1 + k] >> (8 * j)), scale);",
+        "given.x[j] = (number)(signed char)(words[1 + k] >> (8 * j)) * scale + numbers[0];",
     ),
     "division that rounds as it likes": (divides_only_by_a_blocks_scale, "div.rn.f32", "div.approx.f32"),
     "a remainder in the loop": (
@@ -149,8 +154,8 @@ WRONG = {
     "a plain product": (keeps_denormal_numbers, "#define TIMES(a, b) times(a, b)", "#define TIMES(a, b) ((a) * (b))"),
     "numbers read twice": (
         loads_all_of_its_numbers_before_it_needs_one,
-        "NEAREST_EVEN(DIVIDED(mine[k], step))",
-        "NEAREST_EVEN(DIVIDED(((volatile const number *)numbers)[first + k * LANES], step))",
+        "NEAREST_EVEN(DIVIDED(mine[k].x[j], step))",
+        "NEAREST_EVEN(DIVIDED(((volatile const number *)numbers)[first + k * HALF + j], step))",
     ),
 }
 

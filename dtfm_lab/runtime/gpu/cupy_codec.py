@@ -1,6 +1,6 @@
 """The codec's GPU kernels: numbers to bytes and back in one pass over them, where torch needs seven.
 
-The bytes are those of ``codec``, bit for bit: tests compile this very source for a CPU. Not yet run on a GPU. Only
+The bytes are those of ``codec``, bit for bit: tests compile this very source for a CPU, and it ran on an H200. Only
 infinities and NaN may differ in bits: a half-precision NaN stays a NaN, and an int8 block with either of them decodes
 to NaN throughout.
 """
@@ -16,16 +16,17 @@ from dtfm_lab.domain.job import INT8_BLOCK
 
 THREADS = 256
 """Threads of a block of the grid: eight warps."""
-MOST_BLOCKS = 4096
+MOST_BLOCKS = 1 << 16
 """Most blocks of the grid, whose threads loop with a stride of the whole grid."""
-PER_THREAD = {"int8": INT8_BLOCK // 32, "fp16": 1}
-"""Numbers that a thread codes at a time: a warp shares a block of int8."""
+PER_THREAD = INT8_BLOCK // 32
+"""Numbers that a thread codes at a time: a warp shares a block of int8, and as many numbers of fp16."""
 
 # The primitives name their instructions because CuPy compiles with -ftz=true, which flushes the denormal numbers that
 # torch keeps. A test that compiles this source for a CPU defines KERNEL and its own primitives.
 SOURCE = """
 #ifndef KERNEL
 #define KERNEL extern "C" __global__ void
+#define DEVICE static __device__
 __device__ float divided(float a, float b)
 { float c; asm("div.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
 __device__ float times(float a, float b)
@@ -47,6 +48,10 @@ typedef unsigned long long bits;
 #define TO_FLOAT(x) narrowed(x)
 #define FROM_FLOAT(x) widened(x)
 #define NEAREST_EVEN(x) __double2int_rn(x)
+typedef double2 vector;
+#define WIDTH 2
+#define SPREAD(v, to) ((to)[0] = v.x, (to)[1] = v.y)
+#define GATHERED(of) make_double2((of)[0], (of)[1])
 #else
 typedef float number;
 typedef unsigned int bits;
@@ -57,28 +62,67 @@ typedef unsigned int bits;
 #define TO_FLOAT(x) (x)
 #define FROM_FLOAT(x) (x)
 #define NEAREST_EVEN(x) __float2int_rn(x)
+typedef float4 vector;
+#define WIDTH 4
+#define SPREAD(v, to) ((to)[0] = v.x, (to)[1] = v.y, (to)[2] = v.z, (to)[3] = v.w)
+#define GATHERED(of) make_float4((of)[0], (of)[1], (of)[2], (of)[3])
 #endif
 
 #define BLOCK 256
 #define CODED (4 + BLOCK)
 #define LANES 32
+#define FOUR 4
+#define HALVES 2
+#define HALF (BLOCK / HALVES)
 #define LARGEST_STEP 127
 #define LARGEST_HALF 65504.0f
 
-/* A warp codes a block: lane l takes the numbers l, l + 32, and so on, so that neighbours read neighbours. */
+/* A warp codes a block: lane l takes four neighbours of its first half and four of its second, so that 16 bytes of
+   single precision come in one load. Where memory begins elsewhere than on such a border (a message may begin
+   anywhere), and at the end, numbers and bytes go one by one. */
+typedef struct { number x[FOUR]; } four;
+typedef struct { unsigned short x[FOUR]; } halves;
+
+DEVICE int begins_at(const void *memory, int border) { return (unsigned long long)memory % border == 0; }
+
+DEVICE four four_at(const number *numbers, long long at, long long n, int wide)
+{
+    four taken;
+    if (wide && at + FOUR <= n)
+        for (int j = 0; j < FOUR; j += WIDTH) {
+            const vector v = *(const vector *)(numbers + at + j);
+            SPREAD(v, taken.x + j);
+        }
+    else
+        for (int j = 0; j < FOUR; ++j)
+            taken.x[j] = at + j < n ? numbers[at + j] : (number)0;
+    return taken;
+}
+
+DEVICE void put_four(number *numbers, four given, long long at, long long n, int wide)
+{
+    if (wide && at + FOUR <= n)
+        for (int j = 0; j < FOUR; j += WIDTH)
+            *(vector *)(numbers + at + j) = GATHERED(given.x + j);
+    else
+        for (int j = 0; j < FOUR && at + j < n; ++j)
+            numbers[at + j] = given.x[j];
+}
+
 KERNEL encode_int8(const number *numbers, unsigned char *coded, long long n)
 {
     const int lane = threadIdx.x % LANES, warps = blockDim.x / LANES;
+    const int wide_in = begins_at(numbers, 16), wide_out = begins_at(coded, 4);
     const long long stride = (long long)gridDim.x * warps;
     for (long long block = (long long)blockIdx.x * warps + threadIdx.x / LANES; block * BLOCK < n; block += stride) {
-        const long long first = block * BLOCK + lane;
+        const long long first = block * BLOCK + FOUR * lane;
         unsigned char *out = coded + block * CODED;
-        number mine[BLOCK / LANES];
+        four mine[HALVES];
         bits largest = 0; /* numbers without a sign are ordered as their bits are, NaN above all */
-        for (int k = 0; k < BLOCK / LANES; ++k) {
-            const long long at = first + k * LANES;
-            mine[k] = at < n ? numbers[at] : (number)0;
-            const bits size = BITS_OF(mine[k]) & ~((bits)1 << (8 * sizeof(bits) - 1));
+        for (int k = 0; k < HALVES; ++k)
+            mine[k] = four_at(numbers, first + k * HALF, n, wide_in);
+        for (int i = 0; i < HALVES * FOUR; ++i) {
+            const bits size = BITS_OF(mine[i / FOUR].x[i % FOUR]) & ~((bits)1 << (8 * sizeof(bits) - 1));
             largest = size > largest ? size : largest;
         }
         for (int offset = LANES / 2; offset; offset /= 2) {
@@ -91,42 +135,106 @@ KERNEL encode_int8(const number *numbers, unsigned char *coded, long long n)
         const number step = FROM_FLOAT(above_zero ? scale : 1.0f);
         if (lane < 4)
             out[lane] = (unsigned char)(scale_bits >> (8 * lane));
-        for (int k = 0; k < BLOCK / LANES; ++k)
-            if (first + k * LANES < n) {
-                int steps = NEAREST_EVEN(DIVIDED(mine[k], step));
+        unsigned int words[HALVES];
+        for (int k = 0; k < HALVES; ++k) {
+            words[k] = 0;
+            for (int j = 0; j < FOUR; ++j) {
+                int steps = NEAREST_EVEN(DIVIDED(mine[k].x[j], step));
                 steps = steps > LARGEST_STEP ? LARGEST_STEP : steps < -LARGEST_STEP ? -LARGEST_STEP : steps;
-                out[4 + lane + k * LANES] = (unsigned char)steps;
+                words[k] |= (unsigned int)(unsigned char)steps << (8 * j);
             }
+        }
+        for (int k = 0; k < HALVES; ++k) {
+            const long long at = first + k * HALF;
+            unsigned char *to = out + 4 + FOUR * lane + k * HALF;
+            if (wide_out && at + FOUR <= n)
+                *(unsigned int *)to = words[k];
+            else
+                for (int j = 0; j < FOUR && at + j < n; ++j)
+                    to[j] = (unsigned char)(words[k] >> (8 * j));
+        }
     }
 }
 
 KERNEL decode_int8(const unsigned char *coded, number *numbers, long long n)
 {
     const int lane = threadIdx.x % LANES, warps = blockDim.x / LANES;
+    const int wide_in = begins_at(coded, 4), wide_out = begins_at(numbers, 16);
     const long long stride = (long long)gridDim.x * warps;
     for (long long block = (long long)blockIdx.x * warps + threadIdx.x / LANES; block * BLOCK < n; block += stride) {
-        const unsigned char *in = coded + block * CODED; /* byte by byte: a message may begin anywhere */
-        const unsigned int scale_bits = in[0] | in[1] << 8 | in[2] << 16 | (unsigned int)in[3] << 24;
-        const number scale = FROM_FLOAT(__uint_as_float(scale_bits));
-        for (int k = lane; k < BLOCK && block * BLOCK + k < n; k += LANES)
-            numbers[block * BLOCK + k] = TIMES((number)(signed char)in[4 + k], scale);
+        const long long first = block * BLOCK + FOUR * lane;
+        const unsigned char *in = coded + block * CODED;
+        unsigned int words[1 + HALVES]; /* the scale, and four steps each */
+        for (int k = 0; k < 1 + HALVES; ++k) {
+            const int at = k ? 4 + FOUR * lane + (k - 1) * HALF : 0;
+            const long long left = k ? n - first - (k - 1) * HALF : FOUR;
+            words[k] = 0;
+            if (wide_in && left >= FOUR)
+                words[k] = *(const unsigned int *)(in + at);
+            else
+                for (int j = 0; j < FOUR && j < left; ++j)
+                    words[k] |= (unsigned int)in[at + j] << (8 * j);
+        }
+        const number scale = FROM_FLOAT(__uint_as_float(words[0]));
+        for (int k = 0; k < HALVES; ++k) {
+            four given;
+            for (int j = 0; j < FOUR; ++j)
+                given.x[j] = TIMES((number)(signed char)(words[1 + k] >> (8 * j)), scale);
+            put_four(numbers, given, first + k * HALF, n, wide_out);
+        }
     }
 }
 
 KERNEL encode_fp16(const number *numbers, unsigned short *coded, long long n)
 {
-    const long long stride = (long long)gridDim.x * blockDim.x;
-    for (long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x; at < n; at += stride) {
-        const float x = TO_FLOAT(numbers[at]);
-        coded[at] = to_half(x > LARGEST_HALF ? LARGEST_HALF : x < -LARGEST_HALF ? -LARGEST_HALF : x);
+    const int lane = threadIdx.x % LANES, warps = blockDim.x / LANES;
+    const int wide_in = begins_at(numbers, 16), wide_out = begins_at(coded, 8);
+    const long long stride = (long long)gridDim.x * warps;
+    for (long long block = (long long)blockIdx.x * warps + threadIdx.x / LANES; block * BLOCK < n; block += stride) {
+        const long long first = block * BLOCK + FOUR * lane;
+        four mine[HALVES];
+        for (int k = 0; k < HALVES; ++k)
+            mine[k] = four_at(numbers, first + k * HALF, n, wide_in);
+        for (int k = 0; k < HALVES; ++k) {
+            const long long at = first + k * HALF;
+            halves given;
+            for (int j = 0; j < FOUR; ++j) {
+                const float x = TO_FLOAT(mine[k].x[j]);
+                given.x[j] = to_half(x > LARGEST_HALF ? LARGEST_HALF : x < -LARGEST_HALF ? -LARGEST_HALF : x);
+            }
+            if (wide_out && at + FOUR <= n)
+                *(ushort4 *)(coded + at) = make_ushort4(given.x[0], given.x[1], given.x[2], given.x[3]);
+            else
+                for (int j = 0; j < FOUR && at + j < n; ++j)
+                    coded[at + j] = given.x[j];
+        }
     }
 }
 
 KERNEL decode_fp16(const unsigned short *coded, number *numbers, long long n)
 {
-    const long long stride = (long long)gridDim.x * blockDim.x;
-    for (long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x; at < n; at += stride)
-        numbers[at] = FROM_FLOAT(from_half(coded[at]));
+    const int lane = threadIdx.x % LANES, warps = blockDim.x / LANES;
+    const int wide_in = begins_at(coded, 8), wide_out = begins_at(numbers, 16);
+    const long long stride = (long long)gridDim.x * warps;
+    for (long long block = (long long)blockIdx.x * warps + threadIdx.x / LANES; block * BLOCK < n; block += stride) {
+        const long long first = block * BLOCK + FOUR * lane;
+        halves mine[HALVES];
+        for (int k = 0; k < HALVES; ++k) {
+            const long long at = first + k * HALF;
+            if (wide_in && at + FOUR <= n) {
+                const ushort4 v = *(const ushort4 *)(coded + at);
+                mine[k].x[0] = v.x, mine[k].x[1] = v.y, mine[k].x[2] = v.z, mine[k].x[3] = v.w;
+            } else
+                for (int j = 0; j < FOUR; ++j)
+                    mine[k].x[j] = at + j < n ? coded[at + j] : 0;
+        }
+        for (int k = 0; k < HALVES; ++k) {
+            four given;
+            for (int j = 0; j < FOUR; ++j)
+                given.x[j] = FROM_FLOAT(from_half(mine[k].x[j]));
+            put_four(numbers, given, first + k * HALF, n, wide_out);
+        }
+    }
 }
 """
 
@@ -141,23 +249,23 @@ def encode(how: str, numbers: torch.Tensor, n_bytes: int) -> torch.Tensor:
     """(n_bytes,) uint8 of (n,) numbers on a GPU, computed on torch's current stream."""
     numbers = numbers.contiguous()
     coded = torch.empty(n_bytes, dtype=torch.uint8, device=numbers.device)
-    _launch(f"encode_{how}", numbers.dtype, numbers, coded, numbers.numel(), PER_THREAD[how])
+    _launch(f"encode_{how}", numbers.dtype, numbers, coded, numbers.numel())
     return coded
 
 
 def decode(how: str, raw: torch.Tensor, n: int, dtype: torch.dtype) -> torch.Tensor:
     """(n,) numbers of (bytes,) uint8 on a GPU, computed on torch's current stream."""
     numbers = torch.empty(n, dtype=dtype, device=raw.device)
-    _launch(f"decode_{how}", dtype, raw.contiguous(), numbers, n, PER_THREAD[how])
+    _launch(f"decode_{how}", dtype, raw.contiguous(), numbers, n)
     return numbers
 
 
-def grid_for(n: int, per_thread: int) -> int:
+def grid_for(n: int) -> int:
     """The number of blocks of ``THREADS`` threads for n numbers."""
-    return max(1, min(MOST_BLOCKS, -(-n // (THREADS * per_thread))))
+    return max(1, min(MOST_BLOCKS, -(-n // (THREADS * PER_THREAD))))
 
 
-def _launch(name: str, dtype: torch.dtype, source: torch.Tensor, to: torch.Tensor, n: int, per_thread: int) -> None:
+def _launch(name: str, dtype: torch.dtype, source: torch.Tensor, to: torch.Tensor, n: int) -> None:
     # Addresses suffice instead of DLPack: the stream is torch's own, so no synchronisation is needed.
     import cupy
 
@@ -165,7 +273,7 @@ def _launch(name: str, dtype: torch.dtype, source: torch.Tensor, to: torch.Tenso
     stream = cupy.cuda.Stream.from_external(torch.cuda.current_stream(index))
     arguments = tuple(np.int64(value) for value in (source.data_ptr(), to.data_ptr(), n))
     with cupy.cuda.Device(index), stream:
-        compiled_kernel(name, dtype)((grid_for(n, per_thread),), (THREADS,), arguments)
+        compiled_kernel(name, dtype)((grid_for(n),), (THREADS,), arguments)
 
 
 @functools.cache
