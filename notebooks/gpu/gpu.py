@@ -16,10 +16,9 @@
 # %% [markdown]
 # # On a GPU
 #
-# **Nothing of this lab has been run on a GPU yet.** This notebook shows what can be known without one: what a GPU is
-# busy with, what a device would hold, what crosses a link, and what the lab's kernels become. Then it asks for a run on
-# a GPU, and shows how a machine without one answers. `make gpu` measures the rest, where there is one:
-# [docs/gpu.md](../../docs/gpu.md).
+# This notebook shows what can be known without a GPU: what one is busy with, what a device would hold, what crosses a
+# link, and what the lab's kernels become. Then it asks for a run on a GPU, and shows how a machine without one answers.
+# `make gpu` measures the rest, where there is one; what an H200 gave is in [docs/gpu.md](../../docs/gpu.md).
 
 # %%
 import os
@@ -75,7 +74,7 @@ step_flop = 3 * model.forward_flop * 8
 # %% [markdown]
 # ## What a device would hold
 #
-# The memory model needs no GPU. Whether torch's allocator agrees within 10 % is *not yet run on a GPU*.
+# The memory model needs no GPU. On an H200 torch's allocator agreed within 5 % in five of six cuts and schedules.
 
 # %%
 network = lab.load_topology("worldwide").subset(range(4))
@@ -91,7 +90,7 @@ pd.concat(held).assign(peak_gib=lambda rows: (rows["peak_bytes"] / 2**30).round(
 # ## What crosses a link
 #
 # The bytes of a hop and of a stage's gradients, by coding. CuPy's kernel makes the int8 ones in one pass over the
-# numbers, torch in several; which is faster is *not yet run on a GPU*.
+# numbers, torch in several: on an H200 it was nine times as fast.
 
 # %%
 pd.DataFrame(
