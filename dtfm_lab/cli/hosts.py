@@ -116,9 +116,13 @@ def _export_to(of: Launched, targets: tuple[str, ...], folder: str, force: bool,
     written = sorted(one.name for one in path.iterdir())
     lines = {host.name: f"bash launch.sh {host.name}" for host in of.hosts}
     if as_json:
-        return print_json({"folder": str(path), "files": written, "lost": of.told.lost, "commands": lines})
+        return print_json(
+            {"folder": str(path), "files": written, "lost": of.told.lost, "lacks": of.lacks, "commands": lines}
+        )
     for lost in of.told.lost:
         out.print(f"not as planned: {lost}")
+    if of.lacks:
+        out.print(f"out of memory: {of.lacks}")
     out.print(f"{path}: {', '.join(written)}; {of.told.order}")
     for name, line in lines.items():
         out.print(f"{name}: {line}")

@@ -122,6 +122,24 @@ def test_unequal_shares_compression_and_local_updates_are_each_said_with_the_pri
     assert "12 8 8 4" in export_of_ones_own(shell, tmp_path)  # a script of one's own can have them all
 
 
+def test_what_the_devices_lack_in_memory_is_said_of_the_job_that_the_framework_has(shell, tmp_path):
+    for name, fields in (("over", {}), ("fits", {"n_stages": 8, "sharding": "none", "checkpointing": "block"})):
+        plan = a_plan(**fields)
+        lab.save(plan, tmp_path / f"{name}.json")
+        told = json.loads(shell("export", f"{name}.json", "-o", name, "--to", "megatron", "--json")[1])
+        held = lab.memory(plan)
+        assert told["lost"] == []
+        assert told["lacks"] == ("" if held.fits else held.sentence)
+        assert held.fits == (name == "fits")
+        said = f"# Out of memory: {told['lacks']}." in (tmp_path / name / "launch.sh").read_text()
+        assert said == (name == "over")
+    lab.save(a_plan(sharding="zero-3", microbatch=2), tmp_path / "less.json")
+    said = " ".join(shell("export", "less.json", "-o", "less", "--to", "megatron")[1].split())
+    held = lab.memory(a_plan(sharding="zero-1", microbatch=2))
+    assert not held.fits
+    assert f"out of memory: {held.sentence}" in said
+
+
 def export_of_ones_own(shell, folder: Path) -> str:
     assert json.loads(shell("export", "plan.json", "-o", "own", "--to", "slurm", "--json")[1])["lost"] == []
     return (folder / "own/plan.env").read_text()

@@ -24,6 +24,7 @@ from dtfm_lab.files.reading import explained, write_text
 from dtfm_lab.runtime.multihost.expressed import BY_STAGE, Expressed, Told
 from dtfm_lab.runtime.multihost.frameworks import FRAMEWORKS, script
 from dtfm_lab.runtime.multihost.hosts import Host, by_count, hosts_file, named_hosts, read_hosts
+from dtfm_lab.simulation.memory import memory
 
 
 class Agent(NamedTuple):
@@ -74,6 +75,16 @@ class Launched:
     def named(self) -> str:
         return "-".join(filter(None, "".join(c.lower() if c.isalnum() else "-" for c in self.plan.job.name).split("-")))
 
+    @cached_property
+    def lacks(self) -> str:
+        """What the worst device lacks of the memory for what the framework is told; empty where all have enough, or
+        where that cannot be counted."""
+        try:
+            held = memory(self.plan.changed(job=self.told.job))
+        except LabError:
+            return ""
+        return "" if held.fits else held.sentence
+
     @property
     def header(self) -> list[str]:
         """What stands at the top of every file."""
@@ -84,6 +95,7 @@ class Launched:
             f"{self.gpus} GPUs, for {self.framework}. Exported by dtfm_lab.",
             f"{told.order}; a placed device has {self.gpus} of these ranks, one after the other.",
             *(lost or ["All of the plan is expressed."]),
+            *([f"Out of memory: {self.lacks}."] if self.lacks else []),
         ]
 
     def commented(self, text: str) -> str:
