@@ -1,6 +1,6 @@
 # make lab: set up and open the lab.   make app: the lab alone, as a page.
 # make docs: set up and build the site in build/site.
-# make gpu: all that waits for a GPU, and a report of it.
+# make gpu: all that uses a GPU, and a report of it.
 # make test: set up and pass all tests.   make check: lint, types and the laws, for every few minutes of work.
 PYTHON ?= python3
 VENV ?= .venv
@@ -88,7 +88,7 @@ bench-ui: $(VENV)/.dev
 	$(BIN)/python benchmarks/interface $(ARGS)
 	$(BIN)/python benchmarks/teaching.py
 
-# All that waits for a GPU, and a report of it in build/gpu-report: docs/gpu.md. It sets up an environment of its own, for
+# All that uses a GPU, and a report of it in build/gpu-report: docs/gpu.md. It sets up an environment of its own, for
 # the pinned torch is one without CUDA. CUDA=13 for newer drivers; GPU_PYTHON=python for an environment that is there.
 CUDA ?= 12
 TORCH_FOR_12 := cu126
