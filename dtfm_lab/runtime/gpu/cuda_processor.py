@@ -1,6 +1,6 @@
 """A GPU as a worker's processor: streams for receiving, computing and sending, and events between them.
 
-The three streams are those of DT-FM, section 5. One H200 has run it; tests prove the order of copies, waits and the
+The three streams are those of DT-FM, section 5. An H200 has run it; tests prove the order of copies, waits and the
 release of memory by vector clocks (``tests/runtime/cuda_order.py``).
 
 Sums have a fixed order, because an iteration repeated after a loss must give the same bits. Of
