@@ -202,3 +202,19 @@ def test_the_notebook_has_the_cells_of_its_source() -> None:
     books = nbformat.read(kept, nbformat.NO_CONVERT), jupytext.read(kept.with_suffix(".py"))
     one, other = ([(cell.cell_type, cell.source) for cell in book.cells] for book in books)
     assert one == other
+
+
+def test_the_kept_report_of_an_h200_can_be_read_again() -> None:
+    """Its rows give the efficiency and the error that it states, its traces the losses of one process."""
+    kept = PROGRAMME / "reports" / "h200"
+    stated = {
+        figure["name"]: figure["value"]
+        for step in json.loads((kept / "first.json").read_text())["steps"].values()
+        for figure in step["figures"]
+    }
+    calibration = lab.published.calibrate(kept / "gpu-rows.csv")
+    assert 100 * calibration.efficiency == pytest.approx(stated["efficiency"])
+    assert 100 * calibration.mean_error == pytest.approx(stated["each row predicted from all others, mean error"])
+    traces = [lab.load_trace(kept / f"eight-devices-{clock}.json") for clock in ("virtual", "paced")]
+    assert [trace.n_iterations for trace in traces] == [4, 1]
+    assert traces[0].context.losses[0] == pytest.approx(traces[1].context.losses[0], rel=1e-6)
