@@ -205,7 +205,7 @@ def test_the_notebook_has_the_cells_of_its_source() -> None:
 
 
 def test_the_kept_report_of_an_h200_can_be_read_again() -> None:
-    """Its rows give the efficiency and the error that it states, its traces the losses of one process."""
+    """Its rows give the efficiency and the error that it states, and both of its traces begin with the same loss."""
     kept = PROGRAMME / "reports" / "h200"
     stated = {
         figure["name"]: figure["value"]

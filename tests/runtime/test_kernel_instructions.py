@@ -126,7 +126,7 @@ WRONG = {
         keeps_all_in_registers,
         "const int wide_in = begins_at(numbers, 16), wide_out = begins_at(coded, 4);",
         "const int wide_in = begins_at(numbers, 16), wide_out = begins_at(coded, 4);"
-        " volatile number spilled[64]; spilled[lane] = numbers[0];",
+        " volatile number spilled[64]; spilled[threadIdx.x % 64] = numbers[0];",
     ),
     "a constant in double precision": (
         computes_in_its_own_precision,

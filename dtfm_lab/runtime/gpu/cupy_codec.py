@@ -80,6 +80,11 @@ typedef float4 vector;
 /* A warp codes a block: lane l takes four neighbours of its first half and four of its second, so that 16 bytes of
    single precision come in one load. Where memory begins elsewhere than on such a border (a message may begin
    anywhere), and at the end, numbers and bytes go one by one. */
+#define FOR_BLOCKS_OF_A_WARP(n) /* with block, and lane of the thread that runs it */ \\
+    const int lane = threadIdx.x % LANES, warps = blockDim.x / LANES; \\
+    const long long stride = (long long)gridDim.x * warps; \\
+    for (long long block = (long long)blockIdx.x * warps + threadIdx.x / LANES; block * BLOCK < n; block += stride)
+
 typedef struct { number x[FOUR]; } four;
 typedef struct { unsigned short x[FOUR]; } halves;
 
@@ -111,10 +116,8 @@ DEVICE void put_four(number *numbers, four given, long long at, long long n, int
 
 KERNEL encode_int8(const number *numbers, unsigned char *coded, long long n)
 {
-    const int lane = threadIdx.x % LANES, warps = blockDim.x / LANES;
     const int wide_in = begins_at(numbers, 16), wide_out = begins_at(coded, 4);
-    const long long stride = (long long)gridDim.x * warps;
-    for (long long block = (long long)blockIdx.x * warps + threadIdx.x / LANES; block * BLOCK < n; block += stride) {
+    FOR_BLOCKS_OF_A_WARP(n) {
         const long long first = block * BLOCK + FOUR * lane;
         unsigned char *out = coded + block * CODED;
         four mine[HALVES];
@@ -158,10 +161,8 @@ KERNEL encode_int8(const number *numbers, unsigned char *coded, long long n)
 
 KERNEL decode_int8(const unsigned char *coded, number *numbers, long long n)
 {
-    const int lane = threadIdx.x % LANES, warps = blockDim.x / LANES;
     const int wide_in = begins_at(coded, 4), wide_out = begins_at(numbers, 16);
-    const long long stride = (long long)gridDim.x * warps;
-    for (long long block = (long long)blockIdx.x * warps + threadIdx.x / LANES; block * BLOCK < n; block += stride) {
+    FOR_BLOCKS_OF_A_WARP(n) {
         const long long first = block * BLOCK + FOUR * lane;
         const unsigned char *in = coded + block * CODED;
         unsigned int words[1 + HALVES]; /* the scale, and four steps each */
@@ -187,10 +188,8 @@ KERNEL decode_int8(const unsigned char *coded, number *numbers, long long n)
 
 KERNEL encode_fp16(const number *numbers, unsigned short *coded, long long n)
 {
-    const int lane = threadIdx.x % LANES, warps = blockDim.x / LANES;
     const int wide_in = begins_at(numbers, 16), wide_out = begins_at(coded, 8);
-    const long long stride = (long long)gridDim.x * warps;
-    for (long long block = (long long)blockIdx.x * warps + threadIdx.x / LANES; block * BLOCK < n; block += stride) {
+    FOR_BLOCKS_OF_A_WARP(n) {
         const long long first = block * BLOCK + FOUR * lane;
         four mine[HALVES];
         for (int k = 0; k < HALVES; ++k)
@@ -213,10 +212,8 @@ KERNEL encode_fp16(const number *numbers, unsigned short *coded, long long n)
 
 KERNEL decode_fp16(const unsigned short *coded, number *numbers, long long n)
 {
-    const int lane = threadIdx.x % LANES, warps = blockDim.x / LANES;
     const int wide_in = begins_at(coded, 8), wide_out = begins_at(numbers, 16);
-    const long long stride = (long long)gridDim.x * warps;
-    for (long long block = (long long)blockIdx.x * warps + threadIdx.x / LANES; block * BLOCK < n; block += stride) {
+    FOR_BLOCKS_OF_A_WARP(n) {
         const long long first = block * BLOCK + FOUR * lane;
         halves mine[HALVES];
         for (int k = 0; k < HALVES; ++k) {
