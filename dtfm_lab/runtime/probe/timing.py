@@ -176,11 +176,14 @@ def one_way_s(small_round_trip_s: float, round_trips: Sequence[tuple[int, float]
 
 
 def bandwidth_of(message_bytes: FloatArray, message_s: FloatArray) -> float:
-    """Bytes per second of large messages: from the median slope between any two of them (Theil-Sen)."""
-    from scipy.stats import theilslopes  # loaded here because it is slow to load and few commands need it
+    """Bytes per second of large messages: from the median of the slopes between each of them and the largest.
 
+    Not of all pairs (Theil-Sen): between two of the smaller ones a computer that was late for a moment counts more than
+    the line.
+    """
     large = message_bytes >= STEADY * message_bytes[-1]
-    slope = float(theilslopes(message_s[large], message_bytes[large])[0]) if large.sum() > 1 else 0.0
+    more_bytes, more_s = message_bytes[-1] - message_bytes[large][:-1], message_s[-1] - message_s[large][:-1]
+    slope = float(np.median(more_s / more_bytes)) if len(more_s) else 0.0
     return 1 / slope if slope > 0 else float(message_bytes[-1] / message_s[-1])
 
 

@@ -26,22 +26,27 @@ export function labKeys(el, { press, toggleWindow, leave }, cleanUp) {
     event.preventDefault();
     event.stopPropagation();
   }
-  let last = null; // what had the focus in the lab
+  let last = null, stopped = null; // what had the focus in the lab, and what lost it because it was disabled
   function focused(event) {
-    last = event.target;
+    [last, stopped] = [event.target, null];
     keepLetters(event);
   }
+  const isThere = (one) => one.isConnected && !one.disabled && one.checkVisibility();
   /**
    * A focused button that goes, hides or is disabled, as Plan while it searches, would leave the focus to the page, where a
    * digit makes a heading of the notebook's cell: what follows in the lab has it then, but no field, which would take keys.
+   * A button that was disabled for a moment has it again.
    */
   function keepFocus() {
-    const gone = last && (!last.isConnected || last.disabled || !last.checkVisibility());
-    if (!gone || !document.activeElement?.contains(lab())) return;
+    if (!last || (isThere(last) && last !== stopped) || !document.activeElement?.contains(lab())) return;
     const follows = (one) => last.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING && !one.matches(TYPED_IN);
-    ((last.isConnected && stopsIn(lab()).find(follows)) || lab()).focus({ preventScroll: true });
+    const next = isThere(last) ? last : last.isConnected && stopsIn(lab()).find(follows);
+    (next || lab()).focus({ preventScroll: true });
   }
-  const left = () => setTimeout(keepFocus);
+  function left({ target }) {
+    if (target.disabled) stopped = target; // by the time it is looked at, it may be enabled again
+    setTimeout(keepFocus);
+  }
   const on = { keydown: keepToLab, focusin: focused, focusout: left };
   let held = null;
   const later = setTimeout(() => {
