@@ -10,7 +10,8 @@ pytest.importorskip("torch", reason="a run trains with torch")
 
 MOST_STOPS = 120
 DISABLED_FOR_A_MOMENT = """(button) => new Promise((done) => {
-    button.addEventListener("focusout", () => setTimeout(() => { button.disabled = false; setTimeout(done, 50); }), { once: true });
+    const enable = () => { button.disabled = false; setTimeout(done, 50); };
+    button.addEventListener("focusout", () => setTimeout(enable), { once: true });
     button.disabled = true;
 })"""
 WRONG = """() => {
