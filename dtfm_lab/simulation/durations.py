@@ -17,6 +17,7 @@ from dtfm_lab.domain.job import (
     Job,
     Layer,
     LayerKind,
+    boundary_bytes,
     device_gradient_elements,
     frozen_bytes,
     moved_elements,
@@ -68,8 +69,8 @@ def pass_times(
     job = plan.job
     speeds = speeds_of(job, plan.topology.devices, efficiency)
     last, backward = n_stages - 1, job.modelled().backward
-    one_message_bytes = job.activation_elements * BYTES_PER_ELEMENT[job.dtype]
-    one_message_s = one_message_bytes / job.codec_bytes_per_s if job.codes_activations else 0.0
+    elements, n_bytes = job.boundary_elements(n_stages), boundary_bytes(job, n_stages)
+    coded_s = BYTES_PER_ELEMENT[job.dtype] / job.codec_bytes_per_s if job.codes_activations else 0.0
     rings = _rings(plan, links) if job.gathers_passes and job.n_replicas > 1 else None
     rows = []
     for stage, layers in enumerate(job.layers_of(n_stages)):
@@ -78,7 +79,7 @@ def pass_times(
         again_flop = job.microbatch * sum(repeated_flop(job, layer) for layer in layers)
         unweighted_flop = job.microbatch * unweighted(job, layers) if job.memory_traffic else 0.0
         traffic = stage_traffic(job, layers) if job.memory_traffic else NOTHING
-        coding_s = 0.0 if job.n_stages == 1 else one_message_s * ((stage > 0) + (stage < last))
+        coding_s = 0.0 if job.n_stages == 1 else coded_s * (elements[stage] + elements[stage + 1])
         messages = None if rings is None else _messages(job, layers, rings, position)
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
         for replica in range(job.n_replicas):
@@ -99,8 +100,8 @@ def pass_times(
             )
             if messages is not None:
                 passes = sharded_passes(passes, messages)
-            gather_s = hop_gather_s(device, job.activation_bytes)
-            before_s = [coding_s + n * gather_s for n in n_received]
+            gather_s = (hop_gather_s(device, n_bytes[stage + behind]) for behind in range(2))
+            before_s = [coding_s + n * each_s for n, each_s in zip(n_received, gather_s, strict=True)]
             rows += [
                 ComputeTime(stage, replica, Kind.FORWARD, passes.forward + before_s[0]),
                 ComputeTime(stage, replica, Kind.BACKWARD, passes.backward + before_s[1]),

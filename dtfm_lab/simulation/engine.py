@@ -9,7 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from dtfm_lab.domain.errors import JobError, ScheduleError
-from dtfm_lab.domain.job import Job, buckets_of, device_average_bytes, device_gradient_bytes
+from dtfm_lab.domain.job import (
+    Job,
+    boundary_bytes,
+    boundary_of,
+    buckets_of,
+    device_average_bytes,
+    device_gradient_bytes,
+)
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, Kind, Programs, Schedule, lower
@@ -96,15 +103,17 @@ class PlacedTasks:
         here = plan.placement.devices[graph.position, graph.replica]
         there = np.where(graph.partner >= 0, here[graph.partner], here)
         kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])[graph.action]
+        crossing = boundary_bytes(job, programs.schedule.n_stages)
+        hop_bytes = [crossing[boundary_of(one)] if one.kind in ACROSS_STAGES else 0.0 for one in graph.actions]
         gradient_bytes = np.array(device_gradient_bytes(job, programs.schedule.n_stages))[graph.position]
         average_bytes = np.array(device_average_bytes(job, programs.schedule.n_stages))[graph.position]
         messages = (
             graph.share * gradient_bytes,
-            job.activation_bytes,
-            job.embedding_bytes,
+            np.array(hop_bytes)[graph.action],
+            np.full(len(graph), job.embedding_bytes),
             graph.share * average_bytes,
         )
-        sizes = np.choose(kinds, messages)
+        sizes: FloatArray = np.choose(kinds, messages)
         n_bytes = np.where(graph.role == SEND, sizes, 0.0)
         received = graph.role == RECEIVE
         n_bytes[received] = n_bytes[graph.partner[received]]

@@ -28,6 +28,7 @@ from dtfm_lab.domain.job import (
     Job,
     Layer,
     LayerKind,
+    boundary_bytes,
     device_gradient_bytes,
     device_gradient_elements,
     frozen_bytes,
@@ -38,7 +39,7 @@ from dtfm_lab.domain.job import (
 from dtfm_lab.domain.job.options import BLOCKWISE
 from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Action, Kind
+from dtfm_lab.domain.schedule import ACROSS_STAGES, Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
@@ -131,8 +132,9 @@ def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> Activ
         kept = each * np.array([sum(kept_elements(job, x) for x in layers) for layers in stages], dtype=np.int64)
         again = each * np.array([_most_at_once(job, layers) for layers in stages], dtype=np.int64)
         return ActivationMemory(kept, whole - kept if splits else again)
-    boundary = job.modelled().boundary_elements
-    begins = [layers[0].held_elements if layers[0].kind is LayerKind.EMBEDDING else boundary for layers in stages]
+    first = stages[0][0]
+    begins = [first.held_elements if first.kind is LayerKind.EMBEDDING else job.modelled().boundary_elements]
+    begins += [layers[-1].output_elements for layers in stages[:-1]]
     kept = np.minimum(whole_copies(job) * each * np.array(begins, dtype=np.int64), whole)
     return ActivationMemory(kept, whole - kept)
 
@@ -154,8 +156,9 @@ def activation_budget(plan: Plan) -> IntArray:
     """
     job = plan.job
     of = activation_memory(job, job.n_stages)
-    n_messages, hop_bytes = (2, int(np.ceil(job.activation_bytes))) if job.n_stages > 1 else (0, 0)
-    once = static_memory(job, job.n_stages).total + of.recomputed + n_messages * hop_bytes
+    crossing = np.ceil(boundary_bytes(job, job.n_stages)).astype(np.int64)
+    hop_bytes = np.maximum(crossing[:-1], crossing[1:])
+    once = static_memory(job, job.n_stages).total + of.recomputed + 2 * hop_bytes
     each = np.maximum(of.kept + hop_bytes, 1)
     return np.asarray(np.maximum(memory_limits(plan) - once[:, None], 0) // each[:, None])
 
@@ -267,13 +270,15 @@ class _Intervals:
         self._hold(which, start[which], self._at(done, which), of.kept[self.stage[which]])
         self._hold(which, self._at(begun, which), self._at(done, which), of.recomputed[self.stage[which]])
 
-        hop_bytes = np.full(len(start), math.ceil(self.job.activation_bytes))
+        crossing = np.ceil(boundary_bytes(self.job, self.n_stages)).astype(np.int64)
         for kind, freed_by in ((Kind.RECV_F, forward), (Kind.RECV_B, passed_on)):
             which = self._rows(kind)
-            self._hold(which, start[which], self._at(freed_by, which), hop_bytes[which], is_message=True)
+            hop_bytes = crossing[self.stage[which] + (ACROSS_STAGES[kind] > 0)]
+            self._hold(which, start[which], self._at(freed_by, which), hop_bytes, is_message=True)
         for kind, made_by in ((Kind.SEND_F, forward), (Kind.SEND_B, begun)):
             which = self._rows(kind)
-            self._hold(which, self._at(made_by, which), end[which], hop_bytes[which], is_message=True)
+            hop_bytes = crossing[self.stage[which] + (ACROSS_STAGES[kind] > 0)]
+            self._hold(which, self._at(made_by, which), end[which], hop_bytes, is_message=True)
 
     def _starts_of_passes(self) -> FloatArray:
         """(rows,) starts; a backward that was computed in parts starts with its first part."""

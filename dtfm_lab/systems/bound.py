@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.job import Job, device_average_bytes, device_gradient_bytes
+from dtfm_lab.domain.job import Job, boundary_bytes, device_average_bytes, device_gradient_bytes
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
@@ -45,7 +45,8 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
     n_passes = np.array(job.microbatch_counts, dtype=float)
     busy_s = n_passes * (forward_s + backward_s).reshape(-1, job.n_stages, job.n_replicas).sum(axis=0)
     first = slice(0, job.n_stages)  # the first stages of all devices
-    hops = Hops.of(plan.placement.devices, job.activation_bytes, links)
+    n_bytes = np.array(boundary_bytes(job, n_stages))[1 : job.n_stages, None]
+    hops = Hops.of(plan.placement.devices, n_bytes, links)
     arrival_s = behind(forward_s[first] + hops.onward_s)
     if not in_order:
         return float((arrival_s + busy_s).max())
@@ -108,8 +109,8 @@ class Hops(NamedTuple):
         return np.vstack([self.back_s[1:], np.zeros((1, self.back_s.shape[1]))])
 
     @classmethod
-    def of(cls, devices: IntArray, n_bytes: float, links: Links) -> Hops:
-        """The messages of so many bytes between (stages, replicas) devices."""
+    def of(cls, devices: IntArray, n_bytes: float | FloatArray, links: Links) -> Hops:
+        """The messages of so many bytes, or of (stages - 1, 1), between (stages, replicas) devices."""
         here, there = devices[:-1], devices[1:]
         none = np.zeros((1, devices.shape[1]))
         onward, back = links.moving_s(here, there, n_bytes), links.moving_s(there, here, n_bytes)

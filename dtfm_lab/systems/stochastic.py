@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import Job, device_average_bytes, device_gradient_bytes
+from dtfm_lab.domain.job import Job, boundary_bytes, device_average_bytes, device_gradient_bytes
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Action, Kind, Programs, Step
@@ -97,7 +97,7 @@ class _IterationRun:
     ) -> None:
         job, self.plan, self.links, self.resends_inputs = plan.job, plan, links, resends_inputs
         self.n_stages, self.n_replicas = plan.placement.devices.shape
-        self.n_microbatches, self.hop_bytes = sum(job.microbatch_counts), job.activation_bytes
+        self.n_microbatches, self.hop_bytes = sum(job.microbatch_counts), boundary_bytes(job, self.n_stages)
         self.programs = _ends_of(plan)
         self.profile, self.efficiency = analytic(plan, self.programs, efficiency, links), efficiency
         self.seconds = {(row.stage, row.replica, row.kind): row.seconds for row in self.profile}
@@ -156,7 +156,7 @@ class _IterationRun:
         here, there = self.path[microbatch][stage], self._drawn(stage + 1)
         self.path[microbatch][stage + 1] = there
         then = partial(self._pass, stage + 1, 0, microbatch)
-        self.send(now, SEND_F, (stage, here), (stage + 1, there), microbatch, self.hop_bytes, row, then)
+        self.send(now, SEND_F, (stage, here), (stage + 1, there), microbatch, self.hop_bytes[stage + 1], row, then)
 
     def _returned(self, stage: int, microbatch: int, now: float, row: int) -> None:
         """A backward was computed: its gradient goes back the way of the forward."""
@@ -165,7 +165,7 @@ class _IterationRun:
         else:
             here, there = self.path[microbatch][stage], self.path[microbatch][stage - 1]
             # the input of the first stage is tokens, next to nothing
-            n_bytes = self.hop_bytes * (2 if self.resends_inputs and stage > 1 else 1)
+            n_bytes = self.hop_bytes[stage] + (self.hop_bytes[stage - 1] if self.resends_inputs else 0.0)
             then = partial(self._pass, stage - 1, 1, microbatch)
             self.send(now, SEND_B, (stage, here), (stage - 1, there), microbatch, n_bytes, row, then)
         self.left[stage] -= 1

@@ -13,10 +13,13 @@ from dtfm_lab.domain.job.activations import (
 )
 from dtfm_lab.domain.job.job import INT8_BLOCK, Job, compressed_bytes
 from dtfm_lab.domain.job.messages import (
+    boundary_bytes,
+    boundary_of,
     buckets_of,
     device_average_bytes,
     device_gradient_bytes,
     device_gradient_elements,
+    least_boundary_bytes,
     message_bytes,
 )
 from dtfm_lab.domain.job.model import (

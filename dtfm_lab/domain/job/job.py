@@ -173,7 +173,7 @@ class Job(JobOptions):
 
     @property
     def hop_bytes(self) -> float:
-        """A replica's whole mini-batch over one stage boundary, as the communication cost counts it.
+        """A replica's whole mini-batch over one stage boundary, the widest, as the communication cost counts it.
 
         Of the replica with most micro-batches where they differ, as the paper's cost has one size for all pipelines.
         """
@@ -181,12 +181,13 @@ class Job(JobOptions):
 
     @cached_property
     def activation_bytes(self) -> float:
-        """Bytes that one micro-batch sends across one stage boundary, forward; its gradient is as large."""
+        """Bytes that one micro-batch sends across the widest stage boundary, forward; its gradient is as large."""
         return compressed_bytes(self.activation_elements, self.dtype, self.compression)
 
     @property
     def activation_elements(self) -> int:
-        """Numbers of one micro-batch that cross a stage boundary."""
+        """Numbers of one micro-batch that cross the widest stage boundary: all boundaries, but of a module of one's
+        own."""
         self.require_shape()
         return int(self.microbatch * self.modelled().boundary_elements)
 
@@ -262,6 +263,13 @@ class Job(JobOptions):
         ends = list(accumulate(counts))
         return tuple(model.layers[end - count : end] for count, end in zip(counts, ends, strict=True))
 
+    def boundary_elements(self, n_stages: int) -> tuple[int, ...]:
+        """(n_stages + 1) numbers of one micro-batch that cross the boundary before each of so many stages, and behind
+        the last: none at both ends."""
+        self.require_shape()
+        crossing = [int(self.microbatch * layers[-1].output_elements) for layers in self.layers_of(n_stages)[:-1]]
+        return 0, *crossing, 0
+
     def cut(self, n_stages: int) -> tuple[int, ...]:
         """Layers of each of so many stages, more than the job's ``n_stages`` where devices hold several.
 
@@ -306,7 +314,9 @@ class Job(JobOptions):
             "parameters": self.stage_parameters,
             "flop": [flop_per_forward * sum(layer.forward_flop for layer in layers) for layers in self.stage_layers],
             "gradient_bytes": self.stage_gradient_bytes,
-            "activation_bytes": [*[self.activation_bytes] * (self.n_stages - 1), 0.0],
+            "activation_bytes": [
+                compressed_bytes(n, self.dtype, self.compression) for n in self.boundary_elements(self.n_stages)[1:]
+            ],
         }
         return pd.DataFrame(columns).rename_axis("stage")
 

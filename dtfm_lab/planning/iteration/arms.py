@@ -66,9 +66,9 @@ def new_state(n_stages: int, n_replicas: int, n_devices: int) -> State:
     from dtfm_lab.planning.iteration.kernels.state import State
 
     n, r = n_stages, n_replicas
-    wholes, reals = np.zeros(n_devices + 2 * n + r, dtype=np.int64), np.zeros(6 * n + 5 * r + 3 * n * r)
+    wholes, reals = np.zeros(n_devices + 2 * n + r, dtype=np.int64), np.zeros(8 * n + 5 * r + 3 * n * r)
     row, blocks, shares, ahead = np.split(wholes, np.cumsum([n_devices, n, r]))
-    stage, pipe, cell = np.split(reals, np.cumsum([6 * n, 5 * r]))
+    stage, pipe, cell = np.split(reals, np.cumsum([8 * n, 5 * r]))
     return State(
         wholes=wholes,
         reals=reals,
@@ -77,7 +77,7 @@ def new_state(n_stages: int, n_replicas: int, n_devices: int) -> State:
         blocks=blocks,
         shares=shares,
         ahead=ahead,
-        stage=stage.reshape(6, n),
+        stage=stage.reshape(8, n),
         pipe=pipe.reshape(5, r),
         cell=cell.reshape(3, r, n),
         scratch=np.zeros((9, n)),

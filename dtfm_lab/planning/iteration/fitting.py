@@ -222,9 +222,9 @@ def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replica
         _, parameters, kept, frozen = passes.layer + (np.array([first, last]) @ passes.extra)[:, None]
         parameters = parameters + problem.tied_parameters * (last and not first)
         static = parameters * each + frozen / parts + problem.gathered_bytes(replicas, first=first, last=last)
-        left = np.minimum(passes.first_input_bytes if first else passes.input_bytes, kept) if passes.recompute else kept
+        left = np.minimum(passes.input_bytes[0 if first else passes.least], kept) if passes.recompute else kept
         again = kept - left + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
-        needs[:, role] = static + n_held * left + again + passes.hop_bytes * ((not first) + (not last))
+        needs[:, role] = static + n_held * left + again + passes.hop_bytes[passes.least] * ((not first) + (not last))
         if first != last:
             needs[:, role] = np.maximum(needs[:, role], static + problem.embedding_bytes)
     needs.setflags(write=False)

@@ -95,7 +95,7 @@ class ReplayedPlan:
         self._blocks = np.array(plan.blocks_per_stage, dtype=np.int64)
         self._shares = np.array(job.microbatch_counts, dtype=np.int64)
         self._ahead = None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
-        self.codes = problem.codes_gradients or self._tables.passes.coding_s > 0
+        self.codes = problem.codes_gradients or self._tables.passes.coding_s.max() > 0
         """Whether messages are coded: these computations are as long on every device."""
         found = self._replayed()
         self.iteration_s, self.fits = found.value, found.lacks == 0

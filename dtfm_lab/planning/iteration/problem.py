@@ -52,14 +52,20 @@ class Passes(NamedTuple):
     """Micro-batches of the whole batch, over all pipelines."""
     recompute: bool
     """Whether a backward repeats its forward."""
-    hop_bytes: float
-    """Bytes of a micro-batch over one stage boundary, as compressed; its gradient is as large."""
+    hop_bytes: FloatArray
+    """(L + 1,) bytes of a micro-batch over the boundary before each block, and behind the last, as compressed; its
+    gradient is as large. 0 at both ends."""
+    hop: IntArray
+    """(L + 1,) which of ``hop_s`` such a message takes."""
     hop_s: FloatArray
-    """(N, N) seconds for which such a message occupies the link from row to column, without the latency."""
-    coding_s: float
-    """Seconds that a device takes to code or decode one such message; 0 where nothing is compressed.
+    """(K, N, N) seconds for which a message of each size that there is occupies the link from row to column, without
+    the latency. The largest comes first."""
+    coding_s: FloatArray
+    """(L + 1,) seconds that a device takes to code or decode one such message; 0 where nothing is compressed.
 
     A forward and a backward of a stage each code one for each neighbour."""
+    least: int
+    """The boundary that least crosses, for bounds that hold for all cuts; 0 where there is none."""
     backward_per_forward: float
     """FLOP of a backward in forwards: 2, or 3 where it repeats the forward; less where weights are frozen."""
     layer: FloatArray
@@ -73,10 +79,9 @@ class Passes(NamedTuple):
     again_bytes: float
     """Held in addition during a backward that computes its blocks again one at a time; less what the head kept, which
     is free by then."""
-    input_bytes: float
-    """A stage's input, of one micro-batch; what is left of it with recomputation, where that is less than all."""
-    first_input_bytes: float
-    """The first stage's."""
+    input_bytes: FloatArray
+    """(L + 1,) the input of a stage that begins with each block, of one micro-batch; what is left of it with
+    recomputation, where that is less than all."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -285,30 +290,43 @@ class IterationProblem:
         """What micro-batches of so many sequences cost."""
         job, model = self.job, self.job.modelled()
         recompute = job.checkpoints == "stage"
-        elements = microbatch * model.boundary_elements
-        plain_bytes = compressed_bytes(elements, job.dtype, "none")
-        hop_bytes = compressed_bytes(elements, job.dtype, job.compression)
-        devices = np.arange(self.n_devices)
-        hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], hop_bytes), dtype=float)
-        np.fill_diagonal(hop_s, 0.0)
+        blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+        crossing = np.array([0, *(layer.output_elements for layer in blocks[:-1]), 0])
+        inside = crossing[1:-1]
+        sizes = np.unique(inside)[::-1] if len(inside) else np.array([model.boundary_elements])
+        hop_s = np.stack([self._hop_s(microbatch * int(size)) for size in sizes])
+        elements = (microbatch * crossing).tolist()
+        plain_bytes, hop_bytes = (
+            np.array([compressed_bytes(n, job.dtype, how) for n in elements]) for how in ("none", job.compression)
+        )
         each = float(microbatch * self.bytes_per_element)
         scale = np.array([microbatch, 1.0, each, 1.0])
-        input_bytes = whole_copies(job) * each * model.boundary_elements
         embeds = model.layers[0].kind is LayerKind.EMBEDDING
+        inputs = crossing.astype(float)
+        inputs[0] = self.first_extra[2] if embeds else model.boundary_elements
         return Passes(
             n_microbatches=job.global_batch // microbatch,
             recompute=recompute,
             hop_bytes=hop_bytes,
+            hop=np.where(crossing > 0, np.searchsorted(-sizes, -crossing), 0),
             hop_s=hop_s,
-            coding_s=plain_bytes / job.codec_bytes_per_s if hop_bytes < plain_bytes else 0.0,
+            coding_s=np.where(hop_bytes < plain_bytes, plain_bytes / job.codec_bytes_per_s, 0.0),
+            least=1 + int(inside.argmin()) if len(inside) else 0,
             backward_per_forward=float(model.backward.whole + recompute),
             layer=np.stack([self.block_flop, self.block_parameters, self.block_held, self.block_frozen])
             * scale[:, None],
             extra=np.stack([self.first_extra, self.last_extra]) * scale,
             again_bytes=each * self.again_held,
-            input_bytes=input_bytes,
-            first_input_bytes=whole_copies(job) * each * float(self.first_extra[2]) if embeds else input_bytes,
+            input_bytes=whole_copies(job) * each * inputs,
         )
+
+    def _hop_s(self, n_elements: int) -> FloatArray:
+        """(N, N) seconds for which so many numbers occupy each link."""
+        devices, job = np.arange(self.n_devices), self.job
+        n_bytes = compressed_bytes(n_elements, job.dtype, job.compression)
+        hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], n_bytes), dtype=float)
+        np.fill_diagonal(hop_s, 0.0)
+        return hop_s
 
 
 def _activations(job: Job) -> dict[str, Any]:

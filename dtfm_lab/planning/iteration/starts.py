@@ -27,7 +27,7 @@ class Nearness:
     """The order, the clusters and the neighbours of a network's devices."""
 
     def __init__(self, problem: IterationProblem) -> None:
-        one_way_s = problem.passes(problem.microbatches[0]).hop_s + problem.latency_s
+        one_way_s = problem.passes(problem.microbatches[0]).hop_s[0] + problem.latency_s
         self.distance_s: FloatArray = one_way_s + one_way_s.T
         """(N, N) seconds of one micro-batch's message there and one back."""
 

@@ -58,7 +58,7 @@ def tables_of(
     region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
     clusters = np.zeros(problem.n_devices) if near is None else near.clusters
     return Tables(
-        link=np.stack([problem.latency_s, passes.hop_s, s_per_byte]),
+        link=np.stack([problem.latency_s, s_per_byte, *passes.hop_s]),
         device=np.stack([speed, memory_bytes, price_per_s, region, problem.alike, clusters]),
         near=np.zeros((len(clusters), 1), dtype=np.int64) if near is None else near.neighbours,
         passes=passes,

@@ -48,7 +48,7 @@ def read_module(module: Any, example: Any = None, loss: Any = None) -> ModelSpec
     found = json.loads(done.stdout.splitlines()[-1])
     boundary, tied = found["boundary"], found["tied"]
     d_model = math.gcd(boundary, tied)
-    layers = tuple(Layer(kind=LayerKind.BLOCK, output_elements=boundary, **layer) for layer in found["layers"])
+    layers = tuple(Layer(kind=LayerKind.BLOCK, **layer) for layer in found["layers"])
     name = source.rpartition(":")[2] if isinstance(module, str) else type(module).__name__
     return ModelSpec(
         name=name.lower(),

@@ -193,8 +193,8 @@ class ExportedModule:
 class StageOfModule(nn.Module):
     """One stage: from what crossed the cut before it, and its micro-batch, to what crosses the next, or to the loss.
 
-    Several values cross as one vector, as long at each cut, filled up with zeros. The first stage looks at its
-    micro-batch only.
+    Several values cross as one vector, filled up with zeros to what the job says crosses there: values that no sample
+    has for itself count once for each. The first stage looks at its micro-batch only.
     """
 
     def __init__(self, part: fx.GraphModule, shapes: list[torch.Size], most_elements: int | None) -> None:
@@ -224,8 +224,10 @@ def stages_of(job: Job, n_stages: int, held: Iterable[int], seed: int, dtype: to
     exported = _exported(source, job.microbatch, seed, dtype)
     ends = [0, *exported.cuts, len(exported.depends)]
     bounds = [ends[n_blocks] for n_blocks in accumulate(job.cut(n_stages), initial=0)]
-    size = job.activation_elements
-    found = {stage: exported.stage(bounds[stage], bounds[stage + 1], size) for stage in {0, n_stages - 1, *held}}
+    sizes = job.boundary_elements(n_stages)[1:]
+    found = {
+        stage: exported.stage(bounds[stage], bounds[stage + 1], sizes[stage]) for stage in {0, n_stages - 1, *held}
+    }
     if n_stages > 1:
         tied = set(found[0].parameters()) & set(found[n_stages - 1].parameters())
         found[0].tied = found[n_stages - 1].tied = next(iter(tied), None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter, defaultdict
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -33,7 +32,7 @@ def described(source: str) -> dict[str, Any]:
     own = build(source, 0, dtype)
     exported = ExportedModule.of(own, EXAMPLES, dtype, source)
     cuts = exported.cuts
-    boundary = max(sum(map(_elements_of_a_sample, exported.crossing(cut))) for cut in cuts)
+    crossing = [sum(map(_elements_of_a_sample, exported.crossing(cut))) for cut in cuts]
     if not all(node.meta["val"].is_floating_point() for cut in cuts for node in exported.crossing(cut)):
         raise JobError(f"module {source}: whole numbers that depend on parameters cross from block to block")
     batch = leaves(own.batch([i % own.n_samples for i in range(EXAMPLES)]), dtype)
@@ -42,8 +41,9 @@ def described(source: str) -> dict[str, Any]:
         names[id(parameter)].add(name)
     layers, received = [], torch.empty(0)
     uses: list[dict[int, int]] = []
-    for begin, end in pairwise([0, *cuts, len(exported.depends)]):
-        stage = exported.stage(begin, end, EXAMPLES * boundary)
+    bounds = [0, *cuts, len(exported.depends)]
+    for begin, end, goes in zip(bounds, bounds[1:], [*crossing, 1], strict=False):  # behind the last is the loss
+        stage = exported.stage(begin, end, EXAMPLES * goes)
         held = dict.fromkeys((p.untyped_storage().data_ptr() for p in stage.parameters()), 0)
 
         def keep(tensor: torch.Tensor, held: dict[int, int] = held) -> torch.Tensor:
@@ -60,6 +60,7 @@ def described(source: str) -> dict[str, Any]:
                 "parameters": sum(own_parameters[which] for which in new),
                 "forward_flop": flop.get_total_flops() / EXAMPLES,
                 "held_elements": sum(held.values()) // EXAMPLES,
+                "output_elements": goes,
             }
         )
         uses.append(own_parameters)
@@ -72,7 +73,7 @@ def described(source: str) -> dict[str, Any]:
             f"module {source}: {shared} is used by several blocks; wanted parameters of one block each, or one that "
             f"the first and the last share"
         )
-    return {"layers": layers, "boundary": boundary, "tied": sum(uses[0][which] for which in tied)}
+    return {"layers": layers, "boundary": max(crossing), "tied": sum(uses[0][which] for which in tied)}
 
 
 def _elements_of_a_sample(node: fx.Node) -> int:

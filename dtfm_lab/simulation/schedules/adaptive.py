@@ -16,6 +16,7 @@ from numbers import Integral
 import numpy as np
 
 from dtfm_lab.domain.errors import ScheduleError
+from dtfm_lab.domain.job import boundary_bytes
 from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Schedule
@@ -291,7 +292,8 @@ def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntAr
         for kind in (Kind.FORWARD, Kind.BACKWARD)
     )
     down, up = (grid[:-1], grid[1:]), (grid[1:], grid[:-1])  # sender and receiver
-    sending_down_s, sending_up_s = (links.moving_s(*hop, plan.job.activation_bytes) for hop in (down, up))
+    n_bytes = np.array(boundary_bytes(plan.job, n_devices))[1:-1, None]
+    sending_down_s, sending_up_s = (links.moving_s(*hop, n_bytes) for hop in (down, up))
     messages = [(*down, sending_down_s), (*up, sending_up_s)]
     period_s = max(float((forward_s + backward_s).max()), _busiest_s(links, messages))
     if period_s == 0:

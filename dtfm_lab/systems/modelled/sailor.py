@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.job import Job, even_shares
+from dtfm_lab.domain.job import Job, boundary_bytes, even_shares
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
@@ -130,7 +130,8 @@ def _grids(topology: Topology, job: Job, pools: list[Pool]) -> Iterator[IntArray
 
 def _best_chain(topology: Topology, job: Job, pools: list[Pool]) -> Chain | None:
     """Stage by stage, the chains that take least; of those that end alike with the same devices left, the best."""
-    hop_s = _hops(topology, job, pools).tolist()
+    crossing = boundary_bytes(job, job.n_stages)
+    hop_s = {n_bytes: _hops(topology, n_bytes, pools).tolist() for n_bytes in set(crossing)}
     capacity = [len(pool.devices) // job.n_replicas for pool in pools]
     flop = [job.microbatch * 3 * sum(layer.forward_flop for layer in layers) for layers in job.stage_layers]
     blocking = job.transport == "blocking"
@@ -143,7 +144,7 @@ def _best_chain(topology: Topology, job: Job, pools: list[Pool]) -> Chain | None
                 if chain.pools.count(i) >= capacity[i]:
                     continue
                 pass_s = flop[stage] / pool.flop_per_s
-                way_s = hop_s[chain.pools[-1]][i] if chain.pools else 0.0
+                way_s = hop_s[crossing[stage]][chain.pools[-1]][i] if chain.pools else 0.0
                 straggler_s = max(chain.straggler_s, pass_s + (way_s if blocking else 0.0))
                 through_s = chain.through_s + pass_s + way_s
                 longer = Chain(further * straggler_s + through_s, (*chain.pools, i), straggler_s, through_s)
@@ -154,9 +155,9 @@ def _best_chain(topology: Topology, job: Job, pools: list[Pool]) -> Chain | None
     return chains[0] if chains else None
 
 
-def _hops(topology: Topology, job: Job, pools: list[Pool]) -> FloatArray:
+def _hops(topology: Topology, n_bytes: float, pools: list[Pool]) -> FloatArray:
     """(pools, pools) seconds of an activation and its gradient over the slowest link between two pools."""
-    one_way_s = topology.latency_s + job.activation_bytes / topology.bandwidth_bytes_per_s
+    one_way_s = topology.latency_s + n_bytes / topology.bandwidth_bytes_per_s
     there_and_back_s = one_way_s + one_way_s.T
     np.fill_diagonal(there_and_back_s, 0.0)
     return np.array([[there_and_back_s[np.ix_(a.devices, b.devices)].max() for b in pools] for a in pools])

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dtfm_lab.domain.job import Job, device_gradient_bytes, repeated_flop
+from dtfm_lab.domain.job import Job, boundary_bytes, device_gradient_bytes, repeated_flop
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
@@ -116,12 +116,13 @@ class Routed(Branch):
         pass_s = np.take_along_axis(pass_s, self.grid, axis=1)
         here, there = np.broadcast_arrays(self.grid[:-1, :, None], self.grid[1:, None, :])
         before, after = self.grid[:-1], self.grid[1:]
-        straight = self._sent_s(before, after, job.activation_bytes) + self._sent_s(after, before, job.activation_bytes)
+        n_bytes = np.array(boundary_bytes(job, len(self.grid)))[1:-1, None]
+        straight = self._sent_s(before, after, n_bytes) + self._sent_s(after, before, n_bytes)
         through_s = pass_s.mean(axis=1).sum() + straight.mean(axis=1).sum()
         # each way; the gradient travels with an input
         sender, receiver = np.concatenate([here, there, there]), np.concatenate([there, here, here])
         link_s = self._busiest_s(
-            sender, receiver, self.links.moving_s(sender, receiver, job.activation_bytes) / n_replicas**2
+            sender, receiver, self.links.moving_s(sender, receiver, np.tile(n_bytes, (3, 1))[..., None]) / n_replicas**2
         )
         slowest_s = max((1 / (1 / pass_s).sum(axis=1)).max(), link_s)
         return float((sum(job.microbatch_counts) - 1) * slowest_s + through_s) + self._averaging_s

@@ -93,7 +93,8 @@ class ModelSpec:
     """A model as the planner and the simulator see it.
 
     At most one embedding, first; blocks; at most one head, last. Every layer but the head passes on
-    seq_len x d_model numbers. Raises JobError where layers or counts are otherwise.
+    seq_len x d_model numbers, or at most as many in a module of one's own. Raises JobError where layers or counts are
+    otherwise.
     """
 
     name: str
@@ -131,10 +132,13 @@ class ModelSpec:
                     f"{thing}: layer {index} of {len(self.layers)} is the {layer.kind}; "
                     f"wanted the embedding first, then blocks, the head last"
                 )
-            if layer.kind is not LayerKind.HEAD and layer.output_elements != self.seq_len * self.d_model:
+            if layer.kind is LayerKind.HEAD or layer.output_elements == self.boundary_elements:
+                continue
+            if not self.source or layer.output_elements > self.boundary_elements:
+                most = "at most " if self.source else ""
                 raise JobError(
                     f"{thing}: layer {index} has {layer.output_elements} output_elements; "
-                    f"wanted seq_len x d_model = {self.seq_len * self.d_model}"
+                    f"wanted {most}seq_len x d_model = {self.boundary_elements}"
                 )
 
     def __repr__(self) -> str:
@@ -184,7 +188,7 @@ class ModelSpec:
 
     @property
     def boundary_elements(self) -> int:
-        """Numbers of one sequence that cross a stage boundary, forward; their gradient is as many."""
+        """Numbers of one sequence that cross a stage boundary, the widest, forward; their gradient is as many."""
         return self.seq_len * self.d_model
 
     @property

@@ -89,8 +89,8 @@ class Capacities:
         parts = sharded_over(problem.job.sharding, most_replicas).parameters
         static = kinds.parameters * problem.static_bytes(most_replicas) + kinds.frozen / parts
         free = classes.memory_bytes[None, :] - static[:, None]
-        fits = free >= (kept + n_messages * passes.hop_bytes)[:, None]
-        inputs = np.where(kinds.role % SOLE == FIRST, passes.first_input_bytes, passes.input_bytes)
+        fits = free >= (kept + n_messages * passes.hop_bytes[passes.least])[:, None]
+        inputs = passes.input_bytes[np.where(kinds.role % SOLE == FIRST, 0, passes.least)]
         lasting = np.minimum(inputs, kept) if passes.recompute else kept
         most = np.floor(np.maximum(free, 0) / np.maximum(lasting, 1)[:, None])
         in_flight = np.where(fits & (lasting > 0)[:, None], np.maximum(most, 1), 0)
@@ -98,7 +98,7 @@ class Capacities:
             in_flight[:] = 0
         flop_s = self.microbatch / self.flop_per_s[None, :]
         fastest_s = self.microbatch / self.flop_per_s.max()
-        coding = n_messages * passes.coding_s
+        coding = n_messages * passes.coding_s[passes.least]
         weight = problem.job.modelled().backward.weights if self.family.splits else 0.0
         inputs_per_forward = passes.backward_per_forward - weight
         block = np.diff(problem.block_flop).min()
@@ -123,8 +123,9 @@ class Capacities:
 
     @cached_property
     def hop_s(self) -> FloatArray:
-        """(C, C) seconds for which a message between stages occupies its link."""
-        return self.classes.moving_s(self._of_problem.hop_bytes)
+        """(C, C) seconds for which a message between stages occupies its link at least."""
+        passes = self._of_problem
+        return self.classes.moving_s(float(passes.hop_bytes[passes.least]))
 
     @cached_property
     def least_hop_s(self) -> float:

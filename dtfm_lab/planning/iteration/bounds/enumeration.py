@@ -174,7 +174,7 @@ def _least(
     layer = np.vstack([passes.layer, again_flop])
     extra = np.column_stack([passes.extra, passes.extra[:, 0] * passes.recompute])
     extra[1, 1] += problem.tied_parameters if n_stages > 1 else 0.0
-    inputs = passes.first_input_bytes, passes.input_bytes
+    inputs = passes.input_bytes[[0, passes.least]]
     given = job.blocks_per_stage
     spare = n_blocks - n_stages + 1
     most = max(job.microbatches_per_replica or (passes.n_microbatches - n_replicas + 1,))
@@ -190,7 +190,7 @@ def _least(
         least_blocks=np.array(given or [1 if n_stages > 1 else n_blocks] * n_stages, dtype=np.int64),
         most_blocks=np.array(given or [spare] * n_stages, dtype=np.int64),
         most_held=np.array([float(n_stages - s) if job.schedule == "1f1b" else np.inf for s in range(n_stages)]),
-        input_bytes=np.array(inputs if passes.recompute else (np.inf, np.inf)),
+        input_bytes=inputs if passes.recompute else np.full(2, np.inf),
         backward=backward.whole,
         weight=backward.weights if splits else 0.0,
         weight_after=0.0 if job.memory_traffic else 1.0,

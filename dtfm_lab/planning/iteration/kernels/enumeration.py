@@ -100,7 +100,7 @@ def seconds_of(
     tables: Tables, least: Least, flop: float, again: float, device: int, n_messages: int
 ) -> tuple[float, float, float]:
     """Seconds of a forward, a backward to the inputs and one to the weights."""
-    speed, coding_s = least.speed[device], tables.passes.coding_s * n_messages
+    speed, coding_s = least.speed[device], tables.passes.coding_s[tables.passes.least] * n_messages
     forward_s = flop / speed
     return (
         forward_s + coding_s,
@@ -115,7 +115,7 @@ def places_of(tables: Tables, least: Least, s: int, n: int, static: float, held:
     fit."""
     inputs = least.input_bytes[0 if s == 0 else 1]
     free = least.memory[device] - static
-    if free < held + tables.passes.hop_bytes * ((s > 0) + (s < n - 1)):
+    if free < held + tables.passes.hop_bytes[tables.passes.least] * ((s > 0) + (s < n - 1)):
         return 0.0
     return float(min(max(np.floor(free / max(min(inputs, held), 1.0)), 1.0), least.most_held[s]))
 
@@ -129,6 +129,7 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
         n, n_replicas = grid.shape
         tied_s = np.zeros((n, n_replicas))
         every = tables.synchronise_every
+        hop = HOP + tables.passes.hop[tables.passes.least]
         behind = every == 1 and tables.returned_element_bytes == 0.0  # with split states it is exchanged before
         for r in range(n_replicas):
             for s in range(n):
@@ -137,7 +138,7 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
                 once_s[0, s, r], once_s[1, s, r] = f, i
                 if s < n - 1:
                     d, e = grid[s, r], grid[s + 1, r]
-                    link[DOWN, s, r], link[UP, s, r] = tables.link[HOP, d, e], tables.link[HOP, e, d]
+                    link[DOWN, s, r], link[UP, s, r] = tables.link[hop, d, e], tables.link[hop, e, d]
                     link[DOWN_LATE, s, r] = tables.link[LATENCY, d, e]
                     link[UP_LATE, s, r] = tables.link[LATENCY, e, d]
             if n > 1 and tables.tied_parameters > 0.0:

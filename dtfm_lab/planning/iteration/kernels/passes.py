@@ -10,23 +10,24 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.kernels.tables import HOP, LATENCY, SPEED, Tables
+from dtfm_lab.planning.iteration.kernels.tables import CODING, FLOP, LATENCY, NEXT, SPEED, Tables
 
 
 @compiled
-def pass_seconds(tables: Tables, flop: float, device: int, n_neighbours: int) -> tuple[float, float]:
+def pass_seconds(tables: Tables, stage: FloatArray, s: int, device: int) -> tuple[float, float]:
     """Seconds of a stage's forward and backward of one micro-batch, coding included."""
-    forward_s = flop / tables.device[SPEED, device]
-    coding_s = tables.passes.coding_s * n_neighbours
+    forward_s, coding_s = stage[FLOP, s] / tables.device[SPEED, device], stage[CODING, s]
     return forward_s + coding_s, tables.backward_per_forward * forward_s + coding_s
 
 
 @compiled
-def play(tables: Tables, grid: IntArray, r: int, flop: FloatArray, m: int, ahead: IntArray, ready: FloatArray) -> float:
+def play(
+    tables: Tables, grid: IntArray, r: int, stage: FloatArray, m: int, ahead: IntArray, ready: FloatArray
+) -> float:
     """Fill ``ready`` (S,) with the seconds at which each stage of pipeline r ends its last backward.
 
-    ``flop`` (S,) is a stage's of one micro-batch's forward, ``ahead`` (S,) falls along the pipeline. Returned is when
-    the link from the second stage to the first is free again.
+    ``stage`` is ``State.stage``, ``ahead`` (S,) falls along the pipeline. Returned is when the link from the second
+    stage to the first is free again.
     """
     n = grid.shape[0]
     depth = np.empty(n, np.int64)
@@ -35,11 +36,11 @@ def play(tables: Tables, grid: IntArray, r: int, flop: FloatArray, m: int, ahead
     for s in range(n):
         d = grid[s, r]
         depth[s] = min(ahead[s], m - 1)
-        forward_s[s], backward_s[s] = pass_seconds(tables, flop[s], d, (s > 0) + (s < n - 1))
+        forward_s[s], backward_s[s] = pass_seconds(tables, stage, s, d)
         if s < n - 1:
-            e = grid[s + 1, r]
-            down_s[s], down_late_s[s] = tables.link[HOP, d, e], tables.link[LATENCY, d, e]
-            up_s[s + 1], up_late_s[s + 1] = tables.link[HOP, e, d], tables.link[LATENCY, e, d]
+            e, hop = grid[s + 1, r], int(stage[NEXT, s])
+            down_s[s], down_late_s[s] = tables.link[hop, d, e], tables.link[LATENCY, d, e]
+            up_s[s + 1], up_late_s[s + 1] = tables.link[hop, e, d], tables.link[LATENCY, e, d]
     down_free_s, up_free_s, came_s = np.zeros(n), np.zeros(n), np.zeros(n)
     width = depth[0] + 1  # of the micro-batches that may be on their way back
     back_s = np.zeros((n, width))
@@ -72,7 +73,7 @@ def estimate(
     tables: Tables,
     grid: IntArray,
     r: int,
-    flop: FloatArray,
+    stage: FloatArray,
     m: int,
     ahead: IntArray,
     ready: FloatArray,
@@ -87,18 +88,18 @@ def estimate(
     n = grid.shape[0]
     work_s, backward_s, hops_s, busy_s, up_s = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     link, device, cards = tables.link, tables.device, tables.cards
-    coding_s, backward_per_forward = tables.passes.coding_s, tables.backward_per_forward
+    backward_per_forward = tables.backward_per_forward
     whole_s = 0.0
     for s in range(n):
         d = grid[s, r]
-        f = flop[s] / device[SPEED, d]
-        b = backward_per_forward * f + coding_s * ((s > 0) + (s < n - 1))
-        f += coding_s * ((s > 0) + (s < n - 1))
+        f = stage[FLOP, s] / device[SPEED, d]
+        b = backward_per_forward * f + stage[CODING, s]
+        f += stage[CODING, s]
         work_s[s], backward_s[s] = f + b, b
         whole_s += f + b
         if s < n - 1:
-            e = grid[s + 1, r]
-            there_s, back_s = link[HOP, d, e], link[HOP, e, d]
+            e, hop = grid[s + 1, r], int(stage[NEXT, s])
+            there_s, back_s = link[hop, d, e], link[hop, e, d]
             up_s[s] = back_s + link[LATENCY, e, d]
             hops_s[s] = there_s + link[LATENCY, d, e] + up_s[s]
             busy_s[s] = there_s + back_s if cards else max(there_s, back_s)
@@ -110,8 +111,8 @@ def estimate(
     filling_s, draining_s, loop_s = 0.0, 0.0, 0.0
     for s in range(n):
         if s:
-            d, e = grid[s - 1, r], grid[s, r]
-            filling_s, draining_s = max(filling_s, link[HOP, d, e]), max(draining_s, link[HOP, e, d])
+            d, e, hop = grid[s - 1, r], grid[s, r], int(stage[NEXT, s - 1])
+            filling_s, draining_s = max(filling_s, link[hop, d, e]), max(draining_s, link[hop, e, d])
             loop_s += hops_s[s - 1]
         filling_s, draining_s = max(filling_s, work_s[s] - backward_s[s]), max(draining_s, backward_s[s])
         loop_s += work_s[s]

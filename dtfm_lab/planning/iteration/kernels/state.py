@@ -15,7 +15,7 @@ from dtfm_lab.planning.iteration.kernels.averaging import average
 from dtfm_lab.planning.iteration.kernels.passes import estimate, pass_seconds, play
 from dtfm_lab.planning.iteration.kernels.tables import (
     CENTRAL,
-    FLOP,
+    CODING,
     FROZEN,
     GROUP,
     HIERARCHICAL,
@@ -23,6 +23,7 @@ from dtfm_lab.planning.iteration.kernels.tables import (
     KEPT,
     LATENCY,
     MEMORY,
+    NEXT,
     NOTHING,
     PARAMETERS,
     PASSING,
@@ -55,7 +56,7 @@ class State(NamedTuple):
     ahead: IntArray
     """(S,) forwards ahead, falling."""
     stage: FloatArray
-    """(6, S), see ``count_stages``; GROUP is the seconds of averaging where all replicas begin at once."""
+    """(8, S), see ``count_stages``; GROUP is the seconds of averaging where all replicas begin at once."""
     pipe: FloatArray
     """(5, R): TOTAL seconds at ``shares``, EACH further micro-batch's, UP_FREE when the link from the second stage to
     the first is free, TIED seconds of exchanging an embedding's gradient, CRITICAL stage of the dearest cycle."""
@@ -86,11 +87,11 @@ def refresh_pipeline(tables: Tables, state: State, r: int, exact: bool) -> None:
     """Recompute one pipeline's seconds and memory."""
     n = len(state.blocks)
     m = state.shares[r]
-    pipe, ready, flop = state.pipe, state.cell[READY, r], state.stage[FLOP]
+    pipe, ready, stage = state.pipe, state.cell[READY, r], state.stage
     if exact:
-        pipe[UP_FREE, r] = play(tables, state.grid, r, flop, m, state.ahead, ready)
+        pipe[UP_FREE, r] = play(tables, state.grid, r, stage, m, state.ahead, ready)
     else:
-        total_s, each_s, at = estimate(tables, state.grid, r, flop, m, state.ahead, ready, state.scratch)
+        total_s, each_s, at = estimate(tables, state.grid, r, stage, m, state.ahead, ready, state.scratch)
         pipe[TOTAL, r], pipe[EACH, r], pipe[CRITICAL, r] = total_s, each_s, at
         if n > 1 and tables.tied_parameters > 0.0:
             n_bytes = tables.tied_parameters * tables.gradient_element_bytes
@@ -162,29 +163,35 @@ def copy_parts(source: State, target: State, p: int, q: int, r1: int, r2: int, g
 
 @compiled
 def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
-    """Fill rows of ``stage``, (6, S).
+    """Fill rows of ``stage``, (8, S).
 
     FLOP of one micro-batch's forward; PARAMETERS; KEPT bytes of one micro-batch's activations from its forward to its
-    backward; FROZEN bytes of weights that are not trained; PASSING bytes that are held during the passes beside these.
+    backward; FROZEN bytes of weights that are not trained; PASSING bytes that are held during the passes beside these;
+    CODING seconds of a pass; NEXT, the row of ``Tables.link`` for messages to the next stage.
     """
     n, at, passes = len(blocks), 0, tables.passes
     for s in range(n):
         end = at + blocks[s]
         for i in range(4):
             stage[i, s] = passes.layer[i, end] - passes.layer[i, at]
+        stage[CODING, s] = passes.coding_s[at] + passes.coding_s[end]
+        stage[NEXT, s] = HOP + passes.hop[end]
         at = end
     for i in range(4):
         stage[i, 0] += passes.extra[0, i]
         stage[i, n - 1] += passes.extra[1, i]
     stage[PARAMETERS, n - 1] += tables.tied_parameters if n > 1 else 0.0
+    at = 0
     for s in range(n):
+        end = at + blocks[s]
         again = max(passes.again_bytes - (passes.extra[1, KEPT] if s == n - 1 else 0.0), 0.0)
         if passes.recompute:  # a backward makes again what its forward did not keep
-            left = min(passes.input_bytes if s else passes.first_input_bytes, stage[KEPT, s])
+            left = min(passes.input_bytes[at], stage[KEPT, s])
             again = stage[KEPT, s] - left
             stage[KEPT, s] = left
-        messages = passes.hop_bytes * ((s > 0) + (s < n - 1))
+        messages = passes.hop_bytes[at] + passes.hop_bytes[end]
         stage[PASSING, s] = stage[PARAMETERS, s] * tables.static_bytes + stage[FROZEN, s] + again + messages
+        at = end
 
 
 @compiled
@@ -250,21 +257,21 @@ def warm_up(tables: Tables, state: State, factor: float) -> None:
     for r in range(n_replicas):
         slowest_s = 0.0
         for s in range(n):
-            f, b = pass_seconds(tables, state.stage[FLOP, s], state.grid[s, r], (s > 0) + (s < n - 1))
+            f, b = pass_seconds(tables, state.stage, s, state.grid[s, r])
             slowest_s = max(slowest_s, f + b)
             if s < n - 1:
-                d, e = state.grid[s, r], state.grid[s + 1, r]
-                slowest_s = max(slowest_s, tables.link[HOP, d, e], tables.link[HOP, e, d])
+                d, e, hop = state.grid[s, r], state.grid[s + 1, r], int(state.stage[NEXT, s])
+                slowest_s = max(slowest_s, tables.link[hop, d, e], tables.link[hop, e, d])
         away_s = 0.0
         for s in range(n - 1, -1, -1):
-            f, b = pass_seconds(tables, state.stage[FLOP, s], state.grid[s, r], (s > 0) + (s < n - 1))
+            f, b = pass_seconds(tables, state.stage, s, state.grid[s, r])
             away_s += f + b
             steady = factor * away_s / slowest_s if slowest_s > 0.0 else 1.0
             state.ahead[s] = max(state.ahead[s], int(min(np.ceil(steady - 1e-9), 1e6)) - 1, n - 1 - s)
             if s:
-                d, e = state.grid[s - 1, r], state.grid[s, r]
-                away_s += tables.link[HOP, d, e] + tables.link[LATENCY, d, e]
-                away_s += tables.link[HOP, e, d] + tables.link[LATENCY, e, d]
+                d, e, hop = state.grid[s - 1, r], state.grid[s, r], int(state.stage[NEXT, s - 1])
+                away_s += tables.link[hop, d, e] + tables.link[LATENCY, d, e]
+                away_s += tables.link[hop, e, d] + tables.link[LATENCY, e, d]
     # Were only the first stages lowered to their memory, those behind would wait for the whole way of the rest.
     share = 1.0
     for s in range(n):

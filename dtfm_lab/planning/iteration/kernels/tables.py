@@ -15,9 +15,9 @@ UNCOMPRESSED, HALVES, INT8 = range(3)
 INT8_BLOCK = 256
 SECONDS, DOLLARS = range(2)
 """What is minimised."""
-LATENCY, HOP, PER_BYTE = range(3)
+LATENCY, PER_BYTE, HOP = range(3)
 SPEED, MEMORY, PRICE, REGION, ALIKE, CLUSTER = range(6)
-FLOP, PARAMETERS, KEPT, FROZEN, PASSING, GROUP = range(6)
+FLOP, PARAMETERS, KEPT, FROZEN, PASSING, GROUP, CODING, NEXT = range(8)
 """Rows of ``Tables.link``, of ``Tables.device``, and of ``Passes.layer`` and ``State.stage``."""
 
 
@@ -25,8 +25,8 @@ class Tables(NamedTuple):
     """One network, one job, one size of micro-batches, one objective."""
 
     link: FloatArray
-    """(3, N, N) from row to column: LATENCY seconds, HOP seconds for which one micro-batch's message occupies the link,
-    PER_BYTE seconds for which a byte does where it was not measured."""
+    """(2 + K, N, N) from row to column: LATENCY seconds, PER_BYTE seconds for which a byte occupies the link where it
+    was not measured, from HOP on ``Passes.hop_s``."""
     device: FloatArray
     """(6, N): SPEED in FLOP/s, MEMORY in bytes, PRICE in dollars a second, REGION's number, ALIKE, the number of its
     class: exchanging two devices of a class changes nothing, and CLUSTER, the number of those near to each other."""
