@@ -94,7 +94,7 @@ def tensor_parallel_s(job: Job, layers: Sequence[Layer], device: Device) -> Pass
     """
     if device.gpus == 1:
         return NOTHING
-    n_bytes = job.activation_elements * BYTES_PER_ELEMENT[job.dtype]
+    n_bytes = job.microbatch * job.modelled().boundary_elements * BYTES_PER_ELEMENT[job.dtype]
     once_s = ring_all_reduce_s(n_bytes, device.gpus, device.inner_bandwidth_bytes_per_s, device.inner_latency_s)
     forward, backward = (sum(ALL_REDUCES[layer.kind][way] for layer in layers) for way in (0, 1))
     blocks = sum(ALL_REDUCES[layer.kind][0] for layer in layers if layer.kind is LayerKind.BLOCK)

@@ -18,6 +18,7 @@ from dtfm_lab.runtime.client import own_modules as client
 torch = pytest.importorskip("torch", reason="modules are torch's")
 import own_modules  # noqa: E402 - it imports torch
 
+from dtfm_lab.runtime.worker.exported_module import stages_of  # noqa: E402
 from dtfm_lab.runtime.worker.module_layers import described  # noqa: E402
 
 SOURCE = Path(own_modules.__file__)
@@ -98,12 +99,26 @@ def test_layers_have_the_modules_own_numbers():
     assert whole.parameters == sum(p.numel() for p in own_modules.Language().parameters())
 
 
-def test_what_crosses_is_as_long_as_at_the_widest_cut():
-    """Before the bottom of the U-Net: both skips, and what comes up from below."""
-    c = 4
-    at_the_bottom = c * 8 * 8 + 2 * c * 4 * 4 + 4 * c * 2 * 2
-    above_it = c * 8 * 8 + 2 * c * 4 * 4
-    assert job_of("unet").model.boundary_elements == max(at_the_bottom, above_it)
+def test_what_crosses_is_what_is_sent_priced_and_held():
+    """Of the U-Net: before its bottom both skips and what comes up from below, behind it one skip less."""
+    plan, c = placed("unet", 4, 1), 4
+    sizes = [layer.output_elements for layer in job_of("unet").model.layers]
+    assert max(sizes[:-1]) == job_of("unet").model.boundary_elements == c * 8 * 8 + 2 * c * 4 * 4 + 4 * c * 2 * 2
+    assert sizes[0] == c * 8 * 8, "the first skip, from which the way down begins, too"
+    of = plan.job.boundary_elements(4)
+    assert of == (0, *(2 * layers[-1].output_elements for layers in plan.job.stage_layers[:-1]), 0)
+    stages = stages_of(plan.job, 4, range(4), SEED, torch.float64)
+    batch = [one[None].repeat(2, 1, 1, 1).double() for one in own_modules.unet()[1][0].values()]
+    sent = torch.empty(0)
+    for stage in range(3):
+        sent = stages[stage](sent, batch)
+        assert sent.numel() == of[stage + 1]
+    devices, found = plan.placement.devices[:, 0], lab.simulate(plan).to_frame()
+    for kind, to in (("send_f", 1), ("send_b", -1)):
+        rows = found[found.kind == kind]
+        here, there = devices[rows.stage], devices[rows.stage + to]
+        moved = (rows.end_s - rows.start_s) * NETWORK.bandwidth_bytes_per_s[here, there]
+        np.testing.assert_allclose(moved, [8 * of[stage + (to > 0)] for stage in rows.stage])
 
 
 def test_a_module_itself_is_taken_with_an_example():

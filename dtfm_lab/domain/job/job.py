@@ -186,10 +186,10 @@ class Job(JobOptions):
 
     @property
     def activation_elements(self) -> int:
-        """Numbers of one micro-batch that cross the widest stage boundary: all boundaries, but of a module of one's
-        own."""
-        self.require_shape()
-        return int(self.microbatch * self.modelled().boundary_elements)
+        """Numbers of one micro-batch that cross the widest of the job's stage boundaries. Only those of a module of
+        one's own differ; of one stage, which has none, what it could be cut at counts."""
+        widest = self.modelled().boundary_elements
+        return max(self.boundary_elements(self.n_stages)) or int(self.microbatch * widest)
 
     @cached_property
     def stage_gradient_bytes(self) -> tuple[float, ...]:

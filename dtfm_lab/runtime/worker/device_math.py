@@ -33,7 +33,8 @@ class DeviceMath:
         for module in self.modules.values():
             module.to(device)
         self.holds_last = last in self.modules
-        shape = (job.microbatch, model.seq_len, model.d_model)
+        # of a module of one's own one vector crosses, at each cut another
+        shape = (-1,) if model.source else (job.microbatch, model.seq_len, model.d_model)
         split = {action.stage for action in schedule.programs[position] if action.kind is Kind.BACKWARD_INPUT}
         self._local_updates = local_updates = planned.synchronise_every > 1
         # What replicas average is the mean over all micro-batches, also where some replicas have more of them: either

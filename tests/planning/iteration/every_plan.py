@@ -48,6 +48,8 @@ def drawn(seed: int, most_devices: int = 4) -> Drawn:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, most_devices + 1))
     model = _model(rng)
+    if seed % 5 == 4:
+        model = uneven(model, seed)
     block_flop = model.layers[1].forward_flop
     speeds = rng.choice([1.0, 1.0, 0.5, 0.25, 0.05], n) if rng.random() < 0.7 else np.ones(n)
     whole_bytes = model.parameters * 16.0 + sum(layer.held_elements for layer in model.layers) * 2.0
@@ -112,6 +114,18 @@ def _model(rng: np.random.Generator) -> ModelSpec:
         for layer in model.layers
     )
     return replace(model, layers=layers)
+
+
+def uneven(model: ModelSpec, seed: int) -> ModelSpec:
+    """As a torch module of one's own, whose blocks pass on fewer numbers than the widest."""
+    rng = np.random.default_rng(seed)
+    layers = tuple(
+        replace(one, output_elements=1 + int(rng.choice([0.02, 0.3, 0.9]) * one.output_elements))
+        if one.kind is LayerKind.BLOCK
+        else one
+        for one in model.layers
+    )
+    return replace(model, layers=layers, source="own.py:module")
 
 
 def frozen(model: ModelSpec, share: float = 0.1) -> ModelSpec:

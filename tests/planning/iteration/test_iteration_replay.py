@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from every_plan import uneven
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.model import gpt
@@ -19,6 +20,8 @@ from dtfm_lab.simulation import memory, simulate
 
 TIED = gpt(name="tied", n_layers=12, d_model=64, n_heads=4, seq_len=32, vocab_size=512)
 UNTIED = gpt(name="untied", n_layers=9, d_model=64, n_heads=4, seq_len=32, vocab_size=64, tied=False)
+
+UNEVEN = uneven(TIED, 0)
 
 
 def network(rng: np.random.Generator, n: int, *, measured: bool) -> Topology:
@@ -43,7 +46,7 @@ def network(rng: np.random.Generator, n: int, *, measured: bool) -> Topology:
 def random_plan(rng: np.random.Generator, synchronisation: str, *, measured: bool) -> Plan:
     """A plan of a random shape, cut, order of passes and sharing of the batch."""
     topology = network(rng, 10, measured=measured)
-    model = TIED if rng.random() < 0.6 else UNTIED
+    model = (TIED, UNEVEN, UNTIED)[np.searchsorted([0.4, 0.6], rng.random())]
     n_stages = int(rng.integers(1, 6))
     n_replicas = int(rng.integers(1, 10 // n_stages + 1))
     blocks = 1 + rng.multinomial(model.n_blocks - n_stages, np.ones(n_stages) / n_stages)
