@@ -133,13 +133,13 @@ def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Ef
     sequences: the job's where None, 1 where that is open.
 
     It is ``EFFICIENCY`` for a GPU that is not among ``PRODUCTS``, in other precisions than halves, and for models that
-    are narrower than ``NARROWEST`` or of unknown shape.
+    are narrower than ``NARROWEST`` or of unknown shape, as torch modules of one's own.
     """
     name = spelling_of(device.gpu) or ""
     known, hardware = PRODUCTS.get(OTHER_NAMES.get(name, name)), hardware_of(device.gpu)
     if known is None or hardware is None or job.dtype not in HALVES:
         return GUESS
-    if job.model is None or job.model.d_model < NARROWEST:
+    if job.model is None or job.model.source or job.model.d_model < NARROWEST:
         return GUESS
     size = microbatch or job.microbatch or 1
     per_byte = hardware.peak_of(job.dtype) / hardware.memory_bytes_per_s  # FLOP at the peak while memory moves a byte

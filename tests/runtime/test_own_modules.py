@@ -99,6 +99,14 @@ def test_layers_have_the_modules_own_numbers():
     assert whole.parameters == sum(p.numel() for p in own_modules.Language().parameters())
 
 
+def test_seconds_are_of_its_flop_and_its_batch_counts_samples():
+    """The width of a transformer, from which the share of an A100's peak is told, is nothing that a module has."""
+    job = job_of("language").with_fields(dtype="fp16", n_stages=1, n_replicas=1, microbatch=2)
+    plan = lab.evaluate(lab.Topology.from_matrices([[0.0]], [[1.0]], gpu="A100"), job, stages=[[0]])
+    assert lab.simulate(plan).iteration_s == pytest.approx(job.flop / (0.4 * 312e12))
+    assert (job.tokens, job.model.counted) == (BATCH, "samples")
+
+
 def test_what_crosses_is_what_is_sent_priced_and_held():
     """Of the U-Net: before its bottom both skips and what comes up from below, behind it one skip less."""
     plan, c = placed("unet", 4, 1), 4

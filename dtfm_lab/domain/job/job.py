@@ -294,8 +294,9 @@ class Job(JobOptions):
 
     @property
     def tokens(self) -> int:
-        """Tokens of an iteration, over all replicas."""
-        return self.global_batch * self.modelled().seq_len
+        """Tokens of an iteration, over all replicas; samples where a module of one's own is trained."""
+        model = self.modelled()
+        return self.global_batch * (1 if model.source else model.seq_len)
 
     @property
     def flop(self) -> float:

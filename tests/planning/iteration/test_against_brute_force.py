@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 import pytest
+from every_plan import uneven
 from small_mixed import Best, brute_force, small_job, small_network, with_moved_shares
 
 from dtfm_lab.domain.plan import Plan
@@ -16,18 +17,25 @@ STEPS = 8
 
 
 @lru_cache
-def found(n: int, seed: int, n_replicas: int | None) -> tuple[Best, Plan, Plan]:
-    """The best plan with even shares, as brute force has it and as a plan, and the plan that the search finds."""
+def found(n: int, seed: int, n_replicas: int | None, differing: bool = False) -> tuple[Best, Plan, Plan]:
+    """The best plan with even shares, as brute force has it and as a plan, and the plan that the search finds.
+
+    ``differing``: for a model whose blocks pass on more or less.
+    """
     topology, job = small_network(n, seed), small_job(n_replicas=n_replicas)
+    if differing:
+        job = job.with_fields(model=uneven(job.modelled(), seed))
     best = brute_force(topology, job)
     *_, last = search(topology, job, objective="iteration", seed=0, steps=STEPS, improve_bound=False)
     return best, best.plan(topology, job), last.plan
 
 
-@pytest.mark.parametrize("n_replicas", [None, 2])
+@pytest.mark.parametrize(("n_replicas", "differing"), [(None, False), (2, False), (None, True), (1, True)])
 @pytest.mark.parametrize(("n", "seed"), CASES)
-def test_no_plan_with_even_shares_is_faster_and_brute_force_is_simulated_as_it_was_priced(n, seed, n_replicas):
-    best, opponent, ours = found(n, seed, n_replicas)
+def test_no_plan_with_even_shares_is_faster_and_brute_force_is_simulated_as_it_was_priced(
+    n, seed, n_replicas, differing
+):
+    best, opponent, ours = found(n, seed, n_replicas, differing)
     assert simulate(opponent).iteration_s == pytest.approx(best.iteration_s, rel=1e-12)
     assert ours.iteration_s is not None
     assert ours.iteration_s <= best.iteration_s * SAME

@@ -1,5 +1,7 @@
 """What must hold of plans for seconds and dollars: what they keep, what they never do, and what they must find."""
 
+import itertools
+from dataclasses import replace
 from functools import lru_cache
 from itertools import cycle
 from typing import Any
@@ -14,7 +16,7 @@ from dtfm_lab.domain.job.model import gpt
 from dtfm_lab.domain.network import QUEUEING, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import synchronisations
-from dtfm_lab.planning import plan
+from dtfm_lab.planning import evaluate, plan
 from dtfm_lab.simulation import memory, simulate
 from dtfm_lab.simulation.schedules import schedules
 
@@ -69,6 +71,26 @@ def test_a_terrible_device_is_left_out_untold(gpu, gbps):
     found = planned(topology, small_job(**LEAVES_OPEN))
     assert topology.index("terrible") in found.idle_devices
     assert len(found.idle_devices) < 4, "the good ones work together"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_cut_where_little_crosses_is_found_however_far_it_is_from_an_even_one(seed):
+    """What crosses falls and rises along the blocks, as in a ConvNet: a block at a time, every way there is dearer."""
+    widths = (0.5, 0.25, 0.5, 0.12, 0.25, 0.06, 0.06, 0.015, 0.003, 0.003, 1.0)
+    model = gpt(name="narrowing", n_layers=11, d_model=1024, n_heads=16, seq_len=1024, vocab_size=64)
+    blocks = [
+        replace(one, output_elements=int(width * one.output_elements))
+        for one, width in zip(model.layers[1:-1], widths, strict=True)
+    ]
+    narrowing = replace(model, layers=(model.layers[0], *blocks, model.layers[-1]), source="own.py:narrowing")
+    job = small_job(model=narrowing, n_stages=4, n_replicas=1)
+    slow = Topology.from_matrices(np.full((4, 4), 1.0), np.full((4, 4), 0.2), gpu="A100", memory_gib=40.0)
+    every_s = [
+        simulate(evaluate(slow, job.with_fields(blocks_per_stage=cut), stages=[[0], [1], [2], [3]])).iteration_s
+        for cut in itertools.product(range(1, 9), repeat=4)
+        if sum(cut) == 11
+    ]
+    assert planned(slow, job, seed=seed, steps=2).iteration_s <= min(every_s) * SAME
 
 
 @pytest.mark.parametrize("n", [3, 5])

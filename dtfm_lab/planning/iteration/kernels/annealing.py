@@ -22,13 +22,13 @@ from dtfm_lab.planning.iteration.kernels.state import (
     refresh_pipeline,
     warm_up,
 )
-from dtfm_lab.planning.iteration.kernels.tables import ALIKE, CENTRAL, CLUSTER, HIERARCHICAL, RING, Tables
+from dtfm_lab.planning.iteration.kernels.tables import ALIKE, CENTRAL, CLUSTER, HIERARCHICAL, HOP, RING, Tables
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, AHEAD, SHARES = range(9)
 """Kinds of moves: exchanges of two placed devices, of one with an idle one, of one with a device that is near to its
-neighbour in the plan; of the tails of two pipelines; a block to another stage; two whole stages; two clusters; forwards
-ahead; micro-batches to another pipeline."""
+neighbour in the plan; of the tails of two pipelines; a block to another stage, or several where boundaries differ; two
+whole stages; two clusters; forwards ahead; micro-batches to another pipeline."""
 ALIKE_TRIES = 4
 COARSE = 0.5
 """Share of the first moves that are of whole stages or clusters; it falls to none within the first quarter."""
@@ -147,8 +147,11 @@ def anneal(
                 q += q >= p
                 if trial.blocks[p] < 2:
                     continue
-                trial.blocks[p] -= 1
-                trial.blocks[q] += 1
+                many = 1
+                if len(tables.link) > HOP + 1 and uniform(random) < 0.5:  # the next narrow boundary may lie far off
+                    many += below(random, trial.blocks[p] - 1)
+                trial.blocks[p] -= many
+                trial.blocks[q] += many
             elif kind == STAGES:
                 _move_stages(trial, random, freedom.fixed_blocks)
             elif kind == CLUSTERS:
