@@ -25,6 +25,8 @@ from dtfm_lab.elasticity.policy import Response, Situation
 N = 8
 END_S = 600.0
 SCALE = 0.08
+"""Wall seconds of a second of the run. At 0.3 two cores keep up with the seconds that most changes are to take:
+``python benchmarks/hours.py 6 0.3``, six traces of three minutes."""
 NETWORK = Topology.from_matrices(
     np.full((N, N), 30.0), np.full((N, N), 0.005), name="eight", gpu="laptop", peak_flop_per_s=1e7
 )
@@ -109,7 +111,7 @@ def shared_s(measured: History) -> list[tuple[float, float]]:
     return found
 
 
-def played(seed: int, policy_name: str, undisturbed: np.ndarray) -> tuple[float, float, list[float]]:
+def played(seed: int, policy_name: str, undisturbed: np.ndarray, scale: float) -> tuple[float, float, list[float]]:
     """Errors of the goodput before and after measuring, and wall seconds of every change."""
     policy = POLICIES[policy_name]
     availability = Availability.drawn(NETWORK, END_S, mean_life_s=900.0, mean_absence_s=150.0, seed=seed)
@@ -124,7 +126,7 @@ def played(seed: int, policy_name: str, undisturbed: np.ndarray) -> tuple[float,
 
     began = time.monotonic()
     measured = lab.run(
-        plan, availability=availability, policy=policy, time_scale=SCALE, progress=note, seed=1, **ASKED_S
+        plan, availability=availability, policy=policy, time_scale=scale, progress=note, seed=1, **ASKED_S
     )
     took_s = time.monotonic() - began
     again = fed(measured, policy)
@@ -150,8 +152,9 @@ def played(seed: int, policy_name: str, undisturbed: np.ndarray) -> tuple[float,
 
 def main() -> None:
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    scale = float(sys.argv[2]) if len(sys.argv) > 2 else SCALE
     undisturbed = np.array(lab.run(lab.plan(NETWORK, JOB, seed=0, steps=1), iterations=160, seed=1).context.losses)
-    found = [played(seed, list(POLICIES)[seed % len(POLICIES)], undisturbed) for seed in range(n)]
+    found = [played(seed, list(POLICIES)[seed % len(POLICIES)], undisturbed, scale) for seed in range(n)]
     before, after, changes = zip(*found, strict=True)
     every_s = [each for one in changes for each in one]
     print(
