@@ -51,8 +51,8 @@ class ResNet152(nn.Module):
             nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2)
         )
         blocks, comes = [], 64
-        for (width, n), at in itertools.product(BLOCKS, range(max(n for _, n in BLOCKS))):
-            if at < n:
+        for width, n in BLOCKS:
+            for at in range(n):
                 blocks.append(Bottleneck(comes, width, 2 if at == 0 and width > 64 else 1))
                 comes = 4 * width
         self.blocks, self.head = nn.ModuleList(blocks), nn.Linear(comes, 1000)

@@ -104,7 +104,9 @@ class PlacedTasks:
         there = np.where(graph.partner >= 0, here[graph.partner], here)
         kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])[graph.action]
         crossing = boundary_bytes(job, programs.schedule.n_stages)
-        hop_bytes = [crossing[boundary_of(one)] if one.kind in ACROSS_STAGES else 0.0 for one in graph.actions]
+        hop_bytes = [
+            crossing[boundary_of(one.kind, one.stage)] if one.kind in ACROSS_STAGES else 0.0 for one in graph.actions
+        ]
         gradient_bytes = np.array(device_gradient_bytes(job, programs.schedule.n_stages))[graph.position]
         average_bytes = np.array(device_average_bytes(job, programs.schedule.n_stages))[graph.position]
         messages = (

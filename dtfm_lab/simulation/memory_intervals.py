@@ -29,6 +29,7 @@ from dtfm_lab.domain.job import (
     Layer,
     LayerKind,
     boundary_bytes,
+    boundary_of,
     device_gradient_bytes,
     device_gradient_elements,
     frozen_bytes,
@@ -39,7 +40,7 @@ from dtfm_lab.domain.job import (
 from dtfm_lab.domain.job.options import BLOCKWISE
 from dtfm_lab.domain.network import Device
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import ACROSS_STAGES, Action, Kind
+from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
@@ -273,11 +274,11 @@ class _Intervals:
         crossing = np.ceil(boundary_bytes(self.job, self.n_stages)).astype(np.int64)
         for kind, freed_by in ((Kind.RECV_F, forward), (Kind.RECV_B, passed_on)):
             which = self._rows(kind)
-            hop_bytes = crossing[self.stage[which] + (ACROSS_STAGES[kind] > 0)]
+            hop_bytes = crossing[boundary_of(kind, self.stage[which])]
             self._hold(which, start[which], self._at(freed_by, which), hop_bytes, is_message=True)
         for kind, made_by in ((Kind.SEND_F, forward), (Kind.SEND_B, begun)):
             which = self._rows(kind)
-            hop_bytes = crossing[self.stage[which] + (ACROSS_STAGES[kind] > 0)]
+            hop_bytes = crossing[boundary_of(kind, self.stage[which])]
             self._hold(which, self._at(made_by, which), end[which], hop_bytes, is_message=True)
 
     def _starts_of_passes(self) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, device_gradient_bytes, least_boundary_bytes
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, device_gradient_bytes
 from dtfm_lab.domain.job.messages import device_gradient_elements
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Placement, Plan
@@ -243,7 +243,7 @@ class GridBound:
         n_passes = np.array(job.microbatch_counts, dtype=float)
         if self.topology.message_s is not None:  # messages may take less than their bandwidth says
             return float((n_passes * pass_s).max())
-        hops = Hops.of(grid, least_boundary_bytes(job), self._links)
+        hops = Hops.of(grid, job.least_activation_bytes, self._links)
         there_and_back_s = hops.onward_s + hops.back_after_s
         busy_s = n_passes * pass_s
         if not any(one.get("transport", job.transport) == "overlapped" for one in ways):

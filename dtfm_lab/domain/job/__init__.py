@@ -19,7 +19,6 @@ from dtfm_lab.domain.job.messages import (
     device_average_bytes,
     device_gradient_bytes,
     device_gradient_elements,
-    least_boundary_bytes,
     message_bytes,
 )
 from dtfm_lab.domain.job.model import (

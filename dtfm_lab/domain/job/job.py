@@ -184,6 +184,13 @@ class Job(JobOptions):
         """Bytes that one micro-batch sends across the widest stage boundary, forward; its gradient is as large."""
         return compressed_bytes(self.activation_elements, self.dtype, self.compression)
 
+    @cached_property
+    def least_activation_bytes(self) -> float:
+        """The same of the boundary that least crosses, of all at which the model could be cut."""
+        self.require_shape()
+        least = min((layer.output_elements for layer in self.modelled().layers[:-1]), default=0)
+        return compressed_bytes(int(self.microbatch * least), self.dtype, self.compression)
+
     @property
     def activation_elements(self) -> int:
         """Numbers of one micro-batch that cross the widest of the job's stage boundaries. Only those of a module of

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from dtfm_lab.domain.job.activations import repeated_flop
 from dtfm_lab.domain.job.job import Job, compressed_bytes
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer
 from dtfm_lab.domain.job.options import BLOCKWISE
-from dtfm_lab.domain.schedule import ACROSS_STAGES, Action, Bucket, Kind, Schedule, Step
+from dtfm_lab.domain.schedule import ACROSS_STAGES, Bucket, Kind, Schedule, Step
 from dtfm_lab.domain.schedule.synchronisation import LAST
+from dtfm_lab.domain.units import IntArray
 
 
 def message_bytes(job: Job, schedule: Schedule, step: Step) -> float:
@@ -17,29 +19,22 @@ def message_bytes(job: Job, schedule: Schedule, step: Step) -> float:
     optimiser's states, of the parameters, or a tied embedding's gradient."""
     kind = step.action.kind
     if kind in ACROSS_STAGES:
-        return boundary_bytes(job, schedule.n_stages)[boundary_of(step.action)]
+        return boundary_bytes(job, schedule.n_stages)[int(boundary_of(kind, step.action.stage))]
     if kind is Kind.SEND_E:
         return job.embedding_bytes
     whole = device_average_bytes if kind is Kind.SEND_P else device_gradient_bytes
     return step.share * whole(job, schedule.n_stages)[step.action.stage]
 
 
-def boundary_of(action: Action) -> int:
-    """The boundary that a message along the pipeline crosses, as ``Job.boundary_elements`` counts them."""
-    return action.stage + (ACROSS_STAGES[action.kind] > 0)
+def boundary_of(kind: Kind, stage: int | IntArray) -> Any:
+    """The boundaries that messages of this kind cross at these stages, as ``Job.boundary_elements`` counts them."""
+    return stage + (ACROSS_STAGES[kind] > 0)
 
 
 @lru_cache(maxsize=64)
 def boundary_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """(n_stages + 1) bytes that one micro-batch sends over each of ``Job.boundary_elements``."""
     return tuple(compressed_bytes(n, job.dtype, job.compression) for n in job.boundary_elements(n_stages))
-
-
-def least_boundary_bytes(job: Job) -> float:
-    """Bytes in messages of the boundary that least crosses, of all at which the model could be cut."""
-    assert job.microbatch is not None, "a cut model has a shape"
-    least = min((layer.output_elements for layer in job.modelled().layers[:-1]), default=0)
-    return compressed_bytes(int(job.microbatch * least), job.dtype, job.compression)
 
 
 @lru_cache(maxsize=64)

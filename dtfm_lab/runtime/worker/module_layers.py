@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter, defaultdict
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -41,8 +42,8 @@ def described(source: str) -> dict[str, Any]:
         names[id(parameter)].add(name)
     layers, received = [], torch.empty(0)
     uses: list[dict[int, int]] = []
-    bounds = [0, *cuts, len(exported.depends)]
-    for begin, end, goes in zip(bounds, bounds[1:], [*crossing, 1], strict=False):  # behind the last is the loss
+    parts = pairwise([0, *cuts, len(exported.depends)])
+    for (begin, end), goes in zip(parts, [*crossing, 1], strict=True):  # behind the last is the loss
         stage = exported.stage(begin, end, EXAMPLES * goes)
         held = dict.fromkeys((p.untyped_storage().data_ptr() for p in stage.parameters()), 0)
 

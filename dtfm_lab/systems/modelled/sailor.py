@@ -131,7 +131,7 @@ def _grids(topology: Topology, job: Job, pools: list[Pool]) -> Iterator[IntArray
 def _best_chain(topology: Topology, job: Job, pools: list[Pool]) -> Chain | None:
     """Stage by stage, the chains that take least; of those that end alike with the same devices left, the best."""
     crossing = boundary_bytes(job, job.n_stages)
-    hop_s = {n_bytes: _hops(topology, n_bytes, pools).tolist() for n_bytes in set(crossing)}
+    hop_s = {n_bytes: _hops(topology, n_bytes, pools).tolist() for n_bytes in set(crossing[1:-1])}
     capacity = [len(pool.devices) // job.n_replicas for pool in pools]
     flop = [job.microbatch * 3 * sum(layer.forward_flop for layer in layers) for layers in job.stage_layers]
     blocking = job.transport == "blocking"
