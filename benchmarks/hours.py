@@ -79,11 +79,11 @@ def fed(measured: History, policy: Policy) -> History:
     (step_s, ratio), change_s = steps_s(measured), changes_s(measured)
     timed: dict[Operation, Operation] = {}
     told: dict[Operation, Operation] = {}
-    pause_until_s = 0.0  # as the policy has it
+    pause_until_s, every_s = 0.0, policy.every_s  # as the policy has them
 
     class AsMeasured(type(policy)):
         def decide(self, now: Situation) -> Response | None:
-            nonlocal pause_until_s
+            nonlocal pause_until_s, every_s
             before, left_s = told.get(now.operation), max(0.0, pause_until_s - now.time_s)
             response = super().decide(replace(now, operation=before, pause_left_s=left_s))
             to = None if response is None else response.operation
@@ -91,6 +91,9 @@ def fed(measured: History, policy: Policy) -> History:
                 pause_until_s = now.time_s + response.pause_s
                 response.pause_s = max(response.pause_s, change_s[bool(to.left)] if before is not None else 0.0)
             if to is not None:
+                every_s = every_s if response.every_s is None else response.every_s
+                # as many steps between two checkpoints as it counts
+                response.every_s = every_s * step_s.get(kind_of(to), to.step_s * ratio) / to.step_s
                 if to not in timed:
                     timed[to] = replace(to, step_s=step_s.get(kind_of(to), to.step_s * ratio))
                     told[timed[to]] = to

@@ -19,6 +19,7 @@ from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.coordinator import coordinator as module
 from dtfm_lab.runtime.coordinator import worker_pool
 from dtfm_lab.runtime.coordinator.coordinator import Coordinator
+from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy
 from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
 from dtfm_lab.runtime.hosted import resumed
 from dtfm_lab.runtime.protocol import checkpoint_folders
@@ -120,6 +121,34 @@ def test_late_messages_and_overruns_of_all_workers_and_iterations_are_counted(mo
     told = [(event["late_messages"], event["overruns"]) for event in led.iterations()]
     assert told == [(10 * (i + 1), 60 * (i + 1)) for i in range(6)]
     assert (led.record.late_messages, led.record.overruns) == (60, 360)
+
+
+def test_checkpoints_are_counted_from_the_newest_where_their_interval_changes(tmp_path):
+    spec = replace(spec_of(small_plan(2, 1), checkpoint_folder=str(tmp_path), checkpoint_every=4), first_iteration=6)
+    checkpoints = CheckpointPolicy(spec)
+
+    def written(iterations: range) -> list[int]:
+        found = []
+        for done in iterations:
+            if checkpoints.is_due(done, last=100):
+                with checkpoints.writing(done, []) as folder:
+                    (folder / "stage-0.safetensors").write_bytes(b"tensors")
+                found.append(done)
+        return found
+
+    try:
+        assert written(range(7, 15)) == [8, 12], "where a run from the beginning has them"
+        checkpoints.change_interval(5, False)
+        assert written(range(15, 24)) == [17, 22]
+        checkpoints.change_interval(3, True)
+        assert written(range(24, 32)) == [24, 27, 30], "the next one, too"
+        checkpoints.change_interval(2, False)
+        assert written(range(28, 34)) == [32], "those that were undone and done again are counted once"
+        checkpoints.change_interval(0, False)
+        assert written(range(34, 60)) == []
+        assert checkpoints.is_due(100, last=100)
+    finally:
+        checkpoints.close()
 
 
 @pytest.mark.parametrize(("n_replicas", "first"), [(1, 0), (2, 0), (1, 10)])

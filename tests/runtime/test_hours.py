@@ -54,10 +54,15 @@ def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any,
     pytest.importorskip("torch", reason="a run trains with torch")
     losses: dict[int, float] = {}
     n_followed = 0
+    checkpoints: list[list[int]] = [[]]  # iterations at each, by plan
 
     def note(event: dict[str, Any]) -> None:
         nonlocal n_followed
         n_followed += event["event"] == "resumed"
+        if event["event"] == "replanned":
+            checkpoints.append([])
+        elif event["event"] == "checkpoint":
+            checkpoints[-1].append(event["iteration"])
         if event["event"] == "iteration":
             assert losses.setdefault(event["iteration"], event["loss"]) == pytest.approx(event["loss"], rel=1e-12)
 
@@ -69,6 +74,8 @@ def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any,
     assert measured.to_frame().steps.sum() <= len(losses)
     assert [loss[:3] for loss in measured.losses] == [loss[:3] for loss in predicted.losses]
     assert n_followed >= 1
+    for operation, written in zip(measured.operations, checkpoints, strict=True):
+        assert set(np.diff(written)) <= {round(policy.every_s / operation.step_s)}
     followed = [(one.plan.stages, one.left) for one in measured.operations]
     assert followed == [(one.plan.stages, one.left) for one in predicted.operations][: len(followed)]
     alone = JOB.with_fields(n_stages=1, n_replicas=1)

@@ -109,6 +109,10 @@ class Hours:
     earlier: deque[frozenset[int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     operation: Operation | None = None
     """The last one that the policy answered with; it is at work, or next to be."""
+    every_s: float = np.inf
+    """Seconds of training between two checkpoints, as the policy wants them now."""
+    every: int = 0
+    """Iterations between them, as the run was told."""
     pause_until_s: float = 0.0
     later: tuple[float, Response] | None = None
     """An answer that is prepared beside the work, and when it is ready."""
@@ -143,6 +147,7 @@ class Hours:
 
     def play(self) -> History:
         """Play the hours to their end."""
+        self.every_s = self.policy.every_s
         for moment in moments(self.availability, self.costs.start_s, self.costs.notice_s):
             self._wait_until(moment.time_s)
             self._change(moment)
@@ -242,6 +247,7 @@ class Hours:
         response = self.policy.decide(self._situation(why, left))
         if response is None:
             return
+        self.every_s = self.every_s if response.every_s is None else response.every_s
         again = response.again
         self.again = self.at_s + max(again, SOON_S) if isinstance(again, float | int) else again
         if response.after_s is not None:
@@ -278,6 +284,7 @@ class Hours:
     def _follow(self, response: Response) -> None:
         """Take up what the policy answered."""
         before, self.operation = self.operation, response.operation
+        self._set_interval(response.checkpoint_next)
         if before is None and self.waits and self.run is not None:
             self.waits[-1] = self.waits[-1][0], self.at_s
         if response.operation is None and self.run is not None:
@@ -296,12 +303,24 @@ class Hours:
         self.setbacks += back
         self.run.follow(plan, pause_s=response.pause_s, from_checkpoint=back)
 
+    def _iterations_between(self, step_s: float) -> int:
+        """Iterations of so many seconds between two checkpoints, as the policy wants them; 0 for none."""
+        by_s = max(1, round(self.every_s / step_s)) if np.isfinite(self.every_s) else 0
+        return min(filter(None, (self.policy.every_steps, by_s)), default=0)
+
+    def _set_interval(self, after_next: bool) -> None:
+        """Tell the run how many iterations of what is at work are between two checkpoints."""
+        if self.run is None or self.operation is None:
+            return
+        every = self._iterations_between(self.operation.step_s)
+        if after_next or every != self.every:
+            self.run.checkpoint_every(every, after_next=after_next)
+        self.every = every
+
     def _start(self, plan: Plan, step_s: float, pause_s: float) -> None:
         """Start the workers; their start and calibration are before the first second, the policy's pause after it."""
-        every = 0
-        if np.isfinite(self.policy.every_s):
-            every = max(1, round(self.policy.every_s / step_s))
-        given = {"checkpoint_folder": self.folder, "checkpoint_every": self.policy.every_steps or every}
+        self.every = self._iterations_between(step_s)
+        given = {"checkpoint_folder": self.folder, "checkpoint_every": self.every}
         self.run = start(plan, **(self.options | given | {"clock": "paced", "iterations": MOST_ITERATIONS}))
         self.heard = threading.Thread(target=self._listen, daemon=True)
         self.heard.start()

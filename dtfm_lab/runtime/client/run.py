@@ -178,6 +178,19 @@ class Run(RunRecord):
             command="follow", spec=spec.to_line(), devices=devices, pause_s=pause_s, from_checkpoint=from_checkpoint
         )
 
+    def checkpoint_every(self, iterations: int, *, after_next: bool = False) -> None:
+        """Let so many iterations be between two checkpoints from now on, counted from the newest; 0: none but the last.
+
+        With ``after_next`` there is one after the next iteration, too. Raises LabError where the run has no folder for
+        them or for another number, RunError where it is over.
+        """
+        if self.spec.checkpoint_folder is None:
+            raise LabError("checkpoint_folder was not given when the run began; wanted one, for checkpoints to go to")
+        number = as_number(iterations)
+        if number is None or number < 0 or number != int(number):
+            raise LabError(f"iterations is {shortened(iterations)}; wanted a whole number, 0 or more")
+        self._send(command="checkpoint_every", iterations=int(number), after_next=after_next)
+
     def rank_of(self, device: str) -> int:
         """Return the rank of the device's worker. Raises UnknownName where it has none."""
         if device not in (ranks := self.ranks):

@@ -78,7 +78,7 @@ class Coordinator:
         self._moment_s = self._ready_s = 0.0
         """Moment 0 of the last iteration; since when the next could have begun: what is between is told with it."""
         self._pool = WorkerPool(
-            spec, commands, start_worker, replaceable=self._is_replaceable, on_spans=self._collect_spans
+            spec, commands, start_worker, self._checkpoints, self._is_replaceable, self._collect_spans
         )
 
     def run(self) -> None:

@@ -109,6 +109,10 @@ class CheckpointPolicy:
     def __init__(self, spec: RunSpec) -> None:
         """Raises FileError where another run has the folder."""
         self._spec = spec
+        self._every = spec.checkpoint_every
+        self._latest = spec.first_iteration - spec.first_iteration % max(1, self._every)
+        """Iterations at the newest, or at what stands for it before there is one."""
+        self._after_next = False
         self._temporary: str | None = None
         self._n_handed = 0
         self._corpus = spec.corpus.opened()
@@ -129,8 +133,12 @@ class CheckpointPolicy:
         """Return whether a checkpoint is due after ``done`` of ``last`` iterations."""
         if done == last:
             return self._spec.checkpoint_folder is not None or self._spec.sample_bytes > 0
-        every = self._spec.checkpoint_every
-        return self._spec.checkpoint_folder is not None and every > 0 and done % every == 0
+        over = self._after_next or 0 < self._every <= done - self._latest
+        return self._spec.checkpoint_folder is not None and over
+
+    def change_interval(self, every: int, after_next: bool) -> None:
+        """So many iterations are between two from now on; ``after_next``: one more after the next iteration."""
+        self._every, self._after_next = every, self._after_next or after_next
 
     @contextmanager
     def writing(self, done: int, losses: Sequence[float]) -> Iterator[Path]:
@@ -139,6 +147,7 @@ class CheckpointPolicy:
         Raises FileError where it cannot be written: nothing of it is left then, and earlier ones are as they were.
         """
         spec = self._spec
+        self._latest, self._after_next = done, False
         folder = checkpoint_folders.folder_for(self._parent(), done)
         checkpoint_folders.prepare(folder)
         try:

@@ -8,7 +8,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from dtfm_lab.runtime.coordinator.recovery import describe_stages, holders, why_unrecoverable
+from dtfm_lab.runtime.coordinator.recovery import CheckpointPolicy, describe_stages, holders, why_unrecoverable
 from dtfm_lab.runtime.coordinator.worker_handle import StartWorker, WorkerHandle, WorkLimits
 from dtfm_lab.runtime.protocol.processes import CommandReader, emit
 from dtfm_lab.runtime.protocol.run_options import RunSpec
@@ -49,13 +49,13 @@ class WorkerPool:
         spec: RunSpec,
         commands: CommandReader,
         start_worker: StartWorker,
-        *,
+        checkpoints: CheckpointPolicy,
         replaceable: Callable[[Collection[int]], bool],
         on_spans: Callable[[list[Any]], None],
     ) -> None:
         """Start all workers. ``replaceable`` returns whether the run can go on without the memory of these ranks."""
         self._spec, self._commands, self._start_worker = spec, commands, start_worker
-        self._replaceable, self._on_spans = replaceable, on_spans
+        self._checkpoints, self._replaceable, self._on_spans = checkpoints, replaceable, on_spans
         self.limits = WorkLimits(spec)
         self.phase = "while starting"
         """What the run is doing, as a phrase for error messages: ``in iteration 3``."""
@@ -275,6 +275,9 @@ class WorkerPool:
                 continue
             if command["command"] == "leave":
                 self._leave(command["device"])
+                continue
+            if command["command"] == "checkpoint_every":
+                self._checkpoints.change_interval(command["iterations"], command["after_next"])
                 continue
             if (rank := command["rank"]) not in self.workers:
                 continue
