@@ -2,8 +2,9 @@
 
 What Parcae's authors ask of a planner for such models: which cut is faster. Each cut is trained for three iterations by
 two workers; messages take what the link model says, 100 Mbit/s. ``calibrated`` predicts from what each run's workers
-measured of themselves before the first iteration, ``from FLOP`` from the blocks' FLOP alone, at the speed that makes
-the middle cut right. Pairs are right where both sides agree on which of two cuts is faster.
+measured of themselves before the first iteration, ``timed`` from the seconds that the blocks took when the module was
+looked at, ``from FLOP`` from their FLOP alone; these two at the speed that makes the middle cut right. Pairs are right
+where both sides agree on which of two cuts is faster.
 """
 
 from __future__ import annotations
@@ -80,6 +81,12 @@ def from_flop(job: Job, at: int, flop_per_s: float) -> float:
     return float(lab.simulate(cut(job, at, network(flop_per_s)), efficiency=1.0).iteration_s)
 
 
+def alone(job: Job, measured: list[float]) -> list[float]:
+    """The seconds of each cut from the job's FLOP, at the speed that makes the middle cut right."""
+    speed = brentq(lambda s: from_flop(job, CUTS[MIDDLE], 10.0**s) - measured[MIDDLE], 8, 14)
+    return [from_flop(job, at, 10.0**speed) for at in CUTS]
+
+
 def right(predicted: Iterable[float], measured: Iterable[float]) -> str:
     """``44 of 45``: pairs of which the faster one was named."""
     pairs = list(itertools.combinations(list(zip(predicted, measured, strict=True)), 2))
@@ -92,21 +99,24 @@ def main() -> None:
     torch.manual_seed(0)
     pictures, labels = torch.randn(40, 3, 64, 64), torch.randint(0, 1000, (40,))
     loss = nn.functional.cross_entropy
-    job = lab.load_job(module=ResNet152(), example=(pictures, labels), loss=loss, global_batch=8, dtype="fp32")
+    given = {"example": (pictures, labels), "loss": loss, "global_batch": 8, "dtype": "fp32"}
+    job, timed = (lab.load_job(module=ResNet152(), **given, timed=timed) for timed in (False, True))
     measured, calibrated = [], []
-    print("blocks before the cut   kB a picture   measured   calibrated          from FLOP", flush=True)
+    print(
+        "blocks before the cut   kB a picture   measured   calibrated          timed               from FLOP",
+        flush=True,
+    )
     for at in CUTS:
         plan = cut(job, at, network())
         trace = lab.start(plan, iterations=3, seed=0, clock="virtual").wait()
         measured.append(trace.iteration_s)
         calibrated.append(lab.simulate(plan, like=trace).iteration_s)
-    speed = brentq(lambda s: from_flop(job, CUTS[MIDDLE], 10.0**s) - measured[MIDDLE], 8, 14)
-    alone = [from_flop(job, at, 10.0**speed) for at in CUTS]
-    for at, real, near, far in zip(CUTS, measured, calibrated, alone, strict=True):
+    by = {"calibrated": calibrated, "timed": alone(timed, measured), "from FLOP": alone(job, measured)}
+    for row, (at, real) in enumerate(zip(CUTS, measured, strict=True)):
         crossing = job.model.layers[at - 1].output_elements * 4 / 1e3
-        print(f"{at:12d} {crossing:20.0f} {real:10.2f} s {near:8.2f} s {near / real - 1:+6.1%} "
-              f"{far:8.2f} s {far / real - 1:+6.1%}")  # fmt: skip
-    print(f"pairs in the right order: calibrated {right(calibrated, measured)}, from FLOP {right(alone, measured)}")
+        told = (f"{of[row]:8.2f} s {of[row] / real - 1:+6.1%}" for of in by.values())
+        print(f"{at:12d} {crossing:20.0f} {real:10.2f} s {' '.join(told)}")
+    print("pairs in the right order: " + ", ".join(f"{name} {right(of, measured)}" for name, of in by.items()))
 
 
 if __name__ == "__main__":

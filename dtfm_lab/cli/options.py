@@ -282,6 +282,9 @@ def _job_options(fields: Iterable[str]) -> Decorator:
             metavar="FILE.PY:FUNCTION",
             help="Train a torch module of one's own: what the function makes, (module, data) or (module, data, loss).",
         )
+        @click.option(
+            "--timed", is_flag=True, help="Share its FLOP by the seconds that its blocks take on this machine."
+        )
         @job_fields(fields)
         @wraps(command)
         def with_job(
@@ -289,6 +292,7 @@ def _job_options(fields: Iterable[str]) -> Decorator:
             typical_prices: bool,
             job_name: str | None,
             module: str | None,
+            timed: bool,
             overrides: dict[str, Any],
             **values: Any,
         ) -> Any:
@@ -296,8 +300,8 @@ def _job_options(fields: Iterable[str]) -> Decorator:
             network = network.with_typical_prices() if typical_prices else network
             begin = values.get("start")
             job = _default_job(network) if begin is None else begin.job
-            if module is not None:
-                job = lab.load_job(job_name, module=module)
+            if module is not None or timed:
+                job = lab.load_job(job_name, module=module, timed=timed)
             elif job_name is not None:
                 job = lab.load_job(job_name)
             return command(network, files.override(job, **overrides), **values)

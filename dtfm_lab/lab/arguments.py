@@ -144,6 +144,7 @@ class LoadedJob(JobChanges):
     module: Annotated[Any, Option(help="A torch module, or file.py:function, which makes one and its data.")] = None
     example: Annotated[Any, Option(help="A batch of the module's, or a dataset.")] = None
     loss: Annotated[Any, Option(help="A function of the module's output and the last part of a batch.")] = None
+    timed: Annotated[bool, Option(help="Share the module's FLOP by the seconds that its blocks take here.")] = False
 
 
 class OfName(Protocol[P, R_co]):

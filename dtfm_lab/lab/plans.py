@@ -59,6 +59,7 @@ def load_job(
     module: Any = None,
     example: Any = None,
     loss: Any = None,
+    timed: bool = False,
     **overrides: Any,
 ) -> Job:
     """By name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a file; any field, ``model=`` and ``seq_len=`` too.
@@ -67,18 +68,19 @@ def load_job(
     makes (module, data) or (module, data, loss), or a module with an ``example``. Data are a batch, a mapping of the
     module's keywords or a tuple of its arguments, or a dataset of such rows. Without a loss the module returns it,
     alone or as ``.loss``; ``loss(output, last part of the batch)`` else. Its blocks are the longest row of parts in a
-    ModuleList or Sequential, or else its parts in the order in which they compute; all pass on as many numbers as the
-    widest. The batch is 64 samples, if none is given.
+    ModuleList or Sequential, or else its parts in the order in which they compute. With ``timed`` they are timed on a
+    core of this machine, and share the module's FLOP as they share the seconds: torch counts products and convolutions
+    only. The batch is 64 samples, if none is given.
 
     Raises JobError in one line for a module that cannot be cut.
     """
     if module is None:
-        if example is not None or loss is not None:
-            raise JobError("example or loss without a module; wanted both, or none")
+        if example is not None or loss is not None or timed:
+            raise JobError(f"{'timed' if timed else 'example or loss'} without a module; wanted both, or none")
         if name_or_path is None:
             raise JobError("neither a job nor a module is given; wanted one")
         return files.load_job(name_or_path, **overrides)
-    model = read_module(module, example, loss)
+    model = read_module(module, example, loss, timed=timed)
     if name_or_path is not None:
         return files.load_job(name_or_path, **{"dtype": OWN_DTYPE} | overrides | {"model": model})
     job = Job(

@@ -32,6 +32,21 @@ def perceptron():
     return Perceptron(), (x, x.roll(1, dims=1)), nn.functional.mse_loss
 
 
+class Wavy(nn.Linear):
+    """Computes long, with few products."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = super().forward(x)
+        for _ in range(200):
+            x = x.sin()
+        return x
+
+
+def lopsided():
+    x = rows(32, 8)
+    return nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), Wavy(8, 8)), (x, x), nn.functional.mse_loss
+
+
 def drops_out():
     x = rows(32, 8)
     return Perceptron(dropout=0.1), (x, x), nn.functional.mse_loss

@@ -99,6 +99,16 @@ def test_layers_have_the_modules_own_numbers():
     assert whole.parameters == sum(p.numel() for p in own_modules.Language().parameters())
 
 
+def test_blocks_that_are_timed_share_the_flop_as_they_share_the_seconds():
+    """Torch counts the same products in each of these blocks; the last one has 200 sines beside them."""
+    source = f"{SOURCE}:lopsided"
+    counted, timed = ([layer["forward_flop"] for layer in described(source, timed=t)["layers"]] for t in (False, True))
+    assert counted == [2 * 8 * 8] * 3
+    assert sum(timed) == pytest.approx(sum(counted))
+    assert timed[2] > 2 * max(timed[:2])
+    assert {**described(source, timed=True), "layers": 0} == {**described(source), "layers": 0}
+
+
 def test_seconds_are_of_its_flop_and_its_batch_counts_samples():
     """The width of a transformer, from which the share of an A100's peak is told, is nothing that a module has."""
     job = job_of("language").with_fields(dtype="fp16", n_stages=1, n_replicas=1, microbatch=2)
@@ -167,6 +177,7 @@ def test_what_is_no_module_is_refused():
         ({"module": "own_modules.py"}, "wanted file.py:function, or a torch module and an example"),
         ({"module": torch.nn.Linear(1, 1)}, "example is None; wanted a batch or a dataset"),
         ({"example": (1,)}, "example or loss without a module; wanted both, or none"),
+        ({"name_or_path": "tiny", "timed": True}, "timed without a module; wanted both, or none"),
         ({}, "neither a job nor a module is given; wanted one"),
     ]:
         with pytest.raises(JobError, match=says):

@@ -28,14 +28,14 @@ PATIENCE_S = 600.0
 """Longest time to build, export and measure a module."""
 
 
-def read_module(module: Any, example: Any = None, loss: Any = None) -> ModelSpec:
+def read_module(module: Any, example: Any = None, loss: Any = None, *, timed: bool = False) -> ModelSpec:
     """The model of what ``file.py:function`` makes, (module, data) or (module, data, loss); or of a module itself with
-    its data and its loss, which are pickled.
+    its data and its loss, which are pickled. ``timed``: its FLOP are shared by the seconds that its blocks take here.
 
     Raises JobError in one line for a module that cannot be built, exported or cut.
     """
     source = _source_of(module, example, loss)
-    command = [sys.executable, "-m", "dtfm_lab.runtime.worker.module_layers", source]
+    command = [sys.executable, "-m", "dtfm_lab.runtime.worker.module_layers", source, *["timed"] * timed]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:

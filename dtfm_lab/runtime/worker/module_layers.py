@@ -1,13 +1,15 @@
 """What a planner needs to know of a torch module of one's own; the process in which the lab looks at one.
 
 FLOP are those of torch's own counter, held numbers those that autograd saves for the backward, both of a forward of
-two samples.
+two samples. The counter knows products and convolutions only, and a device reaches another share of its peak in each
+block: where blocks are timed, each has the part of all FLOP that it has of all processor seconds.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import Any
@@ -22,9 +24,11 @@ from dtfm_lab.runtime.worker.own_module import build, leaves
 
 EXAMPLES = 2
 """Samples of the batch that is exported to look at a module: of a single one, batch norms have no statistics."""
+FEWEST, LONG_S = 3, 0.1
+"""A block is computed so often at least, and for so many seconds, to time it."""
 
 
-def described(source: str) -> dict[str, Any]:
+def described(source: str, *, timed: bool = False) -> dict[str, Any]:
     """The layers of a module as a planner needs them, per sample; each block is one.
 
     They are the same in every precision, so it is looked at in one that all operators know.
@@ -40,7 +44,7 @@ def described(source: str) -> dict[str, Any]:
     names: dict[int, set[str]] = defaultdict(set)
     for name, parameter in exported.graph.named_parameters(remove_duplicate=False):
         names[id(parameter)].add(name)
-    layers, received = [], torch.empty(0)
+    layers, received, took_s = [], torch.empty(0), []
     uses: list[dict[int, int]] = []
     parts = pairwise([0, *cuts, len(exported.depends)])
     for (begin, end), goes in zip(parts, [*crossing, 1], strict=True):  # behind the last is the loss
@@ -54,6 +58,7 @@ def described(source: str) -> dict[str, Any]:
         before = received.detach().requires_grad_()
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one), FlopCounterMode(display=False) as flop:
             received = stage(before, batch)
+        took_s.append(_seconds(stage, before.detach(), batch) if timed else 0.0)
         own_parameters = {id(p): p.numel() for p in stage.parameters()}
         new = own_parameters.keys() - set().union(*uses)
         layers.append(
@@ -65,6 +70,9 @@ def described(source: str) -> dict[str, Any]:
             }
         )
         uses.append(own_parameters)
+    if timed:
+        flop_per_s = sum(layer["forward_flop"] for layer in layers) / sum(took_s)
+        layers = [layer | {"forward_flop": flop_per_s * s} for layer, s in zip(layers, took_s, strict=True)]
     users = Counter(which for one in uses for which in one)
     tied = {which for which, n in users.items() if n > 1}
     between = {which for which in tied if users[which] > 2 or which not in uses[0].keys() & uses[-1].keys()}
@@ -77,6 +85,18 @@ def described(source: str) -> dict[str, Any]:
     return {"layers": layers, "boundary": max(crossing), "tied": sum(uses[0][which] for which in tied)}
 
 
+def _seconds(stage: torch.nn.Module, received: torch.Tensor, batch: list[torch.Tensor]) -> float:
+    """Processor seconds of a forward and its backward: the least of several, which other programs disturb the least."""
+    took_s: list[float] = []
+    while len(took_s) < FEWEST or sum(took_s) < LONG_S:
+        stage.zero_grad()
+        began_s = time.process_time()
+        answer = stage(received.requires_grad_(), batch)
+        torch.autograd.backward(answer, torch.ones_like(answer))
+        took_s.append(time.process_time() - began_s)
+    return min(took_s)
+
+
 def _elements_of_a_sample(node: fx.Node) -> int:
     """Numbers of one sample; all of a value that has none for each."""
     shape = shape_of(node)
@@ -84,9 +104,13 @@ def _elements_of_a_sample(node: fx.Node) -> int:
 
 
 def main() -> None:
-    """Describe the module that the first argument names, as one line of JSON; or say in one line why not."""
+    """Describe the module that the first argument names, as one line of JSON; or say in one line why not.
+
+    With a second argument ``timed`` its blocks are timed.
+    """
+    torch.set_num_threads(1)  # as a worker computes
     try:
-        sys.stdout.write(json.dumps(described(sys.argv[1])))
+        sys.stdout.write(json.dumps(described(sys.argv[1], timed=sys.argv[2:] == ["timed"])))
     except JobError as error:
         sys.exit(str(error))
 

@@ -55,7 +55,7 @@ class Layer:
     parameters: int
     """Those that are trained."""
     forward_flop: float
-    """FLOP of a forward, two per multiply-add."""
+    """FLOP of a forward, two per multiply-add; where blocks are timed, their part of the model's by seconds."""
     output_elements: int
     """Numbers passed to the next layer, which cross a stage boundary after this layer."""
     held_elements: int = 0
