@@ -90,7 +90,8 @@ def _asked_systems(by_default: str) -> Decorator:
 @click.option(
     "--flags",
     metavar="TEXT",
-    help="Ask a system as it is launched: Megatron-LM's flags, DeepSpeed's JSON or torchtitan's TOML, or their file.",
+    help="Ask a system as it is launched: Megatron-LM's flags, DeepSpeed's JSON or torchtitan's TOML, or their file; "
+    "or the shell script that launches Megatron-LM.",
 )
 @gathered(STRATEGIES, into="budget")
 @click.option(
@@ -132,7 +133,10 @@ def strategies_command(
         launched, names = [launch.strategy], systems
     asked = chosen([*launched, *names, *variants_of(assumed)])
     if why is not None and why not in (labels := [one.label for one in asked]):
-        raise unknown("system among those asked", why, labels)
+        named = [one.label for one in asked if one.name == why]
+        if len(named) != 1:
+            raise unknown("system among those asked", why, labels)
+        why = named[0]
     with row_progress("strategies", noun="systems", total=len(asked)) as show:
         found = lab.strategies(topology, job, systems=asked, executor=executor, progress=show, **budget)
     if plans is not None:

@@ -1,5 +1,5 @@
-"""What a user typed to launch a rival, as that system's strategy: Megatron-LM's flags, a DeepSpeed configuration in
-JSON, or torchtitan's in TOML.
+"""What a user typed to launch a rival, as that system's strategy: Megatron-LM's flags or the script that gives them, a
+DeepSpeed configuration in JSON, or torchtitan's in TOML.
 
 Strict: a flag that is not known here is named, so that nobody compares with another plan than the one that was meant.
 """
@@ -19,6 +19,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.options import MOST_COUNT
+from dtfm_lab.systems.launch_script import command_of, is_script
 from dtfm_lab.systems.modelled.data_parallel import FSDP
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, BY_PRECISION, Megatron
@@ -49,6 +50,7 @@ MEGATRON = _keys(
         **dict.fromkeys(("no_overlap_p2p_communication", "overlap_p2p_communication", "use_flash_attn"), Switch),
         **dict.fromkeys(("attention_dropout", "hidden_dropout"), Share),
         "transformer_impl": Literal["local", "transformer_engine"],
+        "attention_backend": Literal["auto", "flash", "fused", "unfused", "local"],
         # of each of these one value has a model
         "recompute_granularity": Literal["full"],
         "recompute_method": Literal["uniform"],
@@ -63,9 +65,10 @@ WITHOUT_EFFECT = (
     *("clip-grad", "adam-beta1", "adam-beta2", "init-method-std", "train-iters", "train-samples", "seed", "split"),
     *("data-path", "vocab-file", "merge-file", "tokenizer-type", "tokenizer-model", "save", "load", "save-interval"),
     *("log-interval", "eval-interval", "eval-iters", "tensorboard-dir", "max-position-embeddings", "master-addr"),
-    *("master-port", "node-rank", "distributed-backend", "use-mcore-models", "log-throughput"),
+    *("master-port", "node-rank", "distributed-backend", "use-mcore-models", "log-throughput", "lr-decay-iters"),
+    *("lr-decay-samples", "rampup-batch-size", "tensorboard-queue-size", "wandb-project", "wandb-exp-name"),
 )
-"""Flags that change no second of an iteration here; whatever value follows them."""
+"""Flags that change no second of an iteration with the whole batch; whatever value follows them."""
 SHELL = ("|", "&", ";", ">", "1>", "2>")
 """What ends a command's own words."""
 PRECISION = _keys(
@@ -158,14 +161,16 @@ class Launch:
 
 
 def from_flags(text: str) -> Launch:
-    """The launch that a text describes: flags of Megatron-LM, after ``torchrun`` and the script's name or not; a
-    DeepSpeed configuration, from ``{`` on; or a torchtitan configuration, from a ``[section]`` on.
+    """The launch that a text describes: flags of Megatron-LM, after ``torchrun`` and the script's name or not, or in a
+    shell script; a DeepSpeed configuration, from ``{`` on; or a torchtitan configuration, from a ``[section]`` on.
 
     Raises LabError that names the flags that are not known, and values that are none.
     """
     if not isinstance(text, str):
         raise LabError(f"flags are {shortened(text)}; wanted text")
     words = text.strip()
+    if is_script(words):
+        return _megatron(command_of(words))
     if words.startswith("{"):
         return _deepspeed(words)
     if words.startswith("[") or "\n[" in words:
@@ -188,7 +193,8 @@ def _megatron(text: str) -> Launch:
     job, stages = _job_of(given), given.get("pipeline_model_parallel_size", 1)
     tensor_parallel, interleaved = given.get("tensor_model_parallel_size", 1), _interleaved(given, stages)
     overlapped = given.get("overlap_p2p_communication", True) and not given.get("no_overlap_p2p_communication")
-    unfused = given.get("transformer_impl") == "local" and not given.get("use_flash_attn")
+    backend = given.get("attention_backend", "local" if given.get("transformer_impl") == "local" else "auto")
+    unfused = backend in ("local", "unfused") and not given.get("use_flash_attn")
     how = AS_SHIPPED | {
         "order": "pp-dp" if given.get("use_tp_pp_dp_mapping") else "dp-pp",
         "overlap": given.get("overlap_grad_reduce", False),
@@ -340,6 +346,6 @@ def _read(keys: type[BaseModel], data: Any, what: str, *, as_flags: bool = False
     if as_flags:
         names = [f"--{name.replace('_', '-')}" for name in names]
     if unknown := [name for name, one in zip(names, found, strict=True) if one["type"] == "extra_forbidden"]:
-        raise LabError(f"{what} that are not known here: {', '.join(unknown)}; wanted the text without them")
+        raise LabError(f"{what} that are not known here: {', '.join(' '.join(unknown).split())}; wanted the text without them")
     wanted = found[0]["msg"].removeprefix("Input should be ").replace("'", "").replace(" or instance of Keys", "")
     raise LabError(f"{names[0]} is {shortened(found[0]['input'])}; wanted {wanted[0].lower()}{wanted[1:]}")

@@ -45,6 +45,36 @@ def test_torchtitans_configuration_is_its_plan():
     assert (job.sharding, job.microbatch, job.global_batch, job.checkpoints) == ("zero-3", 2, 16, "none")
 
 
+SCRIPT = """#!/bin/bash
+# --micro-batch-size 64 of a comment
+export GPUS=4
+NODES=${NNODES:-2}
+MICRO=2; REPLICAS=$(($GPUS * NODES / 2))
+if [ -z "$NODE_RANK" ]; then
+    NODE_RANK=0
+fi
+WHERE=(
+    --nproc_per_node $GPUS --nnodes ${NODES}  # of machines
+    --node_rank $NODE_RANK
+)
+TRAINING="
+    --micro-batch-size ${MICRO}
+    --global-batch-size $(( (REPLICAS + 0) * MICRO * 4 ))
+"
+TRAINING+=" --recompute-granularity full"
+python prepare.py --input "$1" --lr 1
+torchrun "${WHERE[@]}" pretrain_gpt.py $TRAINING \\
+    --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 \\
+    --use-tp-pp-dp-mapping --overlap-grad-reduce --use-distributed-optimizer --data-path $2 2>&1 | tee log.txt
+"""
+
+
+def test_a_script_gives_the_flags_that_its_command_would_have():
+    """Those of MEGATRON, in the words of a shell."""
+    assert from_flags(SCRIPT).on(NETWORK, JOB) == from_flags(MEGATRON).on(NETWORK, JOB)
+    assert vars(from_flags(SCRIPT).strategy) == vars(from_flags(MEGATRON).strategy)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -60,6 +90,16 @@ def test_torchtitans_configuration_is_its_plan():
         ("[parallelism]\npipeline_parallel_degree = 2", "parallelism.pipeline_parallel_degree is 2; wanted 1"),
         ("[training]\nbatches = 2", "known here: training.batches"),
         (None, "flags are None; wanted text"),
+        ("#!/bin/sh\necho hello", "flags are ''; wanted those of Megatron-LM"),
+        ("A=$1\nrun --micro-batch-size $A --bf16", "--micro-batch-size is '$1'; wanted a valid integer"),
+        (
+            "if [ $1 ]; then\n  MORE='--fp16'\nfi\nrun --bf16 $MORE",
+            "$MORE of the script is set under a condition or in a loop; wanted its flags themselves",
+        ),
+        (
+            "for A in 1 2; do B=$A; done\nrun --micro-batch-size $B",
+            "--micro-batch-size is '$B'; wanted a valid integer",
+        ),
         ('{"fp16": true, "zero_optimization": {"stage": 3}}', "fp16 is True; wanted a valid dictionary"),
         (
             '{"pipeline": {"stages": 2}, "zero_optimization": null}',
