@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,6 +150,24 @@ def test_checkpoints_are_counted_from_the_newest_where_their_interval_changes(tm
         assert checkpoints.is_due(100, last=100)
     finally:
         checkpoints.close()
+
+
+def test_a_plan_is_void_where_a_device_of_it_leaves_before_it_is_followed():
+    killed: list[int] = []
+    spec = spec_of(small_plan(2, 1))
+    here, other = (spec.device_name(*worker) for worker in spec.workers)
+
+    def start(spec: RunSpec, rank: int) -> Any:
+        return SimpleNamespace(signal=lambda sent: killed.append(rank))
+
+    pool = worker_pool.WorkerPool(spec, CommandReader(), start, CheckpointPolicy(spec), lambda ranks: True, print)
+    follows = {"command": "follow", "devices": [here]}
+    pool._carry_out([follows, {"command": "leave", "device": other}])
+    assert (pool.new_plan, pool.gone, killed) == (follows, {1}, [1])
+    pool._carry_out([{"command": "leave", "device": "of another plan"}])
+    assert pool.new_plan == follows
+    pool._carry_out([{"command": "leave", "device": here}])
+    assert (pool.new_plan, pool.gone) == (None, {0, 1})
 
 
 @pytest.mark.parametrize(("n_replicas", "first"), [(1, 0), (2, 0), (1, 10)])
