@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from loops import on_a_loop, until
+from loops import WAIT_S, on_a_loop, until
 from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
@@ -127,6 +127,51 @@ async def test_of_many_edits_in_a_row_only_the_newest_is_planned_for():
     await until(lambda: not lab_state.plan_is_stale)
     assert plans[-1].topology is newest
     assert len(plans) < 12, "fewer than half"
+
+
+@on_a_loop
+async def test_an_answer_to_an_edit_before_the_newest_is_not_shown(monkeypatch):
+    lab_state, replanning = a_lab_state()
+    edited, asked, shown = threading.Event(), [], []
+
+    def late(plan, topology, job, cancelled, *rest):
+        asked.append(topology)
+        edited.wait(WAIT_S)
+        return replanned(plan, topology, job, Cancellation(), *rest)
+
+    monkeypatch.setattr(module, "replanned", late)
+    lab_state.observe(lambda change: shown.append(change["new"].topology is lab_state.topology), "plan")
+    replanning.switch.value = True
+    lab_state.topology = slower(lab_state)
+    await until(lambda: asked)
+    lab_state.topology = slower(lab_state, 0.9)
+    edited.set()
+    await until(lambda: not lab_state.plan_is_stale)
+    assert len(asked) == 2
+    assert shown
+    assert all(shown)
+
+
+@on_a_loop
+async def test_a_plan_that_was_chosen_meanwhile_is_not_replaced_by_what_a_longer_search_finds(monkeypatch):
+    lab_state, replanning = a_lab_state()
+    chosen, searched = threading.Event(), threading.Event()
+
+    def improved(found, *rest):
+        searched.set()
+        chosen.wait(WAIT_S)
+        return found
+
+    monkeypatch.setattr(module, "improved", improved)
+    replanning.switch.value = True
+    lab_state.topology = slower(lab_state)
+    await until(searched.is_set)
+    stages = [list(group) for group in lab_state.plan.stages]
+    own = lab.evaluate(lab_state.topology, JOB, stages=stages[::-1])
+    lab_state.plan = own
+    chosen.set()
+    await until(lambda: replanning._task is None)
+    assert lab_state.plan is own
 
 
 @on_a_loop
