@@ -49,6 +49,12 @@ class PlannedFleet:
     _shared: dict[tuple[frozenset[int], frozenset[int], Operation | None], Operation | None] = field(
         default_factory=dict, init=False, repr=False
     )
+    _rerouted: dict[tuple[Operation, frozenset[int]], Operation | None] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _moved_s: dict[tuple[Operation, Operation], float] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[tuple[object, ...], Operation] = field(default_factory=dict, init=False, repr=False)
+    """One of all that are alike: hours come back to the same few, and what was found of them is found again."""
     _loads: dict[tuple[Job, bytes], Load] = field(default_factory=dict, init=False, repr=False)
     _sharing_s: dict[tuple[Job, bytes, bytes], float] = field(default_factory=dict, init=False, repr=False)
 
@@ -109,7 +115,7 @@ class PlannedFleet:
                 grid = nearest_grid(found, current.plan)
                 cost = price_placement(found.topology, found.job, grid)
                 found = replace(found, placement=Placement(grid), cost=cost)
-            self._operations[key] = None if found is None else self.of(found)
+            self._operations[key] = None if found is None else self._one(self.of(found))
         return self._operations[key]
 
     def shared(
@@ -147,12 +153,19 @@ class PlannedFleet:
         # alike devices change places without changing any cost
         placed = replace(plan, placement=Placement(grid))
         step_s = self._shared_s(placed, gone)
-        return None if step_s == np.inf else self.of(placed).losing(larger - present, step_s=step_s)
+        return None if step_s == np.inf else self._one(self.of(placed).losing(larger - present, step_s=step_s))
 
     def of(self, plan: Plan) -> Operation:
         """Working by a simulated plan, whose devices are the network's by name."""
         devices = frozenset(self._indices(plan).ravel().tolist())
         return Operation(devices=devices, step_s=_iteration_s(plan), samples=_samples(plan), plan=plan)
+
+    def _one(self, operation: Operation) -> Operation:
+        """The operation that was made first of all that are like this one."""
+        assert operation.plan is not None, "operations of this fleet have plans"
+        grid, names = self.grid(operation), operation.plan.topology.names
+        key = (operation.plan.job, names, grid.shape, grid.tobytes(), operation.left, operation.step_s)
+        return self._known.setdefault(key, operation)
 
     def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
         """Whether somebody is left of each stage."""
@@ -188,10 +201,13 @@ class PlannedFleet:
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """The peers of a lost device share its work. None where a stage has nobody left, or a peer's memory does not
         hold its share of the micro-batches under way, too."""
-        grid, plan = self.grid(operation), operation.plan
-        assert plan is not None, "operations of this fleet have plans"
-        step_s = self._shared_s(plan, ~np.isin(grid, list(operation.devices - lost)))
-        return None if step_s == np.inf else operation.losing(lost, step_s=step_s)
+        key = (operation, lost)
+        if key not in self._rerouted:
+            grid, plan = self.grid(operation), operation.plan
+            assert plan is not None, "operations of this fleet have plans"
+            step_s = self._shared_s(plan, ~np.isin(grid, list(operation.devices - lost)))
+            self._rerouted[key] = None if step_s == np.inf else self._one(operation.losing(lost, step_s=step_s))
+        return self._rerouted[key]
 
     def _shared_s(self, plan: Plan, gone: BoolArray) -> float:
         """Seconds of a step in which peers share the work of those who are gone, simulated message by message, but no
@@ -225,6 +241,13 @@ class PlannedFleet:
         are left and held them, over the links. 0 where there was no plan: a restart reads a checkpoint."""
         if old is None or old.plan is None or new.plan is None:
             return 0.0
+        if (old, new) not in self._moved_s:
+            self._moved_s[old, new] = self._move_s(old, new)
+        return self._moved_s[old, new]
+
+    def _move_s(self, old: Operation, new: Operation) -> float:
+        assert old.plan is not None, "operations of this fleet have plans"
+        assert new.plan is not None, "operations of this fleet have plans"
         names, there = self.network.names, set(new.plan.topology.names)
         gone = {names[device] for device in new.left}
         holders = [name for index in old.devices if (name := names[index]) in there - gone]

@@ -346,6 +346,7 @@ def _read(keys: type[BaseModel], data: Any, what: str, *, as_flags: bool = False
     if as_flags:
         names = [f"--{name.replace('_', '-')}" for name in names]
     if unknown := [name for name, one in zip(names, found, strict=True) if one["type"] == "extra_forbidden"]:
-        raise LabError(f"{what} that are not known here: {', '.join(' '.join(unknown).split())}; wanted the text without them")
+        names = " ".join(unknown).split()  # a script's may have several lines
+        raise LabError(f"{what} that are not known here: {', '.join(names)}; wanted the text without them")
     wanted = found[0]["msg"].removeprefix("Input should be ").replace("'", "").replace(" or instance of Keys", "")
     raise LabError(f"{names[0]} is {shortened(found[0]['input'])}; wanted {wanted[0].lower()}{wanted[1:]}")

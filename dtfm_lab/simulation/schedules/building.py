@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from numbers import Integral
 
 import numpy as np
@@ -50,7 +51,12 @@ order."""
 
 def choices_of(name: str) -> dict[str, bool]:
     """The keywords that a schedule's signature names, and whether it needs each. Raises UnknownName."""
-    parameters = list(inspect.signature(schedules[name]).parameters.values())[2:]
+    return _choices(schedules[name])
+
+
+@lru_cache
+def _choices(builder: Builder) -> dict[str, bool]:
+    parameters = list(inspect.signature(builder).parameters.values())[2:]
     variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     return {p.name: p.default is inspect.Parameter.empty for p in parameters if p.kind not in variadic}
 
