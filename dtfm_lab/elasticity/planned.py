@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -94,16 +94,20 @@ class PlannedFleet:
         if not ordered:
             return None
         try:
-            return search_plan(
-                self.network.subset(ordered),
-                self.job,
-                objective="iteration",
-                seed=self.seed,
-                steps=GENERATIONS,
-                improve_bound=False,
-            )
+            return self.searched(ordered)
         except LabError:  # too few devices, or too little memory, for any plan
             return None
+
+    def searched(self, ordered: Sequence[int]) -> Plan:
+        """The plan of a search for these devices. Raises LabError, which says why, where there is none."""
+        return search_plan(
+            self.network.subset(ordered),
+            self.job,
+            objective="iteration",
+            seed=self.seed,
+            steps=GENERATIONS,
+            improve_bound=False,
+        )
 
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
         """The plan of who is there, its devices near those of ``current``."""

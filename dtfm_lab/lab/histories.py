@@ -230,9 +230,8 @@ def _fleet(
     job = job.with_fields(synchronise_every=local_steps) if local_steps > 1 else job
     fleet = _planned(_Key(network, job), seed)
     prices = np.array([device.price_per_hour for device in network.devices])
-    whole = fleet.plan(frozenset(range(len(network))))
-    if whole is None:
-        raise JobError(f"job {job.name} fits no plan on all of {network.name}; wanted one that does")
+    everyone = range(len(network))
+    whole = fleet.plan(frozenset(everyone)) or fleet.searched(everyone)  # which says why there is none
     held = static_memory(whole.job, len(whole.stages))
     state_bytes = float((held.parameters + held.optimizer).max())
     return fleet, availability.on(network), prices, state_bytes / STORAGE_BYTES_PER_S

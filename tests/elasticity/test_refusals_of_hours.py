@@ -44,3 +44,15 @@ def test_where_nobody_ever_comes_nothing_happens(policy):
 def test_a_policy_without_hours_is_refused():
     with pytest.raises(LabError, match="policy is 'oobleck' without an availability; wanted both, or neither"):
         lab.run(lab.plan(NETWORK, "small", steps=1), policy="oobleck")
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        (lab.Job.from_bytes(2, 2, 1e6, 1e6), "holds message sizes only; simulating or running it needs a model"),
+        ("llama-3-8b", "fits no plan on lecture-hall: wanted more memory"),
+    ],
+)
+def test_a_job_that_no_plan_fits_is_refused_by_its_reason(job, says):
+    with pytest.raises(LabError, match=says):
+        lab.replay(NETWORK, job, NOBODY, "restart")

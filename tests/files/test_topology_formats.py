@@ -159,7 +159,7 @@ BROKEN_CSV = {
     "semicolons": (GOOD.replace(",", ";"), "cells stand apart by ';'; wanted commas"),
     "a ragged row": (GOOD + "a,b,1\n", "line 4 has 3 cells; wanted 4"),
     "a text cell": (GOOD.replace("3,4", "slow,4"), "link b -> a: latency_ms is 'slow'; wanted a number"),
-    "a link missing": (GOOD[: GOOD.index("b,a")], "link b -> a: latency is nan"),
+    "a link missing": (GOOD[: GOOD.index("b,a")], r"no row b -> a \(1 such links\); every pair of"),
     "a nameless device": (GOOD.replace("a", ""), "no column 'target'"),
     "a matrix": ("0,1\n1,0\n", "no column 'source' among '0, 1'; wanted one row a link"),
     "an open quote": (GOOD + '"a', "line 4: broken CSV: unexpected end of data"),

@@ -52,6 +52,23 @@ def drops_out():
     return Perceptron(dropout=0.1), (x, x), nn.functional.mse_loss
 
 
+class Recurrent(nn.Module):
+    """A row of tokens through a recurrent layer without dropout, which torch counts among what may draw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.layer = nn.Embedding(32, 8), nn.GRU(8, 8, batch_first=True)
+        self.head = nn.Linear(8, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.layer(self.embedding(x))[0]).flatten(0, 1)
+
+
+def recurrent():
+    x = tokens(32, 6)
+    return Recurrent(), (x, x), lambda made, wanted: F.cross_entropy(made, wanted.flatten())
+
+
 class Block(nn.Module):
     """Attention with rotary positions and a mixture of two experts."""
 

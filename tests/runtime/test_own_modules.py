@@ -172,9 +172,17 @@ def test_a_module_that_cannot_be_cut_is_refused_in_one_line(name, says):
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
+def test_a_recurrent_layer_without_dropout_draws_nothing():
+    layers = described(f"{SOURCE}:recurrent")["layers"]
+    assert [layer["forward_flop"] for layer in layers] == [0, 6 * 2 * 2 * 8 * 3 * 8, 6 * 2 * 8 * 32]
+
+
 def test_what_is_no_module_is_refused():
     for given, says in [
         ({"module": "own_modules.py"}, "wanted file.py:function, or a torch module and an example"),
+        ({"module": f"{SOURCE}:"}, "wanted file.py:function, or a torch module and an example"),
+        ({"module": "no_such.py:build"}, "no file no_such.py; wanted file.py:function"),
         ({"module": torch.nn.Linear(1, 1)}, "example is None; wanted a batch or a dataset"),
         ({"example": (1,)}, "example or loss without a module; wanted both, or none"),
         ({"name_or_path": "tiny", "timed": True}, "timed without a module; wanted both, or none"),

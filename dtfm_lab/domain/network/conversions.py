@@ -150,7 +150,10 @@ def devices_of_columns(n: int, columns: dict[str, Any], fields: dict[str, Any]) 
 
 
 def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArray]:
-    """Names in the order of their first row, latency_s and bandwidth_bytes_per_s, NaN for pairs without a row."""
+    """Names in the order of their first row, latency_s and bandwidth_bytes_per_s, NaN on the diagonals.
+
+    Raises TopologyError for two devices without a row.
+    """
     if not isinstance(links, pd.DataFrame):
         raise TopologyError(f"links are {shortened(links)}; wanted a DataFrame")
     columns = list(links.columns)
@@ -179,6 +182,14 @@ def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArr
     if twice.any():
         i, j = rows[twice.argmax()], targets[twice.argmax()]
         raise TopologyError(f"link {names[i]} -> {names[j]} stands twice; wanted one row a directed link")
+    given = np.eye(n, dtype=bool)
+    given[rows, targets] = True
+    if (missing := np.argwhere(~given)).size:
+        i, j = missing[0]
+        raise TopologyError(
+            f"no row {names[i]} -> {names[j]} ({len(missing)} such links); every pair of devices needs one each way, "
+            f"even a slow one"
+        )
     latency_s, bandwidth = np.full((n, n), np.nan), np.full((n, n), np.nan)
     for matrix, speed in ((latency_s, speeds[0]), (bandwidth, speeds[1])):
         with np.errstate(over="ignore"):  # an overflow is refused as an infinite bandwidth

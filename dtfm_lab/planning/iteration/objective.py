@@ -1,7 +1,8 @@
 """The objectives iteration and price: plans of least simulated seconds, or of fewest dollars for a billion tokens.
 
 The planner ``evolutionary`` stands for the search over everything. Any other searches for placements of low
-communication cost in each shape, with equal shares; the simulator judges these, and the best is kept.
+communication cost in each shape, with equal shares (as even as they divide, where no shape has equal ones); the
+simulator judges these, and the best is kept.
 
 Where tensor parallelism or sharding is left open, there is one search for each choice, and the best of them go on:
 successive halving (Jamieson and Talwalkar 2016): in each round the choices left share the round's time, and the better
@@ -25,6 +26,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
+from dtfm_lab.planning.iteration.fitting import require_shapes, shapes_of
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
 from dtfm_lab.planning.iteration.judging import candidate_of
 from dtfm_lab.planning.iteration.problem import IterationProblem, checkpointings_of, choices_of, leaves_open
@@ -48,13 +50,21 @@ SCHEDULE = "1f1b"
 """Schedule of a job that names none: of those for any network, the one that holds least memory."""
 
 
-def placements_by(request: SearchRequest, aim: Aim, rng: np.random.Generator) -> Iterator[Candidate]:
+def placements_by(
+    request: SearchRequest, problem: IterationProblem, aim: Aim, rng: np.random.Generator
+) -> Iterator[Candidate]:
     """The best so far of the placements that a planner for communication finds, a step a shape and round.
 
     Shapes that use most devices come first; in each round a planner has twice the generations of the round before.
-    Raises PlanError, after the first round, where none fits.
+    Raises PlanError: by the call where the job's shape rules all out, after the first round where none fits.
     """
-    shapes = _shapes(request)
+    require_shapes(problem)
+    return _placements_by(request, _shapes(problem), aim, rng)
+
+
+def _placements_by(
+    request: SearchRequest, shapes: list[Job], aim: Aim, rng: np.random.Generator
+) -> Iterator[Candidate]:
     best: Candidate | None = None
     evaluations = 0
     for steps in (min(2**i, MOST_STEPS) for i in count()):
@@ -88,17 +98,15 @@ def placements_by(request: SearchRequest, aim: Aim, rng: np.random.Generator) ->
             )
 
 
-def _shapes(request: SearchRequest) -> list[Job]:
-    job, n = request.job, len(request.topology)
-    microbatch = job.microbatch or 1
-    wanted = job.n_stages, job.n_replicas
-    jobs = []
-    for n_used in range(n, 0, -1):
-        for s, r in job.with_fields(microbatch=microbatch).shapes(n_used):
-            if all(a in (None, b) for a, b in zip(wanted, (s, r), strict=True)):
-                given = {"n_stages": s, "n_replicas": r, "microbatch": microbatch}
-                jobs.append(job.with_fields(**given, schedule=job.schedule or SCHEDULE))
-    return jobs
+def _shapes(problem: IterationProblem) -> list[Job]:
+    """The job in each shape that its batch divides into evenly, or else in each shape, most devices first."""
+    job, microbatch = problem.job, problem.job.microbatch or 1
+    found = shapes_of(problem, microbatch, most_shapes=problem.n_devices**2)
+    even = [(s, r) for s, r in found if not job.global_batch % (r * microbatch)]
+    return [
+        job.with_fields(n_stages=s, n_replicas=r, microbatch=microbatch, schedule=job.schedule or SCHEDULE)
+        for s, r in sorted(even or found, key=lambda shape: (-shape[0] * shape[1], shape))
+    ]
 
 
 def _checkpointed(plan: Plan) -> Iterator[Job]:
@@ -161,7 +169,7 @@ class SimulatedObjective:
         if request.planner == OWN_PLANNER:
             found = search_iteration(problem, rng, start=request.start, nearby=request.nearby, aim=aim)
         else:
-            found = placements_by(request, aim, rng)
+            found = placements_by(request, problem, aim, rng)
         return self._steps(request, found, IncrementalBound([problem], aim, request))
 
     def _steps(self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound) -> Iterator[PlanStep]:

@@ -68,8 +68,10 @@ def _source_of(module: Any, example: Any, loss: Any) -> str:
         path, _, function = module.rpartition(":")
         if example is not None or loss is not None:
             raise JobError(f"module {module}: its data come from its function; wanted no example and no loss beside it")
-        if not path or not Path(path).is_file():
+        if not path or not function:
             raise JobError(f"module is {shortened(module)}; wanted file.py:function, or a torch module and an example")
+        if not Path(path).is_file():
+            raise JobError(f"module {module}: no file {path}; wanted file.py:function")
         return f"{Path(path).resolve()}:{function}"
     if example is None:
         raise JobError(f"module {type(module).__name__}: example is None; wanted a batch or a dataset")

@@ -255,10 +255,10 @@ def _draws(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False
-    is_dropout = any(kind in str(target) for kind in ("dropout", "attention"))
+    drops_out = any(kind in str(target) for kind in ("dropout", "attention", "gru", "lstm", "rnn_"))
     named = {argument.name: default for argument, default in _arguments(target, node)}
-    rate = named.get("p", named.get("dropout_p", 1.0))
-    return not (is_dropout and (rate == 0 or named.get("train", True) is False))
+    rates = [named[name] for name in ("p", "dropout_p", "dropout") if name in named]
+    return not (drops_out and (rates == [0] or named.get("train", True) is False))
 
 
 def _arguments(target: torch._ops.OpOverload, node: fx.Node) -> Iterable[tuple[Any, Any]]:

@@ -121,6 +121,14 @@ def test_no_plan_of_a_small_network_is_faster_than_its_bound(seed, sharding):
     check_bound(case, family, seconds_of_plans(case, family, np.random.default_rng(seed), 60))
 
 
+def test_the_bound_stays_a_number_where_a_frozen_embedding_has_nothing_to_exchange():
+    two = lab.Topology.from_matrices(np.full((2, 2), 5.0), np.ones((2, 2)), gpu=["A100", "T4"])
+    shape = {"n_stages": 1, "n_replicas": 2, "microbatch": 1, "global_batch": 24}
+    with np.errstate(invalid="raise"):
+        plan = lab.plan(two, lab.load_job("gpt2-small", **shape, adapters=8, sharding="zero-2"), steps=2)
+    assert 0 < plan.iteration_lower_bound_s <= plan.iteration_s
+
+
 def test_the_replay_takes_the_simulators_seconds_and_counts_the_memory_of_the_report():
     rng = np.random.default_rng(5)
     for _ in range(8):

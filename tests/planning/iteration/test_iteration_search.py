@@ -12,6 +12,8 @@ from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import HARDWARE, Device, Topology
 from dtfm_lab.planning.iteration import Candidate, IterationProblem, search_iteration
 from dtfm_lab.planning.iteration.candidate import unpriced_plan
+from dtfm_lab.planning.iteration.kernels.pricing import share_out
+from dtfm_lab.planning.search import plan
 
 GPT2 = JOBS["gpt2-small"].with_fields(n_stages=None, n_replicas=None, global_batch=64, microbatch=1, dtype="fp16")
 
@@ -73,3 +75,27 @@ def test_a_search_is_never_worse_than_its_start():
     stream = search_iteration(problem, np.random.default_rng(1), start=unpriced_plan(topology, best.job, best.best))
     first = next(candidate for candidate in stream if candidate.complete)
     assert first.best_s <= best.best_s * (1 + 1e-9)
+
+
+def test_a_planner_for_communication_places_a_batch_that_replicas_do_not_share_evenly():
+    job = GPT2.with_fields(n_stages=1, n_replicas=3, global_batch=64)
+    placed = plan(network(["A100", "V100", "T4"]), job, objective="iteration", planner="random", steps=1)
+    assert sorted(placed.job.microbatch_counts) == [21, 21, 22]
+
+
+@pytest.mark.parametrize("planner", ["evolutionary", "random"])
+def test_every_planner_refuses_a_shape_that_no_network_of_so_few_devices_has(planner):
+    job = GPT2.with_fields(n_stages=4, n_replicas=2)
+    with pytest.raises(PlanError, match="4 stages x 2 replicas fit no plan on 3 devices"):
+        plan(network(["A100", "V100", "T4"]), job, objective="iteration", planner=planner, steps=1)
+
+
+@pytest.mark.parametrize("slower", [1.0, 1e3, 1e10, 1e20])
+@pytest.mark.parametrize("begins_s", [0.0, 1e30])
+def test_a_batch_is_shared_out_whole_however_much_slower_one_pipeline_is(slower, begins_s):
+    shares = np.empty(3)
+    share_out(np.full(3, begins_s), np.array([slower, 1.0, 1.0]) * 1e-3, 30, shares)
+    assert shares.sum() == 30
+    assert shares.min() >= 1
+    if begins_s == 0:
+        assert abs(shares[1] - shares[2]) <= 1

@@ -267,7 +267,8 @@ class DeviceClasses:
     def moving_s(self, n_bytes: float) -> FloatArray:
         """(C, C) least seconds for which a message of this size occupies a link; infinite where there is none."""
         if self.problem.links.message_bytes is None:
-            return n_bytes * self._least_s_per_byte
+            once = self._least_s_per_byte
+            return n_bytes * once if n_bytes else np.where(np.isinf(once), np.inf, 0.0)  # 0 x infinite is no number
         everyone = np.arange(self.problem.n_devices)
         return self.least(self.problem.links.moving_s(everyone[:, None], everyone[None, :], n_bytes))
 

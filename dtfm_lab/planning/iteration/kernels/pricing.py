@@ -105,6 +105,10 @@ def take_shares(tables: Tables, state: State) -> bool:
     return changed
 
 
+HALVINGS = 24
+"""Least halvings of the seconds in which pipelines pass their shares."""
+
+
 @compiled
 def share_out(begins: FloatArray, each: FloatArray, total: int, shares: FloatArray) -> float:
     """Fill ``shares`` (R,) with whole micro-batches, one or more each, ``total`` in all.
@@ -126,13 +130,17 @@ def share_out(begins: FloatArray, each: FloatArray, total: int, shares: FloatArr
         if n_done >= total:
             break
         low, high = high, 2 * high - even_s + 1e-12 * abs(high)
-    for _ in range(24):
+    halvings = 0
+    while halvings < HALVINGS or n_done > total + n:  # more, where a pipeline is millions of times slower than another
         middle = 0.5 * (low + high)
-        n_done = 0.0
+        if halvings >= HALVINGS and not low < middle < high:
+            break
+        halvings += 1
+        n_middle = 0.0
         for r in range(n):
-            n_done += max(1.0, np.floor((middle - begins[r]) / each[r]))
-        if n_done >= total:
-            high = middle
+            n_middle += max(1.0, np.floor((middle - begins[r]) / each[r]))
+        if n_middle >= total:
+            high, n_done = middle, n_middle
         else:
             low = middle
     n_done = 0.0
@@ -145,9 +153,9 @@ def share_out(begins: FloatArray, each: FloatArray, total: int, shares: FloatArr
             end_s = begins[r] + each[r] * shares[r]
             if shares[r] > 1.0 and end_s > worst_s:
                 worst, worst_s = r, end_s
-        excess = 1.0
-        shares[worst] -= excess
-        n_done -= excess
+        # one at a time, but where seconds so long do not tell so short ones apart
+        shares[worst] = max(1.0, shares[worst] - max(1.0, np.floor((n_done - total) / n)))
+        n_done = shares.sum()
     return even_s
 
 
