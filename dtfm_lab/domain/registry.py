@@ -36,6 +36,13 @@ def in_a_row(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def listed(names: Sequence[str], most: int | None = None) -> str:
+    """``ada, barbara and grace``, or ``ada, barbara and 3 more`` where there are more than ``most``."""
+    if most is not None and len(names) > most:
+        return in_a_row(names, most)
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
 def in_any_case(name: str, known: Collection[str]) -> str:
     """The known name that differs in case alone, or else the name as it is."""
     return name if name in known else {each.casefold(): each for each in known}.get(name.casefold(), name)

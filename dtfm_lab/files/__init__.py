@@ -15,7 +15,7 @@ from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.files.availability import availability_names, load_availability, save_availability
 from dtfm_lab.files.jobs import job_names, load_job, override, save_job
-from dtfm_lab.files.models import load_model, model_names
+from dtfm_lab.files.models import load_model
 from dtfm_lab.files.plans import load_plan, plan_from_mapping, plan_to_mapping, save_plan
 from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.files.schedules import load_schedule, save_schedule

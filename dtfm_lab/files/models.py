@@ -76,15 +76,10 @@ def section_of(build: Callable[..., ModelSpec]) -> type[Section]:
     return create_model("FamilySection", __base__=Section, family=(str, ""), **keys)
 
 
-def model_names() -> list[str]:
-    """Names of the preset models."""
-    return sorted(MODELS)
-
-
 def load_model(
     name_or_path: str | os.PathLike[str], *, seq_len: int | None = None, folder: str | os.PathLike[str] = ""
 ) -> ModelSpec:
-    """A preset by name (see ``model_names``), or the model of a Hugging Face config.json or a folder that holds one.
+    """A preset by name, or the model of a Hugging Face config.json or a folder that holds one.
 
     Parameters
     ----------

@@ -19,6 +19,7 @@ import numpy as np
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.registry import listed
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import PairCosts, pair_costs, total_costs
 from dtfm_lab.planning.objectives import require_fit
@@ -29,7 +30,6 @@ from dtfm_lab.planning.teaching_operators import (
     Ground,
     Made,
     crossover,
-    listed,
     places_of,
 )
 
@@ -188,7 +188,7 @@ def _offspring(
         operator, made = "crossover", list[Made]()
         for _ in range(TRIES):
             row, places = crossover(ground, rows[parent], rows[other], rng)
-            words = f"{listed(places)} as in {people[other].number}, the rest as in {people[parent].number}"
+            words = f"{listed(places, 3)} as in {people[other].number}, the rest as in {people[parent].number}"
             made.append(Made(row, words))
     else:
         shares = np.array([share for _, _, share in MUTATIONS])

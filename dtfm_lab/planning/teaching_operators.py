@@ -167,14 +167,6 @@ MUTATIONS: tuple[tuple[str, Operator, float], ...] = (
 CROSSOVER_SHARE = 0.15
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """Names as text: ``a``, ``a and b``, ``a, b, c and 2 more``."""
-    shown = list(names[:most])
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most} more"
-    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
-
-
 def _exchanged(row: IntArray, ones: Sequence[int] | IntArray, others: Sequence[int] | IntArray) -> IntArray:
     row = row.copy()
     ones, others = np.asarray(ones), np.asarray(others)

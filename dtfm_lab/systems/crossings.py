@@ -15,6 +15,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import listed
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.simulation.memory import memory
@@ -146,8 +147,7 @@ class Crossings:
 
     def name_of(self, labels: Sequence[str]) -> str:
         """Headings of the fastest, in words."""
-        names = [self.headings[one] for one in labels]
-        return " and ".join((", ".join(names[:-1]), names[-1]) if len(names) > 1 else names) or "no system with a plan"
+        return listed([self.headings[one] for one in labels]) or "no system with a plan"
 
     def _said(self, labels: Sequence[str]) -> str:
         alike = "are fastest, alike" if len(labels) > 1 else "is fastest"

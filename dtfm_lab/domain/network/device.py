@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from dtfm_lab.domain.errors import TopologyError, UnknownName
-from dtfm_lab.domain.registry import nearest, unknown
+from dtfm_lab.domain.registry import in_a_row, nearest, unknown
 from dtfm_lab.domain.units import TERA, GiB, IntArray
 
 
@@ -239,7 +239,7 @@ class Device:
         name = spelling_of(self.gpu)
         if name is None:
             near = nearest(self.gpu, HARDWARE, n=3)
-            known = f"known: {', '.join(sorted(HARDWARE)[:MOST_NAMED])} and {len(HARDWARE) - MOST_NAMED} more;"
+            known = f"known: {in_a_row(sorted(HARDWARE), MOST_NAMED)};"
             hint = f"did you mean {' or '.join(map(repr, near))}?" if near else known
             raise UnknownName(
                 f"device {self.name}: no GPU named {shortened(self.gpu)}; {hint} a GPU that is not in the table needs "

@@ -17,6 +17,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.network import Place, Topology, find_place
+from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.figures.maps.layout import Patch, apart, cluster
 from dtfm_lab.figures.maps.marks import NO_REGION, grounds
@@ -176,8 +177,7 @@ def without_place(atlas: Atlas) -> str:
     names = [region or NO_REGION for region in atlas.regions if region not in atlas.homes]
     if not names:
         return ""
-    listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return f"no known place, so below the map: {listed}"
+    return f"no known place, so below the map: {in_a_row(names, 6)}"
 
 
 LAND = "rgba(128, 128, 128, 0.24)"

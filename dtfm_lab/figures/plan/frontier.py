@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.domain.units import FloatArray, format_s
 from dtfm_lab.figures.palette import BLUE, CATEGORIES, DASHES, LINE_GREY
 from dtfm_lab.figures.theme import count, literal, log_axis, titled
@@ -88,7 +89,7 @@ def _hover(plan: Plan) -> str:
     """The plan in a few lines: its seconds and dollars, its shape, its GPUs and who is idle."""
     job = plan.job
     idle = [plan.topology.names[d] for d in plan.idle_devices]
-    named = ", ".join(idle[:MOST_NAMES]) + (f" and {len(idle) - MOST_NAMES} more" if len(idle) > MOST_NAMES else "")
+    named = in_a_row(idle, MOST_NAMES)
     lines = [
         f"{format_s(iteration_s(plan))} an iteration of {job.global_batch:,} sequences",
         f"${plan.price_per_hour:,.2f} an hour, ${price_of_tokens(plan):,.2f} a billion tokens",

@@ -5,6 +5,7 @@ import pandas as pd
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import chosen
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
 from dtfm_lab.planning.explain.sentences import counted, none_of
@@ -176,7 +177,7 @@ def _left_out(plan: Plan) -> str:
     idle = [plan.topology.names[d] for d in plan.idle_devices]
     if not idle:
         return ""
-    named = ", ".join(idle[:MOST_NAMES]) + (f" and {len(idle) - MOST_NAMES} more" if len(idle) > MOST_NAMES else "")
+    named = in_a_row(idle, MOST_NAMES)
     return f"{len(plan.topology) - len(idle)} of {len(plan.topology)} devices serve; idle: {named}."
 
 

@@ -20,6 +20,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.domain.units import format_s, plain_rows
 from dtfm_lab.planning.iteration.bounds.iteration_bound import PriceBound
 
@@ -139,8 +140,7 @@ class Frontier:
         free = self.without_price
         if not free:
             return ""
-        named = ", ".join(free[:3]) + (f" and {len(free) - 3} more" if len(free) > 3 else "")
-        return f"{len(free)} of {len(self.topology)} devices have no price and count as free: {named}"
+        return f"{len(free)} of {len(self.topology)} devices have no price and count as free: {in_a_row(free, 3)}"
 
     @property
     def sentence(self) -> str:

@@ -25,6 +25,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
 from dtfm_lab.planning.iteration.fitting import require_shapes, shapes_of
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
@@ -209,8 +210,7 @@ def _warn_of_free(topology: Topology) -> None:
     """Warn of devices that have no price, as they count as free."""
     free = [device.name for device in topology.devices if not device.price_per_hour]
     if free:
-        more = f" and {len(free) - 3} more" if len(free) > 3 else ""
-        log.warning("%s of %s have no price and count as free", ", ".join(free[:3]) + more, topology.name)
+        log.warning("%s of %s have no price and count as free", in_a_row(free, 3), topology.name)
 
 
 def _or_infinite(limit: float | None) -> float:

@@ -14,6 +14,7 @@ import pandas as pd
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
+from dtfm_lab.domain.registry import listed
 from dtfm_lab.figures.measures import MEASURES, TIMES, ObjectiveWords, format_count, measure_of, percent
 from dtfm_lab.planning import PlanStep, planners, search, simulated
 from dtfm_lab.planning.background_tasks import BackgroundTasks
@@ -165,10 +166,9 @@ class RacePanel(SearchMode):
         leader = standings.leader
         used_s = max(step.seconds for step in standings.newest.values())
         ties = [s.planner for s in standings.newest.values() if s.best_s <= leader.best_s * (1 + PROVEN)]
-        leaders = " and ".join(filter(None, [", ".join(ties[:-1]), ties[-1]]))
         words = self._measure.gap_words(leader.best_s, standings.bound_s)
         return (
-            f"{state} {used_s:.1f} s of processor time each: {leaders} lead{'s' if len(ties) == 1 else ''} with "
+            f"{state} {used_s:.1f} s of processor time each: {listed(ties)} lead{'s' if len(ties) == 1 else ''} with "
             f"{self._measure.words(leader.best_s)}, {words}"
         )
 
