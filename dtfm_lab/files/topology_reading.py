@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import (
     PAPERS_GPU,
@@ -102,10 +103,7 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
 
 def _inside_hosts(file: TopologyFile, devices: list[Device], latency_ms: FloatArray, gbps: FloatArray) -> None:
     """Fill in the speeds between two devices of one host, where the file gives them."""
-    members: dict[str, list[int]] = {}
-    for i, device in enumerate(devices):
-        if device.host:
-            members.setdefault(device.host, []).append(i)
+    members = by_key((device.host, i) for i, device in enumerate(devices) if device.host)
     speeds: dict[str, Speed] = {}
     for region in file.regions:
         if (speed := region.inside_host) is not None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import LabError, TraceError
 from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.domain.plan import Plan
@@ -121,9 +122,7 @@ class Calibration:
         """
         if what not in BY:
             raise LabError(f"by is {shortened(what)}; wanted one of {', '.join(BY)}")
-        parts: dict[str, list[int]] = {}
-        for index, row in enumerate(self.rows):
-            parts.setdefault(getattr(row, what), []).append(index)
+        parts = by_key((getattr(row, what), index) for index, row in enumerate(self.rows))
         return {key: _judged([self.rows[i] for i in at], [self._predict[i] for i in at]) for key, at in parts.items()}
 
     def to_frame(self) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.published.row import NO_WORSE, Evidence, KnownMiss, Row
 from dtfm_lab.published.sources import Source
 
@@ -59,10 +60,8 @@ class Group:
 def groups_of(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Group, ...]:
     """A summary of each group and quantity, in the order of the rows."""
     by_name = {source.name: source for source in sources}
-    by_key: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        by_key.setdefault((row.source, row.group, row.quantity), []).append(row)
-    return tuple(_summed(key, of_key, by_name.get(key[0])) for key, of_key in by_key.items())
+    found = by_key(((row.source, row.group, row.quantity), row) for row in rows)
+    return tuple(_summed(key, of_key, by_name.get(key[0])) for key, of_key in found.items())
 
 
 def _summed(key: tuple[str, str, str], rows: Sequence[Row], source: Source | None) -> Group:
@@ -162,11 +161,8 @@ def by_class(rows: Iterable[Row]) -> tuple[Tally, ...]:
 def hard_by_source(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Tally, ...]:
     """A tally of the hard rows of each source and quantity, in the order of the rows."""
     noise = {source.name: source.noise for source in sources}
-    by_key: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.hard:
-            by_key.setdefault((row.source, row.quantity), []).append(row)
+    found = by_key(((row.source, row.quantity), row) for row in rows if row.hard)
     return tuple(
         Tally(f"{source}, {quantity}", some, noise.get(source, {}).get(quantity))
-        for (source, quantity), some in by_key.items()
+        for (source, quantity), some in found.items()
     )

@@ -10,7 +10,6 @@ what has slack changes nothing and is not simulated. On network cards, and where
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Links, as_number, shortened
 from dtfm_lab.domain.plan import Plan
@@ -250,9 +250,7 @@ def _links(base: Baseline) -> list[_Target]:
         low, high = np.unique(np.sort([here[here != there], there[here != there]], axis=0), axis=1)
         used.update(zip(low.tolist(), high.tolist(), strict=True))
     region = [device.region or device.name for device in topology.devices]
-    between: dict[frozenset[str], list[tuple[int, int]]] = defaultdict(list)
-    for i, j in sorted(used):
-        between[frozenset((region[i], region[j]))].append((i, j))
+    between = by_key((frozenset((region[i], region[j])), (i, j)) for i, j in sorted(used))
     links = [_Target("link", f"{names[i]} - {names[j]}", [(i, j)]) for i, j in sorted(used)]
     for some in between.values():
         a, b = (region[d] for d in some[0])

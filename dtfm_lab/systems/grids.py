@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, device_gradient_bytes
 from dtfm_lab.domain.job.messages import device_gradient_elements
 from dtfm_lab.domain.network import Links, Topology
@@ -71,10 +72,7 @@ def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntA
     """
     if hosts == "listed":
         return np.arange(len(topology))
-    of_host: dict[str, list[int]] = {}
-    for i, device in enumerate(topology.devices):
-        of_host.setdefault(device.host or f" {i}", []).append(i)
-    members = list(of_host.values())
+    members = [*by_key((device.host or f" {i}", i) for i, device in enumerate(topology.devices)).values()]
     drawn = np.random.default_rng(seed).permutation(len(members))
     return np.array([i for host in drawn for i in members[host]])
 
@@ -187,9 +185,7 @@ def device_sets(topology: Topology) -> list[IntArray]:
 
 
 def _pools(topology: Topology) -> list[IntArray]:
-    members: dict[tuple[str, str, float], list[int]] = {}
-    for i, device in enumerate(topology.devices):
-        members.setdefault((device.region, device.gpu, device.peak_flop_per_s), []).append(i)
+    members = by_key(((d.region, d.gpu, d.peak_flop_per_s), i) for i, d in enumerate(topology.devices))
     return [np.array(one) for one in members.values()]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.schedule.schedule import Action, Kind
 
@@ -145,9 +146,7 @@ def hierarchical(replica: int, regions: tuple[str, ...]) -> Iterator[Synchronisa
     others of its region. A device without a region counts as a region of its own.
     """
     n = len(regions)
-    members_of: dict[str, list[int]] = {}
-    for member, region in enumerate(regions):
-        members_of.setdefault(region or f" {member}", []).append(member)
+    members_of = by_key((region or f" {member}", member) for member, region in enumerate(regions))
     own = next(members for members in members_of.values() if replica in members)
     leaders = [members[0] for members in members_of.values()]
     summed: tuple[Key, ...] = ()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
@@ -244,13 +245,10 @@ def _shape(gpu: str, x: float, y: float, radius: float, look: str) -> str:
 def _hops(plan: Plan, places: FloatArray) -> str:
     """The pipelines' ways between regions, one line for each pair of regions, from and to the middle of its devices."""
     regions = [device.region for device in plan.topology.devices]
-    ends: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for visited in plan.placement.devices.T.tolist():
-        for a, b in pairwise(visited):
-            if regions[a] != regions[b]:
-                ends.setdefault((min(regions[a], regions[b]), max(regions[a], regions[b])), []).append(
-                    (a, b) if regions[a] < regions[b] else (b, a)
-                )
+    hops = [
+        sorted(hop, key=lambda i: regions[i]) for each in plan.placement.devices.T.tolist() for hop in pairwise(each)
+    ]
+    ends = by_key(((regions[a], regions[b]), (a, b)) for a, b in hops if regions[a] != regions[b])
     ways = []
     for pairs in ends.values():
         (x0, y0), (x1, y1) = (places[[pair[end] for pair in pairs]].mean(axis=0).tolist() for end in (0, 1))

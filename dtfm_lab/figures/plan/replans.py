@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.palette import GREEN, LINE_GREY, ORANGE, VERMILLION
@@ -75,9 +76,7 @@ def _row(found: Sequence[Replan], every_s: float) -> _Row:
 
 
 def _shapes(found: Sequence[Replan], every_s: float) -> go.Figure:
-    by_plan: dict[int, list[Replan]] = {}
-    for one in found:
-        by_plan.setdefault(id(one.before), []).append(one)
+    by_plan = by_key((id(one.before), one) for one in found)
     rows = sorted((_row(each, every_s) for each in by_plan.values()), key=lambda row: -row.made)
     numbers, hour = list(range(len(rows))), duration(found[0].horizon_s)
     most = max(max(row.made + row.moving + row.redone, row.undisturbed) for row in rows)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
 from dtfm_lab.figures.theme import by_name, literal, titled, wrapped
 from dtfm_lab.published import Group, Ledger, Row
@@ -78,10 +79,8 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
             visible=bool(theirs),
         )
     )
-    alike: dict[tuple[bool, str], list[Row]] = {}
-    for row in sorted(shown, key=lambda row: not row.inside):
-        alike.setdefault((row.inside, _of_many(row)), []).append(row)
-    for (inside, of_all), some in alike.items():
+    inside_first = sorted(shown, key=lambda row: not row.inside)
+    for (inside, of_all), some in by_key(((row.inside, _of_many(row)), row) for row in inside_first).items():
         look = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
         figure.add_trace(
             go.Scatter(

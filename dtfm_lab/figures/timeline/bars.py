@@ -4,13 +4,13 @@ Bars of one kind of action are one plotly trace. Where a device holds several st
 trace of its own. A row is a lane of a device, first stage on top.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.schedule import ACROSS_STAGES, COMPUTE, LANE, PASSES, RECEIVES, SENDS, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Span
 from dtfm_lab.domain.units import format_s
@@ -234,12 +234,10 @@ class Hover:
 
 def _alike(spans: Sequence[Span], n_positions: int) -> Iterator[tuple[Kind, int, list[Span]]]:
     """Spans of one kind, in the order to draw them. Passes are also split by the stage of their device, from 0."""
-    found = defaultdict(list)
-    for span in spans:
-        kind = span.action.kind
-        found[kind, span.action.stage // n_positions if kind in PASSES else 0].append(span)
+    of = ((span.action.kind, span.action.stage // n_positions, span) for span in spans)
+    found = by_key(((kind, turn if kind in PASSES else 0), span) for kind, turn, span in of)
     first_to_last = sorted(found, key=lambda key: (-ORDER.index(key[0]), key[1]))
-    return ((kind, turn, found[kind, turn]) for kind, turn in first_to_last)
+    return ((*key, found[key]) for key in first_to_last)
 
 
 def _look(kind: Kind, color: str, *, hatched: bool, outlined: bool) -> dict[str, object]:

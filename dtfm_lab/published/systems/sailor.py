@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.units import GB
 from dtfm_lab.published import sailor_memory
 from dtfm_lab.published.calibration import leave_one_out
@@ -50,11 +51,8 @@ def rows_of(records: Document) -> Iterator[Row]:
             framework = [sailor_memory.framework_bytes(record, stage) for stage in range(record.n_stages)]
             counted = (held + framework).max()
             yield _memory_row(record, record.measured_memory_bytes, counted, records.rows, COUNTED)
-    by_group: dict[str, list[tuple[Record, float]]] = {}
-    for record, predicted in zip(records.rows, seconds, strict=True):
-        if len({device.gpu for device in record.devices}) == 1:
-            by_group.setdefault(_group(record), []).append((record, predicted))
-    for group, members in by_group.items():
+    both = [one for one in zip(records.rows, seconds, strict=True) if len({d.gpu for d in one[0].devices}) == 1]
+    for group, members in by_key((_group(record), (record, predicted)) for record, predicted in both).items():
         if len(members) < 3:
             continue
         factors = leave_one_out([record.measured_s / predicted for record, predicted in members])

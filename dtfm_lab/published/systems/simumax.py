@@ -6,6 +6,7 @@ Each row twice: as the lab predicts it of itself, and with one efficiency a mode
 from collections.abc import Iterator
 from typing import Any
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.job import Job, llama
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.published.calibration import SecondsLine, median
@@ -64,10 +65,7 @@ def plan_of(line: dict[str, str]) -> Plan:
 @published("simumax")
 def simumax() -> Iterator[Row]:
     """Iterations of two models, four grids and three numbers of micro-batches, and the memory of each grid."""
-    by_model: dict[str, list[dict[str, str]]] = {}
-    for line in numbers("simumax_b200.csv"):
-        by_model.setdefault(line["model"], []).append(line)
-    for model, lines in by_model.items():
+    for model, lines in by_key((line["model"], line) for line in numbers("simumax_b200.csv")).items():
         plans = [plan_of(line) for line in lines]
         for line, plan in zip(lines, plans, strict=True):
             yield simulated_row(plan, **_timed(line), group=model, assumptions=TIMED)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec, gpt
 from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.plan import Plan
@@ -236,10 +237,7 @@ ASSUMED = (
 def zero_bubble_throughput() -> Iterator[Row]:
     """Throughputs of four models, three numbers of micro-batches and three schedules, twice: with the share of the peak
     that other sources say, and with one efficiency a model, fitted to its other rows."""
-    by_model: dict[str, list[dict[str, str]]] = {}
-    for line in numbers("zero_bubble_table5.csv"):
-        by_model.setdefault(line["model"], []).append(line)
-    for model, lines in by_model.items():
+    for model, lines in by_key((line["model"], line) for line in numbers("zero_bubble_table5.csv")).items():
         plans = [_timed_plan(model, line["schedule"], line["microbatches"]) for line in lines]
         seconds = [_line_of(model, line["schedule"], line["microbatches"]) for line in lines]
         batches = [plan.job.global_batch / plan.job.n_stages for plan in plans]

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.files.reading import explained, write_text
@@ -273,11 +274,8 @@ def launched(
     elif per_host is not None:
         hosts = named_hosts(by_count([device for device in names if device in ranks], per_host), ranks)
     else:
-        groups: dict[str, list[str]] = {}
-        for device in plan.topology.devices:
-            if device.name in ranks:
-                groups.setdefault(device.host or device.name, []).append(device.name)
-        hosts = named_hosts(groups.items(), ranks)
+        placed = [device for device in plan.topology.devices if device.name in ranks]
+        hosts = named_hosts(by_key((device.host or device.name, device.name) for device in placed).items(), ranks)
     ordered = tuple(sorted(hosts, key=lambda host: host.workers[0]))
     return Launched(plan=plan, told=told, hosts=ordered, port=port, framework=name)
 

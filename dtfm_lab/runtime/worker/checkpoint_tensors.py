@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.files.reading import reason_of
 from dtfm_lab.runtime.protocol.checkpoint_folders import TENSORS
@@ -157,10 +158,8 @@ class CheckpointTensors:
             raise FileError(f"checkpoint {self._folder}: {what} cannot be read: {reason_of(error)}") from None
 
     def _own_files(self) -> Iterator[Path]:
-        by_replica: dict[int, list[Path]] = {}
-        for path in sorted(self._folder.glob(TENSORS)):
-            match = _REPLICA.fullmatch(path.stem)
-            by_replica.setdefault(int(match[1]) if match else 0, []).append(path)
+        found = [(path, _REPLICA.fullmatch(path.stem)) for path in sorted(self._folder.glob(TENSORS))]
+        by_replica = by_key((int(match[1]) if match else 0, path) for path, match in found)
         if not by_replica:
             raise FileError(f"checkpoint {self._folder}: holds no tensors; wanted {TENSORS}")
         yield from by_replica[sorted(by_replica)[self._replica % len(by_replica)]]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.network import find_place, link_between
 from dtfm_lab.domain.network.places import Link as LinkByDistance
 from dtfm_lab.domain.network.places import link_over
@@ -71,9 +72,7 @@ def drawn_links(document: Document, names: Sequence[str]) -> DrawnLinks:
     latency_ms, gbps, origin = np.full((n, n), np.nan), np.full((n, n), np.nan), np.zeros((n, n), np.uint8)
     region_of = {device["name"]: device["region"] for device in document["devices"]}
     drawn = [i for i, name in enumerate(names) if name in region_of]
-    members: dict[str, list[int]] = {}
-    for i in drawn:
-        members.setdefault(region_of[names[i]], []).append(i)
+    members = by_key((region_of[names[i]], i) for i in drawn)
 
     def set_links(rows: list[int], columns: list[int], line: dict[str, Any], why: Origin) -> None:
         grid = np.ix_(rows, columns)
@@ -140,9 +139,7 @@ def filled(document: Document) -> list[dict[str, Any]]:
 
 def _middles(document: Document) -> dict[str, tuple[float, float]]:
     """Return the middle of each region's devices, in pixels; none of a region without any."""
-    members: dict[str, list[tuple[float, float]]] = {}
-    for device in document["devices"]:
-        members.setdefault(device["region"], []).append((device["x"], device["y"]))
+    members = by_key((device["region"], (device["x"], device["y"])) for device in document["devices"])
     return {
         region: (sum(x for x, _ in inside) / len(inside), sum(y for _, y in inside) / len(inside))
         for region, inside in members.items()

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import ipywidgets as w
 import pandas as pd
 
+from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
@@ -134,9 +135,7 @@ class RacePanel(SearchMode):
         def show(steps: Sequence[PlanStep]) -> None:
             self.standings.add(steps)
             preview.show(self.standings.leader)
-            by_planner: dict[str, list[PlanStep]] = {}
-            for step in steps:
-                by_planner.setdefault(step.planner, []).append(step)
+            by_planner = by_key((step.planner, step) for step in steps)
             self.curve.extend_all({name: rows(some) for name, some in by_planner.items()}, self._describe("after"))
             if table.is_due():
                 self._show_table()
