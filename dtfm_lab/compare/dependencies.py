@@ -7,12 +7,9 @@ import numpy as np
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import cards_of, queues_of
 from dtfm_lab.domain.schedule import Kind, Programs, TaskGraph, lower, task_graph
-from dtfm_lab.domain.schedule.task_graph import COMPUTATION, RECEIVE, SEND
+from dtfm_lab.domain.schedule.task_graph import COMPUTATION, RECEIVE, SEND, Edges, chained
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import IntArray
-
-Edges = tuple[IntArray, IntArray]
-"""Source and target nodes: the target starts after the end of the source."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +69,7 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     shared = (leaving < n_devices) & (card_of is not None)
     needs, computations, arrivals = _edges_of(graph)
     own = np.where(shared, ends[0], leaving)
-    messages = _chained(sends, own)
+    messages = chained(sends, own)
     edges = _by_target(needs, computations, messages, arrivals)
     order = _topological_order(graph, edges)
     assert order is not None, "a schedule that was run can finish"
@@ -85,7 +82,7 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
 
         def in_time(nodes: IntArray, queue: IntArray) -> Edges:
             by_time = np.lexsort((rank[nodes], starts_s[nodes]))
-            return _chained(nodes[by_time], queue[by_time])
+            return chained(nodes[by_time], queue[by_time])
 
         queued_nodes = np.concatenate([sends[shared], graph.partner[sends[coming >= 0]], beside])
         of_device = graph.device[beside] + max(int(leaving.max(initial=0)), int(coming.max(initial=0))) + 1
@@ -128,13 +125,6 @@ def _edges_of(graph: TaskGraph) -> tuple[Edges, Edges, Edges]:
     kinds = ~elsewhere & ~after_computation, after_computation, elsewhere
     needs, computations, arrivals = ((source[kind], target[kind]) for kind in kinds)
     return needs, computations, arrivals
-
-
-def _chained(nodes: IntArray, queue: IntArray) -> Edges:
-    """Edges from each node to the next one of the same queue, the nodes of a queue in the order given."""
-    by_queue = np.argsort(queue, kind="stable")
-    same = np.diff(queue[by_queue]) == 0
-    return nodes[by_queue][:-1][same], nodes[by_queue][1:][same]
 
 
 def _by_target(*edges: Edges) -> Edges:

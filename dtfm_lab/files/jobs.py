@@ -19,7 +19,6 @@ from dtfm_lab.files.reading import (
     name_or_file,
     parse,
     read_mapping,
-    require_version,
     write_yaml,
 )
 from dtfm_lab.files.topologies import topology_names
@@ -96,8 +95,7 @@ def job_from_mapping(
     data: dict[str, Any], *, where: str = "job", name: str = "job", folder: str | os.PathLike[str] = ""
 ) -> Job:
     """A job from what a file holds; a path in it starts at ``folder``."""
-    require_version(data, "dtfm_job", where)
-    file = parse(JobFile, data, where)
+    file = parse(JobFile, data, where, version="dtfm_job")
     nulls = file.model_fields_set & set(LEFT_OPEN)
     written = {k: v for k, v in file.model_dump().items() if v is not None or k in nulls}
     given = {k: v for k, v in written.items() if k not in ("dtfm_job", "base", "model")}

@@ -14,7 +14,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.units import FloatArray
-from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
+from dtfm_lab.files.reading import Section, dump, parse, read_mapping, write_text
 
 NOUNS = {"topology", "job", "placement", "cost"}
 """Fields of a plan that have a form of their own in its file."""
@@ -124,8 +124,7 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
 
 def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
     """The plan that ``plan_to_mapping`` wrote; raises FileError, beginning with ``where``."""
-    require_version(data, "dtfm_plan", where)
-    file = parse(PlanFile, data, where)
+    file = parse(PlanFile, data, where, version="dtfm_plan")
     try:
         topology = _network(file.topology)
         if topology.fingerprint != file.priced_for:

@@ -219,8 +219,13 @@ def require_version(data: dict[str, Any], key: str, where: str) -> None:
         raise FileError(f"{where}: {key} is version {shortened(data[key])}; this release reads version {VERSION}")
 
 
-def parse(kind: type[T], data: Any, where: str) -> T:
-    """``data`` as a value of ``kind``, a Section or a dataclass; raises FileError in one line."""
+def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
+    """``data`` as a value of ``kind``, a Section or a dataclass, which has the key ``version`` where one is named.
+
+    Raises FileError in one line.
+    """
+    if version:
+        require_version(data, version, where)
     try:
         return TypeAdapter(kind).validate_python(data)
     except ValidationError as error:

@@ -32,7 +32,7 @@ from dtfm_lab.domain.network import (
 )
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, from_gbps, from_ms
-from dtfm_lab.files.reading import located, parse, require_version
+from dtfm_lab.files.reading import located, parse
 from dtfm_lab.files.topology_sections import DeviceSection, MeasuredSection, RegionSection, Speed, TopologyFile
 
 
@@ -43,8 +43,7 @@ def topology_from_mapping(
 
     A region without devices is refused unless ``empty_regions``, because more often than not its count is missing.
     """
-    require_version(data, "dtfm_topology", where)
-    file = parse(TopologyFile, data, where)
+    file = parse(TopologyFile, data, where, version="dtfm_topology")
     with located(where):
         topology = _assemble(file, name)
         if not empty_regions:

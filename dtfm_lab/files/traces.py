@@ -21,7 +21,7 @@ from dtfm_lab.domain.errors import FileError, LabError, TraceError
 from dtfm_lab.domain.schedule import PASSES, SYNCHRONISATION, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
+from dtfm_lab.files.reading import Section, dump, parse, read_mapping, write_text
 
 Event = dict[str, Any]
 
@@ -72,8 +72,7 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
 
 def trace_from_mapping(data: dict[str, Any], *, where: str) -> Trace:
     """The trace in what a file holds; ``where`` names it in errors. Raises FileError, in one line, if it holds none."""
-    require_version(data, "dtfm_trace", where)
-    file = parse(TraceFile, data, where)
+    file = parse(TraceFile, data, where, version="dtfm_trace")
     try:
         arrays = {
             name: np.array(column, dtype=float if name.endswith("_s") else np.int64)

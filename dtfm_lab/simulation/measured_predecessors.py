@@ -8,7 +8,7 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import cards_of, queues_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.schedule.task_graph import SEND, TaskGraph, task_graph
+from dtfm_lab.domain.schedule.task_graph import SEND, TaskGraph, chained, task_graph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.simulation.engine import programs_of
@@ -61,34 +61,24 @@ def _row_of(graph: TaskGraph, trace: Trace, rows: IntArray) -> IntArray:
 def _dependencies(graph: TaskGraph, trace: Trace, row_of: IntArray) -> tuple[IntArray, IntArray]:
     """(source row, target row) of every dependency."""
     sends = np.flatnonzero(graph.role == SEND)
-    receives, device = graph.partner[sends], graph.device
-    n_devices, ends = device.max() + 1, np.array([device[sends], device[receives]])
-    by_time = np.argsort(trace.start_s[row_of[sends]], kind="stable")
-
-    def in_order(which: IntArray, link: IntArray) -> tuple[IntArray, IntArray]:
-        """The sends in time order, each with the next one of its link."""
-        by_link = which[np.argsort(link[which], kind="stable")]
-        same = np.diff(link[by_link]) == 0
-        return sends[by_link[:-1][same]], sends[by_link[1:][same]]
-
-    before, behind = in_order(by_time, ends[0] * n_devices + ends[1])
+    receives, device, start_s = graph.partner[sends], graph.device, trace.start_s[row_of]
+    n_devices, ends = int(device.max()) + 1, np.array([device[sends], device[receives]])
+    by_time = np.argsort(start_s[sends], kind="stable")
+    turns = by_time[graph.takes_turns[sends[by_time]]]
     low, high = np.sort(ends, axis=0)
-    ahead, following = in_order(by_time[graph.takes_turns[sends[by_time]]], low * n_devices + high)
+    ahead, following = chained(sends[turns], (low * n_devices + high)[turns])
     # what is last decides between equals: a message's producer rather than the message before it
-    sources = [before, graph.partner[ahead], sends, graph.sources]
-    targets = [behind, following, receives, graph.successors]
+    before = chained(sends[by_time], (ends[0] * n_devices + ends[1])[by_time])
+    edges = [before, (graph.partner[ahead], following), (sends, receives), (graph.sources, graph.successors)]
     if trace.context.has_cards:  # messages that took one card waited for each other, whatever their pairs
         card_of = cards_of([card for cards in trace.context.cards for card in cards])
-        queues = queues_of(ends[0], ends[1], int(n_devices), trace.context.queueing, card_of)
+        queues = queues_of(ends[0], ends[1], n_devices, trace.context.queueing, card_of)
         for nodes, card in zip((sends, receives), queues, strict=True):
             on_card = np.flatnonzero((card >= 0) & (card < 2 * n_devices))
-            in_turn = on_card[np.lexsort((trace.start_s[row_of[nodes[on_card]]], card[on_card]))]
-            same = np.diff(card[in_turn]) == 0
-            sources.insert(0, nodes[in_turn[:-1][same]])
-            targets.insert(0, nodes[in_turn[1:][same]])
+            in_turn = on_card[np.argsort(start_s[nodes[on_card]], kind="stable")]
+            edges.insert(0, chained(nodes[in_turn], card[in_turn]))
     if len(beside := graph.beside):  # they took turns as they became ready, which the graph does not order
-        in_turns = beside[np.lexsort((trace.end_s[row_of[beside]], trace.start_s[row_of[beside]], device[beside]))]
-        same = np.diff(device[in_turns]) == 0
-        sources.insert(0, in_turns[:-1][same])
-        targets.insert(0, in_turns[1:][same])
-    return row_of[np.concatenate(sources)], row_of[np.concatenate(targets)]
+        in_turns = beside[np.lexsort((trace.end_s[row_of[beside]], start_s[beside]))]
+        edges.insert(0, chained(in_turns, device[in_turns]))
+    source, target = (row_of[np.concatenate(nodes)] for nodes in zip(*edges, strict=True))
+    return source, target

@@ -80,6 +80,17 @@ class TaskGraph:
         return self.position * self.programs.n_replicas + self.replica
 
 
+Edges = tuple[IntArray, IntArray]
+"""Source and target nodes: the target starts after the end of the source."""
+
+
+def chained(nodes: IntArray, queue: IntArray) -> Edges:
+    """Edges from each node to the next one of the same queue, the nodes of a queue in the order given."""
+    by_queue = np.argsort(queue, kind="stable")
+    same = np.diff(queue[by_queue]) == 0
+    return nodes[by_queue][:-1][same], nodes[by_queue][1:][same]
+
+
 @lru_cache(maxsize=4)
 def task_graph(programs: Programs) -> TaskGraph:
     """The arrays of these programs, which depend on no network and no job."""

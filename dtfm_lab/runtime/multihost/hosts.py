@@ -24,7 +24,7 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.files.reading import Section, located, parse, read_mapping, read_text, require_version
+from dtfm_lab.files.reading import Section, located, parse, read_mapping, read_text
 from dtfm_lab.runtime.protocol.certificates import Certificates, certificates_in, require_private
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -85,8 +85,7 @@ def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: 
     """
     path = Path(path)
     data = read_mapping(path)
-    require_version(data, "dtfm_hosts", path.name)
-    file = parse(HostsFile, data, path.name)
+    file = parse(HostsFile, data, path.name, version="dtfm_hosts")
     with located(path.name):
         for what, names in (
             ("host", [host.name for host in file.hosts]),
@@ -199,8 +198,7 @@ def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
     folder = Path(path).resolve()
     where = f"{folder.name}/run.json"
     data = read_mapping(folder / "run.json")
-    require_version(data, "dtfm_run", where)
-    file = parse(RunFile, data, where)
+    file = parse(RunFile, data, where, version="dtfm_run")
     require_private(folder / "spec.json")
     spec = RunSpec.from_line(read_text(folder / "spec.json"))
     paths = {name: getattr(spec, name) for name in ("text", "checkpoint_folder")}
