@@ -16,7 +16,7 @@ from dtfm_lab.course.teaching import Own, assignment, with_slides
 from dtfm_lab.domain.errors import FileError, MissingExtra
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import plain_rows
-from dtfm_lab.files.reading import explained, write_text
+from dtfm_lab.files.reading import explained, shipped, write_text
 from dtfm_lab.simulation.task_runner import usable_cores
 
 FIRST = "00_tour.ipynb"
@@ -42,12 +42,6 @@ def copy_notebooks(folder: Path, force: bool, as_json: bool) -> None:
     if as_json:
         return print_json({"folder": str(folder), "lessons": [path.name for path in lessons]})
     out.print(f"{len(lessons)} lessons are in {folder}; open the first with: cd {folder} && dtfm-lab lab")
-
-
-def shipped(name: str) -> Path:
-    """A folder of the repository: inside an installed package, next to the package in a checkout."""
-    package = Path(__file__).parents[1]
-    return package / name if (package / name).is_dir() else package.parent / name
 
 
 def relinked(text: str) -> str:

@@ -20,13 +20,13 @@ from dtfm_lab.domain.network import MOST_DEVICES, as_number, shortened
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.files import availability_csv
 from dtfm_lab.files.availability_csv import OLDEST_FIRST, Event, availability_of, counted
-from dtfm_lab.files.reading import ending_of, read_mapping, title_of
-from dtfm_lab.files.topologies import shipped_folder, topology_names
+from dtfm_lab.files.reading import ending_of, read_mapping, shipped, title_of
+from dtfm_lab.files.topologies import topology_names
 
 
 def availability_names() -> list[str]:
     """Names of the availabilities that come with the lab."""
-    return sorted(path.stem for path in (shipped_folder() / "availability").glob("*.csv"))
+    return sorted(path.stem for path in (shipped("topologies") / "availability").glob("*.csv"))
 
 
 def load_availability(name_or_path: str | os.PathLike[str]) -> Availability:
@@ -40,7 +40,7 @@ def load_availability(name_or_path: str | os.PathLike[str]) -> Availability:
         raise FileError(f"availability is {shortened(name_or_path)}; wanted a name or a path")
     name = os.fspath(name_or_path)
     if name in availability_names():
-        return availability_csv.read(shipped_folder() / "availability" / f"{name}.csv")
+        return availability_csv.read(shipped("topologies") / "availability" / f"{name}.csv")
     path = Path(name)
     if name and os.path.isdir(name):
         return _read_ticks(path, sorted(path.glob("*.json")))

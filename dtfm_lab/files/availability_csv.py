@@ -20,7 +20,7 @@ from dtfm_lab.domain.availability import MOST_EVENTS, Availability, in_turns
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import LONGEST_NAME, MOST_DEVICES, is_plain, shortened
 from dtfm_lab.domain.units import from_ms
-from dtfm_lab.files.reading import read_text, title_of, write_text
+from dtfm_lab.files.reading import cells_of, read_text, title_of, write_text
 
 OLDEST_FIRST = "counts name nobody: names are ours, and the oldest leaves first"
 
@@ -110,14 +110,7 @@ def read(path: Path) -> Availability:
         comment, _, text = text.partition("\n")
         n_comments += 1
         _comment(comment.lstrip("#").strip(), n_comments, path, told, sources)
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    table: list[tuple[int, list[str]]] = []
-    try:
-        for cells in rows:
-            if any(cell.strip() for cell in cells):
-                table.append((rows.line_num + n_comments, [cell.strip() for cell in cells]))
-    except csv.Error as error:
-        raise FileError(f"{path.name}: line {rows.line_num + n_comments}: broken CSV: {error}") from None
+    table = list(cells_of(text, path, n_comments))
     if not table:
         raise FileError(f"{path.name}: holds no rows; wanted seconds,event,node or seconds,count, and rows of them")
     header = [cell.lower() for cell in table[0][1]]

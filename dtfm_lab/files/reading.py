@@ -1,6 +1,8 @@
 """Reading and writing of YAML and JSON. An error is one line: the file, the place, the value found and wanted."""
 
 import contextlib
+import csv
+import io
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -172,6 +174,26 @@ def read_text(path: Path, most: int | None = None, advice: str = "") -> str:
         raise FileError(
             f"{path}: cannot be read as UTF-8 text: byte {error.start} is {error.object[error.start]:#x}"
         ) from None
+
+
+def cells_of(text: str, path: Path, n_before: int = 0) -> Iterator[tuple[int, list[str]]]:
+    """Line number and cells of each row of CSV that is not empty; ``n_before`` lines of the file stand before the text.
+
+    Raises FileError, with the line.
+    """
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for cells in rows:
+            if any(stripped := [cell.strip() for cell in cells]):
+                yield rows.line_num + n_before, stripped
+    except csv.Error as error:
+        raise FileError(f"{path.name}: line {rows.line_num + n_before}: broken CSV: {error}") from None
+
+
+def shipped(name: str) -> Path:
+    """A folder of the repository: inside an installed package, next to the package in a checkout."""
+    package = Path(__file__).parents[1]
+    return package / name if (package / name).is_dir() else package.parent / name
 
 
 def title_of(path: Path) -> str:

@@ -24,7 +24,7 @@ from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.files import topology_yaml
 from dtfm_lab.files.machines import network_from
-from dtfm_lab.files.reading import reason_of
+from dtfm_lab.files.reading import reason_of, shipped
 
 
 class TopologyFormat(Protocol):
@@ -67,7 +67,7 @@ NETWORKS: Registry[Callable[[], Topology]] = Registry("network", group="dtfm_lab
 
 def topology_names() -> list[str]:
     """Names of the networks that come with the lab, or with a plug-in."""
-    return sorted({*(path.stem for path in shipped_folder().glob("*.yaml")), *NETWORKS})
+    return sorted({*(path.stem for path in shipped("topologies").glob("*.yaml")), *NETWORKS})
 
 
 def load_topology(
@@ -94,8 +94,8 @@ def load_topology(
         raise TopologyError(f"topology is {shortened(name_or_path)}; wanted a name or a path")
     name = os.fspath(name_or_path)
     if name in topology_names():
-        shipped = shipped_folder() / f"{name}.yaml"
-        return topology_yaml.read(shipped) if shipped.exists() else _plug_in_network(name)
+        file = shipped("topologies") / f"{name}.yaml"
+        return topology_yaml.read(file) if file.exists() else _plug_in_network(name)
     path = Path(name)
     if (found := _format_of(path)) is not None:
         return found.read(path)
@@ -139,12 +139,6 @@ def _format_of(path: Path) -> TopologyFormat | None:
         if name.endswith(suffix) and name != suffix
     }
     return fitting[max(fitting, key=len)] if fitting else None
-
-
-def shipped_folder() -> Path:
-    """The folder of networks: inside an installed package, next to the package in a checkout."""
-    package = Path(__file__).parent.parent
-    return package / "topologies" if (package / "topologies").is_dir() else package.parent / "topologies"
 
 
 def _why_no_format(path: Path, graphs: str = "Topology.from_networkx(networkx.read_graphml(path))") -> str:

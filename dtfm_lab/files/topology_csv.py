@@ -7,8 +7,6 @@ others, as ``Topology.to_frame`` has them. Matrices are two files, ``NAME.latenc
 no GPUs, regions, hosts, prices, times by message size or spread of the links: devices are read as V100s in no region.
 """
 
-import csv
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import pandas as pd
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.network.conversions import LINKS, SPEEDS
-from dtfm_lab.files.reading import located, read_text, title_of, write_text
+from dtfm_lab.files.reading import cells_of, located, read_text, title_of, write_text
 
 suffixes = (".csv",)
 MATRICES = SPEEDS[: len(LINKS)]
@@ -92,19 +90,13 @@ def _is_number(cell: str) -> bool:
 
 def _rows(path: Path) -> Iterator[list[str]]:
     """Cells of each row that is not empty. Raises FileError unless there are rows, and all have equally many cells."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     wanted = 0
-    try:
-        for cells in reader:
-            if not any(cell.strip() for cell in cells):
-                continue
-            if not wanted and len(cells) == 1 and (stray := next((c for c in ";\t|" if c in cells[0]), None)):
-                raise FileError(f"{path.name}: cells stand apart by {stray!r}; wanted commas, and points in numbers")
-            wanted = wanted or len(cells)
-            if len(cells) != wanted:
-                raise FileError(f"{path.name}: line {reader.line_num} has {len(cells)} cells; wanted {wanted}")
-            yield [cell.strip() for cell in cells]
-    except csv.Error as error:
-        raise FileError(f"{path.name}: line {reader.line_num}: broken CSV: {error}") from None
+    for line, cells in cells_of(read_text(path), path):
+        if not wanted and len(cells) == 1 and (stray := next((c for c in ";\t|" if c in cells[0]), None)):
+            raise FileError(f"{path.name}: cells stand apart by {stray!r}; wanted commas, and points in numbers")
+        wanted = wanted or len(cells)
+        if len(cells) != wanted:
+            raise FileError(f"{path.name}: line {line} has {len(cells)} cells; wanted {wanted}")
+        yield cells
     if not wanted:
         raise FileError(f"{path.name}: holds nothing; wanted rows of cells")
