@@ -137,16 +137,14 @@ def _predicted(outcome: Outcome, trying: Trying) -> Iterator[tuple[str, Outcome]
         return
 
 
-def _job(
-    kind: str, noun: str, condition: str, applies: Callable[[Job], bool], **fields: Any
-) -> tuple[str, str, Trying]:
-    """What other fields of the plan's job take away, where that is something."""
+def _job(condition: str, applies: Callable[[Job], bool], **fields: Any) -> Trying:
+    """Trials of the plan with other fields of its job, where that takes something away."""
 
     def trying(outcome: Outcome) -> Trials:
         if applies(outcome.job):
             yield condition.format(job=outcome.job), _with(outcome.plan, **fields)
 
-    return kind, noun, trying
+    return trying
 
 
 def _network(condition: str, change: Callable[[Topology], Topology]) -> Trying:
@@ -244,10 +242,14 @@ def placements(plan: Plan, budget: Budget) -> Iterator[Plan]:
 
 
 ABLATIONS: dict[str, tuple[str, str, Trying]] = {
-    "transport": _job(
-        *("choice", "sends that block", "stages computed on while they send"),
-        lambda job: job.transport != "overlapped" and job.n_stages > 1,
-        transport="overlapped",
+    "transport": (
+        "choice",
+        "sends that block",
+        _job(
+            "stages computed on while they send",
+            lambda job: job.transport != "overlapped" and job.n_stages > 1,
+            transport="overlapped",
+        ),
     ),
     "cards": ("ideal", "shared cards", _cards),
     "latency": ("ideal", "latency", _network("links had no latency", _without_latency)),
@@ -255,30 +257,42 @@ ABLATIONS: dict[str, tuple[str, str, Trying]] = {
     "messages": ("ideal", "messages", _network("messages took no time", with_free_messages)),
     "compute": ("ideal", "computing", _compute),
     "inner": ("ideal", "sums of layers within a host", _inner),
-    "checkpointing": _job(
-        *("choice", "activations computed again", "no activation were computed again"),
-        lambda job: job.checkpoints != "none",
-        checkpointing="none",
-        recompute=False,
+    "checkpointing": (
+        "choice",
+        "activations computed again",
+        _job(
+            "no activation were computed again",
+            lambda job: job.checkpoints != "none",
+            checkpointing="none",
+            recompute=False,
+        ),
     ),
-    "precision": _job(
-        *("choice", "the precision of gradients", "gradients were exchanged in {job.dtype}"),
-        lambda job: job.gradients_in != job.dtype and job.n_replicas > 1,
-        gradient_dtype=None,
+    "precision": (
+        "choice",
+        "the precision of gradients",
+        _job(
+            "gradients were exchanged in {job.dtype}",
+            lambda job: job.gradients_in != job.dtype and job.n_replicas > 1,
+            gradient_dtype=None,
+        ),
     ),
-    "sharding": _job(
-        *("choice", "split states", "replicas did not split their states"),
-        lambda job: job.sharding != "none",
-        sharding="none",
+    "sharding": (
+        "choice",
+        "split states",
+        _job("replicas did not split their states", lambda job: job.sharding != "none", sharding="none"),
     ),
     "placement": ("placement", "the placement", _placement),
-    "averaging": _job(
-        *("ideal", "averaging", "replicas never averaged"),
-        lambda job: job.sharding == "none" and job.n_replicas > 1,
-        synchronise_every=NEVER,
-        fragments=1,
-        fragment_delay=0,
-        overlap=False,
+    "averaging": (
+        "ideal",
+        "averaging",
+        _job(
+            "replicas never averaged",
+            lambda job: job.sharding == "none" and job.n_replicas > 1,
+            synchronise_every=NEVER,
+            fragments=1,
+            fragment_delay=0,
+            overlap=False,
+        ),
     ),
     "overlap": ("choice", "averaging after the last backward", _overlap),
     "schedule": ("choice", "the order of passes", _schedules),

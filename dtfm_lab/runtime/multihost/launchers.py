@@ -10,12 +10,11 @@
       job.sbatch, ...   what the scheduler reads
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
@@ -205,8 +204,28 @@ def compose(of: Launched) -> dict[str, str]:
     services, first = {}, 0
     for host in of.hosts:
         n = len(host.workers) * of.gpus
-        gpus = [str(gpu) for gpu in range(first, first + n)]
-        services[host.name] = _filled("compose", host=host.name, first=of.hosts[0].name, gpus=json.dumps(gpus))
+        services[host.name] = {
+            "image": "${IMAGE:-pytorch/pytorch:latest}",
+            "hostname": host.name,
+            "command": ["bash", "launch.sh", host.name],
+            "working_dir": "/plan",
+            "volumes": [".:/plan"],
+            "environment": {"MASTER_ADDR": of.hosts[0].name},
+            "ipc": "host",
+            "deploy": {
+                "resources": {
+                    "reservations": {
+                        "devices": [
+                            {
+                                "driver": "nvidia",
+                                "device_ids": [str(gpu) for gpu in range(first, first + n)],
+                                "capabilities": ["gpu"],
+                            }
+                        ]
+                    }
+                }
+            },
+        }
         first += n
     note = f"# All on one machine, with {first} GPUs: the plan's links between hosts are not those that you get.\n"
     text = yaml.dump({"services": services}, Dumper=_Readable, sort_keys=False)
@@ -218,18 +237,51 @@ def kubernetes(of: Launched) -> dict[str, str]:
     for host in of.hosts:
         if host.name != host.name.lower():
             raise LabError(f"--to kubernetes: host {host.name}; wanted names of nodes, in small letters, by --hosts")
+    n, label = len(of.hosts), {"app": of.named}
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host.name]}]} for host in of.hosts]
-    n, gpus = len(of.hosts), of.per_host()
-    job = _filled("kubernetes", named=of.named, n=n, gpus=gpus, terms=json.dumps(terms))
+    node = {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    container = {
+        "name": "train",
+        "image": "pytorch/pytorch:latest",
+        # A ConfigMap is read-only, and frameworks write beside their configuration.
+        "command": ["bash", "-c", 'cp -rL /plan /tmp/plan && exec bash /tmp/plan/launch.sh "$NODE"'],
+        "env": [node],
+        "resources": {"limits": {"nvidia.com/gpu": of.per_host()}},
+        "volumeMounts": [{"name": "plan", "mountPath": "/plan"}, {"name": "memory", "mountPath": "/dev/shm"}],
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "hostNetwork": True,
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"labelSelector": {"matchLabels": label}, "topologyKey": "kubernetes.io/hostname"}
+                ]
+            },
+        },
+        "containers": [container],
+        "volumes": [
+            {"name": "plan", "configMap": {"name": f"{of.named}-plan"}},
+            {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        ],
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": of.named},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": n,
+            "parallelism": n,
+            "backoffLimit": 0,
+            "template": {"metadata": {"labels": label}, "spec": pod},
+        },
+    }
     data = {"launch.sh": of.launch(), **of.files}
     held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{of.named}-plan"}, "data": data}
     return {"job.yaml": of.commented(yaml.dump_all([held, job], Dumper=_Readable, sort_keys=False))}
-
-
-def _filled(name: str, **values: object) -> Any:
-    """What the template beside this file holds, with these values."""
-    template = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
-    return yaml.safe_load(template.format(**values))
 
 
 SCHEDULERS: dict[str, Callable[[Launched], dict[str, str]]] = {
