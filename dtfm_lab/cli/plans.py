@@ -42,11 +42,11 @@ from dtfm_lab.domain.units import format_range, format_s, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
 from dtfm_lab.lab.arguments import PlanOptions
-from dtfm_lab.lab.memory_warnings import held_memory, memory_line, memory_summary
 from dtfm_lab.lab.schemas import FORMATS, schema
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
+from dtfm_lab.simulation.memory import held_memory, memory_line, memory_summary
 
 SPEED_AND_PRICE = ("global_batch", "iteration_s", "price_per_hour", "price_per_billion_tokens", "lower_bound_s")
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")

@@ -26,9 +26,9 @@ from dtfm_lab.elasticity import policies
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
 from dtfm_lab.files.traces import save_chrome_trace
-from dtfm_lab.lab.memory_warnings import memory_summary
 from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.sweeps import PLANNING, SweepPoint, sweep_summary
+from dtfm_lab.simulation.memory import memory_summary
 from dtfm_lab.simulation.schedules import build_named, choices_of, peak_activations
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT
 from dtfm_lab.simulation.variations import VARIED

@@ -1,5 +1,7 @@
-"""Conversions: between the units that people write and SI units, which all other code uses; tables to plain rows."""
+"""Conversions: between the units that people write and SI units, which all other code uses; tables to plain rows; pairs
+to the values of each key."""
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +18,8 @@ TERA = 10**12
 
 
 Number = TypeVar("Number", float, FloatArray)
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 def from_ms(ms: Number) -> Number:
@@ -77,3 +81,11 @@ def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as plain dictionaries, with None for missing values."""
     flat = frame.astype(object)
     return [{str(k): v for k, v in row.items()} for row in flat.where(flat.notna(), None).to_dict("records")]
+
+
+def by_key(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """The values of each key, in their order; keys in that in which they first come."""
+    found: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found

@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import (
     PAPERS_GPU,
@@ -31,7 +30,7 @@ from dtfm_lab.domain.network import (
     typical_price,
 )
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import TERA, FloatArray, GiB, from_gbps, from_ms
+from dtfm_lab.domain.units import TERA, FloatArray, GiB, by_key, from_gbps, from_ms
 from dtfm_lab.files.reading import located, parse
 from dtfm_lab.files.topology_sections import DeviceSection, MeasuredSection, RegionSection, Speed, TopologyFile
 

@@ -21,9 +21,9 @@ from dtfm_lab.lab.arguments import (
     of_network,
     of_plan,
 )
-from dtfm_lab.lab.memory_warnings import warned
 from dtfm_lab.planning import Explanation, Frontier, PlanStep, Replan
 from dtfm_lab.runtime.client.own_modules import read_module
+from dtfm_lab.simulation.memory import warned
 from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
 SMALL_NETWORK = 16

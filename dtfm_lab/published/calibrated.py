@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import LabError, TraceError
 from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import by_key, format_s
 from dtfm_lab.published.calibration import CLOSE, leave_one_out, median, own_factor
 from dtfm_lab.published.own import OwnRow, read_rows
 from dtfm_lab.published.own_predictions import located_plan, own_efficiency, predicted

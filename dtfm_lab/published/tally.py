@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from dtfm_lab.domain.by_key import by_key
+from dtfm_lab.domain.units import by_key
 from dtfm_lab.published.row import NO_WORSE, Evidence, KnownMiss, Row
 from dtfm_lab.published.sources import Source
 

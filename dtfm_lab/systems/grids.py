@@ -9,12 +9,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, device_gradient_bytes
 from dtfm_lab.domain.job.messages import device_gradient_elements
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray, by_key
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.systems.bound import Hops, behind, rounds_s

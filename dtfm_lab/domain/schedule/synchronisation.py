@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.schedule.schedule import Action, Kind
+from dtfm_lab.domain.units import by_key
 
 Key = tuple[Kind, int | None, int | None]
 """Kind, round and peer, which identify a part of one replica."""

@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, format_s
+from dtfm_lab.domain.units import FloatArray, by_key, format_s
 from dtfm_lab.figures.maps.atlas import ROOMY, Atlas, atlas, land_outlines, mapped, without_place
 from dtfm_lab.figures.maps.layout import Patch, bent, device_places, is_drawn, region_patches, rim_to_rim
 from dtfm_lab.figures.maps.marks import (

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import by_key
 from dtfm_lab.figures.palette import GREEN, LINE_GREY, ORANGE, VERMILLION
 from dtfm_lab.figures.theme import UNBOXED, count, duration, literal, numbered_rows, row_bars, titled, upright
 from dtfm_lab.planning import Replan

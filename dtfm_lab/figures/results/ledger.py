@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from dtfm_lab.domain.by_key import by_key
+from dtfm_lab.domain.units import by_key
 from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
 from dtfm_lab.figures.theme import by_name, literal, titled, wrapped
 from dtfm_lab.published import Group, Ledger, Row

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.schedule import ACROSS_STAGES, COMPUTE, LANE, PASSES, RECEIVES, SENDS, Action, Kind, Lane
 from dtfm_lab.domain.trace import RunContext, Span
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import by_key, format_s
 from dtfm_lab.figures.palette import EDGES, KIND_COLORS, KIND_NAMES, legend_name, paler
 from dtfm_lab.figures.strokes import packed
 from dtfm_lab.figures.theme import literal

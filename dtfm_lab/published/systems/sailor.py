@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from dtfm_lab.domain.by_key import by_key
-from dtfm_lab.domain.units import GB
+from dtfm_lab.domain.units import GB, by_key
 from dtfm_lab.published import sailor_memory
 from dtfm_lab.published.calibration import leave_one_out
 from dtfm_lab.published.row import Evidence, Row, document

@@ -6,9 +6,9 @@ Each row twice: as the lab predicts it of itself, and with one efficiency a mode
 from collections.abc import Iterator
 from typing import Any
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.job import Job, llama
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import by_key
 from dtfm_lab.published.calibration import SecondsLine, median
 from dtfm_lab.published.row import Evidence, Row, numbers
 from dtfm_lab.published.sources import published

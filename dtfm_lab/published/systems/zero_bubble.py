@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.job import Job, Layer, LayerKind, ModelSpec, gpt
 from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, TaskGraph, lower, task_graph
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION
-from dtfm_lab.domain.units import GB, GiB
+from dtfm_lab.domain.units import GB, GiB, by_key
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.published.calibration import SecondsLine, leave_one_out
 from dtfm_lab.published.row import Evidence, Row, numbers

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import yaml
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import by_key
 from dtfm_lab.files.reading import explained, write_text
 from dtfm_lab.runtime.multihost.expressed import BY_STAGE, Expressed, Told
 from dtfm_lab.runtime.multihost.frameworks import FRAMEWORKS, script

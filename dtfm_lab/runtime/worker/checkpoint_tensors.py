@@ -22,8 +22,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.units import by_key
 from dtfm_lab.files.reading import reason_of
 from dtfm_lab.runtime.protocol.checkpoint_folders import TENSORS
 from dtfm_lab.runtime.worker.stages import DTYPES

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dtfm_lab.domain.by_key import by_key
 from dtfm_lab.domain.network import find_place, link_between
 from dtfm_lab.domain.network.places import Link as LinkByDistance
 from dtfm_lab.domain.network.places import link_over
-from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, by_key, to_gbps, to_ms
 from dtfm_lab.widgets.network.drawing import AS_DRAWN, BY_DISTANCE, Document
 
 Speed = tuple[float, float]

@@ -8,7 +8,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.lab.memory_warnings import held_memory
+from dtfm_lab.simulation.memory import held_memory
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import (
     Panel,

@@ -10,7 +10,6 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.lab.memory_warnings import held_memory
 from dtfm_lab.planning import (
     Cancellation,
     PlanStep,
@@ -22,6 +21,7 @@ from dtfm_lab.planning import (
 )
 from dtfm_lab.planning.adapting import beginnings, nearest
 from dtfm_lab.planning.cost import pair_costs
+from dtfm_lab.simulation.memory import held_memory
 from dtfm_lab.widgets.live_search import LiveSearch
 from dtfm_lab.widgets.planner.edits import SAME, BeforeEdit, PlanChange
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
