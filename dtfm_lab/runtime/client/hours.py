@@ -247,7 +247,6 @@ class Hours:
         response = self.policy.decide(self._situation(why, left))
         if response is None:
             return
-        self.every_s = self.every_s if response.every_s is None else response.every_s
         again = response.again
         self.again = self.at_s + max(again, SOON_S) if isinstance(again, float | int) else again
         if response.after_s is not None:
@@ -284,7 +283,7 @@ class Hours:
     def _follow(self, response: Response) -> None:
         """Take up what the policy answered."""
         before, self.operation = self.operation, response.operation
-        self._set_interval(response.checkpoint_next)
+        self._set_interval(response)
         if before is None and self.waits and self.run is not None:
             self.waits[-1] = self.waits[-1][0], self.at_s
         if response.operation is None and self.run is not None:
@@ -308,13 +307,14 @@ class Hours:
         by_s = max(1, round(self.every_s / step_s)) if np.isfinite(self.every_s) else 0
         return min(filter(None, (self.policy.every_steps, by_s)), default=0)
 
-    def _set_interval(self, after_next: bool) -> None:
+    def _set_interval(self, response: Response) -> None:
         """Tell the run how many iterations of what is at work are between two checkpoints."""
+        self.every_s = self.every_s if response.every_s is None else response.every_s
         if self.run is None or self.operation is None:
             return
         every = self._iterations_between(self.operation.step_s)
-        if after_next or every != self.every:
-            self.run.checkpoint_every(every, after_next=after_next)
+        if response.checkpoint_next or every != self.every:
+            self.run.checkpoint_every(every, after_next=response.checkpoint_next)
         self.every = every
 
     def _start(self, plan: Plan, step_s: float, pause_s: float) -> None:
