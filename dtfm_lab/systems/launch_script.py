@@ -43,6 +43,7 @@ def command_of(script: str) -> str:
     variables: dict[str, str] = {}
     undecided: dict[str, bool] = {}  # whether there are flags in it
     found, depth = "", 0
+    without_value: list[str] = []  # of the command found
     for statement in _statements(script):
         first = statement.split(maxsplit=1)[0]
         depth += (first in OPENS) - (first in CLOSES)
@@ -59,11 +60,11 @@ def command_of(script: str) -> str:
         command = _put_in(statement, variables)
         if len(FLAG.findall(command)) > len(FLAG.findall(found)):
             found = command
-            for left in VARIABLE.finditer(command):
-                if undecided.get(_name(left)):
-                    raise LabError(
-                        f"{left[0]} of the script is set under a condition or in a loop; wanted its flags themselves"
-                    )
+            without_value = [left[0] for left in VARIABLE.finditer(command) if undecided.get(_name(left))]
+    if without_value:
+        raise LabError(
+            f"{without_value[0]} of the script is set under a condition or in a loop; wanted its flags themselves"
+        )
     return found
 
 

@@ -62,7 +62,8 @@ TRAINING="
     --global-batch-size $(( (REPLICAS + 0) * MICRO * 4 ))
 "
 TRAINING+=" --recompute-granularity full"
-python prepare.py --input "$1" --lr 1
+if [ "$1" ]; then MORE=--lr; fi
+python prepare.py --input "$1" $MORE 1
 torchrun "${WHERE[@]}" pretrain_gpt.py $TRAINING \\
     --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 \\
     --use-tp-pp-dp-mapping --overlap-grad-reduce --use-distributed-optimizer --data-path $2 2>&1 | tee log.txt
@@ -96,6 +97,7 @@ def test_a_script_gives_the_flags_that_its_command_would_have():
             "if [ $1 ]; then\n  MORE='--fp16'\nfi\nrun --bf16 $MORE",
             "$MORE of the script is set under a condition or in a loop; wanted its flags themselves",
         ),
+        ("A=" + "x" * 9 + "\nA=$A$A" * 20 + "\nrun --bf16", "letters; wanted 100000 at most"),
         (
             "for A in 1 2; do B=$A; done\nrun --micro-batch-size $B",
             "--micro-batch-size is '$B'; wanted a valid integer",
