@@ -21,6 +21,8 @@ ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
 COMMENT = re.compile(r"(?m)(^|\s)#.*$")
 FLAG = re.compile(r"(?:^|\s)--\w")
 MOST_LETTERS = 10**5
+BEFORE = re.compile(r"^(?:(?:then|else|do)(?:\s+|$))+")
+"""Words of a shell that a statement may follow."""
 OPENS, CLOSES = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
 OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -78,7 +80,7 @@ def _statements(script: str) -> Iterator[str]:
         elif not quote and letter in "()":
             depth = max(0, depth + (1 if letter == "(" else -1))
         elif not quote and not depth and letter in "\n;":
-            if statement := text[begin:at].strip():
+            if statement := BEFORE.sub("", text[begin:at].strip()):
                 yield statement
             begin = at + 1
 
