@@ -12,12 +12,12 @@ from functools import cache
 from inspect import Parameter, signature
 from itertools import groupby
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from dtfm_lab.domain.errors import FileError, UnknownName
-from dtfm_lab.domain.job import MODELS, Layer, LayerKind, ModelSpec, estimated_held, gpt, llama
+from dtfm_lab.domain.job import MODELS, Layer, LayerKind, ModelSpec, estimated_held, gpt, llama, moe
 from dtfm_lab.domain.job.model.families import NUMBERS_OF_CHOICES
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import Registry, unknown
@@ -40,6 +40,9 @@ class LayersSection(Section):
     selective_flop: float = 0.0
     moved_elements: int = 0
     frozen_elements: int = 0
+    expert_elements: int = 0
+    gated_elements: int = 0
+    kv_elements: int = 0
 
 
 class WholeSection(Section):
@@ -54,13 +57,15 @@ class WholeSection(Section):
     seq_len: int
     vocab_size: int
     tied: bool
+    n_experts: int = 0
+    experts_per_token: int = 0
     layers: list[LayersSection] = Field(max_length=10_000)
 
 
 NUMBERS_OF_A_LAYER = ("parameters", "forward_flop", "output_elements", "held_elements")
 
 FAMILIES: Registry[Callable[..., ModelSpec]] = Registry(
-    "model family", group="dtfm_lab.models", entries={"gpt": gpt, "llama": llama}
+    "model family", group="dtfm_lab.models", entries={"gpt": gpt, "llama": llama, "moe": moe}
 )
 """Functions that make the models of a family; the keys of a file's section are the function's keywords."""
 
@@ -108,7 +113,7 @@ def dtype_of_model(name_or_path: str | os.PathLike[str], *, folder: str | os.Pat
 
 
 def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:
-    """A model from its fields: those of ``gpt``, of ``llama`` (with ``family: llama``), or layer by layer."""
+    """A model from its fields: those of ``gpt``, of another family (with ``family: llama``), or layer by layer."""
     if "layers" in data:
         whole = parse(WholeSection, data, where)
         with located(where):
@@ -128,7 +133,12 @@ def model_to_section(model: ModelSpec) -> str | dict[str, Any]:
     """A preset's name, or all fields, from which an equal model is read."""
     if MODELS.get(model.name) == model:
         return model.name
-    fields = [name for name in WholeSection.model_fields if name != "layers" and (name != "source" or model.source)]
+    sometimes = ("source", "n_experts", "experts_per_token")
+    fields = [
+        name
+        for name in WholeSection.model_fields
+        if name != "layers" and (name not in sometimes or getattr(model, name))
+    ]
     layers = []
     for layer, alike in groupby(model.layers):
         row: dict[str, Any] = {"kind": str(layer.kind), "times": sum(1 for _ in alike)}
@@ -230,12 +240,70 @@ class Qwen2Config(_LlamaShaped):
         return llama(name=name, qkv_bias=True, **self.model_dump())
 
 
+class MixtralConfig(_LlamaShaped):
+    n_kv_heads: int | None = _optional_size("num_key_value_heads", default=8)
+    n_experts: int = _size("num_local_experts")
+    experts_per_token: int = _size("num_experts_per_tok")
+
+    def spec(self, name: str) -> ModelSpec:
+        sizes = self.model_dump()
+        return moe(name=name, d_expert=sizes.pop("d_ff"), **sizes)
+
+
+class Qwen3MoeConfig(_LlamaShaped):
+    """Qwen3's, of which every block has experts."""
+
+    n_experts: int = _size("num_experts")
+    experts_per_token: int = _size("num_experts_per_tok")
+    d_expert: int = _size("moe_intermediate_size")
+    each: Literal[1] = Field(alias="decoder_sparse_step", default=1)
+    dense: list[int] = Field(alias="mlp_only_layers", default=[], max_length=0)
+
+    def spec(self, name: str) -> ModelSpec:
+        return moe(name=name, qk_norm=True, **self.model_dump(exclude={"each", "dense", "d_ff"}))
+
+
+class DeepseekConfig(_Config):
+    """DeepSeek-V2's and V3's, without the block that V3 has to predict several tokens."""
+
+    n_layers: int = _size("num_hidden_layers", most=10_000)
+    d_model: int = _size("hidden_size")
+    d_ff: int = _size("intermediate_size")
+    n_heads: int = _size("num_attention_heads")
+    seq_len: int = _size("max_position_embeddings")
+    vocab_size: int = _size("vocab_size")
+    tied: bool = Field(alias="tie_word_embeddings", default=False)
+    n_experts: int = _size("n_routed_experts")
+    experts_per_token: int = _size("num_experts_per_tok")
+    d_expert: int = _size("moe_intermediate_size")
+    n_shared: int = Field(alias="n_shared_experts", ge=0, le=10**6)
+    n_dense: int = Field(alias="first_k_dense_replace", ge=0, le=10_000)
+    each: Literal[1] = Field(alias="moe_layer_freq", default=1)
+    q_rank: int | None = _optional_size("q_lora_rank")
+    kv_rank: int = _size("kv_lora_rank")
+    nope_dim: int = _size("qk_nope_head_dim")
+    rope_dim: int = _size("qk_rope_head_dim")
+    value_dim: int = _size("v_head_dim")
+
+    def spec(self, name: str) -> ModelSpec:
+        sizes = self.model_dump(exclude={"each", "n_shared"})
+        return moe(name=name, d_shared=self.n_shared * self.d_expert, **sizes)
+
+
 CONFIGS: dict[str, type[_Config]] = {
     "gpt2": Gpt2Config,
     "llama": LlamaConfig,
     "mistral": MistralConfig,
     "qwen2": Qwen2Config,
+    "mixtral": MixtralConfig,
+    "qwen3_moe": Qwen3MoeConfig,
+    "deepseek_v2": DeepseekConfig,
+    "deepseek_v3": DeepseekConfig,
 }
+
+
+OTHER_KEYS = {"num_experts": "num_local_experts"}
+"""What transformers 5 writes in place of a key of the published files."""
 
 
 def model_from_config(data: dict[str, Any], *, where: str = "config.json", name: str = "model") -> ModelSpec:
@@ -249,6 +317,7 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
     model_type = data["model_type"]
     if not isinstance(model_type, str) or model_type not in CONFIGS:
         raise UnknownName(f"{where}: {unknown('model_type', model_type, CONFIGS)}")
+    data = {key: data[other] for key, other in OTHER_KEYS.items() if other in data} | data
     kind = CONFIGS[model_type]
     keys = {field_name: field.alias or field_name for field_name, field in kind.model_fields.items()}
     for field_name, key in keys.items():

@@ -25,6 +25,7 @@ from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
 from dtfm_lab.planning.cost import PairCosts, pair_costs
 from dtfm_lab.planning.problem import Generation, Problem, canonical_order, planners
 from dtfm_lab.planning.step import PROVEN, PlanStep
+from dtfm_lab.simulation.collectives import tensor_gpus
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 
 PAPERS_JOB = "dtfm-gpt3-xl"
@@ -173,15 +174,15 @@ def steps_within(
 
 
 def network_of(topology: Topology, job: Job) -> tuple[Topology, Job]:
-    """The network of groups that the job's tensor parallelism wants, and the job with what it leaves to a planner.
+    """The network of groups that a job's parallelism within hosts wants, and the job with what it leaves to a planner.
 
     A network of single GPUs is grouped; without a planner, the degree is that of the network, and nothing is sharded.
     Raises TopologyError where no host has so many GPUs, or groups are of another size.
     """
-    open_ = {"tensor_parallel": topology.devices[0].gpus, "sharding": "none"}
+    open_ = {"tensor_parallel": tensor_gpus(job, topology.devices[0].gpus), "sharding": "none"}
     if chosen := {what: value for what, value in open_.items() if getattr(job, what) is None}:
         job = job.with_fields(**chosen)
-    return topology.grouped(job.tensor_parallel or 1), job
+    return topology.grouped(job.group_gpus), job
 
 
 def check_start(job: Job, start: Plan) -> None:

@@ -8,6 +8,13 @@ backward, behind its attention and its MLP (Shoeybi et al. 2019, "Megatron-LM", 
 cut by vocabulary, once in the forward, and the head once in the backward. The sums depend on each other and are not
 hidden.
 
+With context parallelism the keys and values of a part of the sequence go round in a ring, in c - 1 steps, each beside
+the products of the queries with the part that came before; in the backward their gradients go round, too (Liu et al.
+2023, "Ring Attention", section 3). Hidden is what these products take, however causal: parts are dealt out so that all
+GPUs have as many. With expert parallelism each token goes to its experts and back, all to all, in the forward and in
+the backward (Lepikhin et al. 2020, "GShard", section 3.2); every GPU is sent as many, and nothing is hidden. Both have
+parameters on several GPUs, whose gradients these average before each step, in rings, not hidden.
+
 With zero-3 (Rajbhandari et al. 2020, "ZeRO", section 7.2.2; Zhao et al. 2023, "PyTorch FSDP", sections 3.3.1 and 4.2) a
 layer's parameters are gathered before its forward, dropped, gathered again before its backward, and its gradients are
 scattered behind it, in every micro-batch. The next layer is fetched while one computes; the first cannot be hidden,
@@ -25,8 +32,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, Layer, LayerKind, frozen_bytes
-from dtfm_lab.domain.job.job import compressed_bytes
+from dtfm_lab.domain.job import (
+    BACKWARD_PER_FORWARD,
+    BYTES_PER_ELEMENT,
+    Job,
+    Layer,
+    LayerKind,
+    compressed_bytes,
+    copied_elements,
+    frozen_bytes,
+)
 from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.units import IntArray
 
@@ -87,28 +102,74 @@ class PassParts(NamedTuple):
 NOTHING = PassParts(0.0, 0.0, 0.0)
 
 
-def tensor_parallel_s(job: Job, layers: Sequence[Layer], device: Device) -> PassParts:
-    """Seconds of the all-reduces of one micro-batch over these layers.
+def group_messages_s(job: Job, layers: Sequence[Layer], device: Device, flop_per_s: float) -> PassParts:
+    """Seconds of the messages within a group of GPUs for one micro-batch over these layers, beside their computing.
 
-    Checkpointed blocks, or stages, sum again what they sum in the forward; ``selective`` checkpointing keeps the sums.
+    ``flop_per_s`` is what the group reaches. Checkpointed blocks, or stages, send again what they send in the forward;
+    ``selective`` checkpointing keeps what arrived.
     """
     if device.gpus == 1:
         return NOTHING
-    n_bytes = job.microbatch * job.modelled().boundary_elements * BYTES_PER_ELEMENT[job.dtype]
-    once_s = ring_all_reduce_s(n_bytes, device.gpus, device.inner_bandwidth_bytes_per_s, device.inner_latency_s)
-    forward, backward = (sum(ALL_REDUCES[layer.kind][way] for layer in layers) for way in (0, 1))
-    blocks = sum(ALL_REDUCES[layer.kind][0] for layer in layers if layer.kind is LayerKind.BLOCK)
-    again = {"stage": forward, "block": blocks}.get(job.checkpoints, 0)
-    return PassParts(forward * once_s, backward * once_s, again * once_s)
+    parts = [_layer_messages_s(job, layer, device, flop_per_s) for layer in dict.fromkeys(layers)]
+    of = dict(zip(dict.fromkeys(layers), parts, strict=True))
+    forward_s, backward_s = (sum(of[layer][way] for layer in layers) for way in (0, 1))
+    blocks_s = sum(of[layer][0] for layer in layers if layer.kind is LayerKind.BLOCK)
+    return PassParts(forward_s, backward_s, {"stage": forward_s, "block": blocks_s}.get(job.checkpoints, 0.0))
 
 
-def hop_gather_s(device: Device, n_bytes: float) -> float:
+def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float) -> tuple[float, float]:
+    """Of the forward and of the backward of one layer."""
+    model, inner = job.modelled(), (device.inner_bandwidth_bytes_per_s, device.inner_latency_s)
+    n_tensor, n_context, n_experts = tensor_gpus(job, device.gpus), job.context_parallel, job.expert_parallel
+    each = job.microbatch * BYTES_PER_ELEMENT[job.dtype] / job.data_gpus
+    sum_s = ring_all_reduce_s(each * model.boundary_elements, n_tensor, *inner)
+    forward_s, backward_s = (n * sum_s for n in ALL_REDUCES[layer.kind])
+    if n_context > 1 and layer.kv_elements:
+        step_s = ring_gather_s(2 * each * layer.kv_elements / n_tensor, 2, *inner)
+        beside_s = job.microbatch * model.attention_flop / flop_per_s / n_context
+        forward_s += (n_context - 1) * max(step_s - beside_s, 0.0)
+        backward_s += (n_context - 1) * max(2 * step_s - BACKWARD_PER_FORWARD * beside_s, 0.0)
+    if n_experts > 1 and layer.expert_elements:
+        sent_bytes = each * model.boundary_elements * model.experts_per_token / n_tensor
+        there_and_back_s = 2 * ring_gather_s(sent_bytes, n_experts, *inner)
+        forward_s, backward_s = forward_s + there_and_back_s, backward_s + there_and_back_s
+    return forward_s, backward_s
+
+
+def tensor_gpus(job: Job, gpus: int) -> int:
+    """Of a group of so many GPUs, those that share each layer."""
+    return max(gpus // job.data_gpus, 1)
+
+
+def group_average_s(job: Job, n_elements: int, n_experts: int, device: Device) -> float:
+    """Seconds in which the GPUs of a group that hold the same of so many parameters, experts' among them, average their
+    gradients.
+
+    Where replicas split the optimiser's states, so do they: gradients are scattered and parameters gathered, which
+    takes as many rounds.
+    """
+    if job.data_gpus == 1:
+        return 0.0
+    inner = device.inner_bandwidth_bytes_per_s, device.inner_latency_s
+    gradient, parameter = BYTES_PER_ELEMENT[job.gradients_in], BYTES_PER_ELEMENT[job.dtype]
+    back = gradient if job.sharding in (None, "none") else parameter
+    alike = (n_elements - n_experts, job.data_gpus), (n_experts / job.expert_parallel, job.context_parallel)
+    return sum(
+        ring_gather_s(each * elements / tensor_gpus(job, device.gpus), n, *inner)
+        for elements, n in alike
+        for each in (gradient, back)
+        if elements
+    )
+
+
+def hop_gather_s(job: Job, device: Device, n_bytes: float) -> float:
     """Seconds in which a group gathers a message between stages, of which each of its GPUs received a part.
 
     Each GPU of the sending group sends its part only, over the card that they share, and the receivers gather it over
     their inner links (Narayanan et al. 2021, section 4.1, scatter/gather optimisation).
     """
-    return ring_gather_s(n_bytes, device.gpus, device.inner_bandwidth_bytes_per_s, device.inner_latency_s)
+    inner = device.inner_bandwidth_bytes_per_s, device.inner_latency_s
+    return ring_gather_s(n_bytes / job.data_gpus, tensor_gpus(job, device.gpus), *inner)
 
 
 def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
@@ -214,4 +275,5 @@ def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
     """
     if job.gradients_in == job.dtype:
         return 0
-    return max((layer.parameters for layer in layers if layer.kind is LayerKind.BLOCK), default=0)
+    blocks = (layer for layer in layers if layer.kind is LayerKind.BLOCK)
+    return max((layer.parameters + copied_elements(job, layer) for layer in blocks), default=0)

@@ -18,6 +18,7 @@ from dtfm_lab.domain.job import (
     Layer,
     LayerKind,
     boundary_bytes,
+    device_expert_elements,
     device_gradient_elements,
     frozen_bytes,
     moved_elements,
@@ -34,11 +35,12 @@ from dtfm_lab.simulation.collectives import (
     LayerMessages,
     PassParts,
     PassSeconds,
+    group_average_s,
+    group_messages_s,
     hop_gather_s,
     message_bytes_of,
     sharded_over,
     sharded_passes,
-    tensor_parallel_s,
 )
 from dtfm_lab.simulation.efficiency import BACKWARD_READS, GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_intervals import static_memory
@@ -52,11 +54,11 @@ def analytic(
     """FLOP of a stage's layers over what its device reaches of its peak, and the coding of compressed messages.
 
     A backward takes twice a forward, or what ``ModelSpec.backward`` says where weights are frozen, and again what it
-    recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The all-reduces
-    of tensor parallelism and the messages of sharded parameters are part of the passes; the latter go over ``links``,
+    recomputes; split, its two halves take one forward each, and the recomputation goes with the first. The messages
+    within a group of GPUs and those of sharded parameters are part of the passes; the latter go over ``links``,
     those of the plan where None. Averaging and the optimiser's step are bound by memory, not FLOP, and count as 0
-    beside what they code, but for ``memory_traffic``. Raises JobError where the efficiency is not within 0 and 1, or a
-    GPU's memory bandwidth is unknown where the job counts it.
+    beside what they code and what a group of GPUs averages within, but for ``memory_traffic``. Raises JobError where
+    the efficiency is not within 0 and 1, or a GPU's memory bandwidth is unknown where the job counts it.
     """
     return (*pass_times(plan, programs.schedule.n_stages, efficiency, links), *_synchronising(plan, programs))
 
@@ -90,7 +92,7 @@ def pass_times(
             unweighted_s = unweighted_flop / speed
             moved_bytes_per_s = memory_bandwidth_of(device) if job.memory_traffic else 1.0
             moved_s = PassParts(*(n_bytes / moved_bytes_per_s for n_bytes in traffic))
-            sums_s = tensor_parallel_s(job, layers, device)
+            sums_s = group_messages_s(job, layers, device, speed)
             back_s = again_s + moved_s.again + moved_s.backward + sums_s.backward + sums_s.again
             passes = PassSeconds(
                 forward_s + moved_s.forward + sums_s.forward,
@@ -100,7 +102,7 @@ def pass_times(
             )
             if messages is not None:
                 passes = sharded_passes(passes, messages)
-            gather_s = (hop_gather_s(device, n_bytes[stage + behind]) for behind in range(2))
+            gather_s = (hop_gather_s(job, device, n_bytes[stage + behind]) for behind in range(2))
             before_s = [coding_s + n * each_s for n, each_s in zip(n_received, gather_s, strict=True)]
             rows += [
                 ComputeTime(stage, replica, Kind.FORWARD, passes.forward + before_s[0]),
@@ -131,8 +133,10 @@ def _messages(job: Job, layers: Sequence[Layer], rings: GroupRings, group: int) 
 
 
 def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
-    """PACK, REDUCE and STEP take the time of coding; where a device has several of a kind, each takes the mean."""
+    """PACK, REDUCE and STEP take the time of coding; where a device has several of a kind, each takes the mean. Before
+    its steps a group of GPUs averages within."""
     job = plan.job
+    n_experts = device_expert_elements(job, programs.schedule.n_stages)
     n_elements = device_gradient_elements(job, programs.schedule.n_stages)
     step_bytes = step_traffic_bytes(job, programs.schedule.n_stages)
     rows = []
@@ -146,6 +150,8 @@ def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
                 seconds = whole_s * float(np.mean(coded)) if coded else 0.0
                 if kind is Kind.STEP and coded and job.memory_traffic:
                     seconds += step_bytes[position] / memory_bandwidth_of(device) / len(coded)
+                if kind is Kind.STEP and coded:
+                    seconds += group_average_s(job, n_elements[position], n_experts[position], device) / len(coded)
                 rows.append(ComputeTime(position, replica, kind, seconds))
     return rows
 
@@ -200,10 +206,12 @@ def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Per position in the pipeline, bytes of the optimiser's step: parameters, gradients and states are read and
     written once, gradients as zeros. Where replicas split the states, each steps its shard alone; with zero-1 it still
     holds the whole gradient, which it zeroes."""
-    whole = static_memory(job.with_fields(sharding="none"), n_stages)
+    split = job.sharding not in (None, "none")  # among all GPUs that hold the same
+    one = {"context_parallel": 1, "expert_parallel": 1} if split else {}
+    whole = static_memory(job.with_fields(sharding="none", **one), n_stages)
     over = sharded_over(job.sharding, job.n_replicas)
     stepped = (2 * (whole.total - whole.frozen) - whole.gradients) / over.optimizer
-    zeroed = whole.gradients / over.gradients
+    zeroed = whole.gradients / over.gradients * (job.data_gpus if split else 1)
     return tuple((stepped + zeroed).tolist())
 
 

@@ -166,19 +166,28 @@ def _reached(job: Job, known: Products, per_byte: float, gpus: int, microbatch: 
 def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Iterator[Product]:
     """The matrix products of a layer's forward on each of so many GPUs that share it.
 
-    They share it as in Megatron-LM: columns where a block's input is multiplied, depth where its output comes out. A
-    block of a family other than gpt and llama counts as one product of the model's width.
+    They share it as in Megatron-LM: columns where a block's input is multiplied, depth where its output comes out; with
+    context and expert parallelism, tokens. The products of a GPU's experts, each with the tokens that are sent to it,
+    count as one kernel. A block of a family other than gpt and llama, but for its experts, counts as one product of the
+    model's width.
     """
     model = job.modelled()
-    tokens = float(microbatch * model.seq_len)
+    gpus = max(gpus // job.data_gpus, 1)
+    tokens = float(microbatch * model.seq_len) / job.data_gpus
     if layer.kind is LayerKind.HEAD:
         yield Product(tokens, model.vocab_size / gpus, model.d_model)
     if layer.kind is not LayerKind.BLOCK:
         return
     yield from (Product(tokens, *sizes) for sizes in _weights(model, layer, gpus) if min(sizes) > 0)
+    if layer.expert_elements:
+        inner = _expert_width(model, layer)
+        routed = tokens * model.experts_per_token * job.expert_parallel / model.n_experts
+        for sizes in ((2 * inner / gpus, model.d_model), (model.d_model, inner / gpus)):
+            yield Product(routed, *sizes, model.n_experts / job.expert_parallel)
     if not layer.attention_elements:  # a block without attention, or with one of unknown shape
         return
-    heads, length, width = microbatch * model.n_heads / gpus, model.seq_len, model.head_dim
+    # of context-parallel GPUs each has a part of the queries, and all keys one after the other
+    heads, length, width = microbatch * model.n_heads / gpus / job.data_gpus, model.seq_len, model.head_dim
     if job.attention == "fused":
         yield Product(length, 2 * length, width, heads, fused=True)
     else:
@@ -190,7 +199,7 @@ def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, flo
     """Columns and depth of the products with a block's weights, told from its FLOP (``families`` counts them)."""
     width, heads = model.d_model, model.n_heads * model.head_dim
     attention = model.attention_flop if layer.attention_elements else 0.0
-    own_flop = layer.forward_flop - attention - model.adapter_flop(layer)
+    own_flop = layer.forward_flop - attention - model.adapter_flop(layer) - _expert_flop(model, layer)
     each = own_flop / (2 * model.seq_len * width)  # weights over the width
     selective = layer.selective_flop / (2 * model.seq_len * width)
     if model.family == "gpt":
@@ -202,6 +211,18 @@ def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, flo
     else:
         return [(each / gpus, width)]
     return [(queries / gpus, width), (width, heads / gpus), (inward / gpus, width), (width, inner / gpus)]
+
+
+def _expert_width(model: ModelSpec, layer: Layer) -> float:
+    """Width of each expert of a block, which has three matrices."""
+    return layer.expert_elements / (3 * model.n_experts * model.d_model)
+
+
+def _expert_flop(model: ModelSpec, layer: Layer) -> float:
+    """Of a block's forward of one sequence, the part of its experts."""
+    if not layer.expert_elements:
+        return 0.0
+    return 2.0 * model.seq_len * model.experts_per_token * layer.expert_elements / model.n_experts
 
 
 def _passes_flop(product: Product, known: Products, frozen: bool) -> float:

@@ -30,6 +30,7 @@ from dtfm_lab.domain.job import (
     LayerKind,
     boundary_bytes,
     boundary_of,
+    device_expert_elements,
     device_gradient_bytes,
     device_gradient_elements,
     frozen_bytes,
@@ -80,7 +81,8 @@ class StaticMemory(NamedTuple):
 
 
 def static_memory(job: Job, n_stages: int) -> StaticMemory:
-    """Of each position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends.
+    """Of each position in the pipeline, the model cut into ``n_stages``; a tied embedding counts at both ends. Where
+    GPUs of a group hold the same parameters, each counts its own.
 
     What is sharded over the replicas counts a shard, and beside it what is whole at a time (``gathered_of``);
     of gradients also those of a block that are yet to be added in another precision (``passing_gradient_elements``).
@@ -89,6 +91,11 @@ def static_memory(job: Job, n_stages: int) -> StaticMemory:
     each = BYTES_PER_ELEMENT[job.dtype]
     over = sharded_over(job.sharding, job.n_replicas)
     parameters, gradients, optimizer = (-(-n_elements // parts) for parts in over)
+    n_experts = np.array(device_expert_elements(job, n_stages), dtype=np.int64)
+    copied = (job.data_gpus - 1) * (n_elements - n_experts) + (job.context_parallel - 1) * n_experts
+    parameters, gradients = parameters + copied, gradients + copied
+    if job.sharding in (None, "none"):
+        optimizer = optimizer + copied
     weights_bytes = parameters * each
     if over.gradients > 1:
         whole = [gathered_of(job, layers, job.n_replicas) for layers in job.layers_of(n_stages)]
@@ -100,6 +107,7 @@ def static_memory(job: Job, n_stages: int) -> StaticMemory:
     passing = np.array([passing_gradient_elements(job, layers) for layers in job.layers_of(n_stages)], dtype=np.int64)
     gradient_bytes += each * passing.reshape(-1, job.n_stages).max(axis=0)
     frozen = np.ceil([sum(frozen_bytes(job, x) for x in layers) for layers in job.layers_of(n_stages)]).astype(np.int64)
+    frozen *= job.data_gpus
     return StaticMemory(
         weights_bytes,
         gradient_bytes,
@@ -118,8 +126,8 @@ class ActivationMemory(NamedTuple):
 
 
 def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> ActivationMemory:
-    """Activations of every stage, the model cut into ``n_stages``; ``splits`` where backwards have two halves. With
-    tensor parallelism, of all GPUs of a group.
+    """Activations of every stage, the model cut into ``n_stages``; ``splits`` where backwards have two halves. Of
+    all GPUs of a group.
 
     Where blocks are recomputed one at a time, a backward needs the most when all kept up to a block, and all of that
     block, are held: what the layers behind it kept is free by then.
@@ -171,7 +179,7 @@ def memory_limits(plan: Plan) -> IntArray:
 
 def usable_bytes(job: Job, devices: Sequence[Device]) -> FloatArray:
     """(devices,) whole bytes of memory behind the job's reserve; not below 0."""
-    have = np.array([device.memory_bytes for device in devices]) - (job.tensor_parallel or 1) * job.reserve_bytes
+    have = np.array([device.memory_bytes for device in devices]) - job.group_gpus * job.reserve_bytes
     return np.asarray(np.floor(np.clip((1 - job.fragmentation) * have, 0.0, 2.0**62)))
 
 

@@ -190,7 +190,7 @@ def _compute(outcome: Outcome) -> Trials:
 
 
 def _inner(outcome: Outcome) -> Trials:
-    if (outcome.job.tensor_parallel or 1) > 1:
+    if outcome.job.group_gpus > 1:
         yield from _network("GPUs that share a layer summed in no time", _without_inner)(outcome)
 
 

@@ -153,8 +153,8 @@ def groupings(topology: Topology, job: Job, degrees: Sequence[int] | None = None
     degrees, all by default, that the hosts and the model's heads allow."""
     heads = job.modelled().n_heads
     for degree in topology.group_sizes if degrees is None else degrees:
-        if degree in topology.group_sizes and not heads % degree:
-            yield topology.grouped(degree), job.with_fields(tensor_parallel=degree)
+        if (gpus := degree * job.data_gpus) in topology.group_sizes and not heads % degree:
+            yield topology.grouped(gpus), job.with_fields(tensor_parallel=degree)
 
 
 def sizes_of(microbatches: str, job: Job, tried: Sequence[int]) -> Sequence[int] | None:

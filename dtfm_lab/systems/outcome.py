@@ -184,7 +184,7 @@ def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: GivenEff
 def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> dict[tuple[int, int, str], float]:
     """Of each pass with messages inside, the share that it would take without them."""
     job = plan.job
-    if not job.gathers_passes and (job.tensor_parallel or 1) == 1:
+    if not job.gathers_passes and job.group_gpus == 1:
         return {}
     n_stages = trace.context.recorded_schedule.n_stages
     passes = pass_times(_alone(plan), n_stages, efficiency)

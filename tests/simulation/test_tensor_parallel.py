@@ -82,7 +82,7 @@ def test_groups_of_another_size_are_refused():
     with pytest.raises(TopologyError, match="has devices of 4 GPUs each; wanted groups of 2, or single GPUs"):
         placed(2, hosts().grouped(4))
     plan = placed(1)
-    with pytest.raises(PlanError, match=r"device device-0 stands for 1 GPU; job job wants tensor_parallel of 2"):
+    with pytest.raises(PlanError, match=r"device device-0 stands for 1 GPU; job job wants groups of 2"):
         plan.changed(job=job_of(2))
 
 
@@ -118,9 +118,9 @@ def test_recomputation_sums_again():
 
 
 def test_a_hop_is_gathered_by_the_group_that_receives_it():
-    group = hosts().grouped(4).devices[0]
-    assert hop_gather_s(group, 12e9) == pytest.approx(3 * 3e9 / 300e9)
-    assert hop_gather_s(Device(name="alone"), 12e9) == 0.0
+    group, job = hosts().grouped(4).devices[0], job_of(4)
+    assert hop_gather_s(job, group, 12e9) == pytest.approx(3 * 3e9 / 300e9)
+    assert hop_gather_s(job, Device(name="alone"), 12e9) == 0.0
 
 
 @pytest.mark.parametrize("gpus", [2, 8])

@@ -4,6 +4,7 @@ A Job fixes stages, replicas, micro-batches and how messages are compressed; mes
 """
 
 from dtfm_lab.domain.job.activations import (
+    copied_elements,
     frozen_bytes,
     kept_elements,
     moved_elements,
@@ -11,12 +12,13 @@ from dtfm_lab.domain.job.activations import (
     repeated_flop,
     whole_copies,
 )
-from dtfm_lab.domain.job.job import INT8_BLOCK, Job, compressed_bytes
+from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.messages import (
     boundary_bytes,
     boundary_of,
     buckets_of,
     device_average_bytes,
+    device_expert_elements,
     device_gradient_bytes,
     device_gradient_elements,
     message_bytes,
@@ -31,7 +33,15 @@ from dtfm_lab.domain.job.model import (
     even_shares,
     gpt,
     llama,
+    moe,
     with_adapters,
 )
-from dtfm_lab.domain.job.options import COMPRESSIONS, LEFT_TO_PLANNERS, JobChanges, JobOptions
+from dtfm_lab.domain.job.options import (
+    COMPRESSIONS,
+    INT8_BLOCK,
+    LEFT_TO_PLANNERS,
+    JobChanges,
+    JobOptions,
+    compressed_bytes,
+)
 from dtfm_lab.domain.job.presets import GPT3_XL, JOBS, MODELS, SMALL, TINY

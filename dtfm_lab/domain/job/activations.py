@@ -5,6 +5,9 @@ With ``selective`` and ``block`` checkpointing a block keeps less than its opera
 one block at a time; the embedding and the head are not checkpointed, as in torchtitan and Megatron-LM. With ``stage``
 whole stages are: what is left then is no sum over layers, and ``memory_intervals`` counts it.
 
+With context and expert parallelism every GPU of a group has tokens of its own, and activations are those of all.
+Parameters are held once more by each of them, but for experts, which are split among expert-parallel GPUs.
+
 With tensor parallelism numbers are those of all GPUs of a group. Norms, residuals and dropout are not divided: every
 GPU holds them whole (Korthikanti et al. 2022, section 4.2.1: 10 of the 34 bytes a token and width of a gpt), unless
 they are cut along the sequence (section 4.2.2).
@@ -18,7 +21,7 @@ from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, LayerKind
 from dtfm_lab.domain.job.options import BLOCKWISE, FROZEN_BYTES
 
-WHOLE_WIDTHS = {"gpt": 5, "llama": 4}
+WHOLE_WIDTHS = {"gpt": 5, "llama": 4, "moe": 4}
 """Widths of a block's held numbers a token that every GPU of a group holds: input and output of both norms, and in a
 gpt two dropout masks of half a number each."""
 WHOLE_SHARE = 10 / 34
@@ -38,6 +41,12 @@ def frozen_bytes(job: Job, layer: Layer) -> float:
     plain_bytes = BYTES_PER_ELEMENT[job.dtype]
     own = FROZEN_BYTES[job.frozen_weights] if layer.kind is LayerKind.BLOCK else None
     return layer.frozen_elements * (plain_bytes if own is None else min(own, plain_bytes))
+
+
+def copied_elements(job: Job, layer: Layer) -> int:
+    """Parameters, trained and not, that a group holds of a layer beyond one copy."""
+    beside = layer.parameters - layer.expert_elements
+    return (job.data_gpus - 1) * beside + (job.context_parallel - 1) * layer.expert_elements
 
 
 def whole_elements(job: Job, layer: Layer) -> int:
@@ -81,7 +90,9 @@ def _beside(job: Job, layer: Layer) -> int:
     if layer.kind is not LayerKind.BLOCK:
         return 0
     less = _masks(job) * model.boundary_elements
-    if job.operators == "fused" and model.family == "llama":
+    if job.operators == "fused" and layer.gated_elements:
+        less += layer.gated_elements
+    elif job.operators == "fused" and model.family == "llama":
         # held is 4 d + 2 q + 2 kv + 4 d_ff a token, and selective 2 d + 2 q + kv + d_ff: their difference has d_ff
         queries = model.seq_len * model.n_heads * model.head_dim
         less += max(layer.held_elements - 2 * layer.selective_elements + 2 * queries, 0) // 2

@@ -52,11 +52,35 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
             f"tensor_parallel is {job.tensor_parallel}; wanted a divisor of the {heads} heads of model "
             f"{model.name if model else ''}"
         )
+    yield from _unshared(job, model)
     if job.flush_every is not None and job.schedule not in (None, PAPERS_SCHEDULE):
         yield (
             f"flush_every is {job.flush_every} with schedule {shortened(job.schedule)}; wanted "
             f"{PAPERS_SCHEDULE}, which flushes, or no flush_every"
         )
+
+
+def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
+    """What context and expert parallelism cannot divide, or stand beside."""
+    context, experts = job.context_parallel, job.expert_parallel
+    if context * experts == 1:
+        return
+    if model is None or model.source:
+        of = "no model" if model is None else "a module of one's own"
+        yield f"context_parallel is {context} and expert_parallel {experts} with {of}; wanted 1 and 1"
+        return
+    if job.sharding in PASSED_ON:
+        yield (
+            f"sharding is {job.sharding} with context_parallel {context} and expert_parallel {experts}; wanted none or "
+            f"zero-1"
+        )
+    for what, degree, of, thing in (
+        ("context_parallel", context, model.seq_len, "tokens of a sequence"),
+        ("expert_parallel", experts, model.n_experts, "experts of a block"),
+        ("expert_parallel", experts, job.microbatch or 0, "sequences of a micro-batch"),
+    ):
+        if degree > 1 and (of % degree or (not of and thing.startswith("experts"))):
+            yield f"{what} is {degree}; wanted a divisor of the {of} {thing}"
 
 
 def missing_numbers(model: ModelSpec, job: JobOptions) -> Iterator[str]:
@@ -65,6 +89,7 @@ def missing_numbers(model: ModelSpec, job: JobOptions) -> Iterator[str]:
         "attention_elements": ("attention unfused", job.attention == "unfused"),
         "selective_elements": ("checkpointing selective", job.checkpointing == "selective"),
         "moved_elements": ("memory_traffic", job.memory_traffic),
+        "kv_elements": ("context_parallel", job.context_parallel > 1),
     }
     for what, (choice, is_chosen) in wanted.items():
         if is_chosen and not any(getattr(layer, what) for layer in model.layers if layer.kind is LayerKind.BLOCK):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -21,12 +20,18 @@ from dtfm_lab.domain.job.checks import (
 )
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer, ModelSpec, even_shares
 from dtfm_lab.domain.job.model.families import completed
-from dtfm_lab.domain.job.options import BATCH, GRADIENT, HOP, LEFT_TO_PLANNERS, MEMORY_ONLY, JobOptions
+from dtfm_lab.domain.job.options import (
+    BATCH,
+    GRADIENT,
+    HOP,
+    LEFT_TO_PLANNERS,
+    MEMORY_ONLY,
+    JobOptions,
+    compressed_bytes,
+)
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import check_options, plain
 
-INT8_BLOCK = 256
-"""Numbers that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)."""
 _COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")
 """Fields with a count for each stage or replica."""
 _SIZES = ("given_gradient_bytes", "given_hop_bytes")
@@ -35,6 +40,7 @@ _SIZED_BY = {"model", "n_stages", "n_replicas", "global_batch"}
 _AHEAD_BY = {
     *("n_stages", "microbatch", "global_batch", "schedule", "model", "blocks_per_stage"),
     *("recompute", "checkpointing", "attention", "sequence_parallel", "gradient_dtype", "tensor_parallel", "sharding"),
+    *("context_parallel", "expert_parallel"),
     *MEMORY_ONLY,
 }
 """Fields for which a planner chose how many forwards each stage runs ahead: the schedule, and what memory holds."""
@@ -141,6 +147,16 @@ class Job(JobOptions):
     def gathers_passes(self) -> bool:
         """Whether replicas exchange gradients, and perhaps parameters, in the passes of every micro-batch."""
         return self.sharding in PASSED_ON
+
+    @property
+    def data_gpus(self) -> int:
+        """GPUs of a device's group that compute different tokens with the same parameters, but for experts."""
+        return self.context_parallel * self.expert_parallel
+
+    @property
+    def group_gpus(self) -> int:
+        """GPUs of a host that one device of a plan stands for."""
+        return (self.tensor_parallel or 1) * self.data_gpus
 
     @property
     def n_tasklets(self) -> int:
@@ -405,14 +421,3 @@ class Job(JobOptions):
             )
         n_stages, n_replicas = min(shapes, key=lambda shape: (abs(shape[0] - shape[1]), -shape[0]))
         return self.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=self.microbatch or 1)
-
-
-def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
-    """Bytes that so many numbers take in a message: as they are, or compressed where that is smaller."""
-    plain_bytes = n_elements * BYTES_PER_ELEMENT[dtype]
-    coded_bytes = {
-        "none": plain_bytes,
-        "fp16": n_elements * 2,
-        "int8": n_elements + 4 * math.ceil(n_elements / INT8_BLOCK),
-    }[compression]
-    return float(min(plain_bytes, coded_bytes))

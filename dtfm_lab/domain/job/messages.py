@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from dtfm_lab.domain.job.activations import repeated_flop
-from dtfm_lab.domain.job.job import Job, compressed_bytes
+from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.model import BYTES_PER_ELEMENT, Layer
-from dtfm_lab.domain.job.options import BLOCKWISE
+from dtfm_lab.domain.job.options import BLOCKWISE, compressed_bytes
 from dtfm_lab.domain.schedule import ACROSS_STAGES, Bucket, Kind, Schedule, Step
 from dtfm_lab.domain.schedule.synchronisation import LAST
 from dtfm_lab.domain.units import IntArray
@@ -41,6 +41,13 @@ def boundary_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
 def device_gradient_elements(job: Job, n_stages: int) -> tuple[int, ...]:
     """Parameters of all stages of each position in the pipeline, the model cut into ``n_stages``."""
     counts = job.parameters_of(n_stages)
+    return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
+
+
+@lru_cache(maxsize=64)
+def device_expert_elements(job: Job, n_stages: int) -> tuple[int, ...]:
+    """Of these, those of experts."""
+    counts = [sum(layer.expert_elements for layer in layers) for layers in job.layers_of(n_stages)]
     return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
 
 

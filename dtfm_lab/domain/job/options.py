@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,8 @@ else:
     Count = int | None
 
 COMPRESSIONS = ("none", "fp16", "int8")
+INT8_BLOCK = 256
+"""Numbers that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)."""
 TRANSPORTS = ("overlapped", "batched", "blocking")
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 ATTENTIONS = ("fused", "unfused")
@@ -78,6 +81,24 @@ class SystemOptions:
             varies=False,
         ),
     ] = 1
+    context_parallel: Annotated[
+        int,
+        Option(help="GPUs of one host that share each sequence, a part each.", unit="GPUs", least=1, varies=False),
+    ] = 1
+    """Keys and values go round in a ring beside the attention's products (Liu et al. 2023, "Ring Attention with
+    Blockwise Transformers for Near-Infinite Context"), and each GPU has the parameters of its layers whole."""
+    expert_parallel: Annotated[
+        int,
+        Option(
+            help="GPUs of one host that each take sequences of their own, and split a block's experts among them.",
+            unit="GPUs",
+            least=1,
+            varies=False,
+        ),
+    ] = 1
+    """Tokens are sent to their experts and back, all to all (Lepikhin et al. 2020, "GShard", section 3.2); all other
+    parameters are on every GPU. A micro-batch is that of all these GPUs. With tensor and context parallelism a device
+    of a plan stands for the product of the three."""
     sharding: Annotated[
         str | None,
         Option(
@@ -295,3 +316,14 @@ class JobChanges(JobOptions):
     global_batch: Annotated[int | None, BATCH] = None
     gradient_bytes: Annotated[float | None, GRADIENT] = None
     activation_bytes: Annotated[float | None, HOP] = None
+
+
+def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
+    """Bytes that so many numbers take in a message: as they are, or compressed where that is smaller."""
+    plain_bytes = n_elements * BYTES_PER_ELEMENT[dtype]
+    coded_bytes = {
+        "none": plain_bytes,
+        "fp16": n_elements * 2,
+        "int8": n_elements + 4 * math.ceil(n_elements / INT8_BLOCK),
+    }[compression]
+    return float(min(plain_bytes, coded_bytes))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dtfm_lab.domain.job.job import Job
-from dtfm_lab.domain.job.model import ModelSpec, gpt, llama
+from dtfm_lab.domain.job.model import ModelSpec, gpt, llama, moe
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.units import GB, GiB
 
@@ -36,6 +36,8 @@ def _llama(name: str, *row: int, **variant: bool) -> ModelSpec:
     return llama(name=name, **sizes, **variant)
 
 
+DEEPSEEK_HEADS = {"kv_rank": 512, "nope_dim": 128, "rope_dim": 64, "value_dim": 128}
+
 GPT3_XL = _gpt3("gpt3-xl", 24, 2048, 16)
 """1.3 billion parameters, DT-FM section 4.1. 16 heads of 128, where the paper's table has 24, which
 do not divide 2048."""
@@ -64,6 +66,34 @@ _MODELS = (
     # Yang et al. 2024, table 1; most of the training was on 4096 tokens; vocabulary from the published configurations
     _llama("qwen2-0.5b", 24, 896, 14, 2, 4864, 4096, 151936, qkv_bias=True, tied=True),
     _llama("qwen2-7b", 28, 3584, 28, 4, 18944, 4096, 152064, qkv_bias=True),
+    # with experts; trained on 4096 tokens, but for Mixtral, of which that is not published
+    moe(  # Jiang et al. 2024, table 1
+        name="mixtral-8x7b",
+        **dict[str, Any](
+            n_layers=32, d_model=4096, n_heads=32, n_kv_heads=8, head_dim=128, seq_len=8192, vocab_size=32000
+        ),
+        **dict[str, Any](d_expert=14336, n_experts=8, experts_per_token=2),
+    ),
+    moe(  # Yang et al. 2025 ("Qwen3 Technical Report"), table 2; widths from the published configuration
+        name="qwen3-30b-a3b",
+        **dict[str, Any](
+            n_layers=48, d_model=2048, n_heads=32, n_kv_heads=4, head_dim=128, seq_len=4096, vocab_size=151936
+        ),
+        **dict[str, Any](d_expert=768, n_experts=128, experts_per_token=8),
+        qk_norm=True,
+    ),
+    moe(  # DeepSeek-AI 2024 ("DeepSeek-V2"), section 3.1.2
+        name="deepseek-v2",
+        **dict[str, Any](n_layers=60, d_model=5120, n_heads=128, seq_len=4096, vocab_size=102400),
+        **dict[str, Any](d_expert=1536, n_experts=160, experts_per_token=6, d_shared=3072, n_dense=1, d_ff=12288),
+        **dict[str, Any](q_rank=1536, **DEEPSEEK_HEADS),
+    ),
+    moe(  # DeepSeek-AI 2024 ("DeepSeek-V3"), section 4.2; without the block that predicts a second token
+        name="deepseek-v3",
+        **dict[str, Any](n_layers=61, d_model=7168, n_heads=128, seq_len=4096, vocab_size=129280),
+        **dict[str, Any](d_expert=2048, n_experts=256, experts_per_token=8, d_shared=2048, n_dense=3, d_ff=18432),
+        **dict[str, Any](q_rank=1536, **DEEPSEEK_HEADS),
+    ),
 )
 
 MODELS: dict[str, ModelSpec] = {model.name: model for model in _MODELS}
@@ -103,6 +133,9 @@ _JOBS = (
     _job("llama-2-70b", global_batch=1024),
     _job("llama-3-8b", global_batch=512),
     _job("mistral-7b", global_batch=512),
+    _job("mixtral-8x7b", global_batch=512),
+    _job("qwen3-30b-a3b", global_batch=1024),
+    _job("deepseek-v3", global_batch=4096),  # the report's batch grows from 3072 to 15360
 )
 
 JOBS: Registry[Job] = Registry(

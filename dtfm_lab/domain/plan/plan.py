@@ -119,12 +119,12 @@ class Plan:
             raise PlanError(f"placement of {shape[0]} x {shape[1]}; job wants {job.n_stages} x {job.n_replicas}")
         if (worst := int(self.placement.devices.max())) >= len(self.topology):
             raise PlanError(f"placement names device {worst}, but {self.topology.name} has {len(self.topology)}")
-        gpus = 1 if job.tensor_parallel is None else job.tensor_parallel
+        gpus = job.group_gpus
         for index in self.placement.devices.flat:
             if (device := self.topology.devices[int(index)]).gpus != gpus:
                 raise PlanError(
                     f"device {device.name} stands for {device.gpus} GPU{'s' * (device.gpus > 1)}; job {job.name} wants "
-                    f"tensor_parallel of {gpus}, such as on topology.grouped({gpus})"
+                    f"groups of {gpus}, such as on topology.grouped({gpus})"
                 )
         s = job.n_stages
         for what, wanted in (("group_s", (s,)), ("hop_s", (s - 1,)), ("weights_s", (s, s))):
@@ -194,6 +194,8 @@ class Plan:
         words += [text for what, text in others.items() if what not in left]
         unusual = {
             f"tensor parallelism of {job.tensor_parallel}": job.tensor_parallel != 1 and "tensor_parallel" not in left,
+            f"context parallelism of {job.context_parallel}": job.context_parallel > 1,
+            f"expert parallelism of {job.expert_parallel}": job.expert_parallel > 1,
             f"sharding {job.sharding}": job.sharding != "none" and "sharding" not in left,
             f"{job.compression} messages": job.compression != "none",
             f"{job.transport} sends": job.transport != "overlapped",

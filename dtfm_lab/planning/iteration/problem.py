@@ -16,6 +16,7 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import (
     BYTES_PER_ELEMENT,
     Job,
+    Layer,
     LayerKind,
     ModelSpec,
     compressed_bytes,
@@ -31,10 +32,10 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.interchangeable import interchangeable
 from dtfm_lab.simulation.collectives import (
     gathered_of,
+    group_messages_s,
     message_bytes_of,
     passing_gradient_elements,
     sharded_over,
-    tensor_parallel_s,
 )
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_intervals import optimizer_bytes, usable_bytes
@@ -115,7 +116,8 @@ class IterationProblem:
     block_held: FloatArray
     """(L + 1,) prefix sums over blocks: numbers held from forward to backward for one sequence."""
     block_frozen: FloatArray
-    """(L + 1,) prefix sums over blocks: bytes of weights that are not trained."""
+    """(L + 1,) prefix sums over blocks: bytes of weights that are not trained, less those of copies that experts, of
+    all parameters, do not have (``static_bytes``)."""
     again_held: float
     """Numbers that a backward, computing its blocks again one at a time, holds in addition for one sequence: of the
     block that needs fewest."""
@@ -163,7 +165,7 @@ class IterationProblem:
             price_per_hour=np.array([device.price_per_hour for device in topology.devices]),
             block_flop=_prefix(layer.forward_flop for layer in blocks),
             block_parameters=_prefix(layer.parameters for layer in blocks),
-            block_frozen=_prefix(frozen_bytes(job, x) for x in blocks),
+            block_frozen=_prefix(_beside_bytes(job, x) for x in blocks),
             **_activations(job),
             tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
             bytes_per_element=each,
@@ -220,6 +222,11 @@ class IterationProblem:
         return interchangeable(np.stack(own, axis=1), tuple(matrices))
 
     @property
+    def copied_bytes(self) -> float:
+        """Bytes of each copy of a parameter that the GPUs of a group hold beyond the first."""
+        return _copied_bytes(self.job)
+
+    @property
     def _shared_host(self) -> FloatArray:
         """(N,) the first device of each host of several; -1 for devices with a card of their own."""
         card_of = self.links.card_of
@@ -242,10 +249,12 @@ class IterationProblem:
         return n_parameters * self.bytes_per_element
 
     def static_bytes(self, n_replicas: int) -> float:
-        """Bytes of a parameter, its gradient and its optimiser's state on a device of so many replicas."""
+        """Bytes of a parameter, its gradient and its optimiser's state on a device of so many replicas, as on all GPUs
+        of a group where it is on each."""
         job, over = self.job, sharded_over(self.job.sharding, n_replicas)
         sizes = self.bytes_per_element / over.parameters, self.gradient_element_bytes / over.gradients
-        return sum(sizes) + optimizer_bytes(job) / over.optimizer
+        copies_bytes = (job.data_gpus - 1) * self.copied_bytes if job.data_gpus > 1 else 0.0
+        return sum(sizes) + optimizer_bytes(job) / over.optimizer + copies_bytes
 
     def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
         """Most bytes that a device of a first, last or any stage holds whole beside its shards."""
@@ -268,11 +277,12 @@ class IterationProblem:
         """
         job, speed, backward = self.job, self.flop_per_s_of(microbatch), self.job.modelled().backward.whole
         gathers = job.gathers_passes and n_replicas > 1
-        if (job.tensor_parallel or 1) == 1 and not gathers:
+        if job.group_gpus == 1 and not gathers:
             return speed
         blocks = [layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK]
         each = job.with_fields(n_stages=1, n_replicas=1, microbatch=microbatch)
-        sums = np.array([tensor_parallel_s(each, blocks, device) for device in self.topology.devices]) / len(blocks)
+        inside = [group_messages_s(each, blocks, *one) for one in zip(self.topology.devices, speed, strict=True)]
+        sums = np.array(inside) / len(blocks)
         once_s = microbatch * self.block_flop[-1] / len(blocks) / speed
         forward_s, backward_s = once_s + sums[:, 0], backward * once_s + sums[:, 1]
         if gathers:
@@ -345,9 +355,20 @@ def _prefix(numbers: Iterable[float]) -> FloatArray:
     return np.concatenate([[0.0], np.cumsum(np.fromiter(numbers, dtype=float))])
 
 
+def _copied_bytes(job: Job) -> float:
+    states = optimizer_bytes(job) if job.sharding in (None, "none") else 0
+    return float(BYTES_PER_ELEMENT[job.dtype] + BYTES_PER_ELEMENT[job.gradients_in] + states)
+
+
+def _beside_bytes(job: Job, layer: Layer) -> float:
+    """What a layer holds beside ``static_bytes`` of each parameter."""
+    missing = (job.data_gpus - job.context_parallel) * layer.expert_elements
+    return job.data_gpus * frozen_bytes(job, layer) - _copied_bytes(job) * missing
+
+
 def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
     rows = [
-        (x.forward_flop, x.parameters, kept_elements(job, x), frozen_bytes(job, x))
+        (x.forward_flop, x.parameters, kept_elements(job, x), _beside_bytes(job, x))
         for x in model.layers
         if x.kind is kind
     ]
@@ -375,7 +396,7 @@ def open_microbatches(job: Job) -> tuple[int, ...]:
     if job.microbatch is not None:
         return (job.microbatch,)
     batch, replicas = job.global_batch, job.n_replicas or 1
-    found = [m for m in divisors(batch) if m <= batch // replicas]
+    found = [m for m in divisors(batch) if m <= batch // replicas and m % job.expert_parallel == 0]
     if job.microbatches_per_replica is not None:
         found = [m for m in found if batch // m == sum(job.microbatches_per_replica)]
     return tuple(m for m in found if not (job.gathers_passes and batch // m % replicas)) or (1,)
@@ -388,18 +409,20 @@ def leaves_open(job: Job) -> bool:
 
 def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
     """The networks and jobs of all choices, large groups first. Raises PlanError where none is possible."""
-    heads = job.modelled().n_heads
+    heads, data = job.modelled().n_heads, job.data_gpus
     given = job.tensor_parallel
-    degrees = [n for n in topology.group_sizes if heads % n == 0] if given is None else [given]
+    sizes = [n // data for n in topology.group_sizes if n % data == 0]
+    degrees = [n for n in sizes if heads % n == 0] if given is None else [given]
     if not degrees:
-        sizes = " or ".join(map(str, topology.group_sizes))
+        found = " or ".join(map(str, topology.group_sizes))
+        each = "" if data == 1 else f", {data} for each tensor-parallel one"
         raise PlanError(
-            f"{topology.name} has groups of {sizes} GPUs, which do not divide the {heads} heads of job {job.name}"
+            f"{topology.name} has groups of {found} GPUs, which do not divide the {heads} heads of job {job.name}{each}"
         )
     shardings: tuple[str, ...] = SHARDINGS if job.sharding is None else (job.sharding,)
     if job.sharding is None and (job.n_replicas == 1 or job.synchronise_every > 1 or job.fragments > 1):
         shardings = ("none",)
-    networks = {n: topology.grouped(n) for n in degrees}
+    networks = {n: topology.grouped(n * data) for n in degrees}
     found = []
     for degree in sorted(degrees, reverse=True):  # fewer, larger devices: these searches are the quickest, too
         for sharding in shardings:

@@ -94,6 +94,8 @@ def _as_built(model: ModelSpec, *, tied: bool) -> ModelSpec:
 PLAYED = {
     "transport": TRANSPORTS,
     "tensor_parallel": (1,),
+    "context_parallel": (1,),
+    "expert_parallel": (1,),
     "sharding": ("none", "zero-1"),
     "fragment_delay": (0, 1),
     "overlap": (False,),

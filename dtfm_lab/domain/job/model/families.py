@@ -88,12 +88,12 @@ def gpt(
     positions, seq_len where None.
     """
     sizes_given = {"d_model": d_model, "n_heads": n_heads, "seq_len": seq_len, "vocab_size": vocab_size}
-    d, n_heads, t, vocab_size = _sizes(name, **sizes_given)
+    d, n_heads, t, vocab_size = sizes_of(name, **sizes_given)
     ff = 4 * d if d_ff is None else whole(f"model {name}", "d_ff", d_ff)
     positions = t if n_positions is None else whole(f"model {name}", "n_positions", n_positions)
     if positions < t:
         raise JobError(f"model {name}: seq_len is {t}; wanted at most {positions}, its learned positions")
-    block = _block(
+    block = block_of(
         (d, n_heads, 0, t),
         weights=4 * d * d + 2 * d * ff,
         vectors=(5 * d + ff) + 4 * d,
@@ -102,9 +102,10 @@ def gpt(
         selective=5 * d + ff,
         selective_weights=d * d,
         moved=11 * d + 2 * ff,
+        kv=2 * d,
     )
     sizes = {"d_model": d, "n_heads": n_heads, "seq_len": t, "vocab_size": vocab_size, "tied": tied}
-    return _model(name, "gpt", n_layers, block, vocab_size + positions, norm_vectors=2, **sizes)
+    return model_of(name, "gpt", n_layers, block, vocab_size + positions, norm_vectors=2, **sizes)
 
 
 def llama(
@@ -136,7 +137,7 @@ def llama(
     head_dim
         Numbers per head, d_model / n_heads where None.
     """
-    d, t, vocab_size = _sizes(name, d_model=d_model, seq_len=seq_len, vocab_size=vocab_size)
+    d, t, vocab_size = sizes_of(name, d_model=d_model, seq_len=seq_len, vocab_size=vocab_size)
     thing = f"model {name}"
     ff, n_heads = whole(thing, "d_ff", d_ff), whole(thing, "n_heads", n_heads)
     n_kv = n_heads if n_kv_heads is None else whole(thing, "n_kv_heads", n_kv_heads)
@@ -145,7 +146,7 @@ def llama(
     own_dim = 0 if head_dim is None else whole(thing, "head_dim", head_dim)
     q, kv = ((own_dim or d // n_heads) * heads for heads in (n_heads, n_kv))
     biases = qkv_bias * (q + 2 * kv) + attention_out_bias * d + mlp_bias * (2 * ff + d)
-    block = _block(
+    block = block_of(
         (d, n_heads, own_dim, t),
         weights=2 * d * q + 2 * d * kv + 3 * d * ff,
         vectors=biases + 2 * d,
@@ -154,6 +155,7 @@ def llama(
         selective=2 * d + 2 * q + kv + ff,
         selective_weights=d * kv + d * q + d * ff,
         moved=10 * d + 2 * q + 2 * kv + 5 * ff,
+        kv=2 * kv,
     )
     sizes = {
         "d_model": d,
@@ -163,15 +165,15 @@ def llama(
         "vocab_size": vocab_size,
         "tied": tied,
     }
-    return _model(name, "llama", n_layers, block, vocab_size, norm_vectors=1, **sizes)
+    return model_of(name, "llama", n_layers, block, vocab_size, norm_vectors=1, **sizes)
 
 
-def _sizes(name: str, **sizes: int) -> tuple[int, ...]:
+def sizes_of(name: str, **sizes: int) -> tuple[int, ...]:
     thing = f"model {plain('model', name)}"
     return tuple(whole(thing, what, size) for what, size in sizes.items())
 
 
-def _block(
+def block_of(
     shape: tuple[int, int, int, int],
     *,
     weights: int,
@@ -181,12 +183,13 @@ def _block(
     selective: int,
     selective_weights: int,
     moved: int,
+    kv: int,
 ) -> Layer:
     """A block of this width, heads, numbers per head (0: as the width divides) and sequence length.
 
     Its ``weights`` multiply every token and its ``vectors`` (biases, norms) do not. What is ``held``, ``selective`` and
-    ``moved`` counts a token; ``half_scores`` are halves of a number that an unfused attention keeps for two tokens and
-    a head.
+    ``moved``, and keys and values, ``kv``, count a token; ``half_scores`` are halves of a number that an unfused
+    attention keeps for two tokens and a head.
     """
     d, n_heads, head_dim, t = shape
     return Layer(
@@ -199,10 +202,11 @@ def _block(
         selective_elements=t * selective,
         selective_flop=float(2 * t * selective_weights),
         moved_elements=t * moved,
+        kv_elements=t * kv,
     )
 
 
-def _model(
+def model_of(
     name: str, family: str, n_layers: int, block: Layer, table_rows: int, norm_vectors: int, **sizes: Any
 ) -> ModelSpec:
     """Model of equal blocks between an embedding and a head, before which is a norm of ``norm_vectors`` vectors."""
@@ -227,23 +231,25 @@ def _model(
     return ModelSpec(name=name, family=family, layers=(embedding, *[block] * n_blocks, head), **sizes)
 
 
-NUMBERS_OF_CHOICES: dict[str, Any] = dict.fromkeys(
-    ("attention_elements", "selective_elements", "selective_flop", "moved_elements", "frozen_elements"), 0
+NUMBERS_OF_CHOICES = (
+    *("attention_elements", "selective_elements", "selective_flop", "moved_elements", "frozen_elements"),
+    *("expert_elements", "gated_elements", "kv_elements"),
 )
 """Fields of a layer that only some choices of a job need, without which files of earlier versions are."""
 
 
 def completed(model: ModelSpec) -> ModelSpec:
-    """The model with those numbers, where no layer has one and all are exactly what the model's family builds."""
+    """The model with those numbers that no layer has, where all others are exactly what the model's family builds."""
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
-    if not blocks or any(getattr(layer, name) for layer in model.layers for name in NUMBERS_OF_CHOICES):
+    if not blocks or any(layer.kv_elements for layer in blocks):  # the number that came last
         return model
     try:
         build, sizes = family_sizes(model, blocks[0])
         built = build(**sizes, name=model.name)
     except JobError:
         return model
-    known = tuple(replace(layer, **NUMBERS_OF_CHOICES) for layer in built.layers)
+    lacking = [name for name in NUMBERS_OF_CHOICES if not any(getattr(layer, name) for layer in model.layers)]
+    known = tuple(replace(layer, **dict.fromkeys(lacking, 0)) for layer in built.layers)
     return replace(model, layers=built.layers) if known == model.layers else model
 
 

@@ -73,14 +73,25 @@ class Layer:
     residuals, the loss. 0 where they are unknown."""
     frozen_elements: int = 0
     """Parameters that are held and not trained, where adapters are."""
+    expert_elements: int = 0
+    """Of the parameters, those of experts to which tokens are routed: each token multiplies those of a few alone."""
+    gated_elements: int = 0
+    """Numbers of the gates of gated MLPs, all experts' that tokens are routed to; 0 where they are unknown. Of a llama
+    they follow from what selective checkpointing keeps."""
+    kv_elements: int = 0
+    """Numbers of keys and values, which a ring attention passes on; 0 where they are unknown."""
 
     def __post_init__(self) -> None:
         thing = f"layer of kind {self.kind}"
         counts = ("parameters", "output_elements", "held_elements", "selective_elements", "moved_elements")
-        for what in (*counts, "frozen_elements"):
+        for what in (*counts, "frozen_elements", "expert_elements", "gated_elements", "kv_elements"):
             least = int(what == "output_elements")
             count = whole(thing, what, getattr(self, what), least=least, most=MOST_ELEMENTS)
             object.__setattr__(self, what, count)
+        if self.expert_elements > self.parameters:
+            raise JobError(
+                f"{thing}: expert_elements is {self.expert_elements}; wanted at most its {self.parameters} parameters"
+            )
         for what in ("forward_flop", "selective_flop", "attention_elements"):
             flop = as_number(getattr(self, what))
             if flop is None or not (math.isfinite(flop) and flop >= 0):
@@ -111,6 +122,10 @@ class ModelSpec:
     """Name of the builder that made it; real runs build only ``gpt``."""
     head_dim: int = 0
     """Numbers per head; 0 is replaced by d_model / n_heads."""
+    n_experts: int = 0
+    """Experts of a block that has some, to which each token is routed or not; 0 where there are none."""
+    experts_per_token: int = 0
+    """Experts that a token is routed to."""
     source: str = ""
     """Of a torch module of one's own (family ``module``): ``file.py:function``, or the file that holds it."""
 
@@ -125,6 +140,8 @@ class ModelSpec:
                 raise JobError(f"{thing}: d_model {self.d_model} is not a multiple of {self.n_heads} heads")
             object.__setattr__(self, "head_dim", head_dim)
         object.__setattr__(self, "head_dim", whole(thing, "head_dim", self.head_dim))
+        for what, most in (("n_experts", MOST_ELEMENTS), ("experts_per_token", self.n_experts)):
+            object.__setattr__(self, what, whole(thing, what, getattr(self, what), least=0, most=most))
         for index, layer in enumerate(self.layers):
             last = index == len(self.layers) - 1
             if (layer.kind is LayerKind.EMBEDDING and index) or (layer.kind is LayerKind.HEAD and not last):
@@ -235,6 +252,8 @@ class ModelSpec:
                 selective_elements=layer.selective_elements * length // self.seq_len,
                 selective_flop=layer.selective_flop / self.seq_len * length,
                 moved_elements=layer.moved_elements * length // self.seq_len,
+                gated_elements=layer.gated_elements * length // self.seq_len,
+                kv_elements=layer.kv_elements * length // self.seq_len,
             )
 
         return replace(self, seq_len=length, layers=tuple(resized(layer) for layer in self.layers))

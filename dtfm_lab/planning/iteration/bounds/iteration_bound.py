@@ -266,7 +266,7 @@ class PriceBound:
 
 def _most_speeds(topology: Topology, job: Job, efficiency: GivenEfficiency) -> FloatArray:
     """(N,) most FLOP/s that each device reaches, over the micro-batches and the groups of GPUs that the job allows."""
-    degrees = topology.group_sizes if job.tensor_parallel is None else [job.tensor_parallel]
+    degrees = topology.group_sizes if job.tensor_parallel is None else [job.group_gpus]
     found = []
     for degree in degrees:
         groups = [

@@ -1,0 +1,177 @@
+"""Models of whose experts each token multiplies a few: those shaped as Mixtral, Qwen3's and DeepSeek's.
+
+A router picks for every token ``experts_per_token`` of a block's ``n_experts`` gated MLPs and sums what they make,
+each times a weight (Shazeer et al. 2017, "Outrageously Large Neural Networks"; Jiang et al. 2024, "Mixtral of
+Experts", section 2.1). So a block has the parameters of all its experts and the FLOP of a few. That the router spreads
+tokens evenly is assumed: what it spreads worse takes longer than is predicted.
+
+Attention is a llama's with grouped queries, or DeepSeek's with latent keys and values (DeepSeek-AI 2024, "DeepSeek-V2",
+section 2.1): queries and keys of each head are ``nope_dim`` numbers from a latent of ``q_rank``, or ``kv_rank``, and
+``rope_dim`` rotary ones, which the keys of all heads share. In training keys and values are made whole again.
+
+Held for the backward of a block, per token, beyond the 4 d of its norms:
+
+========= ============================================================================================
+grouped   2 q + 2 kv; with normed queries and keys q + kv more
+latent    queries and keys of nope + rope, values and attention's output, of all heads; 2 q_rank and
+          2 kv_rank + rope: the latents and what their norms make of them
+MLP       4 d_ff: gate, activated gate, other half, product; of every expert that a token is sent to,
+          and of those that all tokens are sent to
+routing   2 d for each expert of a token: what it is given and what it makes; n_experts: the softmax
+========= ============================================================================================
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.job.model.families import block_of, model_of, sizes_of
+from dtfm_lab.domain.job.model.spec import Layer, ModelSpec
+from dtfm_lab.domain.options import whole
+
+
+class _Attention(NamedTuple):
+    """What a block's attention counts for a token: weights, vectors, and numbers that are held, moved and passed on."""
+
+    weights: int
+    vectors: int
+    held: int
+    moved: int
+    kv: int
+    head_dim: int
+    """Numbers per head as FLOP count: the mean of those of a key and of a value."""
+
+
+def moe(
+    *,
+    n_layers: int,
+    d_model: int,
+    n_heads: int,
+    d_expert: int,
+    n_experts: int,
+    experts_per_token: int,
+    seq_len: int,
+    vocab_size: int,
+    n_dense: int = 0,
+    d_ff: int | None = None,
+    d_shared: int = 0,
+    n_kv_heads: int | None = None,
+    head_dim: int | None = None,
+    qk_norm: bool = False,
+    kv_rank: int | None = None,
+    q_rank: int | None = None,
+    nope_dim: int | None = None,
+    rope_dim: int | None = None,
+    value_dim: int | None = None,
+    tied: bool = False,
+    name: str = "moe",
+) -> ModelSpec:
+    """A model with experts: rotary positions, RMS norms, gated MLPs.
+
+    Parameters
+    ----------
+    d_expert
+        Width of each of a block's ``n_experts``, of which a token is sent to ``experts_per_token``.
+    n_dense, d_ff
+        Blocks at the beginning that have one MLP, of width ``d_ff``, in place of experts.
+    d_shared
+        Width of all experts together that every token is sent to; 0 for none.
+    n_kv_heads, head_dim, qk_norm
+        As of a llama, with norms over each head's queries and keys or without.
+    kv_rank, q_rank, nope_dim, rope_dim, value_dim
+        Of DeepSeek's latent attention, where ``kv_rank`` is given; without ``q_rank`` queries have no latent.
+
+    Raises JobError for sizes that are none, or that do not go together.
+    """
+    thing = f"model {name}"
+    d, t, vocab_size, n_heads = sizes_of(name, d_model=d_model, seq_len=seq_len, vocab_size=vocab_size, n_heads=n_heads)
+    ff, n_experts = whole(thing, "d_expert", d_expert), whole(thing, "n_experts", n_experts)
+    per_token = whole(thing, "experts_per_token", experts_per_token, most=n_experts)
+    dense = whole(thing, "n_dense", n_dense, least=0, most=whole(thing, "n_layers", n_layers))
+    shared = whole(thing, "d_shared", d_shared, least=0)
+    if kv_rank is None:
+        attention = _grouped(thing, d, n_heads, n_kv_heads, head_dim, qk_norm=qk_norm)
+    else:
+        attention = _latent(thing, d, n_heads, kv_rank, q_rank, (nope_dim, rope_dim, value_dim))
+    gated = per_token * ff + shared
+    routed = 3 * d * ff  # weights of an expert
+    own = n_experts + 2 * d * per_token
+    active = _block(d, n_heads, t, attention, gated, routed=d * n_experts, held=own, moved=own + 2 * d)
+    block = replace(
+        active, parameters=active.parameters + (n_experts - per_token) * routed, expert_elements=n_experts * routed
+    )
+    first = [_block(d, n_heads, t, attention, whole(thing, "d_ff", d_ff))] * dense if dense else []
+    built = model_of(
+        name,
+        "moe",
+        n_layers,
+        block,
+        vocab_size,
+        norm_vectors=1,
+        d_model=d,
+        n_heads=n_heads,
+        head_dim=attention.head_dim,
+        seq_len=t,
+        vocab_size=vocab_size,
+        tied=tied,
+        n_experts=n_experts,
+        experts_per_token=per_token,
+    )
+    return replace(built, layers=(built.layers[0], *first, *built.layers[1 + dense :]))
+
+
+def _block(
+    d: int, n_heads: int, t: int, attention: _Attention, gated: int, *, routed: int = 0, held: int = 0, moved: int = 0
+) -> Layer:
+    """A block whose tokens pass gated MLPs as wide as ``gated`` together, and a router of so many weights."""
+    made = block_of(
+        (d, n_heads, attention.head_dim, t),
+        weights=attention.weights + 3 * d * gated + routed,
+        vectors=attention.vectors + 2 * d,
+        held=4 * d + attention.held + 4 * gated + held,
+        half_scores=2,
+        selective=0,
+        selective_weights=0,
+        moved=10 * d + attention.moved + 5 * gated + moved,
+        kv=attention.kv,
+    )
+    return replace(made, gated_elements=t * gated)
+
+
+def _grouped(
+    thing: str, d: int, n_heads: int, n_kv_heads: int | None, head_dim: int | None, *, qk_norm: bool
+) -> _Attention:
+    n_kv = n_heads if n_kv_heads is None else whole(thing, "n_kv_heads", n_kv_heads)
+    for what, found, of in (("n_kv_heads", n_kv, n_heads), ("n_heads", n_heads, d if head_dim is None else n_heads)):
+        if of % found:
+            raise JobError(f"{thing}: {what} is {found}; wanted a divisor of {of}")
+    own = d // n_heads if head_dim is None else whole(thing, "head_dim", head_dim)
+    q, kv = own * n_heads, own * n_kv
+    return _Attention(
+        weights=2 * d * (q + kv),
+        vectors=2 * own * qk_norm,
+        held=(2 + qk_norm) * (q + kv),
+        moved=(2 + 2 * qk_norm) * (q + kv),
+        kv=2 * kv,
+        head_dim=own,
+    )
+
+
+def _latent(
+    thing: str, d: int, n_heads: int, kv_rank: int, q_rank: int | None, sizes: tuple[int | None, int | None, int | None]
+) -> _Attention:
+    names = ("nope_dim", "rope_dim", "value_dim")
+    nope, rope, value = (whole(thing, name, size) for name, size in zip(names, sizes, strict=True))
+    kv_rank, q_rank = whole(thing, "kv_rank", kv_rank), 0 if q_rank is None else whole(thing, "q_rank", q_rank)
+    key = nope + rope
+    if (key + value) % 2:
+        raise JobError(f"{thing}: keys of {key} and values of {value} numbers; wanted an even sum")
+    queries = q_rank * (d + n_heads * key) if q_rank else d * n_heads * key
+    return _Attention(
+        weights=queries + d * (kv_rank + rope) + kv_rank * n_heads * (nope + value) + n_heads * value * d,
+        vectors=q_rank + kv_rank,
+        held=2 * n_heads * (key + value) + 2 * q_rank + 2 * kv_rank + rope,
+        moved=2 * n_heads * key + 2 * (n_heads + 1) * rope + 2 * (q_rank + kv_rank),
+        kv=n_heads * (key + value),
+        head_dim=(key + value) // 2,
+    )
