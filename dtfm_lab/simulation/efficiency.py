@@ -29,6 +29,7 @@ from dtfm_lab.domain.job import (
     ModelSpec,
     moved_elements,
 )
+from dtfm_lab.domain.job.model.experts import expert_width
 from dtfm_lab.domain.network import Device, as_number, hardware_of, shortened
 from dtfm_lab.domain.network.device import OTHER_NAMES, spelling_of
 
@@ -180,7 +181,7 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
         return
     yield from (Product(tokens, *sizes) for sizes in _weights(model, layer, gpus) if min(sizes) > 0)
     if layer.expert_elements:
-        inner = _expert_width(model, layer)
+        inner = expert_width(model, layer)
         routed = tokens * model.experts_per_token * job.expert_parallel / model.n_experts
         for sizes in ((2 * inner / gpus, model.d_model), (model.d_model, inner / gpus)):
             yield Product(routed, *sizes, model.n_experts / job.expert_parallel)
@@ -211,11 +212,6 @@ def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, flo
     else:
         return [(each / gpus, width)]
     return [(queries / gpus, width), (width, heads / gpus), (inward / gpus, width), (width, inner / gpus)]
-
-
-def _expert_width(model: ModelSpec, layer: Layer) -> float:
-    """Width of each expert of a block, which has three matrices."""
-    return layer.expert_elements / (3 * model.n_experts * model.d_model)
 
 
 def _expert_flop(model: ModelSpec, layer: Layer) -> float:

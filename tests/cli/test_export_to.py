@@ -196,3 +196,57 @@ def test_adapters_are_left_to_a_script_and_said(shell, tmp_path):
     lab.save(a_plan(adapters=8), tmp_path / "plan.json")
     [lost] = json.loads(shell("export", "plan.json", "-o", "run", "--to", "deepspeed", "--json")[1])["lost"]
     assert lost.startswith("adapters are trained; deepspeed is told of none")
+
+
+def in_groups(name: str, **fields: object) -> lab.Plan:
+    """A plan of two stages and two replicas on four hosts of four GPUs, each host a device."""
+    host = np.arange(16) // 4
+    fast = host[:, None] == host[None, :]
+    network = lab.Topology.from_matrices(
+        np.where(fast, 0.001, 0.1), np.where(fast, 2000.0, 100.0), gpu="A100", hosts=[f"h{n}" for n in host]
+    )
+    how = {"n_stages": 2, "n_replicas": 2, "schedule": "1f1b", "microbatch": 4, "global_batch": 32} | fields
+    return lab.evaluate(network, lab.load_job(name, **how), stages=[[0, 2], [1, 3]])
+
+
+def test_context_and_expert_parallelism_are_told_where_a_framework_has_them(shell, tmp_path):
+    lab.save(in_groups("llama-3-8b", context_parallel=4), tmp_path / "context.json")
+    lab.save(in_groups("qwen3-30b-a3b", expert_parallel=2, tensor_parallel=2), tmp_path / "experts.json")
+    for plan, target in (("context", "megatron"), ("experts", "megatron"), ("context", "torchtitan")):
+        assert shell("export", f"{plan}.json", "-o", f"{plan}-{target}", "--to", target)[0] == 0
+        script = (tmp_path / f"{plan}-{target}/launch.sh").read_text()
+        assert sum(map(int, re.findall(r"    start \d+ (\d+) ", script))) == 16
+    flags = {
+        plan: dict(
+            re.findall(r"^--(\S+) ?(.*)$", (tmp_path / f"{plan}-megatron/megatron.args").read_text(), re.MULTILINE)
+        )
+        for plan in ("context", "experts")
+    }
+    assert (flags["context"]["context-parallel-size"], flags["context"]["micro-batch-size"]) == ("4", "4")
+    experts = flags["experts"]
+    degrees = ("tensor-model-parallel-size", "expert-model-parallel-size", "context-parallel-size")
+    assert [experts[name] for name in degrees] == ["2", "2", "1"]
+    assert experts["micro-batch-size"] == "2"  # of a GPU, of whose experts another has half
+    assert (experts["num-experts"], experts["moe-layer-freq"], experts["moe-router-topk"]) == (
+        "128",
+        "([0]*0+[1]*48)",
+        "8",
+    )
+    assert "qk-layernorm" in experts
+    titan = dict(re.findall(r"(\w+)_degree=(\d+)", (tmp_path / "context-torchtitan/plan.py").read_text()))
+    assert np.prod([int(degree) for degree in titan.values()]) == 16
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "target", "words"),
+    [
+        ("llama-3-8b", {"context_parallel": 4}, "deepspeed", "context_parallel is 4; wanted 1, or --to megatron"),
+        ("qwen3-30b-a3b", {"expert_parallel": 4}, "deepspeed", "expert_parallel is 4; wanted 1, or --to megatron"),
+        ("deepseek-v3", {"expert_parallel": 4}, "megatron", "of family moe with sizes of its own"),
+        ("qwen3-30b-a3b", {"context_parallel": 4}, "torchtitan", "is of family moe; wanted one of llama"),
+    ],
+)
+def test_a_framework_that_is_told_of_none_refuses(shell, tmp_path, name, fields, target, words):
+    lab.save(in_groups(name, **fields), tmp_path / "plan.json")
+    status, _, error = shell("export", "plan.json", "-o", "run", "--to", target)
+    assert (status, words in error) == (2, True), error

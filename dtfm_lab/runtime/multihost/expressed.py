@@ -1,13 +1,15 @@
 """A plan while it is written for a training framework: what that cannot express is given up, each with its price."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.job import Job, LayerKind
-from dtfm_lab.domain.job.model.families import family_sizes, gpt, llama
+from dtfm_lab.domain.job.model.experts import moe, moe_sizes
+from dtfm_lab.domain.job.model.families import family_sizes
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.simulate import iteration_seconds
 
@@ -40,8 +42,14 @@ class Expressed:
 
     @property
     def tensor_parallel(self) -> int:
-        """GPUs that a placed device stands for."""
+        """GPUs that share each layer."""
         return self.plan.job.tensor_parallel or 1
+
+    def inside(self, *known: str) -> None:
+        """Refuse a parallelism within hosts that the framework is not told of; without its GPUs the plan is another."""
+        for what in ("context_parallel", "expert_parallel"):
+            if what not in known and (degree := getattr(self.job, what)) > 1:
+                raise self.refuse(f"{what} is {degree}; wanted 1, or --to megatron")
 
     def lose(self, what: str, **instead: Any) -> None:
         """Give up what the framework lacks, with other fields of the job in its place: what that alone costs."""
@@ -123,10 +131,13 @@ class Expressed:
         if model.frozen_elements:
             raise self.refuse(f"model {model.name} has adapters; wanted one that is trained whole")
         blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
-        sizes = family_sizes(model, blocks[0])[1] if model.family in families else None
-        if sizes is None or (llama if model.family == "llama" else gpt)(**sizes).layers != model.layers:
-            raise self.refuse(f"model {model.name} is of family {model.family}; wanted one of {', '.join(families)}")
-        return sizes
+        if model.family in families:
+            with contextlib.suppress(JobError):  # such as of a latent attention, whose sizes its numbers do not tell
+                build, sizes = (moe, moe_sizes(model)) if model.n_experts else family_sizes(model, blocks[0])
+                if build(**sizes).layers == model.layers:
+                    return sizes
+        own = " with sizes of its own" if model.family in families else ""
+        raise self.refuse(f"model {model.name} is of family {model.family}{own}; wanted one of {', '.join(families)}")
 
     def blocks(self) -> list[int]:
         """Blocks of each stage, also of those that interleave: stage s is on device s modulo the pipeline's length."""

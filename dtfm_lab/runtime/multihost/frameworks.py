@@ -5,12 +5,13 @@ so that the lab can say what that costs.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.model.families import llama
 from dtfm_lab.runtime.multihost.expressed import BY_PIPELINE, BY_STAGE, ZERO, Expressed, Told
 
@@ -28,6 +29,8 @@ def script(of: Expressed) -> Told:
         "N_STAGES": job.n_stages,
         "N_REPLICAS": job.n_replicas,
         "TENSOR_PARALLEL": of.tensor_parallel,
+        "CONTEXT_PARALLEL": job.context_parallel,
+        "EXPERT_PARALLEL": job.expert_parallel,
         "MICROBATCH": job.microbatch,
         "GLOBAL_BATCH": job.global_batch,
         "MICROBATCHES_PER_REPLICA": " ".join(map(str, job.microbatch_counts)),
@@ -44,6 +47,7 @@ def script(of: Expressed) -> Told:
 def torchtitan(of: Expressed) -> Told:
     """A module of torchtitan 0.3.0's registry of configurations, which are Python: ``--module plan --config plan``."""
     of.usual()
+    of.inside("context_parallel")
     sizes = of.sizes("llama")
     if sizes["head_dim"] or any(sizes[what] for what in ("qkv_bias", "attention_out_bias", "mlp_bias")):
         raise of.refuse(f"model {of.job.modelled().name} has biases or wide heads; wanted a Llama without")
@@ -79,6 +83,7 @@ def torchtitan(of: Expressed) -> Told:
         data_parallel_shard_degree={shards},
         fsdp_reshard_after_forward="{"always" if sharding == "zero-3" else "never"}",
         tensor_parallel_degree={of.tensor_parallel},
+        context_parallel_degree={job.context_parallel},
         pipeline_parallel_degree={job.n_stages},
         pipeline_parallel_schedule="{schedule}",
         pipeline_parallel_microbatch_size={job.microbatch},
@@ -98,7 +103,7 @@ def torchtitan(of: Expressed) -> Told:
 def megatron(of: Expressed) -> Told:
     """Megatron-LM's arguments, with the mapping of ranks that is the plan's own."""
     of.usual()
-    sizes = of.sizes("gpt", "llama")
+    sizes = of.sizes("gpt", "llama", "moe")
     of.schedules({"1f1b": "", "interleaved-1f1b": ""})
     sharding = of.sharded("none", "zero-1")
     dtype = of.precise(bf16="bf16", fp16="fp16", fp32="")
@@ -108,11 +113,12 @@ def megatron(of: Expressed) -> Told:
         "tensor-model-parallel-size": of.tensor_parallel,
         "pipeline-model-parallel-size": job.n_stages,
         "use-tp-pp-dp-mapping": "",
-        "micro-batch-size": job.microbatch,
+        "context-parallel-size": job.context_parallel,
+        "micro-batch-size": job.microbatch // job.expert_parallel,
         "global-batch-size": job.global_batch,
         "num-layers": sizes["n_layers"],
         "hidden-size": sizes["d_model"],
-        "ffn-hidden-size": sizes["d_ff"],
+        "ffn-hidden-size": sizes["d_ff"] or sizes["d_expert"],
         "num-attention-heads": sizes["n_heads"],
         "seq-length": sizes["seq_len"],
         "max-position-embeddings": sizes.get("n_positions") or sizes["seq_len"],
@@ -122,7 +128,9 @@ def megatron(of: Expressed) -> Told:
         given["pipeline-model-parallel-layout"] = "|".join(["E" + stages[0], *stages[1:]]) + "L"
     elif len(blocks) > job.n_stages:
         given["num-virtual-stages-per-pipeline-rank"] = len(blocks) // job.n_stages
-    if job.modelled().family == "llama":
+    if job.modelled().family == "moe":
+        given |= _experts(job, sizes)
+    if job.modelled().family != "gpt":
         for flag in ("swiglu", "group-query-attention"):
             given[flag] = ""
         given |= {
@@ -130,9 +138,9 @@ def megatron(of: Expressed) -> Told:
             "normalization": "RMSNorm",
             "position-embedding-type": "rope",
         }
-        if not (sizes["attention_out_bias"] or sizes["mlp_bias"]):
+        if not (sizes.get("attention_out_bias") or sizes.get("mlp_bias")):
             given["disable-bias-linear"] = ""
-        if sizes["qkv_bias"] and "disable-bias-linear" in given:
+        if sizes.get("qkv_bias") and "disable-bias-linear" in given:
             given["add-qkv-bias"] = ""
         if sizes["head_dim"]:
             given["kv-channels"] = sizes["head_dim"]
@@ -151,7 +159,7 @@ def megatron(of: Expressed) -> Told:
     if checkpointing != "none":
         every = 1 if checkpointing == "block" else max(blocks)
         given |= {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": every}
-    if job.modelled().family == "llama" or not job.dropout:
+    if job.modelled().family != "gpt" or not job.dropout:
         given |= {"attention-dropout": 0.0, "hidden-dropout": 0.0}
     given |= {"tokenizer-type": "NullTokenizer", "vocab-size": sizes["vocab_size"], "mock-data": ""}
     given |= {"train-iters": 20, "lr": 1e-4, "log-interval": 1, "eval-iters": 0}
@@ -160,9 +168,26 @@ def megatron(of: Expressed) -> Told:
     return Told(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files={"megatron.args": text})
 
 
+def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Megatron-LM's arguments of experts, and of expert parallelism over data-parallel ranks."""
+    dense = sizes["n_dense"]
+    given = {
+        "expert-model-parallel-size": job.expert_parallel,
+        "num-experts": sizes["n_experts"],
+        "moe-router-topk": sizes["experts_per_token"],
+        "moe-ffn-hidden-size": sizes["d_expert"],
+        "moe-layer-freq": f"([0]*{dense}+[1]*{sizes['n_layers'] - dense})",
+        "moe-token-dispatcher-type": "alltoall",
+        "moe-grouped-gemm": "",
+    }
+    shared = {"moe-shared-expert-intermediate-size": sizes["d_shared"]} if sizes["d_shared"] else {}
+    return given | shared | ({"qk-layernorm": ""} if sizes["qk_norm"] else {})
+
+
 def deepspeed(of: Expressed) -> Told:
     """A ds_config.json. The cut into stages is the script's, by ``PipelineModule``, which divides layers evenly."""
     of.usual()
+    of.inside()
     job = of.job
     if job.n_stages > 1:
         if of.tensor_parallel > 1:
@@ -201,6 +226,7 @@ def accelerate(of: Expressed) -> Told:
     if of.job.n_stages > 1:
         raise of.refuse(f"accelerate has no pipeline and the plan {of.job.n_stages} stages; wanted 1, or --to megatron")
     of.usual()
+    of.inside()
     tensor_parallel = of.tensor_parallel
     sharding = of.sharded(*(("zero-2", "zero-3") if tensor_parallel > 1 else ("none", "zero-2", "zero-3")))
     dtype = of.precise(bf16="bf16", fp16="fp16", fp32="no")

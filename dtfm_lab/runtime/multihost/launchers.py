@@ -53,7 +53,7 @@ class Launched:
     @property
     def gpus(self) -> int:
         """Processes of a placed device, which stands for so many GPUs."""
-        return self.plan.job.tensor_parallel or 1
+        return self.plan.job.group_gpus
 
     @property
     def whole(self) -> bool:

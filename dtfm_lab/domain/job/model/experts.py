@@ -22,11 +22,11 @@ routing   2 d for each expert of a token: what it is given and what it makes; n_
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model.families import block_of, model_of, sizes_of
-from dtfm_lab.domain.job.model.spec import Layer, ModelSpec
+from dtfm_lab.domain.job.model.spec import Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.options import whole
 
 
@@ -118,6 +118,39 @@ def moe(
         experts_per_token=per_token,
     )
     return replace(built, layers=(built.layers[0], *first, *built.layers[1 + dense :]))
+
+
+def moe_sizes(model: ModelSpec) -> dict[str, Any]:
+    """The arguments of ``moe`` that a model's numbers imply, if its attention is one of grouped queries."""
+    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+    first, last, d, t = blocks[0], blocks[-1], model.d_model, model.seq_len
+    n_dense = sum(not layer.expert_elements for layer in blocks)
+    ff = round(expert_width(model, last))
+    shared = last.gated_elements // t - model.experts_per_token * ff
+    q, kv = model.n_heads * model.head_dim, last.kv_elements // (2 * t)
+    norms = last.parameters - last.expert_elements - 2 * d * (q + kv) - 3 * d * shared - d * model.n_experts
+    return {
+        "n_layers": len(blocks),
+        "d_model": d,
+        "n_heads": model.n_heads,
+        "seq_len": t,
+        "vocab_size": model.vocab_size,
+        "d_expert": ff,
+        "n_experts": model.n_experts,
+        "experts_per_token": model.experts_per_token,
+        "n_dense": n_dense,
+        "d_ff": first.gated_elements // t if n_dense else None,
+        "d_shared": shared,
+        "n_kv_heads": kv // model.head_dim,
+        "head_dim": None if q == d else model.head_dim,
+        "qk_norm": norms > 2 * d,
+        "tied": model.tied,
+    }
+
+
+def expert_width(model: ModelSpec, layer: Layer) -> float:
+    """Width of each expert of a block, which has three matrices."""
+    return layer.expert_elements / (3 * model.n_experts * model.d_model)
 
 
 def _block(
