@@ -85,7 +85,7 @@ def rows() -> Iterator[Measured]:
         model = "compiled" if compiled else "eager"
         yield Measured.of("torchtitan", model, plan, plan.job.tokens / n / float(line["tokens_per_s"]))
     for line in numbers("simumax_b200.csv"):
-        if int(line["tensor_parallel"]) == 1:
+        if all(line[name] == "1" for name in ("tensor_parallel", "context_parallel", "expert_parallel")):
             yield Measured.of("SimuMax", line["model"], simumax.plan_of(line), float(line["measured_ms"]) / 1000)
 
 

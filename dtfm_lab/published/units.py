@@ -180,7 +180,7 @@ def measured_model(name: str, parameters: Sequence[int], output_elements: int = 
 
 def listed_plan(topology: Topology, job: Job) -> Plan:
     """Devices take their ranks as they are listed, replicas before stages; only the seconds are asked for, no cost."""
-    grouped = topology.grouped(job.tensor_parallel or 1)
+    grouped = topology.grouped(job.group_gpus)
     return unpriced_plan(grouped, job, in_order(job, np.arange(len(grouped)), "dp-pp"))
 
 

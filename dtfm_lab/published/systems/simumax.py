@@ -1,12 +1,15 @@
-"""SimuMax's measured rows: Llama-3 shapes, cut to a few layers, on eight B200 of one host: iterations and memory.
+"""SimuMax's measured rows: Llama-3 shapes and DeepSeek-V2 and V3, cut to a few layers, on eight B200 of one host:
+iterations and memory.
 
-Each row twice: as the lab predicts it of itself, and with one efficiency a model, fitted to its rows of other grids.
+Each row as the lab predicts it of itself; rows of sequences of 4096 and no experts also with one efficiency a model,
+fitted to its rows of other grids.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from dtfm_lab.domain.job import Job, llama
+from dtfm_lab.domain.job import MODELS, Job, ModelSpec, llama
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import by_key
 from dtfm_lab.published.calibration import SecondsLine, median
@@ -14,40 +17,40 @@ from dtfm_lab.published.row import Evidence, Row, numbers
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.units import hosts_of, listed_plan, simulated_row
 
-SEQUENCE, GPUS = 4096, 8
+GPUS = 8
 NVLINK_BYTES_PER_S = 900e9
 """One way, of the B200's data sheet."""
 TRIED = (0.4, 0.6)
 """Efficiencies at which an iteration is simulated."""
 BETWEEN = "8"
 """Micro-batches of the rows that say nothing new: their milliseconds are those of the line through the two other rows
-of the grid, to 1.6 %."""
+of the grid, to 1.6 %; of DeepSeek-V2 without a pipeline, to 4 %."""
 ONE_EFFICIENCY = ", one efficiency"
 ASSUMED = ("zero-1", "fp32 gradients", "attention, SwiGLU and loss fused", "sequence parallel where tensor parallel")
 TIMED = (*ASSUMED, "memory_traffic", "transport blocking", "ring over NVLink, not overlapped")
 
 
+BY_CHOICE = {
+    "context_parallel": "keys and values in a ring (measured: all to all)",
+    "expert_parallel": "as many tokens for each expert",
+}
+"""What is assumed where a row has a parallelism."""
+
+
 def plan_of(line: dict[str, str]) -> Plan:
-    """The plan of a row: ranks of a tensor-parallel group beside each other, all on one host."""
-    model = llama(
-        name=line["model"],
-        n_layers=int(line["layers"]),
-        d_model=int(line["d_model"]),
-        n_heads=int(line["heads"]),
-        n_kv_heads=int(line["kv_heads"]),
-        d_ff=int(line["d_ff"]),
-        seq_len=SEQUENCE,
-        vocab_size=int(line["vocabulary"]),
-    )
+    """The plan of a row: ranks of a group beside each other, all on one host."""
     gpus, n_stages, n_replicas = (int(line[name]) for name in ("tensor_parallel", "stages", "replicas"))
+    experts, context = int(line["expert_parallel"]), int(line["context_parallel"])
     job = Job(
         name=line["model"],
-        model=model,
-        tensor_parallel=gpus if gpus > 1 else None,
+        model=_model(line),
+        tensor_parallel=gpus,
+        context_parallel=context,
+        expert_parallel=experts,
         n_stages=n_stages,
         n_replicas=n_replicas,
-        global_batch=n_replicas * int(line["microbatches"]),
-        microbatch=1,
+        global_batch=n_replicas * experts * int(line["microbatches"]),
+        microbatch=experts,
         dtype="bf16",
         schedule="1f1b",
         synchronisation="ring",
@@ -62,13 +65,31 @@ def plan_of(line: dict[str, str]) -> Plan:
     return listed_plan(host, job)
 
 
+def _model(line: dict[str, str]) -> ModelSpec:
+    n_layers = int(line["layers"])
+    if whole := MODELS.get(line["model"]) if not line["d_model"] else None:
+        embedding, dense, *_, experts, head = whole.layers
+        return replace(whole, layers=(embedding, dense, *[experts] * (n_layers - 1), head))
+    return llama(
+        name=line["model"],
+        n_layers=n_layers,
+        d_model=int(line["d_model"]),
+        n_heads=int(line["heads"]),
+        n_kv_heads=int(line["kv_heads"]),
+        d_ff=int(line["d_ff"]),
+        seq_len=int(line["sequence"]),
+        vocab_size=int(line["vocabulary"]),
+    )
+
+
 @published("simumax")
 def simumax() -> Iterator[Row]:
-    """Iterations of two models, four grids and three numbers of micro-batches, and the memory of each grid."""
+    """Iterations of each model, grid, length of sequences and number of micro-batches, and the memory of each grid."""
     for model, lines in by_key((line["model"], line) for line in numbers("simumax_b200.csv")).items():
         plans = [plan_of(line) for line in lines]
         for line, plan in zip(lines, plans, strict=True):
-            yield simulated_row(plan, **_timed(line), group=model, assumptions=TIMED)
+            chosen = tuple(words for what, words in BY_CHOICE.items() if int(line[what]) > 1)
+            yield simulated_row(plan, **_timed(line), group=model, assumptions=(*TIMED, *chosen))
             if line["microbatches"] == lines[0]["microbatches"]:
                 yield simulated_row(
                     plan,
@@ -78,9 +99,11 @@ def simumax() -> Iterator[Row]:
                     unit="GiB",
                     published=float(line["measured_peak_gib"]),
                     theirs=float(line["simumax_peak_gib"]),
-                    assumptions=ASSUMED,
+                    assumptions=(*ASSUMED, *chosen),
                     note="the same for all numbers of micro-batches",
                 )
+        alone = [at for at, line in enumerate(lines) if all(line[what] == "1" for what in BY_CHOICE)]
+        lines, plans = [lines[at] for at in alone], [plans[at] for at in alone]
         seconds = [SecondsLine.of(plan, TRIED) for plan in plans]
         own = [one.efficiency(float(line["measured_ms"]) / 1000) for one, line in zip(seconds, lines, strict=True)]
         for line, one in zip(lines, seconds, strict=True):
@@ -111,5 +134,13 @@ def _timed(line: dict[str, str], evidence: Evidence = Evidence.TRANSFERRED, how:
 
 
 def _setting(line: dict[str, str]) -> str:
-    grid = f"TP {line['tensor_parallel']} PP {line['stages']} DP {line['replicas']}"
-    return f"{line['model']}, {line['layers']} layers, {grid}, {line['microbatches']} micro-batches"
+    degrees = {
+        "TP": int(line["tensor_parallel"]),
+        "CP": int(line["context_parallel"]),
+        "EP": int(line["expert_parallel"]),
+        "PP": int(line["stages"]),
+        "DP": int(line["replicas"]) * int(line["expert_parallel"]),  # whose ranks are data-parallel, too
+    }
+    grid = " ".join(f"{word} {degree}" for word, degree in degrees.items() if word not in ("CP", "EP") or degree > 1)
+    length = "" if line["sequence"] == "4096" else f"{int(line['sequence']):,} tokens, "
+    return f"{line['model']}, {line['layers']} layers, {length}{grid}, {line['microbatches']} micro-batches"
