@@ -183,8 +183,9 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
     if layer.expert_elements:
         inner = expert_width(model, layer)
         routed = tokens * model.experts_per_token * job.expert_parallel / model.n_experts
-        for sizes in ((2 * inner / gpus, model.d_model), (model.d_model, inner / gpus)):
-            yield Product(routed, *sizes, model.n_experts / job.expert_parallel)
+        here = model.n_experts / job.expert_parallel
+        yield Product(routed, 2 * inner / gpus, model.d_model, here)
+        yield Product(routed, model.d_model, inner / gpus, here)
     if not layer.attention_elements:  # a block without attention, or with one of unknown shape
         return
     # of context-parallel GPUs each has a part of the queries, and all keys one after the other

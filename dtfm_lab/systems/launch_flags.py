@@ -44,6 +44,7 @@ MEGATRON = _keys(
     {
         **dict.fromkeys(("nnodes", "nproc_per_node", "tensor_model_parallel_size", "micro_batch_size"), Count),
         **dict.fromkeys(("pipeline_model_parallel_size", "global_batch_size", *MODEL), Count),
+        **dict.fromkeys(("context_parallel_size", "expert_model_parallel_size"), Count),
         **dict.fromkeys(("num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"), Count),
         **dict.fromkeys(("use_tp_pp_dp_mapping", "overlap_grad_reduce", "use_distributed_optimizer"), Switch),
         **dict.fromkeys(("bf16", "fp16", "accumulate_allreduce_grads_in_fp32", "sequence_parallel"), Switch),
@@ -117,7 +118,7 @@ class Launch:
     n_devices: int | None = None
     """Devices that it was launched on, the first of the network; all where not given."""
     of_a_replica: int = 1
-    """Devices of a replica: stages times tensor parallelism."""
+    """Devices of a replica: stages times those that a layer, a sequence or experts are shared among."""
     seq_len: int | None = None
     """Tokens of a sequence, where not the job's."""
     accumulation: int | None = None
@@ -135,7 +136,7 @@ class Launch:
         if n % self.of_a_replica:
             raise LabError(
                 f"the flags launch {n} processes{', all devices' if self.n_devices is None else ''}; wanted a multiple "
-                f"of {self.of_a_replica}, its stages times tensor parallelism"
+                f"of {self.of_a_replica}, its stages times the parallelism within hosts"
             )
         fields = self._batch(n // self.of_a_replica, job.global_batch)
         if self.seq_len is not None:
@@ -192,6 +193,8 @@ def _megatron(text: str) -> Launch:
         raise LabError("--bf16 and --fp16 are both given; wanted one of them")
     job, stages = _job_of(given), given.get("pipeline_model_parallel_size", 1)
     tensor_parallel, interleaved = given.get("tensor_model_parallel_size", 1), _interleaved(given, stages)
+    context_parallel = given.get("context_parallel_size", 1)
+    expert_parallel = given.get("expert_model_parallel_size", 1)
     overlapped = given.get("overlap_p2p_communication", True) and not given.get("no_overlap_p2p_communication")
     backend = given.get("attention_backend", "local" if given.get("transformer_impl") == "local" else "auto")
     unfused = backend in ("local", "unfused") and not given.get("use_flash_attn")
@@ -204,6 +207,8 @@ def _megatron(text: str) -> Launch:
     strategy = Megatron(
         **how,
         tensor_parallel=tensor_parallel,
+        context_parallel=context_parallel,
+        expert_parallel=expert_parallel,
         n_stages=stages,
         stages_per_device=interleaved,
         transport="overlapped" if interleaved > 1 and overlapped else "batched",
@@ -219,12 +224,14 @@ def _megatron(text: str) -> Launch:
         strategy=strategy,
         job=job,
         n_devices=processes if launched else None,
-        of_a_replica=stages * tensor_parallel,
+        of_a_replica=stages * tensor_parallel * context_parallel * expert_parallel,
     )
 
 
 def _job_of(given: Mapping[str, Any]) -> dict[str, Any]:
     job: dict[str, Any] = {"microbatch": given.get("micro_batch_size"), "global_batch": given.get("global_batch_size")}
+    if job["microbatch"] is not None:  # of one GPU, not of all that share experts
+        job["microbatch"] *= given.get("expert_model_parallel_size", 1)
     job |= {"dtype": "bf16" if given.get("bf16") else "fp16" if given.get("fp16") else None}
     if sizes := {field: value for name, value in given.items() if (field := MODEL.get(name))}:
         if missing := [f"--{name.replace('_', '-')}" for name in MODEL if name not in given]:

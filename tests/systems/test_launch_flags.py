@@ -80,8 +80,8 @@ def test_a_script_gives_the_flags_that_its_command_would_have():
     ("text", "says"),
     [
         (
-            "--tensor-model-parallel-size 2 --context-parallel-size 2 --moe 1",
-            "known here: --context-parallel-size, --moe",
+            "--tensor-model-parallel-size 2 --hierarchical 2 --moe 1",
+            "known here: --hierarchical, --moe",
         ),
         ("--micro-batch-size $MBS", "--micro-batch-size is '$MBS'; wanted a valid integer"),
         ("hello", "flags are 'hello'; wanted those of Megatron-LM"),
@@ -195,3 +195,20 @@ def test_dropout_and_sequence_parallelism_are_those_of_the_flags():
     job = outcome_of(launch.strategy, *launch.on(NETWORK, JOB)).job
     assert (job.dropout, job.sequence_parallel) == (False, True)
     assert from_flags("--micro-batch-size 2").strategy.dropout
+
+
+def test_parallelism_within_hosts_is_that_of_the_flags():
+    network, flags = (
+        lab.load_topology("shared-cards"),
+        "--nnodes 4 --nproc-per-node 8 --pipeline-model-parallel-size 2 ",
+    )
+    for text, name, expected in (
+        ("--context-parallel-size 4 --micro-batch-size 1", "llama-2-7b", (4, 1, 1)),
+        ("--expert-model-parallel-size 8 --micro-batch-size 2", "qwen3-30b-a3b", (1, 8, 16)),  # 2 on each of 8 GPUs
+    ):
+        launch = from_flags(
+            flags + text + " --global-batch-size 64 --bf16 --use-distributed-optimizer --recompute-granularity full"
+        )
+        plan = outcome_of(launch.strategy, *launch.on(network, lab.load_job(name, global_batch=64))).plan
+        assert (plan.job.context_parallel, plan.job.expert_parallel, plan.job.microbatch) == expected
+        assert plan.job.n_tasklets * plan.job.group_gpus == 32

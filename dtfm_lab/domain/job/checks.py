@@ -66,8 +66,8 @@ def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
     if context * experts == 1:
         return
     if model is None or model.source:
-        of = "no model" if model is None else "a module of one's own"
-        yield f"context_parallel is {context} and expert_parallel {experts} with {of}; wanted 1 and 1"
+        found = "no model" if model is None else "a module of one's own"
+        yield f"context_parallel is {context} and expert_parallel {experts} with {found}; wanted 1 and 1"
         return
     if job.sharding in PASSED_ON:
         yield (

@@ -214,21 +214,41 @@ def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int
 
 @lru_cache(maxsize=8192)  # structured placements of hundreds of shapes ask for each of them hundreds of times
 def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replicas: int) -> FloatArray:
-    """The same by the number of micro-batches under way. Read-only."""
+    """The same by the number of micro-batches under way, of those blocks in a row that need least. Read-only."""
     passes = problem.passes(microbatch)
     each, parts = problem.static_bytes(replicas), sharded_over(problem.job.sharding, replicas).parameters
     needs = np.empty((problem.n_blocks + 1, 4))
     for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
-        _, parameters, kept, frozen = passes.layer + (np.array([first, last]) @ passes.extra)[:, None]
+        blocks = _in_a_row(passes.layer, first=first, last=last)
+        _, parameters, kept, frozen = blocks + (np.array([first, last]) @ passes.extra)[:, None, None]
         parameters = parameters + problem.tied_parameters * (last and not first)
         static = parameters * each + frozen / parts + problem.gathered_bytes(replicas, first=first, last=last)
         left = np.minimum(passes.input_bytes[0 if first else passes.least], kept) if passes.recompute else kept
         again = kept - left + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
-        needs[:, role] = static + n_held * left + again + passes.hop_bytes[passes.least] * ((not first) + (not last))
+        held = static + n_held * left + again + passes.hop_bytes[passes.least] * ((not first) + (not last))
         if first != last:
-            needs[:, role] = np.maximum(needs[:, role], static + problem.embedding_bytes)
+            held = np.maximum(held, static + problem.embedding_bytes)
+        needs[:, role] = held.min(axis=0)
     needs.setflags(write=False)
     return needs
+
+
+NEVER_BYTES = 1e30
+
+
+def _in_a_row(prefix: FloatArray, *, first: bool, last: bool) -> FloatArray:
+    """(4, B, L + 1) sums over 0 to L blocks in a row, from each of B blocks on: those that a first, last, middle or
+    only stage may begin with, and more than any device has where the model ends before. One where blocks are alike."""
+    alike = np.ptp(np.diff(prefix[1:]), axis=1).max(initial=0.0) == 0.0
+    if first or alike:
+        return prefix[:, None]
+    if last:
+        return prefix[:, None, -1:] - prefix[:, None, ::-1]
+    begin, n = np.indices((prefix.shape[1],) * 2)
+    end = begin + n
+    inside = end < prefix.shape[1]
+    sums: FloatArray = np.where(inside, prefix[:, np.where(inside, end, 0)] - prefix[:, begin], NEVER_BYTES)
+    return sums
 
 
 MOST_SHAPES = 320

@@ -414,10 +414,11 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
     sizes = [n // data for n in topology.group_sizes if n % data == 0]
     degrees = [n for n in sizes if heads % n == 0] if given is None else [given]
     if not degrees:
-        found = " or ".join(map(str, topology.group_sizes))
+        groups = " or ".join(map(str, topology.group_sizes))
         each = "" if data == 1 else f", {data} for each tensor-parallel one"
         raise PlanError(
-            f"{topology.name} has groups of {found} GPUs, which do not divide the {heads} heads of job {job.name}{each}"
+            f"{topology.name} has groups of {groups} GPUs; wanted one that divides the {heads} heads of job {job.name}"
+            f"{each}"
         )
     shardings: tuple[str, ...] = SHARDINGS if job.sharding is None else (job.sharding,)
     if job.sharding is None and (job.n_replicas == 1 or job.synchronise_every > 1 or job.fragments > 1):

@@ -46,6 +46,8 @@ class Megatron(GridStrategy):
 
     order: str = TRIED
     tensor_parallel: int | None = None
+    context_parallel: int = 1
+    expert_parallel: int = 1
     n_stages: int | None = None
     hosts: str = "listed"
     transport: str = "batched"
@@ -66,6 +68,8 @@ class Megatron(GridStrategy):
         """Every grid, in each way to train it that is tried."""
         how = job.with_fields(
             schedule="1f1b",
+            context_parallel=self.context_parallel,
+            expert_parallel=self.expert_parallel,
             synchronisation=self.synchronisation,
             transport=self.transport,
             attention=self.attention,

@@ -137,6 +137,31 @@ def frozen(model: ModelSpec, share: float = 0.1) -> ModelSpec:
     return replace(model, layers=layers, tied=False)
 
 
+def with_experts(model: ModelSpec) -> ModelSpec:
+    """A model, whatever its layers are, in whose blocks, but for the first, half of the parameters are experts'."""
+    layers = tuple(
+        replace(
+            one,
+            output_elements=model.boundary_elements,
+            expert_elements=one.parameters // 2 * (at > 1),
+            kv_elements=model.boundary_elements,
+        )
+        if one.kind is LayerKind.BLOCK
+        else one
+        for at, one in enumerate(model.layers)
+    )
+    return replace(model, layers=layers, source="", n_experts=4, experts_per_token=2)
+
+
+def in_pairs(topology: Topology) -> Topology:
+    """The network with a pair of GPUs in place of each."""
+    slowest = float(topology.bandwidth_bytes_per_s.min())
+    devices = tuple(
+        replace(one, gpus=2, inner_latency_s=1e-3, inner_bandwidth_bytes_per_s=slowest) for one in topology.devices
+    )
+    return replace(topology, devices=devices)
+
+
 def every_plan(
     case: Drawn, family: str = "whole", rng: np.random.Generator | None = None, most: int = 10**9
 ) -> Iterator[tuple[float, Plan]]:

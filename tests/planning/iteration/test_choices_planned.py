@@ -22,10 +22,12 @@ from dtfm_lab.planning import plan
 from dtfm_lab.simulation import memory, simulate
 
 sys.path.insert(0, str(Path(__file__).parent))
-from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan, frozen
+from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan, frozen, in_pairs, with_experts
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "transport": ("blocking",),
+    "context_parallel": (2,),
+    "expert_parallel": (2,),
     "sharding": ("zero-1", "zero-2", "zero-3"),
     "overlap": (True,),
     "fragments": (2,),
@@ -55,6 +57,11 @@ def chosen(case: Drawn, choice: str, value: object) -> Drawn:
         also: dict[str, Any] = {"synchronise_every": 1}
         if job.synchronisation not in BY_SHARDS:
             also["synchronisation"] = "ring"
+    elif choice in ("context_parallel", "expert_parallel"):
+        each = job.expert_parallel * (1 + (choice == "expert_parallel"))
+        also = {"model": with_experts(job.modelled()), "global_batch": each * job.global_batch}
+        also["microbatch"] = each * job.microbatch
+        case = replace(case, topology=in_pairs(case.topology))
     elif choice == "flush_every":
         also = {"schedule": "gpipe"}
     elif choice == "checkpointing":
@@ -149,3 +156,18 @@ def test_where_memory_makes_stages_wait_a_plan_computes_activations_again():
     }
     assert found["none"] > 1.3 * found["block"]
     assert found[None] < 1.05 * found["block"]
+
+
+def test_a_stage_of_small_blocks_fits_a_small_device_behind_a_large_one():
+    model = lab.load_job("tiny").modelled()
+    wide = replace(model.layers[1], parameters=50 * model.layers[1].parameters)
+    model = replace(model, layers=(model.layers[0], wide, *model.layers[2:]))
+    job = lab.load_job("tiny", model=model, n_stages=2, n_replicas=1)
+    needs = memory(lab.evaluate(small(80), job.with_fields(blocks_per_stage=(4, 4)), stages=[[0], [1]])).peak_bytes
+    large, little = (float(stage.max()) for stage in needs)
+    devices = [
+        replace(one, memory_bytes=n) for one, n in zip(small(1).devices, (1.1 * large, 1.1 * little), strict=False)
+    ]
+    network = replace(small(1).subset([0, 1]), devices=tuple(devices))
+    assert little < 0.3 * large
+    assert memory(plan(network, job, objective="iteration", steps=1)).fits

@@ -249,7 +249,8 @@ def completed(model: ModelSpec) -> ModelSpec:
     except JobError:
         return model
     lacking = [name for name in NUMBERS_OF_CHOICES if not any(getattr(layer, name) for layer in model.layers)]
-    known = tuple(replace(layer, **dict.fromkeys(lacking, 0)) for layer in built.layers)
+    without: dict[str, Any] = dict.fromkeys(lacking, 0)
+    known = tuple(replace(layer, **without) for layer in built.layers)
     return replace(model, layers=built.layers) if known == model.layers else model
 
 

@@ -140,8 +140,9 @@ class ModelSpec:
                 raise JobError(f"{thing}: d_model {self.d_model} is not a multiple of {self.n_heads} heads")
             object.__setattr__(self, "head_dim", head_dim)
         object.__setattr__(self, "head_dim", whole(thing, "head_dim", self.head_dim))
-        for what, most in (("n_experts", MOST_ELEMENTS), ("experts_per_token", self.n_experts)):
-            object.__setattr__(self, what, whole(thing, what, getattr(self, what), least=0, most=most))
+        object.__setattr__(self, "n_experts", whole(thing, "n_experts", self.n_experts, least=0))
+        per_token = whole(thing, "experts_per_token", self.experts_per_token, least=0, most=self.n_experts)
+        object.__setattr__(self, "experts_per_token", per_token)
         for index, layer in enumerate(self.layers):
             last = index == len(self.layers) - 1
             if (layer.kind is LayerKind.EMBEDDING and index) or (layer.kind is LayerKind.HEAD and not last):
