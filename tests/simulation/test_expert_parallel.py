@@ -194,7 +194,10 @@ def test_degrees_of_tensor_parallelism_leave_room_for_the_others():
     ("fields", "words"),
     [
         ({"expert_parallel": 3}, "expert_parallel is 3; wanted a divisor of the 16 experts of a block"),
-        ({"expert_parallel": 8, "microbatch": 4}, "expert_parallel is 8; wanted a divisor of the 4 sequences"),
+        (
+            {"expert_parallel": 8, "microbatch": 4},
+            "expert_parallel is 8 with micro-batches of 4; wanted a multiple of 8",
+        ),
         ({"context_parallel": 3}, "context_parallel is 3; wanted a divisor of the 1024 tokens"),
         ({"expert_parallel": 2, "model": LLAMA}, "expert_parallel is 2; wanted a divisor of the 0 experts"),
         ({"context_parallel": 2, "sharding": "zero-3"}, "sharding is zero-3 with context_parallel 2"),

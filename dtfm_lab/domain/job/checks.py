@@ -77,10 +77,14 @@ def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
     for what, degree, of, thing in (
         ("context_parallel", context, model.seq_len, "tokens of a sequence"),
         ("expert_parallel", experts, model.n_experts, "experts of a block"),
-        ("expert_parallel", experts, job.microbatch or 0, "sequences of a micro-batch"),
     ):
-        if degree > 1 and (of % degree or (not of and thing.startswith("experts"))):
+        if degree > 1 and (of % degree or not of):
             yield f"{what} is {degree}; wanted a divisor of the {of} {thing}"
+    if (job.microbatch or 0) % experts:
+        yield (
+            f"expert_parallel is {experts} with micro-batches of {job.microbatch}; wanted a multiple of {experts}, as "
+            f"each GPU takes sequences of its own"
+        )
 
 
 def missing_numbers(model: ModelSpec, job: JobOptions) -> Iterator[str]:

@@ -176,7 +176,7 @@ def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
         "num-experts": sizes["n_experts"],
         "moe-router-topk": sizes["experts_per_token"],
         "moe-ffn-hidden-size": sizes["d_expert"],
-        "moe-layer-freq": f"([0]*{dense}+[1]*{sizes['n_layers'] - dense})",
+        "moe-layer-freq": f"([0]*{dense}+[1]*{sizes['n_layers'] - dense})" if dense else 1,
         "moe-token-dispatcher-type": "alltoall",
         "moe-grouped-gemm": "",
     }
