@@ -232,7 +232,7 @@ def _fleet(
     prices = np.array([device.price_per_hour for device in network.devices])
     everyone = range(len(network))
     whole = fleet.plan(frozenset(everyone)) or fleet.searched(everyone)  # which says why there is none
-    held = static_memory(whole.job, len(whole.stages))
+    held = static_memory(whole.job.with_fields(context_parallel=1, expert_parallel=1), len(whole.stages))
     state_bytes = float((held.parameters + held.optimizer).max())
     return fleet, availability.on(network), prices, state_bytes / STORAGE_BYTES_PER_S
 

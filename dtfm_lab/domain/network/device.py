@@ -197,7 +197,7 @@ class Device:
     host: str = ""
     """The machine in which it stands: devices of one host share its network card. Empty where it has one of its own."""
     gpus: int = 1
-    """GPUs of one host that act as one: each holds a part of every layer (tensor parallelism). ``peak_flop_per_s``,
+    """GPUs of one host that act as one, by tensor, context and expert parallelism. ``peak_flop_per_s``,
     ``memory_bytes`` and ``price_per_hour`` are of all of them together. ``Topology.grouped`` makes such devices."""
     inner_latency_s: float = 0.0
     """Seconds, one way, between two of its GPUs."""

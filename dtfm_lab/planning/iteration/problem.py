@@ -222,11 +222,6 @@ class IterationProblem:
         return interchangeable(np.stack(own, axis=1), tuple(matrices))
 
     @property
-    def copied_bytes(self) -> float:
-        """Bytes of each copy of a parameter that the GPUs of a group hold beyond the first."""
-        return _copied_bytes(self.job)
-
-    @property
     def _shared_host(self) -> FloatArray:
         """(N,) the first device of each host of several; -1 for devices with a card of their own."""
         card_of = self.links.card_of
@@ -253,8 +248,7 @@ class IterationProblem:
         of a group where it is on each."""
         job, over = self.job, sharded_over(self.job.sharding, n_replicas)
         sizes = self.bytes_per_element / over.parameters, self.gradient_element_bytes / over.gradients
-        copies_bytes = (job.data_gpus - 1) * self.copied_bytes if job.data_gpus > 1 else 0.0
-        return sum(sizes) + optimizer_bytes(job) / over.optimizer + copies_bytes
+        return sum(sizes) + optimizer_bytes(job) / over.optimizer + (job.data_gpus - 1) * _copied_bytes(job)
 
     def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
         """Most bytes that a device of a first, last or any stage holds whole beside its shards."""
@@ -356,6 +350,7 @@ def _prefix(numbers: Iterable[float]) -> FloatArray:
 
 
 def _copied_bytes(job: Job) -> float:
+    """Bytes of each copy of a parameter that the GPUs of a group hold beyond the first."""
     states = optimizer_bytes(job) if job.sharding in (None, "none") else 0
     return float(BYTES_PER_ELEMENT[job.dtype] + BYTES_PER_ELEMENT[job.gradients_in] + states)
 
