@@ -201,7 +201,7 @@ def _connected(address: str, port: int, token: bytes) -> socket.socket:
         own, answer = os.urandom(NONCE), bytearray(NONCE + PROOF)
         connection.sendall(own)
         _receive(connection, memoryview(answer))
-        nonces = own + answer[:NONCE]
+        nonces = own + bytes(answer[:NONCE])
         if not hmac.compare_digest(bytes(answer[NONCE:]), _proof(token, b"listens", nonces)):
             raise ConnectionError("is another program")
         connection.sendall(_proof(token, b"connects", nonces))
@@ -230,14 +230,15 @@ def _admit(connection: socket.socket, token: bytes) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         theirs, own, proof = bytearray(NONCE), os.urandom(NONCE), bytearray(PROOF)
         _receive(connection, memoryview(theirs))
-        connection.sendall(own + _proof(token, b"listens", theirs + own))
+        nonces = bytes(theirs) + own
+        connection.sendall(own + _proof(token, b"listens", nonces))
         _receive(connection, memoryview(proof))
-        if hmac.compare_digest(bytes(proof), _proof(token, b"connects", theirs + own)):
+        if hmac.compare_digest(bytes(proof), _proof(token, b"connects", nonces)):
             answer_requests(connection)
 
 
 def _proof(token: bytes, role: bytes, nonces: bytes) -> bytes:
-    return hmac.new(token, role + bytes(nonces), "sha256").digest()
+    return hmac.new(token, role + nonces, "sha256").digest()
 
 
 def _listening_socket() -> socket.socket:
