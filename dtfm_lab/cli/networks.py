@@ -87,7 +87,9 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise LabError(f"--gpu says {shortened(text)} TFLOP/s; wanted a number") from None
+        raise LabError(
+            f"--gpu says {shortened(text)} TFLOP/s; wanted a number, or the name of a probed host before it"
+        ) from None
 
 
 @cli.command(hidden=True)

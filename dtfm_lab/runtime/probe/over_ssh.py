@@ -82,14 +82,14 @@ def probe_over_ssh(
 
 def _checked_names(hosts: Sequence[str]) -> dict[str, str]:
     """What ssh is given for each host, by the host's name, which has no user. Raises LabError."""
+    hosts = [hosts] if isinstance(hosts, str) else hosts
     if not 1 <= len(hosts) <= MOST_HOSTS:
         raise LabError(f"{len(hosts)} hosts to probe; wanted 1 to {MOST_HOSTS}, or dtfm-lab doctor --probe for more")
     given: dict[str, str] = {}
     for host in hosts:
-        check_text("host", host)
-        name = host.rpartition("@")[2]
-        if not name or not re.fullmatch(r"[^\s;-][^\s;]*", host):
+        if not isinstance(host, str) or not re.fullmatch(r"[^\s;-][^\s;]*", host) or host.endswith("@"):
             raise LabError(f"host {shortened(host)} is no name for ssh; wanted one such as ada or user@10.0.0.1")
+        check_text("host", name := host.rpartition("@")[2])
         if name in given:
             raise LabError(f"host {shortened(name)} is given twice; wanted each once")
         given[name] = host
@@ -209,9 +209,10 @@ class _Probe:
                     rate = to_gbps(bandwidth_of(*one_way_s(timing["median_s"], timing[way])))
                     gbps, latency_ms = (float(f"{each:.4g}") for each in (rate, to_ms(timing["median_s"] / 2)))
                     self.measured[one, other] = Measurement(one, other, from_gbps(gbps), from_ms(latency_ms), TOOL)
-        for name in [name for name, host in self.alive.items() if host.has_ended]:
+        for name, host in [*self.alive.items()]:  # who only answered others may have ended since
             with self._losing(name):
-                self.alive[name].answer(1.0)
+                host.order(reach={})
+                host.answer(SILENT_S)
 
     def seen(self, measurements: Iterable[Measurement]) -> Seen:
         """What is known, as one source."""

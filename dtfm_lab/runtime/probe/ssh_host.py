@@ -84,10 +84,6 @@ class SshHost:
         except ConnectionLost:
             raise HostLost(f"sent {plain(line)}, wanted an answer of the probe's program") from None
 
-    @property
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
     def gpus(self, name: str) -> tuple[Host, str]:
         """The host with its GPUs, as far as nvidia-smi has said, and a sentence of them. Raises HostLost."""
         smi, topo = ("".join(self._printed[what]).strip("\r\n") for what in ("smi", "topo"))
