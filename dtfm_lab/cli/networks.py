@@ -1,4 +1,4 @@
-"""The command of networks: those that come with the lab, and one of what other tools say of one's own machines."""
+"""The command of networks: those that come with the lab, and one of one's own machines, as tools tell or as probed."""
 
 import re
 from collections import Counter
@@ -8,7 +8,7 @@ import click
 
 from dtfm_lab import files, lab
 from dtfm_lab.cli.options import cli, json_option, output_option
-from dtfm_lab.cli.terminal import out, print_json, print_rows
+from dtfm_lab.cli.terminal import err, out, print_json, print_rows
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.planning.explain.sentences import counted
@@ -27,7 +27,7 @@ def pairs_of(named: str) -> Callable[..., dict[str, str]]:
 
 
 @cli.command()
-@click.argument("words", nargs=-1, metavar="[from FILE...]")
+@click.argument("words", nargs=-1, metavar="[probe HOST...] [from FILE...]")
 @click.option("--at", multiple=True, metavar="HOST=REGION", callback=pairs_of("HOST=REGION"), help="Where a host is.")
 @click.option(
     "--gpu",
@@ -35,7 +35,8 @@ def pairs_of(named: str) -> Callable[..., dict[str, str]]:
     multiple=True,
     metavar="NAME=TFLOPS",
     callback=pairs_of("NAME=TFLOPS"),
-    help="TFLOP/s in half precision of a GPU that is not in the lab's table.",
+    help="TFLOP/s in half precision of a GPU that is not in the lab's table; HOST=GPU is what a probed host without "
+    "nvidia-smi has, such as ada=MI300X:8.",
 )
 @output_option
 @json_option
@@ -47,14 +48,20 @@ def network(
     FILES are what your tools say of your machines, in any mixture: nvidia-smi -q -x and nvidia-smi topo -m (each named
     after its host, gpubox.xml), iperf3 --json, a test of NCCL, kubectl get nodes -o json, ray list nodes --format json
     --detail, scontrol show node or sinfo -N -o "%N %G", an ssh config, a SkyPilot task with a catalogue's vms.csv.
+
+    HOSTS are probed in about two minutes: ssh, with an ssh config among the files, must reach each without a question.
+    nvidia-smi tells their GPUs, python3 times messages between every two of them. Nothing stays on them.
     """
     if not words and not (at or peaks or output):
         return _list(as_json)
-    if words[:1] != ("from",) or not words[1:]:
-        raise click.UsageError(
-            f"wanted dtfm-lab network from FILE..., not {shortened(' '.join(words) or 'options alone')}"
-        )
-    made = lab.load_topology(words[1:], at=at, peak_tflops={name: _number(value) for name, value in peaks.items()})
+    hosts, sources = _hosts_and_files(words)
+    own = {host.rpartition("@")[2] for host in hosts}
+    told = {name: value for name, value in peaks.items() if name in own}
+    others = {name: _number(value) for name, value in peaks.items() if name not in own}
+    if hosts:
+        made = lab.probe(hosts, sources, at=at, peak_tflops=others, gpus=told, report=err.print)
+    else:
+        made = lab.load_topology(sources, at=at, peak_tflops=others)
     written = None if output is None else str(files.save(made, output))
     notes = made.description.split("; ")
     if as_json:
@@ -66,11 +73,23 @@ def network(
     out.print(f"written to {written}" if written else "-o network.yaml writes it, to be looked over and planned on")
 
 
+def _hosts_and_files(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What follows ``probe``, and what follows ``from``. Raises UsageError."""
+    before = words.index("from") if "from" in words else len(words)
+    hosts, sources = words[1:before], words[before + 1 :]
+    if words[:1] not in (("probe",), ("from",)) or not (hosts or sources) or (words[0] == "probe" and not hosts):
+        found = shortened(" ".join(words) or "options alone")
+        raise click.UsageError(f"wanted dtfm-lab network from FILE..., or probe HOST..., not {found}")
+    return hosts, sources
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise LabError(f"--gpu says {shortened(text)} TFLOP/s; wanted a number") from None
+        raise LabError(
+            f"--gpu says {shortened(text)} TFLOP/s; wanted a number, or the name of a probed host before it"
+        ) from None
 
 
 @cli.command(hidden=True)

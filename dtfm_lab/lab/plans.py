@@ -1,7 +1,7 @@
 """From a network and a job to a plan, and functions that explain, compare and price plans."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from dtfm_lab import files, planning
@@ -23,6 +23,7 @@ from dtfm_lab.lab.arguments import (
 )
 from dtfm_lab.planning import Explanation, Frontier, PlanStep, Replan
 from dtfm_lab.runtime.client.own_modules import read_module
+from dtfm_lab.runtime.probe import probe_over_ssh
 from dtfm_lab.simulation.memory import warned
 from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
@@ -50,6 +51,28 @@ def load_topology(
     Raises FileError, TopologyError or UnknownName in one line.
     """
     return files.load_topology(name_or_path, at=at, peak_tflops=peak_tflops)
+
+
+def probe(
+    hosts: Sequence[str],
+    files: Sequence[str | os.PathLike[str]] = (),
+    *,
+    at: Mapping[str, str] | None = None,
+    peak_tflops: Mapping[str, float] | None = None,
+    gpus: Mapping[str, str] | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> Topology:
+    """The network of hosts that answer to ``ssh`` without a question, measured in about two minutes.
+
+    Nothing is installed on them: NVIDIA's driver tells their GPUs, and their python3 times messages between every two,
+    directly. ``files``, ``at`` and ``peak_tflops`` are as in ``load_topology``; ssh reads an ssh config among the
+    files. ``gpus`` names what a host without nvidia-smi computes with, ``{"ada": "MI300X:8"}``. ``report`` is
+    called with a line of text about every step. A host that fails is left out, a pair that does not reach each other is
+    estimated where both places are known; ``.description`` says so.
+
+    Raises RunError where fewer than two hosts are left, FileError and TopologyError, in one line.
+    """
+    return probe_over_ssh(hosts, files, at=at, peak_tflops=peak_tflops, gpus=gpus, report=report)
 
 
 @of_name(LoadedJob)

@@ -19,6 +19,7 @@ from dtfm_lab.domain.network import (
     as_number,
     check_count,
     find_place,
+    hardware_of,
     known_gpu,
     link_between,
 )
@@ -66,22 +67,25 @@ def network_from(
     *,
     at: Mapping[str, str] | None = None,
     peak_tflops: Mapping[str, float] | None = None,
+    probed: Mapping[str, Seen] | None = None,
     name: str = "my-machines",
 ) -> Topology:
     """The network of the machines of which these files, outputs of tools, tell; see ``READ`` for the tools.
 
     ``at`` has regions of hosts by name. ``peak_tflops`` has TFLOP/s in half precision of GPUs that are not in the table
-    of hardware, by their tools' names. The description says what was measured, estimated and left out.
+    of hardware, by their tools' names. ``probed`` is what was not read from files, by where it is from; hosts keep the
+    names that it has. The description says what was measured, estimated and left out.
 
     Raises FileError for a file that no reader knows or that is broken, and TopologyError for hosts whose GPUs or links
     nothing tells; each in one line.
     """
     files = [Path(path) for path in paths]
-    if not files:
+    probed = dict(probed or {})
+    if not files and not probed:
         raise FileError(f"no file is given; wanted one or more of: {READ}")
     offers: skypilot.Offers = {}
     tasks: list[tuple[Any, Path]] = []
-    seen: list[Seen] = []
+    seen = [*probed.values()]
     for path in files:
         text = read_text(path, MOST_BYTES)
         data = _data(text, path)
@@ -94,8 +98,19 @@ def network_from(
     seen += [skypilot.read_task(data, path, offers) for data, path in tasks]
     if offers and not tasks:
         raise FileError("a catalogue has offers and no machines; wanted a SkyPilot task beside it that says which")
-    with located(", ".join(path.name for path in files)):
-        return _Assembly(seen, dict(at or {}), dict(peak_tflops or {})).topology(name, [path.name for path in files])
+    sources = [*probed, *(path.name for path in files)]
+    with located(", ".join(sources)):
+        return _Assembly(seen, dict(at or {}), dict(peak_tflops or {})).topology(name, sources)
+
+
+def ssh_config_among(paths: Iterable[str | os.PathLike[str]]) -> Path | None:
+    """The first of these files that is an ssh config."""
+    for path in map(Path, paths):
+        text = read_text(path, MOST_BYTES)
+        readers = (read for is_written, read in OF_TEXT if is_written(text))
+        if text.lstrip()[:1] not in ("{", "[") and next(readers, None) is clusters.read_ssh:
+            return path
+    return None
 
 
 def _data(text: str, path: Path) -> object:
@@ -195,6 +210,8 @@ class _Assembly:
     def _hardware(self, host: Host, gpu: Gpu) -> dict[str, Any]:
         if (known := known_gpu(gpu.name, gpu.memory_bytes)) is not None:
             return {"gpu": known}
+        if hardware_of(gpu.name) is not None:  # a whole computer, such as a laptop, by the table's own name
+            return {"gpu": gpu.name}
         peak = next((v for k, v in self._peak_tflops.items() if k.casefold() == gpu.name.casefold()), None)
         if peak is None or gpu.memory_bytes is None:
             wanted = "its peak_tflops" if gpu.memory_bytes else "nvidia-smi -q -x of the host, which has its memory"

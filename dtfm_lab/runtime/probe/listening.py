@@ -15,15 +15,11 @@ from typing import Any, Self
 
 from dtfm_lab.domain.errors import LabError, RunError, TopologyError
 from dtfm_lab.domain.network import Topology, check_text, shortened
-from dtfm_lab.domain.units import format_s, to_gbps
 from dtfm_lab.runtime.probe.facts import checked_facts, devices_of, facts_of_this_host, sentence_of
+from dtfm_lab.runtime.probe.messages import SILENCE_S, answer_requests, time_both_ways
 from dtfm_lab.runtime.probe.timing import (
-    SILENCE_S,
-    answer_requests,
-    bandwidth_of,
     checked_timing,
-    one_way_s,
-    time_both_ways,
+    sentence_of_pair,
     topology_of,
 )
 from dtfm_lab.runtime.protocol.channels import HANDSHAKE_S, Channel, ConnectionLost, Refused, reason, respond
@@ -71,7 +67,7 @@ def join(
     try:
         channel = connect(host, port, retry_s=wait_s)
         respond(channel, token)
-        data = Listener(channel.own_address, data_port, token, answer_requests)
+        data = Listener(channel.own_address, data_port, token, _answer)
         address, reached_at = advertise or (None, data.address[1])
         channel.send(name=name, region=region, address=address, port=reached_at)
         report(f"joined as {name}")
@@ -123,6 +119,10 @@ def _follow_order(channel: Channel, token: str, report: Callable[[str], None]) -
     return True
 
 
+def _answer(channel: Channel) -> None:
+    answer_requests(channel.raw())
+
+
 def _timed(address: str, port: int, token: str, seconds: float) -> dict[str, Any]:
     try:
         channel = connect(address, port)
@@ -130,7 +130,7 @@ def _timed(address: str, port: int, token: str, seconds: float) -> dict[str, Any
         return {"unreachable": str(error)}
     try:
         respond(channel, token)
-        return time_both_ways(channel, seconds)
+        return time_both_ways(channel.raw(), seconds)
     except OSError as error:
         return {"lost": reason(error)}
     finally:
@@ -232,7 +232,8 @@ class ProbeListener:
                 self._send(host, order="wait")
             between, timing = self._timed(*pair, seconds)
             timed[between] = timing
-            report(f"pair {number} of {len(pairs)}: {self._sentence(between, timing)}")
+            a, b = (self._hosts[i].name for i in between)
+            report(f"pair {number} of {len(pairs)}: {sentence_of_pair(a, b, timing)}")
         known = list(zip(self._hosts, facts, strict=True))
         return topology_of(
             [devices_of(host.name, host.region, of_host) for host, of_host in known],
@@ -325,9 +326,3 @@ class ProbeListener:
             host.channel.send(**order)
         except ConnectionLost as error:
             raise RunError(f"host {host.name} vanished: {error}") from None
-
-    def _sentence(self, between: tuple[int, int], timing: dict[str, Any]) -> str:
-        a, b = (self._hosts[i].name for i in between)
-        there, back = (to_gbps(bandwidth_of(*one_way_s(timing["median_s"], timing[w]))) for w in ("there", "back"))
-        latency, least = (format_s(timing[what] / 2) for what in ("median_s", "least_s"))
-        return f"{a} - {b}: {latency} one way (at best {least}), {there:.3g} Gbit/s there, {back:.3g} back"

@@ -1,0 +1,264 @@
+"""What a host of a probe does: it times round trips of messages to another host, and answers that one's.
+
+The timing host either sends a message and waits for a small reply, or sends a small request and waits for a message.
+Both directions are so timed by one clock, and the time of the small message is known from round trips of small
+messages alone.
+
+This file is also a program, which a probe over ssh sends to each host: ``serve``. So it is ASCII, and imports nothing
+but the standard library of Python 3.7.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import socket
+import statistics
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+SIZES = tuple(1024 * 4**k for k in range(8))
+"""Message sizes in bytes, 1 KiB to 16 MiB."""
+MOST_REPEATS = 15
+LEAST_REPEATS = 3
+"""Timed messages of each size. Before those of large sizes one is not timed, because TCP opens its window first."""
+LARGE = 2**16
+"""Bytes from which a size counts as large."""
+PINGS = 100
+LEAST_PINGS = 5
+SILENCE_S = 30.0
+"""Most seconds without a byte before the other host counts as lost."""
+REQUEST = struct.Struct("!cQ")
+"""The header of a request: TAKE or GIVE, and the message's size in bytes."""
+TAKE, GIVE = b"T", b"G"
+REPLY = b"received"
+
+
+def answer_requests(connection: socket.socket) -> None:
+    """Answer the requests of one timing host until it closes the connection."""
+    with connection, contextlib.suppress(OSError):
+        connection.settimeout(SILENCE_S)
+        buffer = memoryview(bytearray(max(SIZES)))
+        while True:
+            _receive(connection, buffer[: REQUEST.size])
+            what, size = REQUEST.unpack(buffer[: REQUEST.size])
+            if size > len(buffer):
+                return
+            if what == TAKE:
+                _receive(connection, buffer[:size])
+                connection.sendall(REPLY)
+            else:
+                connection.sendall(buffer[:size])
+
+
+def time_both_ways(connection: socket.socket, seconds: float, silence_s: float = SILENCE_S) -> dict[str, Any]:
+    """Round-trip times to the host at the other end, measured for about ``seconds``. Raises OSError.
+
+    Returns ``least_s`` and ``median_s`` of small messages, and lists of pairs (size in bytes, median seconds):
+    ``there`` with a message of that size and a small reply, ``back`` with a small request and a message of that size.
+    Sizes of which one message would take too long are left out; each other size is timed at least three times, even
+    if that takes longer than ``seconds``.
+    """
+    connection.settimeout(silence_s)
+    buffer = memoryview(bytearray(REQUEST.size + max(SIZES)))
+    pings = [_take(connection, buffer, 0)]
+    deadline_s = time.monotonic() + seconds / 6
+    while len(pings) <= LEAST_PINGS or (len(pings) <= PINGS and time.monotonic() < deadline_s):
+        pings.append(_take(connection, buffer, 0))
+    small_s = statistics.median(pings[1:])
+    return {
+        "least_s": min(pings[1:]),
+        "median_s": small_s,
+        "there": _time_sizes(lambda size: _take(connection, buffer, size), seconds / 2, small_s),
+        "back": _time_sizes(lambda size: _give(connection, buffer, size), seconds / 2, small_s),
+    }
+
+
+def _time_sizes(once: Callable[[int], float], seconds: float, small_s: float) -> list[tuple[int, float]]:
+    timed: list[tuple[int, float]] = []
+    for size in SIZES:
+        deadline_s = time.monotonic() + seconds / len(SIZES)
+        if size >= LARGE:
+            once(size)
+        samples = [once(size) for _ in range(LEAST_REPEATS)]
+        while len(samples) < MOST_REPEATS and time.monotonic() < deadline_s:
+            samples.append(once(size))
+        timed.append((size, statistics.median(samples)))
+        next_s = small_s + 4 * (timed[-1][1] - small_s)
+        if len(timed) > 1 and next_s > seconds / 4:
+            break
+    return timed
+
+
+def _take(connection: socket.socket, buffer: memoryview, size: int) -> float:
+    """Seconds of a message of this size there and a small reply back."""
+    REQUEST.pack_into(buffer, 0, TAKE, size)
+    began_s = time.perf_counter()
+    connection.sendall(buffer[: REQUEST.size + size])
+    _receive(connection, memoryview(bytearray(len(REPLY))))
+    return time.perf_counter() - began_s
+
+
+def _give(connection: socket.socket, buffer: memoryview, size: int) -> float:
+    """Seconds of a small request there and a message of this size back."""
+    began_s = time.perf_counter()
+    connection.sendall(REQUEST.pack(GIVE, size))
+    _receive(connection, buffer[:size])
+    return time.perf_counter() - began_s
+
+
+def _receive(connection: socket.socket, into: memoryview) -> None:
+    """Fill ``into``. Raises ConnectionError if the other end closes before."""
+    while into:
+        n = connection.recv_into(into)
+        if not n:
+            raise ConnectionError("closed the connection")
+        into = into[n:]
+
+
+# What follows is of the program alone.
+NONCE, PROOF = 16, 32
+"""Bytes of a random number, and of the proof that its sender holds the token."""
+REACH_S = 4.0
+"""Seconds within which another host must have answered and proved that it holds the token."""
+MOST_THREADS = 512
+"""Connections that come while so many threads run are closed."""
+
+
+def serve() -> None:
+    """Be a host of a probe over ssh until standard input ends, or a deadline: nothing is left behind.
+
+    The first line of standard input has the ``token``, the ``mark`` before each line that is printed, and ``ends_s``,
+    the deadline. Each further line is an order, whose answer is one line.
+    """
+    settings = json.loads(sys.stdin.readline())
+    token, mark = settings["token"].encode(), settings["mark"]
+    deadline = threading.Timer(settings["ends_s"], os._exit, [1])
+    deadline.daemon = True
+    deadline.start()
+    listener = _listening_socket()
+    threading.Thread(target=_accept_all, args=(listener, token), daemon=True).start()
+    _print(mark, {"port": listener.getsockname()[1], "addresses": _own_addresses()})
+    for line in sys.stdin:  # this thread does nothing else, so that it sees the end while another one is timing
+        threading.Thread(target=_obey, args=(json.loads(line), token, mark), daemon=True).start()
+    os._exit(0)
+
+
+def _obey(order: dict[str, Any], token: bytes, mark: str) -> None:
+    if "reach" in order:
+        _print(mark, {"reached": _reached(order["reach"], token)})
+        return
+    try:
+        with _connected(order["address"], order["port"], token) as connection:
+            _print(mark, time_both_ways(connection, order["seconds"], order["silence_s"]))
+    except OSError as error:
+        _print(mark, {"lost": error.strerror or str(error)})
+
+
+def _print(mark: str, answer: dict[str, Any]) -> None:
+    try:
+        os.write(1, (mark + json.dumps(answer) + "\n").encode())
+    except OSError:  # nobody listens any more
+        os._exit(1)
+
+
+def _reached(others: dict[str, tuple[list[str], int]], token: bytes) -> dict[str, dict[str, str]]:
+    """By name, the first address ``at`` which the host proves that it holds the token, or ``why`` there is none."""
+    said = {(name, address): "timed out" for name, (addresses, _) in others.items() for address in addresses}
+
+    def attempt(name: str, address: str, port: int) -> None:
+        try:
+            _connected(address, port, token).close()
+            said[name, address] = ""
+        except (OSError, UnicodeError) as error:
+            said[name, address] = getattr(error, "strerror", None) or str(error)
+
+    threads = [threading.Thread(target=attempt, args=(*each, others[each[0]][1]), daemon=True) for each in said]
+    for thread in threads:
+        thread.start()
+    deadline_s = time.monotonic() + REACH_S
+    for thread in threads:
+        thread.join(max(deadline_s - time.monotonic(), 0))
+    answer = {}
+    for name, (addresses, _) in others.items():
+        at = [address for address in addresses if not said[name, address]]
+        why = ", ".join(address + " " + said[name, address].lower() for address in addresses)
+        answer[name] = {"at": at[0]} if at else {"why": why}
+    return answer
+
+
+def _connected(address: str, port: int, token: bytes) -> socket.socket:
+    """A connection to another host, after each end has proved that it holds the token. Raises OSError."""
+    connection = socket.create_connection((address, port), REACH_S / 2)
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        own, answer = os.urandom(NONCE), bytearray(NONCE + PROOF)
+        connection.sendall(own)
+        _receive(connection, memoryview(answer))
+        nonces = own + bytes(answer[:NONCE])
+        if not hmac.compare_digest(bytes(answer[NONCE:]), _proof(token, b"listens", nonces)):
+            raise ConnectionError("is another program")
+        connection.sendall(_proof(token, b"connects", nonces))
+        return connection
+    except OSError:
+        connection.close()
+        raise
+
+
+def _accept_all(listener: socket.socket, token: bytes) -> None:
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # too many open files, or the other end has hung up
+            time.sleep(0.05)
+            continue
+        if threading.active_count() < MOST_THREADS:
+            threading.Thread(target=_admit, args=(connection, token), daemon=True).start()
+        else:
+            connection.close()
+
+
+def _admit(connection: socket.socket, token: bytes) -> None:
+    with connection, contextlib.suppress(OSError):
+        connection.settimeout(REACH_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        theirs, own, proof = bytearray(NONCE), os.urandom(NONCE), bytearray(PROOF)
+        _receive(connection, memoryview(theirs))
+        nonces = bytes(theirs) + own
+        connection.sendall(own + _proof(token, b"listens", nonces))
+        _receive(connection, memoryview(proof))
+        if hmac.compare_digest(bytes(proof), _proof(token, b"connects", nonces)):
+            answer_requests(connection)
+
+
+def _proof(token: bytes, role: bytes, nonces: bytes) -> bytes:
+    return hmac.new(token, role + nonces, "sha256").digest()
+
+
+def _listening_socket() -> socket.socket:
+    """On a free port of every address, IPv6 too where there is any."""
+    try:
+        listener = socket.socket(socket.AF_INET6)
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(("::", 0))
+    except OSError:
+        listener = socket.socket(socket.AF_INET)
+        listener.bind(("0.0.0.0", 0))
+    listener.listen(64)
+    return listener
+
+
+def _own_addresses() -> list[str]:
+    """Addresses of this host: the one that ssh came to, then those from which it would send far away."""
+    found = os.environ.get("SSH_CONNECTION", "").split()[2:3]
+    for family, anywhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as unsent:
+            unsent.connect((anywhere, 9))
+            found.append(str(unsent.getsockname()[0]))
+    return list(dict.fromkeys(found))
