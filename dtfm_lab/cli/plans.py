@@ -90,13 +90,17 @@ def plan(
     "--placement",
     required=True,
     type=click.Path(),
-    help='JSON: {"stages": [[names or indices], ...]}, {"rank_map": [...]} or {"groups": ...}; a plan file serves too.',
+    help='JSON: {"stages": [[names or indices], ...]}, {"rank_map": [...]} or {"groups": ...}, or one of the first two '
+    "lists alone; a plan file serves too.",
 )
 @output_option
 @json_option
 def evaluate(topology: Topology, job: Job, placement: str, output: str | None, as_json: bool) -> None:
     """Price a placement of your own on TOPOLOGY."""
-    data = files.read_mapping(Path(placement))
+    data = files.read_mapping(Path(placement), list_as="list")
+    if isinstance(listed := data.get("list"), list):
+        ranks = all(rank is None or isinstance(rank, int) for rank in listed)
+        data = {"rank_map" if ranks else "stages": listed}
     data = data["summary"] if isinstance(data.get("summary"), dict) else data
     keys = [key for key in ("stages", "rank_map", "groups") if key in data]
     if not keys:
@@ -274,7 +278,9 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
         held = held_memory(plan)
         memory = None if held is None else memory_summary(held) | {"advice": held.advice}
         return print_json(
-            plan.summary() | {"memory": memory, "interval_s": None if trace is None else interval_of(trace)}
+            plan.summary()
+            | {"memory": memory, "interval_s": None if trace is None else interval_of(trace)}
+            | {"not_simulated": planning.why_not_simulated(plan) or None}
         )
     for line in _headlines(plan):
         out.print(line)
@@ -316,6 +322,8 @@ def _headlines(plan: Plan) -> Iterator[str]:
         price = plan.price_per_billion_tokens
         dollars = f"; ${price:,.2f} a billion tokens" if price else ""
         yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"
+    elif why := planning.why_not_simulated(plan):
+        yield f"iteration not simulated: {why}"
     yield (
         f"communication cost {format_s(cost.total_s)} (data parallel {format_s(cost.data_parallel_s)} + pipeline "
         f"{format_s(cost.pipeline_s)}), bound in this shape {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}"

@@ -87,6 +87,17 @@ def simulated(plan: Plan) -> Plan:
         return plan
 
 
+def why_not_simulated(plan: Plan) -> str:
+    """What of a plan's model or schedule does not allow to simulate its iteration; empty where something does, or where
+    the job has no model."""
+    if plan.iteration_s is None and plan.job.model is not None:
+        try:
+            iteration_seconds(plan)
+        except LabError as error:
+            return str(error)
+    return ""
+
+
 def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
     """The job with these numbers of stages and replicas. Raises JobError where it does not divide."""
     if job.shaped and (job.n_stages, job.n_replicas) == (n_stages, n_replicas):

@@ -41,6 +41,9 @@ from dtfm_lab.simulation.memory_intervals import optimizer_bytes, usable_bytes
 
 CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
 """What is tried where the job names no checkpointing."""
+MOST_PASSES_CHOSEN = 2 * 10**5
+"""Most passes of an iteration, each counted forward and backward, in a plan whose micro-batch is left open: larger
+micro-batches lose next to nothing by then, and a simulation takes seconds."""
 SHARDINGS = ("none", "zero-1", "zero-3", "zero-2")
 """In the order in which they are begun: where time is short, the last may not be."""
 
@@ -368,14 +371,16 @@ def divisors(n: int) -> list[int]:
 
 
 def open_microbatches(job: Job) -> tuple[int, ...]:
-    """Sequences that a micro-batch may have: the job's, or all that divide the batch and leave every replica one.
+    """Sequences that a micro-batch may have: the job's, or all that divide the batch and leave every replica one, in no
+    more passes than are chosen.
 
     Micro-batches of one plan are alike: none may be smaller because the batch does not divide.
     """
     if job.microbatch is not None:
         return (job.microbatch,)
     batch, replicas = job.global_batch, job.n_replicas or 1
-    found = [m for m in divisors(batch) if m <= batch // replicas]
+    few = MOST_PASSES_CHOSEN // (job.n_stages or 1)
+    found = [m for m in divisors(batch) if m <= batch // replicas and batch // m <= few]
     if job.microbatches_per_replica is not None:
         found = [m for m in found if batch // m == sum(job.microbatches_per_replica)]
     return tuple(m for m in found if not (job.gathers_passes and batch // m % replicas)) or (1,)
