@@ -38,12 +38,11 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_range, format_s, plain_rows
+from dtfm_lab.domain.units import counted, format_range, format_s, money, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.schemas import FORMATS, schema
-from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 from dtfm_lab.simulation.memory import held_memory, memory_line, memory_summary
@@ -188,7 +187,8 @@ def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str 
     if found.note:
         err.print(found.note)
     out.print("prices are in US dollars")
-    return print_table(found.to_frame()[list(FRONTIER_SHOWN)])
+    table = found.to_frame()[list(FRONTIER_SHOWN)]
+    return print_table(table.rename(columns=lambda column: column.replace("tokens", job.counted)))
 
 
 def _whole_numbers(text: str) -> list[int]:
@@ -320,7 +320,7 @@ def _headlines(plan: Plan) -> Iterator[str]:
         most = plan.speed_up_left
         left = "" if most is None else f", at most {most:.2f} times faster with {plan.scope}"
         price = plan.price_per_billion_tokens
-        dollars = f"; ${price:,.2f} a billion tokens" if price else ""
+        dollars = f"; {money(price)} a billion {job.counted}" if price else ""
         yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"
     elif why := planning.why_not_simulated(plan):
         yield f"iteration not simulated: {why}"
@@ -333,7 +333,7 @@ def _headlines(plan: Plan) -> Iterator[str]:
 def report_topology(topology: Topology, as_json: bool) -> None:
     if as_json:
         return print_json(files.topology_to_mapping(topology))
-    out.print(f"{topology.name}: {len(topology)} devices. {topology.description}")
+    out.print(f"{topology.name}: {counted(len(topology), 'device')}. {topology.description}")
     links = topology.to_frame()
     region = {d.name: d.region or d.name for d in topology.devices}
     links["from"], links["to"] = links["source"].map(region), links["target"].map(region)

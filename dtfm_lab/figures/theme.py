@@ -161,11 +161,6 @@ def percent(gap: float) -> str:
     return f"{max(gap, 0.001):.1%}"
 
 
-def count(n: int, noun: str) -> str:
-    """``1 device``, ``8 devices``."""
-    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
 def bare(figure: go.Figure, *, square: bool = False) -> go.Figure:
     """The same figure without axes, for drawings whose positions have no unit; ``square`` keeps circles round."""
     figure.update_xaxes(visible=False)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import LONGEST_NAME, is_plain, shortened
 from dtfm_lab.domain.registry import in_any_case, nearest
+from dtfm_lab.domain.units import counted
 
 T = TypeVar("T")
 
@@ -103,7 +104,7 @@ def _refuse_hostile(text: str) -> None:
                 if event.anchor is not None:
                     sizes[event.anchor] = 1
                 if len(event.value) > LONGEST_SCALAR:
-                    problem = f"a value of {len(event.value)} characters; wanted at most {LONGEST_SCALAR}"
+                    problem = f"a value of {counted(len(event.value), 'character')}; wanted at most {LONGEST_SCALAR:,}"
             else:
                 within.append((event.anchor, nodes))
             nodes += 1

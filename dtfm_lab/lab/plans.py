@@ -10,6 +10,7 @@ from dtfm_lab.domain.errors import JobError, PlanError
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted
 from dtfm_lab.lab.arguments import (
     FrontierOptions,
     LoadedJob,
@@ -263,8 +264,8 @@ def with_job(plan: Plan | str, **overrides: Any) -> Plan:
     job = files.override(plan.job, **overrides)
     if (job.n_stages, job.n_replicas) != (plan.job.n_stages, plan.job.n_replicas):
         raise PlanError(
-            f"job {job.name} has {job.n_stages} stages x {job.n_replicas} replicas, the plan places "
-            f"{plan.job.n_stages} x {plan.job.n_replicas}; wanted the same, or a new plan"
+            f"job {job.name} has {counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, the plan "
+            f"places {plan.job.n_stages} x {plan.job.n_replicas}; wanted the same, or a new plan"
         )
     return planning.simulated(planning.evaluate(plan.topology, job, rank_map=plan.rank_map))
 

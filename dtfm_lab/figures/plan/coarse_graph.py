@@ -13,22 +13,11 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, IntArray, format_s
+from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s
 from dtfm_lab.figures.maps.layout import open_ellipse
 from dtfm_lab.figures.palette import BLUE, FAINT, LINE_GREY, MARKER_EDGE, SKY, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.strokes import strokes, worded
-from dtfm_lab.figures.theme import (
-    UNBOXED,
-    WORDLESS,
-    bare,
-    count,
-    literal,
-    numbered_rows,
-    percent,
-    quality,
-    row_bars,
-    titled,
-)
+from dtfm_lab.figures.theme import UNBOXED, WORDLESS, bare, literal, numbered_rows, percent, quality, row_bars, titled
 from dtfm_lab.planning.cost import bottleneck_matching
 from dtfm_lab.planning.step import PROVEN
 
@@ -189,7 +178,7 @@ def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     figure.update_yaxes(range=[n - 0.4, -HEADING_PX / row_px])
     slowest = int(pairs_s.argmax())
     names = plan.topology.names
-    title = f"stage {a} – stage {b}: {count(n, 'matched pair')}, the slowest in {format_s(float(pairs_s[slowest]))}"
+    title = f"stage {a} – stage {b}: {counted(n, 'matched pair')}, the slowest in {format_s(float(pairs_s[slowest]))}"
     note = f"{names[left[slowest]]} – {names[right[slowest]]}, activations there and gradients back"
     if not on_path:
         note += " · not a hop of the pipelines"

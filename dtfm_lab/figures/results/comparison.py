@@ -14,7 +14,7 @@ from dtfm_lab.compare.comparison import LINK_MODEL
 from dtfm_lab.compare.errors import signed_share
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
 from dtfm_lab.domain.trace import BY_MODEL
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.figures.palette import BLUE, FAINT, GREEN, GREY, KIND_NAMES, LINE_GREY, ORANGE, SKY, VERMILLION, YELLOW
 from dtfm_lab.figures.theme import (
     by_name,
@@ -69,8 +69,9 @@ def comparison(comparison: Comparison) -> go.Figure:
         figure,
         f"{context.schedule} · {context.clock} clock · {format_s(comparison.predicted_iteration_s)} predicted, "
         f"{format_s(comparison.measured.iteration_s)} measured an iteration ({error})",
-        f"{context.provenance} · {context.job} on {context.topology} · {comparison.measured.n_iterations} iterations · "
-        "means; errors: measured minus predicted, in per cent of the prediction",
+        f"{context.provenance} · {context.job} on {context.topology} · "
+        f"{counted(comparison.measured.n_iterations, 'iteration')} · means; errors: measured minus predicted, in per "
+        "cent of the prediction",
         height=rows * 26 + 300,
         margin={"t": 150, "b": 100},
     )

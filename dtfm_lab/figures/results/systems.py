@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.trace.causes import COMPUTE
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.figures.palette import CATEGORIES, CAUSE_COLORS, EDGES, GREY, LINE_GREY
 from dtfm_lab.figures.theme import (
     UNBOXED,
@@ -258,7 +258,8 @@ def _hover(crossings: Crossings, point: CrossingPoint, label: str) -> str:
         lines.append(f"{times:.2f} times {crossings.name_of(best)}")
     if (plan := point.plans.get(label)) is not None:
         lines.append(
-            f"{plan.job.n_stages} stages x {plan.job.n_replicas} replicas, micro-batches {plan.job.microbatch}"
+            f"{counted(plan.job.n_stages, 'stage')} x {counted(plan.job.n_replicas, 'replica')}, micro-batches "
+            f"{plan.job.microbatch}"
         )
     elif point.refined:
         lines.append("with the best of its plans of the values beside this one")

@@ -9,18 +9,9 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History, State
-from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
 from dtfm_lab.figures.palette import BLUE, GREEN, GREY, LINE_GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
-from dtfm_lab.figures.theme import (
-    count,
-    duration,
-    numbered_rows,
-    short,
-    stacked,
-    time_axis,
-    titled,
-    with_headings,
-)
+from dtfm_lab.figures.theme import duration, numbered_rows, short, stacked, time_axis, titled, with_headings
 
 COLORS = {
     State.TRAINING: GREEN,
@@ -316,6 +307,6 @@ def _present(availability: Availability) -> str:
 
 
 def _alt(availability: Availability, length: str) -> str:
-    n, n_lost = count(len(availability.devices), "device"), int((~availability.comes).sum())
-    times = "nobody is lost" if not n_lost else f"{count(n_lost, 'time')} one is lost"
+    n, n_lost = counted(len(availability.devices), "device"), int((~availability.comes).sum())
+    times = "nobody is lost" if not n_lost else f"{counted(n_lost, 'time')} one is lost"
     return f"{availability.name}: {n} over {length}; {_present(availability)}; {times}."

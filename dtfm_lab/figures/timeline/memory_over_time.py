@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FloatArray, format_bytes
+from dtfm_lab.domain.units import FloatArray, counted, format_bytes
 from dtfm_lab.figures.palette import BLUE, CRIMSON, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from dtfm_lab.figures.strokes import strokes
 from dtfm_lab.figures.theme import literal, time_unit, titled, with_headings
@@ -227,7 +227,11 @@ def _heading(report: MemoryReport, at: tuple[int, int]) -> str:
 
 def _subtitle(report: MemoryReport, n_shown: int, *, asked: bool) -> str:
     n = report.limit_bytes.size
-    parts = [f"{n_shown} of {n} devices" + ("" if asked else ", those with least to spare")] if n_shown < n else []
+    parts = (
+        [f"{n_shown} of {counted(n, 'device')}" + ("" if asked else ", those with least to spare")]
+        if n_shown < n
+        else []
+    )
     parts += ["above each panel: what the device needs at most, of what it has"]
     parts += [] if report.timed else ["by the order of computations, before any is played"]
     return " · ".join(parts)
@@ -235,5 +239,5 @@ def _subtitle(report: MemoryReport, n_shown: int, *, asked: bool) -> str:
 
 def _alt(report: MemoryReport) -> str:
     n, n_over = report.limit_bytes.size, int(np.count_nonzero(report.over_bytes))
-    begin = f"Memory held over time by {n} devices, of which {n_over or 'none'} need more than they have"
+    begin = f"Memory held over time by {counted(n, 'device')}, of which {n_over or 'none'} need more than they have"
     return f"{begin}. {report.sentence}."

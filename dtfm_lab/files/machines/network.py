@@ -23,7 +23,7 @@ from dtfm_lab.domain.network import (
     link_between,
 )
 from dtfm_lab.domain.registry import listed, unknown
-from dtfm_lab.domain.units import GB, TERA, format_gbps, format_s, to_gbps
+from dtfm_lab.domain.units import GB, TERA, counted, format_gbps, format_s, to_gbps
 from dtfm_lab.files.machines import clusters, measured, nvidia, skypilot
 from dtfm_lab.files.machines.seen import Gpu, Host, Measurement, Seen
 from dtfm_lab.files.reading import located, read_mapping, read_text
@@ -304,14 +304,14 @@ def _joined(a: Host, b: Host) -> Host:
     if a.gpus and b.gpus:
         if len(a.gpus) != len(b.gpus):
             raise TopologyError(
-                f"{a.name}: one source has {len(a.gpus)} GPUs, another {len(b.gpus)}; wanted one number"
+                f"{a.name}: one source has {counted(len(a.gpus), 'GPU')}, another {len(b.gpus)}; wanted one number"
             )
         gpus = max(a.gpus, b.gpus, key=lambda each: sum(gpu.memory_bytes is not None for gpu in each))
     between = a.between or b.between
     if between and gpus and len({i for i, _ in between}) not in (0, len(gpus)):
         n = len({i for i, _ in between})
         raise TopologyError(
-            f"{a.name}: nvidia-smi topo tells of {n} GPUs, another source of {len(gpus)}; wanted one number"
+            f"{a.name}: nvidia-smi topo tells of {counted(n, 'GPU')}, another source of {len(gpus)}; wanted one number"
         )
     if a.region and b.region and a.region != b.region:
         raise TopologyError(f"{a.name} is in {a.region} by one source and in {b.region} by another; wanted one region")

@@ -19,7 +19,7 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule.program import MOST_STEPS
-from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
+from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
 from dtfm_lab.planning.iteration.problem import MOST_PASSES_CHOSEN, IterationProblem, open_microbatches
 from dtfm_lab.planning.objectives import network_of
 from dtfm_lab.simulation.collectives import sharded_over
@@ -303,6 +303,6 @@ def require_shapes(problem: IterationProblem) -> None:
         )
     wanted = f"{job.n_stages or 'any'} stages x {job.n_replicas or 'any'} replicas"
     raise PlanError(
-        f"job {job.name}: {wanted} fit no plan on {n} devices of {problem.topology.name}, with {problem.n_blocks} "
-        f"blocks and {n_microbatches} micro-batches; wanted fewer"
+        f"job {job.name}: {wanted} fit no plan on {counted(n, 'device')} of {problem.topology.name}, with "
+        f"{problem.n_blocks} blocks and {counted(n_microbatches, 'micro-batch')}; wanted fewer"
     )

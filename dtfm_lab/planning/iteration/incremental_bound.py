@@ -16,7 +16,7 @@ SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
 SHARE, MOST_SHARE = 0.25, 0.5
 """Share of the search's time that may go into the bound while plans get better, and where none was better at all."""
 FIRST_SHARE = 0.1
-"""The same before the first generation is complete: without it a plan is far from the best, and is what is kept where the
+"""The same before the first generation is complete: a plan found by then is far from the best, and is kept where the
 limit comes first."""
 TURNS = 50
 """Times that the bound may rise for each step of a search that counts steps."""

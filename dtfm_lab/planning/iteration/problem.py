@@ -27,7 +27,7 @@ from dtfm_lab.domain.job import (
 )
 from dtfm_lab.domain.job.options import BLOCKWISE
 from dtfm_lab.domain.network import Links, Topology, is_shared
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray, counted
 from dtfm_lab.planning.interchangeable import interchangeable
 from dtfm_lab.simulation.collectives import (
     gathered_of,
@@ -399,7 +399,8 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
     if not degrees:
         sizes = " or ".join(map(str, topology.group_sizes))
         raise PlanError(
-            f"{topology.name} has groups of {sizes} GPUs, which do not divide the {heads} heads of job {job.name}"
+            f"{topology.name} has groups of {sizes} GPUs, which do not divide the {counted(heads, 'head')} of job "
+            f"{job.name}"
         )
     shardings: tuple[str, ...] = SHARDINGS if job.sharding is None else (job.sharding,)
     if job.sharding is None and (job.n_replicas == 1 or job.synchronise_every > 1 or job.fragments > 1):
