@@ -154,7 +154,7 @@ def test_a_module_of_ones_own_is_priced_by_samples():
     tiny = lab.load_job("tiny")
     own = tiny.with_fields(model=replace(tiny.model, source="own.py:module"), n_stages=None, n_replicas=None)
     for job, word in ((tiny, "tokens"), (own, "samples")):
-        found = lab.frontier("volunteers", job, searches=1, steps=1)
+        found = lab.frontier("volunteers", job, searches=2, steps=1)
         assert f"a billion {word})" in found.sentence
         assert f"a billion {word}" in lab.explain(found.fastest).text
     page = str(lab.advise("volunteers", own, tokens="1M", steps=1))
