@@ -4,12 +4,15 @@ import html
 import itertools
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY
 from dtfm_lab.planning.step import PROVEN
 
@@ -33,6 +36,23 @@ BELOW_PX, AXIS_AND_LEGEND_PX = 60, 104
 """Room below a figure without a title of its axis, and below one that has it and a legend of some lines."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MOST_TICKS = 9
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def drawn_of(kind: type) -> Callable[[F], F]:
+    """A figure whose first argument is of this kind: LabError for another."""
+
+    def checks(draw: F) -> F:
+        @wraps(draw)
+        def checked(*given: Any, **options: Any) -> Any:
+            if given and not isinstance(given[0], kind):
+                found = f"a figure {draw.__name__} of {shortened(given[0])}"
+                raise LabError(f"{found}; wanted {'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}")
+            return draw(*given, **options)
+
+        return cast(F, checked)
+
+    return checks
 
 
 def theme(figure: go.Figure, dark: bool = True) -> go.Figure:

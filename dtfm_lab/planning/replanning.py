@@ -24,7 +24,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import counted, format_bytes, format_s
+from dtfm_lab.domain.units import format_bytes, format_s
 from dtfm_lab.planning.adapting import beginnings, nearest, nearest_grid
 from dtfm_lab.planning.evaluate import SETTLED, fitting_seconds, opened, placed, simulated
 from dtfm_lab.planning.iteration.candidate import unpriced_plan
@@ -152,9 +152,7 @@ def network_after(
     if missing := [name for name in there.names if name in kept and name not in whole.names]:
         raise PlanError(f"{whole.name} lacks {missing[0]}, which is not lost; wanted all devices that are left")
     if not kept:
-        raise PlanError(
-            f"none of the {counted(len(there), 'device')} of {there.name} is left; wanted one, or one that joins"
-        )
+        raise PlanError(f"no device of {there.name} is left; wanted one, or one that joins")
     return whole if kept == set(whole.names) else whole.subset([name for name in whole.names if name in kept])
 
 

@@ -26,6 +26,10 @@ def no_crossings(plan):
 
 
 REFUSED = {
+    "a plan as a network": (lambda s: figures.network(s.small), "a figure network of <Plan .*; wanted a Topology"),
+    "a plan as a trace": (lambda s: figures.gantt(s.small), "a figure gantt of <Plan .*; wanted a Trace"),
+    "a trace as a plan": (lambda s: figures.coarse_graph(s.predicted), "coarse_graph of <Trace .*; wanted a Plan"),
+    "a trace as a history": (lambda s: figures.history(s.predicted), "wanted a History"),
     "a plan of another network": (lambda s: figures.network(s.small.topology, s.large), "wanted a plan for this one"),
     "no link property": (lambda s: figures.link_matrix(s.small.topology, of="latencies"), "did you mean 'latency'"),
     "an edge beyond": (lambda s: figures.matching(s.large, 7), EDGE),

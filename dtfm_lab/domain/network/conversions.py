@@ -146,7 +146,7 @@ def devices_of_columns(n: int, columns: dict[str, Any], fields: dict[str, Any]) 
     own = {what: list(column) for what, column in columns.items()}
     for what, values in own.items():
         if len(values) != n:
-            raise TopologyError(f"{len(values)} {what} for {counted(n, 'device')}; wanted one each")
+            raise TopologyError(f"{what}: {len(values)} for {counted(n, 'device')}; wanted one each")
     own = {FIELD_OF_LIST.get(what, what): values for what, values in own.items()}
     return tuple(Device(**fields | {what: values[i] for what, values in own.items()}) for i in range(n))
 

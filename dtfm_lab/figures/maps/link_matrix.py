@@ -11,7 +11,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, counted, to_gbps, to_ms
 from dtfm_lab.figures.maps.marks import NO_REGION
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR
-from dtfm_lab.figures.theme import literal, log_ticks, titled
+from dtfm_lab.figures.theme import drawn_of, literal, log_ticks, titled
 
 NAMED_UP_TO = 32
 """Most devices that are named on the axes; of more, the regions are named."""
@@ -23,6 +23,7 @@ ALIKE = 1.001
 """Ratio of the two directions of a pair up to which they count as equal."""
 
 
+@drawn_of(Topology)
 def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     """A heat map of the links from row to column, in logarithmic colours: light is cheap, dark is dear.
 

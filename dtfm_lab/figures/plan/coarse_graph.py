@@ -17,7 +17,18 @@ from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s
 from dtfm_lab.figures.maps.layout import open_ellipse
 from dtfm_lab.figures.palette import BLUE, FAINT, LINE_GREY, MARKER_EDGE, SKY, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.strokes import strokes, worded
-from dtfm_lab.figures.theme import UNBOXED, WORDLESS, bare, literal, numbered_rows, percent, quality, row_bars, titled
+from dtfm_lab.figures.theme import (
+    UNBOXED,
+    WORDLESS,
+    bare,
+    drawn_of,
+    literal,
+    numbered_rows,
+    percent,
+    quality,
+    row_bars,
+    titled,
+)
 from dtfm_lab.planning.cost import bottleneck_matching
 from dtfm_lab.planning.step import PROVEN
 
@@ -31,6 +42,7 @@ NAMED_IN_HOVER = 12
 """Most devices of a group, or pairs of a matching, that a hover text names."""
 
 
+@drawn_of(Plan)
 def coarse_graph(plan: Plan) -> go.Figure:
     """The groups in stage order with a thick path; up to 16 stages, thin lines say what any other two would take."""
     graph = plan.coarse_graph()
@@ -150,6 +162,7 @@ CANDIDATE = "rgba(128, 128, 128, 0.30)"
 MANY_CANDIDATES = "rgba(128, 128, 128, 0.10)"
 
 
+@drawn_of(Plan)
 def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     """Two groups as columns, with faint lines for all pairs, strong ones for matched pairs, and the slowest in red.
 

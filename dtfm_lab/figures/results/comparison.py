@@ -18,6 +18,7 @@ from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.figures.palette import BLUE, FAINT, GREEN, GREY, KIND_NAMES, LINE_GREY, ORANGE, SKY, VERMILLION, YELLOW
 from dtfm_lab.figures.theme import (
     by_name,
+    drawn_of,
     edged,
     literal,
     log_axis,
@@ -36,6 +37,7 @@ KINDS = (*COMPUTE, *SENDS)
 """The kinds that are shown; a receive takes as long as its send."""
 
 
+@drawn_of(Comparison)
 def comparison(comparison: Comparison) -> go.Figure:
     """Predicted and measured seconds per kind and stage, with relative errors, and arrival errors per link."""
     kinds = comparison.kinds.reindex([kind.value for kind in KINDS if kind.value in comparison.kinds.index])
@@ -198,6 +200,7 @@ NEGLIGIBLE = 1e-9
 """Share of an iteration up to which a difference counts as none."""
 
 
+@drawn_of(Comparison)
 def blame(comparison: Comparison) -> go.Figure:
     """A bar for each link or device: seconds by which it alone makes an iteration longer (right) or shorter (left)
     than predicted, with a 95 % interval; beside it, how many times as long as predicted its own actions took.

@@ -11,7 +11,7 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History, State
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
 from dtfm_lab.figures.palette import BLUE, GREEN, GREY, LINE_GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
-from dtfm_lab.figures.theme import duration, numbered_rows, short, stacked, time_axis, titled, with_headings
+from dtfm_lab.figures.theme import drawn_of, duration, numbered_rows, short, stacked, time_axis, titled, with_headings
 
 COLORS = {
     State.TRAINING: GREEN,
@@ -40,6 +40,7 @@ BETWEEN_PX = 44
 BAND_ROW = 3
 
 
+@drawn_of(History)
 def history(history: History) -> go.Figure:
     """Devices that are there and that serve, samples a second, the share of every interval that each state takes, and
     the samples so far beside the most that foresight would have; where devices have a price, dollars so far. One axis
