@@ -63,3 +63,8 @@ def test_a_policy_that_lets_replicas_step_alone_is_named_where_the_job_does_not(
     with pytest.raises(LabError, match=r"policy diloco sets synchronise_every to its 7 local_steps: .* another policy"):
         lab.replay(NETWORK, job, NOBODY, "diloco", local_steps=7)
     assert lab.replay(NETWORK, job, NOBODY, "restart").samples == 0
+
+
+def test_intervals_are_by_the_names_of_devices():
+    with pytest.raises(TraceError, match=r"\[1, 2\] is there; wanted intervals by the names of devices"):
+        lab.Availability.from_intervals([1, 2], 10)

@@ -79,6 +79,8 @@ class Availability:
         not leave."""
         events: list[tuple[float, int, bool]] = []
         until_s = as_number(end_s)
+        if not isinstance(present, Mapping):
+            raise TraceError(f"{name}: {shortened(present)} is there; wanted intervals by the names of devices")
         for index, (device, intervals) in enumerate(present.items()):
             for interval in intervals if isinstance(intervals, Iterable) else [intervals]:
                 ends = [as_number(end) for end in interval] if isinstance(interval, Iterable) else []

@@ -301,6 +301,7 @@ def _devices(plan: Plan, column: int, stage: int, devices: IntArray) -> go.Scatt
 OUTLINE = {"width": 1, "color": "#ffffff"}
 
 
+@drawn_of(Plan)
 def cost_breakdown(*plans: Plan) -> go.Figure:
     """A stacked bar for each plan: the slowest group's synchronisation, then each hop; marks at the lower bound, and
     the gap in words."""

@@ -14,6 +14,7 @@ from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.figures.palette import CATEGORIES, CAUSE_COLORS, EDGES, GREY, LINE_GREY
 from dtfm_lab.figures.theme import (
     UNBOXED,
+    drawn_of,
     edged,
     literal,
     log_axis,
@@ -39,6 +40,7 @@ BREAK_SHARE = 0.006
 """Width of the two gaps that break a bar which is longer than the axis, as a share of the axis."""
 
 
+@drawn_of(Outcomes)
 def strategies(outcomes: Outcomes) -> go.Figure:
     """A horizontal bar for each system, the fastest on top: seconds of an iteration, stacked by cause along the
     critical path, in all bars in the same order.
@@ -169,6 +171,7 @@ LEAST_NAMED = 0.1
 NAME_LETTERS = 24
 
 
+@drawn_of(Crossings)
 def crossings(crossings: Crossings) -> go.Figure:
     """The seconds of every system along one axis, in logarithms.
 

@@ -195,6 +195,7 @@ class Stays(NamedTuple):
     """Whether it leaves then; else it is there to the end."""
 
 
+@drawn_of(Availability)
 def availability(availability: Availability) -> go.Figure:
     """How many devices are present over time and, of up to 64, a bar for each stay and a mark for each loss; of more,
     how many are lost in each interval. Devices that never come have no row."""

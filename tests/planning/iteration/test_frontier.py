@@ -161,3 +161,9 @@ def test_a_module_of_ones_own_is_priced_by_samples():
     assert "1 M samples" in page
     assert "samples/s" in page
     assert "tokens" not in page
+
+
+def test_batches_are_a_list():
+    for wrong in ("512", 512):
+        with pytest.raises(PlanError, match=r"batches is .*512.*; wanted a list of global batches"):
+            lab.frontier("volunteers", "tiny", batches=wrong, steps=1)
