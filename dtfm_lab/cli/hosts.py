@@ -23,7 +23,7 @@ from dtfm_lab.cli.plans import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_bytes
+from dtfm_lab.domain.units import counted, format_bytes
 from dtfm_lab.files.reading import read_text
 from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
@@ -105,7 +105,10 @@ def export(
         return print_json({"folder": str(written), "hosts": [host.name for host in hosts], "commands": lines})
     if reductions := describe_reductions(spec):
         out.print(reductions)
-    out.print(f"{written}: {len(spec.workers)} workers on {len(hosts)} hosts; what to do is in {written / 'README.md'}")
+    out.print(
+        f"{written}: {counted(len(spec.workers), 'worker')} on {counted(len(hosts), 'host')}; what to do is in "
+        f"{written / 'README.md'}"
+    )
     for name, line in lines.items():
         out.print(f"{name}: {line}")
 
@@ -203,7 +206,10 @@ def probe(
         given = "" if token else f"DTFM_PROBE_TOKEN={listener.token} "
         known = address_for_others(address)
         where = f"[{known}]:{listener.port}" if ":" in known else f"{known}:{listener.port}"
-        _print_now(f"waiting for {n_hosts} hosts; on each: {given}dtfm-lab doctor --probe --join {where} --name NAME")
+        _print_now(
+            f"waiting for {counted(n_hosts, 'host')}; on each: {given}dtfm-lab doctor --probe --join {where} --name "
+            "NAME"
+        )
         found_as = name or "probed"
         network = listener.probe(n_hosts, wait_s=as_host["wait_s"], seconds=seconds, name=found_as, report=_print_now)
     if output is not None:

@@ -11,7 +11,7 @@ from dtfm_lab.cli.options import cli, json_option, output_option
 from dtfm_lab.cli.terminal import err, out, print_json, print_rows
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology, shortened
-from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.domain.units import counted
 
 
 def pairs_of(named: str) -> Callable[..., dict[str, str]]:

@@ -38,12 +38,11 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_range, format_s, plain_rows
+from dtfm_lab.domain.units import counted, format_range, format_s, money, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
 from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.schemas import FORMATS, schema
-from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 from dtfm_lab.simulation.memory import held_memory, memory_line, memory_summary
@@ -90,13 +89,17 @@ def plan(
     "--placement",
     required=True,
     type=click.Path(),
-    help='JSON: {"stages": [[names or indices], ...]}, {"rank_map": [...]} or {"groups": ...}; a plan file serves too.',
+    help='JSON: {"stages": [[names or indices], ...]}, {"rank_map": [...]} or {"groups": ...}, or one of the first two '
+    "lists alone; a plan file serves too.",
 )
 @output_option
 @json_option
 def evaluate(topology: Topology, job: Job, placement: str, output: str | None, as_json: bool) -> None:
     """Price a placement of your own on TOPOLOGY."""
-    data = files.read_mapping(Path(placement))
+    data = files.read_mapping(Path(placement), list_as="list")
+    if isinstance(listed := data.get("list"), list):
+        ranks = all(rank is None or isinstance(rank, int) for rank in listed)
+        data = {"rank_map" if ranks else "stages": listed}
     data = data["summary"] if isinstance(data.get("summary"), dict) else data
     keys = [key for key in ("stages", "rank_map", "groups") if key in data]
     if not keys:
@@ -184,7 +187,8 @@ def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str 
     if found.note:
         err.print(found.note)
     out.print("prices are in US dollars")
-    return print_table(found.to_frame()[list(FRONTIER_SHOWN)])
+    table = found.to_frame()[list(FRONTIER_SHOWN)]
+    return print_table(table.rename(columns=lambda column: column.replace("tokens", job.counted)))
 
 
 def _whole_numbers(text: str) -> list[int]:
@@ -274,7 +278,9 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
         held = held_memory(plan)
         memory = None if held is None else memory_summary(held) | {"advice": held.advice}
         return print_json(
-            plan.summary() | {"memory": memory, "interval_s": None if trace is None else interval_of(trace)}
+            plan.summary()
+            | {"memory": memory, "interval_s": None if trace is None else interval_of(trace)}
+            | {"not_simulated": planning.why_not_simulated(plan) or None}
         )
     for line in _headlines(plan):
         out.print(line)
@@ -314,8 +320,10 @@ def _headlines(plan: Plan) -> Iterator[str]:
         most = plan.speed_up_left
         left = "" if most is None else f", at most {most:.2f} times faster with {plan.scope}"
         price = plan.price_per_billion_tokens
-        dollars = f"; ${price:,.2f} a billion tokens" if price else ""
+        dollars = f"; {money(price)} a billion {job.counted}" if price else ""
         yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"
+    elif why := planning.why_not_simulated(plan):
+        yield f"iteration not simulated: {why}"
     yield (
         f"communication cost {format_s(cost.total_s)} (data parallel {format_s(cost.data_parallel_s)} + pipeline "
         f"{format_s(cost.pipeline_s)}), bound in this shape {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}"
@@ -325,7 +333,7 @@ def _headlines(plan: Plan) -> Iterator[str]:
 def report_topology(topology: Topology, as_json: bool) -> None:
     if as_json:
         return print_json(files.topology_to_mapping(topology))
-    out.print(f"{topology.name}: {len(topology)} devices. {topology.description}")
+    out.print(f"{topology.name}: {counted(len(topology), 'device')}. {topology.description}")
     links = topology.to_frame()
     region = {d.name: d.region or d.name for d in topology.devices}
     links["from"], links["to"] = links["source"].map(region), links["target"].map(region)

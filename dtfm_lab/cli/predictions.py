@@ -21,12 +21,11 @@ from dtfm_lab.cli.progress import row_progress
 from dtfm_lab.cli.terminal import out, print_json, print_table
 from dtfm_lab.cli.traces import print_trace, trace_summary
 from dtfm_lab.domain.plan import Plan, cut_subplan
-from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.domain.units import counted, format_s, plain_rows
 from dtfm_lab.elasticity import policies
 from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
 from dtfm_lab.files.traces import save_chrome_trace
-from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.sweeps import PLANNING, SweepPoint, sweep_summary
 from dtfm_lab.simulation.memory import memory_summary
 from dtfm_lab.simulation.schedules import build_named, choices_of, peak_activations

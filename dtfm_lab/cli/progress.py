@@ -13,10 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dtfm_lab.cli.terminal import err
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import counted, format_s, money
 from dtfm_lab.lab.arguments import SearchBudget
 from dtfm_lab.planning import PlanStep
-from dtfm_lab.planning.explain.sentences import counted
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
 from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import RunRecord
@@ -50,7 +49,7 @@ def search_progress(budget: SearchBudget, name: str | None = None) -> Iterator[C
 
 def _objective_words(step: PlanStep) -> str:
     if step.objective == "price":
-        return f"${step.best_s:,.2f} a billion tokens  bound ${step.bound_s:,.2f}"
+        return f"{money(step.best_s)} a billion {step.job.counted}  bound {money(step.bound_s)}"
     what = "iteration" if step.objective == "iteration" else "communication cost"
     return f"{what} {format_s(step.best_s)}  bound {format_s(step.bound_s)}"
 

@@ -11,7 +11,7 @@ from dtfm_lab.cli.terminal import out, print_json, print_rows, print_table
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import in_units
 from dtfm_lab.domain.trace import BY_MODEL, CAUSES, Trace
-from dtfm_lab.domain.units import format_range, format_s, plain_rows
+from dtfm_lab.domain.units import counted, format_range, format_s, plain_rows
 
 PIECES = 3
 """Pieces of the critical path that are named."""
@@ -82,14 +82,14 @@ def print_trace(trace: Trace) -> None:
         f"{context.source} {context.schedule}, {context.clock} clock, "
         f"{f'messages {BY_MODEL}' if context.links_by_model else f'links {context.links}'}: iteration "
         f"{format_s(trace.iteration_s)}, devices compute {trace.compute_share:.1%} of the time, "
-        f"{len(trace)} rows"
+        f"{counted(len(trace), 'row')}"
     )
     if between := format_range(*trace.interval()):
         what = "a measured" if context.source == "simulated" else "the median"
         out.print(f"with 90 % confidence {what} iteration lies from {between}")
-    counted = trace.context.counted
     told = {what: trace.metrics[what] for what in THROUGHPUT}
-    known = [text.format(told[what], counted=counted) for what, text in THROUGHPUT.items() if told[what] is not None]
+    unit = {"counted": context.counted}
+    known = [text.format(told[what], **unit) for what, text in THROUGHPUT.items() if told[what] is not None]
     if known:
         out.print(", ".join(known))
     if trace.after is not None and trace.iteration_s > 0:
@@ -103,7 +103,7 @@ def print_trace(trace: Trace) -> None:
         out.print(f"critical path, its largest pieces: {', '.join(named)}")
     if context.losses:
         out.print(
-            f"{trace.n_iterations} iterations, loss {context.losses[0]:.4f} -> {context.losses[-1]:.4f}, "
+            f"{counted(trace.n_iterations, 'iteration')}, loss {context.losses[0]:.4f} -> {context.losses[-1]:.4f}, "
             f"{context.late_messages} late messages, {context.overruns} overruns"
         )
 
@@ -137,7 +137,7 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
         print_table(frame.rename_axis(title).reset_index(), by_model if frame is by_link else {})
     if refitted is not None:
         off, n = refitted.off, len(refitted.table)
-        out.print(f"{refitted.sentence}; {len(off)} of {n} values out of their 95 % intervals")
+        out.print(f"{refitted.sentence}; {len(off)} of {counted(n, 'value')} out of their 95 % intervals")
         if len(off):
             print_rows((f"refitted (at most {LINKS_SHOWN}, the furthest first)", "what", *FITTED), _refitted(off))
 

@@ -18,7 +18,7 @@ import pandas as pd
 from dtfm_lab.compare.dependencies import Dependencies
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.schedule.task_graph import SEND
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray, counted
 
 SAMPLES = 17
 """Points on the path from predicted to measured at which the longest chain is found."""
@@ -91,8 +91,8 @@ class TimedIterations(NamedTuple):
         shape = len(nodes), len(numbers)
         if len(given) != len(there) or len(there) != shape[0] * shape[1]:
             raise TraceError(
-                f"{len(given)} actions in {len(numbers)} iterations, {len(there)} of them in the schedule; "
-                f"wanted {shape[0]} in each"
+                f"{counted(len(given), 'action')} in {counted(len(numbers), 'iteration')}, {len(there)} of them in "
+                f"the schedule; wanted {shape[0]} in each"
             )
         first = there.iloc[:: len(numbers)]
         place = pd.MultiIndex.from_frame(names)

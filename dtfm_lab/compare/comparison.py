@@ -26,7 +26,7 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, Kind, Lane
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import FloatArray, format_range, format_s, plain_rows
+from dtfm_lab.domain.units import FloatArray, counted, format_range, format_s, plain_rows
 
 LINK_MODEL, CLOCK = "link model", "clock"
 """What says how long a measured action took."""
@@ -288,8 +288,9 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
         first = stray.iloc[0]
         where = {"left_only": "measured", "right_only": "predicted"}[str(first["_merge"])]
         raise TraceError(
-            f"{len(stray)} actions stand in one trace only, the first {first['stage']}{first['kind']} in the "
-            f"{where} one ({predicted.context.schedule} against {measured.context.schedule}); wanted the same actions"
+            f"{counted(len(stray), 'action')} in one trace only, the first {first['stage']}{first['kind']} in "
+            f"the {where} one ({predicted.context.schedule} against {measured.context.schedule}); wanted the same "
+            "actions"
         )
     rows = rows.drop(columns=["_merge", "predicted_by"]).sort_values(
         ["iteration", "replica", "start_s_measured"], ignore_index=True

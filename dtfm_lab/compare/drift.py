@@ -16,7 +16,7 @@ import scipy
 from dtfm_lab.compare.attribution import ACTION
 from dtfm_lab.compare.errors import Estimate, theil_sen
 from dtfm_lab.domain.schedule import Action, Kind
-from dtfm_lab.domain.units import FloatArray, IntArray, format_s, plain_rows
+from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s, plain_rows
 
 FEWEST = 5
 """Fewest iterations from which growth is estimated: by chance, five rise or fall in a row once in 60 times."""
@@ -94,7 +94,7 @@ class Drift:
             )
             return f"{first} than before" + "".join(f", {text}" for text in later)
         if not self.grows:
-            return f"over {n} iterations the error stays the same, within noise"
+            return f"over {counted(n, 'iteration')} the error stays the same, within noise"
         way = "later" if self.growth_s.value > 0 else "earlier"
         return f"each iteration ends {format_s(abs(self.growth_s.value))} {way} than the one before"
 

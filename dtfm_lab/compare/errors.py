@@ -13,7 +13,7 @@ import scipy
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.trace.trace import OF_A_MEDIAN
-from dtfm_lab.domain.units import FloatArray, IntArray, format_s
+from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s
 
 ROUNDING = 5e-4
 """Share of a prediction below which an error is written as none."""
@@ -73,7 +73,9 @@ def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
         together = (wanted + 1) % every == 0
         return np.asarray(np.where(together, known[-1], known[0]))
     if len(known) != len(wanted):
-        raise TraceError(f"predicted has {len(known)} iterations, measured {len(wanted)}; wanted one or as many")
+        raise TraceError(
+            f"predicted has {counted(len(known), 'iteration')}, measured {len(wanted)}; wanted one or as many"
+        )
     return wanted
 
 

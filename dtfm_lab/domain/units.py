@@ -77,6 +77,20 @@ def format_bytes(n_bytes: float) -> str:
     return f"{n_bytes:.0f} bytes"
 
 
+def counted(n: int, noun: str) -> str:
+    """A number with its noun: ``1 hop``, ``7 hops``, ``1,024 losses``."""
+    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
+
+
+CENT = 0.01
+
+
+def money(dollars: float) -> str:
+    """``$9.55``, ``$234``, ``under $0.01``."""
+    few = f"${dollars:,.2f}" if dollars >= CENT or not dollars else f"under ${CENT}"
+    return few if dollars < 99.5 else f"${dollars:,.0f}"
+
+
 def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as plain dictionaries, with None for missing values."""
     flat = frame.astype(object)

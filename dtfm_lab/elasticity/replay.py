@@ -19,7 +19,7 @@ import numpy as np
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.history import History, Loss, Operation, State
-from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.domain.units import FloatArray, counted
 from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.elasticity.policy import (
     REMEMBERED,
@@ -58,7 +58,7 @@ def replay(
     """
     if len(availability.devices) != fleet.n_devices:
         raise PlanError(
-            f"{availability.name} has {len(availability.devices)} devices, the fleet {fleet.n_devices}; "
+            f"{availability.name} has {counted(len(availability.devices), 'device')}, the fleet {fleet.n_devices}; "
             "wanted availability.on(network)"
         )
     run = _Run(availability, fleet, policy, Costs() if costs is None else costs, name or type(policy).__name__)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.history import Operation
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.units import IntArray, counted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,7 +42,9 @@ class TableFleet:
 
     def __post_init__(self) -> None:
         if not self.samples_per_s or not self.batch > 0:
-            raise PlanError(f"table of {len(self.samples_per_s)} rows, batch of {self.batch}; wanted both above 0")
+            raise PlanError(
+                f"table of {counted(len(self.samples_per_s), 'row')}, batch of {self.batch}; wanted both above 0"
+            )
 
     def _rate(self, n: int) -> float:
         """Samples a second of so many devices; 0 where they cannot train."""

@@ -4,12 +4,15 @@ import html
 import itertools
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.network import shortened
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY
 from dtfm_lab.planning.step import PROVEN
 
@@ -33,6 +36,23 @@ BELOW_PX, AXIS_AND_LEGEND_PX = 60, 104
 """Room below a figure without a title of its axis, and below one that has it and a legend of some lines."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MOST_TICKS = 9
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def drawn_of(*kinds: type) -> Callable[[F], F]:
+    """A figure whose first argument is of one of these kinds: LabError for another."""
+
+    def checks(draw: F) -> F:
+        @wraps(draw)
+        def checked(*given: Any, **options: Any) -> Any:
+            if given and not isinstance(given[0], kinds):
+                wanted = " or ".join(f"{'an' if one.__name__[0] in 'AEIO' else 'a'} {one.__name__}" for one in kinds)
+                raise LabError(f"a figure {draw.__name__} of {shortened(given[0])}; wanted {wanted}")
+            return draw(*given, **options)
+
+        return cast(F, checked)
+
+    return checks
 
 
 def theme(figure: go.Figure, dark: bool = True) -> go.Figure:
@@ -159,11 +179,6 @@ def quality(gap: float) -> str:
 def percent(gap: float) -> str:
     """A share with one digit, at least 0.1%: what is more than nothing never reads as nothing."""
     return f"{max(gap, 0.001):.1%}"
-
-
-def count(n: int, noun: str) -> str:
-    """``1 device``, ``8 devices``."""
-    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def bare(figure: go.Figure, *, square: bool = False) -> go.Figure:

@@ -12,6 +12,7 @@ from dtfm_lab.domain.job import JOBS, MODELS, Job, JobChanges, ModelSpec, with_a
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import options_of, refuse_unknown
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files.models import dtype_of_model, load_model, model_from_section, model_to_section
 from dtfm_lab.files.reading import (
     Section,
@@ -83,8 +84,8 @@ def override(job: Job, **values: Any) -> Job:
     model = _model(values.get("model", job.model), values.pop("seq_len", None), values.pop("adapters", None))
     if model is None and values.get("n_stages", job.n_stages) != job.n_stages and "given_gradient_bytes" not in values:
         raise JobError(
-            f"job {job.name} has no model, only the message sizes of {job.n_stages} stages; wanted gradient_bytes of "
-            f"{values['n_stages']} stages, too"
+            f"job {job.name} has no model, only the message sizes of {counted(job.n_stages, 'stage')}; wanted "
+            f"gradient_bytes of {values['n_stages']} stages, too"
         )
     if model is not None and "model" in values:
         values = _of_model(values, model, job) | values

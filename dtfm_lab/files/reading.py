@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import LONGEST_NAME, is_plain, shortened
 from dtfm_lab.domain.registry import in_any_case, nearest
+from dtfm_lab.domain.units import counted
 
 T = TypeVar("T")
 
@@ -103,7 +104,7 @@ def _refuse_hostile(text: str) -> None:
                 if event.anchor is not None:
                     sizes[event.anchor] = 1
                 if len(event.value) > LONGEST_SCALAR:
-                    problem = f"a value of {len(event.value)} characters; wanted at most {LONGEST_SCALAR}"
+                    problem = f"a value of {counted(len(event.value), 'character')}; wanted at most {LONGEST_SCALAR:,}"
             else:
                 within.append((event.anchor, nodes))
             nodes += 1
@@ -201,8 +202,8 @@ def title_of(path: Path) -> str:
     return "".join(c if is_plain(c) else "?" for c in path.stem[:LONGEST_NAME])
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
-    """The mapping that a .yaml, .yml or .json file holds."""
+def read_mapping(path: Path, *, list_as: str = "") -> dict[str, Any]:
+    """The mapping that a .yaml, .yml or .json file holds; with ``list_as``, a list alone is what this key holds."""
     is_json = path.suffix.lower() == ".json"
     text = read_text(path) if is_json else read_text(path, MOST_YAML_BYTES, " as YAML; JSON may be larger")
     try:
@@ -217,6 +218,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise FileError(f"{path}: is nested too deeply; wanted a few levels") from None
     except (ValueError, OverflowError):
         raise FileError(f"{path}: holds a number or a character out of range; wanted ordinary ones") from None
+    if list_as and isinstance(data, list):
+        return {list_as: data}
     if not isinstance(data, dict):
         raise FileError(f"{path}: holds {_kind_of(data)}; wanted a mapping of keys to values")
     return data

@@ -29,6 +29,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Action
 from dtfm_lab.domain.trace import RunContext, Trace
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files.plans import network_from_mapping, network_to_mapping, plan_from_mapping, plan_to_mapping
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, require_version, write_text
 from dtfm_lab.files.traces import COLUMNS
@@ -66,7 +67,7 @@ class PackedColumn(Section):
         if self.dtype != dtype:
             raise FileError(f"holds {self.dtype}; wanted {dtype}")
         if not 0 <= self.length <= MOST_ROWS:
-            raise FileError(f"has {self.length} rows; wanted 0 to {MOST_ROWS}")
+            raise FileError(f"has {counted(self.length, 'row')}; wanted 0 to {MOST_ROWS:,}")
         n_bytes = self.length * 8
         try:
             decompressor = zlib.decompressobj()

@@ -15,11 +15,10 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology, hardware_of
 from dtfm_lab.domain.options import Option, check_options
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
-from dtfm_lab.domain.units import format_bytes, format_gbps, format_s, plain_rows, to_gbps, to_ms
+from dtfm_lab.domain.units import CENT, counted, format_bytes, format_gbps, format_s, money, plain_rows, to_gbps, to_ms
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.arguments import Progress
 from dtfm_lab.lab.ways import INSIDE, LINE_BYTES_PER_S, LINE_S, MIXED, OWN, RENTED, Way, watts_of
-from dtfm_lab.planning.explain.sentences import counted
 
 DEFAULT_SECONDS = 12.0
 """Of all searches together."""
@@ -31,14 +30,13 @@ OUTSIDE = " †"
 """Mark of a way that the rule leaves out."""
 ENDINGS = (".md", ".html")
 DAY_S = 86400.0
-CENT = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceOptions:
     """Keywords of ``advise``."""
 
-    tokens: Annotated[float | str | None, Option(help="Tokens to train on, such as 100M or 2B.")] = None
+    tokens: Annotated[float | str | None, Option(help="Tokens (of a module samples) to train on, such as 100M.")] = None
     deadline_days: Annotated[
         float | None, Option(help="The cheapest of the ways that are done within so many days.", above=0)
     ] = None
@@ -167,7 +165,7 @@ class Advice:
     @property
     def verdict(self) -> str:
         """Which way, how long and for how much, and by what rule; or why none."""
-        n_tokens, best = f"{_count(self.tokens)} tokens", self.best
+        n_tokens, best = f"{_count(self.tokens)} {self.job.counted}", self.best
         planned = [way for way in self.options if way.plan is not None]
         if not planned:
             return f"Not at all: the job fits none of {counted(len(self.options), 'way')}, nor with what is tried below"
@@ -246,7 +244,8 @@ def report_of(advice: Advice) -> Iterator[Part]:
         yield f"**As it is the job fits nowhere. All below is of the job with {advice.changed}.**"
     yield f"**{advice.verdict}.**"
     if planned:
-        head = ("way", "an iteration", "tokens/s", f"{_count(advice.tokens)} tokens", "dollars", "kWh", "at most")
+        unit, n_tokens = advice.job.counted, _count(advice.tokens)
+        head = ("way", "an iteration", f"{unit}/s", f"{n_tokens} {unit}", "dollars", "kWh", "at most")
         yield Table(head, [_line(way, "" if advice.allows(way) else OUTSIDE) for way in planned])
     if not all(advice.allows(way) for way in planned):
         yield f"{OUTSIDE.strip()} is none of the ways {advice.rule.partition('ways ')[2]}."
@@ -270,7 +269,7 @@ def report_of(advice: Advice) -> Iterator[Part]:
     if (spot := advice.spot) is not None:
         spent = ", ".join(f"{state} {share:.1%}" for state, share in spot.states.items() if share >= 5e-4)
         lost = f"{counted(spot.interruptions, 'interruption')} in {spot.hours:.3g} h, replayed; {spot.rates}"
-        text = f"{spot.way} then keeps {spot.share:.0%} of its tokens/s: {lost}. Of these hours: {spent}"
+        text = f"{spot.way} then keeps {spot.share:.0%} of its {advice.job.counted}/s: {lost}. Of these hours: {spent}"
         yield _section("If what is rented is spot", text)
     yield ReportSection("How", list(_origins(advice)))
 
@@ -302,14 +301,14 @@ def _plan_of(way: Way) -> str:
     text = f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, micro-batches of {job.microbatch}"
     text += "" if job.checkpoints == "none" else f", checkpoints {job.checkpoints}"
     names = [plan.topology.names[i] for i in plan.idle_devices]
-    idle = ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} of {len(plan.topology)} devices"
+    idle = ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} of {counted(len(plan.topology), 'device')}"
     return f"{text}; **idle: {idle}**" if names else text
 
 
 HOW = """\
 An iteration: of the fastest plan that a search found, by the link model and what each GPU reaches of its peak; in \
 brackets, here and in all columns, where a measured one lies with 90 % confidence. Ways are compared by their middles.
-Tokens/s: {batch:,} of a batch over an iteration. Time: tokens over tokens/s, without starting, loading or losses.
+{Unit}/s: {batch:,} of a batch over an iteration. Time: {unit} over {unit}/s, without starting, loading or losses.
 Dollars: hours x prices of the rented devices that serve, and kWh x {per_kwh}. kWh: hours x watts of the own devices \
 that serve, at full load: an upper figure, without the computers around GPUs. "+ ?": some watts are not known.
 At most: how many times faster {scope} can be, a proven bound.
@@ -326,6 +325,8 @@ def _origins(advice: Advice) -> Iterator[str]:
     absent = tuple(what for what, part in parts.items() if not part)
     lines = HOW.format(
         batch=advice.job.tokens,
+        unit=advice.job.counted,
+        Unit=advice.job.counted.capitalize(),
         per_kwh=money(advice.asked.electricity_per_kwh),
         scope=" or ".join(dict.fromkeys(way.plan.scope for way in advice.options if way.plan)) or "any plan",
         inside=format_gbps(to_gbps(INSIDE[1])),
@@ -388,12 +389,6 @@ def _time(way: Way) -> str:
 def _dollars(way: Way) -> str:
     low, high = (money(end).replace("$", "") for end in way.range_of(way.dollars))
     return f"{money(way.dollars)} ({low}–{high})" if way.dollars >= CENT else money(way.dollars)
-
-
-def money(dollars: float) -> str:
-    """``$9.55``, ``$234``, ``under $0.01``."""
-    few = f"${dollars:,.2f}" if dollars >= CENT or not dollars else f"under ${CENT}"
-    return few if dollars < 99.5 else f"${dollars:,.0f}"
 
 
 def _in_short(way: Way) -> str:

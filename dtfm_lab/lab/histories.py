@@ -157,7 +157,7 @@ def replay(
     if values is not None:
         raise TraceError("values are given, and not over; wanted both, such as over='every_s'")
     chosen = policy_of(policy, **options)
-    fleet, here, prices, state_s = _fleet(topology, job, availability, seed, chosen.local_steps)
+    fleet, here, prices, state_s = _fleet(topology, job, availability, seed, chosen, name_of(policy))
     if price_per_hour is not None:
         prices = np.full(len(here.devices), _priced(price_per_hour))
     costs = Costs(
@@ -194,7 +194,7 @@ def run_hours(
     if isinstance(availability, str | os.PathLike):
         availability = load_availability(availability)
     chosen = policy_of(policy)
-    fleet, here, _, state_s = _fleet(plan.topology, plan.job, availability, 0, chosen.local_steps)
+    fleet, here, _, state_s = _fleet(plan.topology, plan.job, availability, 0, chosen, name_of(policy))
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
     costs = Costs(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
     name = name_of(policy)
@@ -214,7 +214,8 @@ def _fleet(
     job: Job | str | float | None,
     availability: Availability,
     seed: int,
-    local_steps: int = 1,
+    policy: Policy | None = None,
+    name: str = "",
 ) -> tuple[Fleet, Availability, Any, float]:
     """The fleet, who of it is there when, its prices by device, and the seconds that its state takes to write."""
     if isinstance(topology, Mapping):
@@ -227,7 +228,12 @@ def _fleet(
         raise JobError(f"job is {job!r}; wanted a job, or a table of samples a second in place of the network")
     network, job = nouns(topology, job)
     job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
-    job = job.with_fields(synchronise_every=local_steps) if local_steps > 1 else job
+    if policy is not None and policy.local_steps > 1:
+        try:
+            job = job.with_fields(synchronise_every=policy.local_steps)
+        except JobError as error:
+            what = f"policy {name} sets synchronise_every to its {policy.local_steps} local_steps"
+            raise JobError(f"{what}: {error}, or another policy") from None
     fleet = _planned(_Key(network, job), seed)
     prices = np.array([device.price_per_hour for device in network.devices])
     everyone = range(len(network))

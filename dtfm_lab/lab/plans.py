@@ -1,5 +1,6 @@
 """From a network and a job to a plan, and functions that explain, compare and price plans."""
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
@@ -9,6 +10,7 @@ from dtfm_lab.domain.errors import JobError, PlanError
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted
 from dtfm_lab.lab.arguments import (
     FrontierOptions,
     LoadedJob,
@@ -27,6 +29,7 @@ from dtfm_lab.runtime.probe import probe_over_ssh
 from dtfm_lab.simulation.memory import warned
 from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
+log = logging.getLogger(__name__)
 SMALL_NETWORK = 16
 """Devices up to which a network without a job gets one that can be run for real."""
 OWN_BATCH, OWN_DTYPE = 64, "fp32"
@@ -154,8 +157,8 @@ def plan(topology: Topology | str, job: Job | str | None = None, **options: Any)
 
     For a job with a model it is the plan of the fastest iteration, over all that the job leaves open: stages and
     replicas, devices that stay idle, blocks of each stage, micro-batches of each pipeline, the order of passes. Ctrl-C
-    keeps the best so far. With ``steps`` the same seed gives the same plan. Where its devices lack memory, a
-    warning in the log says so.
+    keeps the best so far. With ``steps`` the same seed gives the same plan. Where its devices lack memory, or its
+    iteration cannot be simulated, a warning in the log says so.
 
     With a ``spread``, it is the plan of least expected seconds of the best plan of each shape: see ``compare``.
     """
@@ -164,7 +167,7 @@ def plan(topology: Topology | str, job: Job | str | None = None, **options: Any)
     options = _with_objective(job, options)
     if spread is not None:
         return warned(planning.plan_for_draws(network, job, spread=spread, **options))
-    return warned(planning.simulated(planning.plan(network, job, **options)))
+    return _simulated(planning.plan(network, job, **options))
 
 
 @of_network(SearchOptions)
@@ -199,10 +202,9 @@ def evaluate(
 ) -> Plan:
     """A placement of one's own, priced: groups in stage order, a rank map, or groups in any order.
 
-    Where its devices lack memory, a warning in the log says so.
+    Where its devices lack memory, or its iteration cannot be simulated, a warning in the log says so.
     """
-    plan = planning.evaluate(*nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups)
-    return warned(planning.simulated(plan))
+    return _simulated(planning.evaluate(*nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups))
 
 
 def replan(
@@ -285,10 +287,18 @@ def with_job(plan: Plan | str, **overrides: Any) -> Plan:
     job = files.override(plan.job, **overrides)
     if (job.n_stages, job.n_replicas) != (plan.job.n_stages, plan.job.n_replicas):
         raise PlanError(
-            f"job {job.name} has {job.n_stages} stages x {job.n_replicas} replicas, the plan places "
-            f"{plan.job.n_stages} x {plan.job.n_replicas}; wanted the same, or a new plan"
+            f"job {job.name} has {counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, the plan "
+            f"places {plan.job.n_stages} x {plan.job.n_replicas}; wanted the same, or a new plan"
         )
     return planning.simulated(planning.evaluate(plan.topology, job, rank_map=plan.rank_map))
+
+
+def _simulated(plan: Plan) -> Plan:
+    """The plan with the seconds of its iteration, after a warning of why there are none, or of memory that it lacks."""
+    plan = planning.simulated(plan)
+    if why := planning.why_not_simulated(plan):
+        log.warning("iteration not simulated: %s", why)
+    return warned(plan)
 
 
 def _with_objective(job: Job, options: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dtfm_lab.planning.background_tasks import Cancellation
 from dtfm_lab.planning.bounds import lower_bound_s
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.draws import Draws, drawn, plan_for_draws
-from dtfm_lab.planning.evaluate import evaluate, simulated
+from dtfm_lab.planning.evaluate import evaluate, simulated, why_not_simulated
 from dtfm_lab.planning.explain.difference import Difference
 from dtfm_lab.planning.explain.explanation import Explanation, explain
 from dtfm_lab.planning.explain.worth import Worth, stream_worth, worth_table

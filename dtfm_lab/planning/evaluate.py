@@ -9,7 +9,7 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.units import IntArray, counted
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s, quick_bound_s
 from dtfm_lab.planning.cost import align, coarsened_weights, pair_costs, price_placement, shortest_path
 from dtfm_lab.planning.objectives import network_of
@@ -87,6 +87,17 @@ def simulated(plan: Plan) -> Plan:
         return plan
 
 
+def why_not_simulated(plan: Plan) -> str:
+    """What of a plan's model or schedule does not allow to simulate its iteration; empty where something does, or where
+    the job has no model."""
+    if plan.iteration_s is None and plan.job.model is not None:
+        try:
+            iteration_seconds(plan)
+        except LabError as error:
+            return str(error)
+    return ""
+
+
 def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
     """The job with these numbers of stages and replicas. Raises JobError where it does not divide."""
     if job.shaped and (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
@@ -112,7 +123,7 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
     if not _is_list(rank_map):
         raise PlanError(f"rank map is {rank_map!r}; wanted a list with a rank, or None, for each device")
     if len(rank_map) != len(topology):
-        raise PlanError(f"rank map of {len(rank_map)} entries; {topology.name} has {len(topology)} devices")
+        raise PlanError(f"rank map of {len(rank_map)} entries; {topology.name} has {counted(len(topology), 'device')}")
     device_of: dict[int, int] = {}
     for device, rank in enumerate(rank_map):
         if rank is None:
@@ -126,9 +137,11 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
     if job.n_stages is None:
         raise PlanError(f"job {job.name} leaves its stages open, which a rank map does not tell; wanted n_stages")
     if not n_ranks or n_ranks % job.n_stages:
-        raise PlanError(f"rank map of {n_ranks} ranks; wanted a multiple of the job's {job.n_stages} stages")
+        raise PlanError(
+            f"rank map of {counted(n_ranks, 'rank')}; wanted a multiple of the job's {counted(job.n_stages, 'stage')}"
+        )
     if missing := set(range(n_ranks)) - set(device_of):
-        raise PlanError(f"rank map of {n_ranks} ranks lacks rank {min(missing)}; wanted 0 to {n_ranks - 1}")
+        raise PlanError(f"rank map of {counted(n_ranks, 'rank')} lacks rank {min(missing)}; wanted 0 to {n_ranks - 1}")
     pipelines = np.array([device_of[rank] for rank in range(n_ranks)]).reshape(-1, job.n_stages)
     return np.ascontiguousarray(pipelines.T), reshaped(job, job.n_stages, len(pipelines))
 

@@ -18,7 +18,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import QUEUEING, Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import Registry, unknown
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.units import IntArray, counted
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.bounds.bound_search import CommunicationBound
 from dtfm_lab.planning.bounds.lower_bound import lower_bound_s
@@ -281,6 +281,6 @@ def require_fit(topology: Topology, job: Job) -> None:
     listed = " or ".join(filter(None, [", ".join(shapes[:-1]), *shapes[-1:]]))
     advice = f"{listed} would use all of them" if shapes else "fewer stages or replicas are needed"
     raise PlanError(
-        f"{job.n_stages} stages x {job.n_replicas} replicas need {job.n_tasklets} devices, "
-        f"{topology.name} has {n}; {advice}"
+        f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')} need "
+        f"{counted(job.n_tasklets, 'device')}, {topology.name} has {n}; {advice}"
     )

@@ -115,7 +115,7 @@ class Replan:
 
 
 def _words(plan: Plan) -> str:
-    value, unit = value_of(plan), objectives[plan.objective].unit
+    value, unit = value_of(plan), objectives[plan.objective].unit.replace("tokens", plan.job.counted)
     return format_s(value) if unit == "s" else f"{value:.4g} {unit}"
 
 
@@ -152,9 +152,7 @@ def network_after(
     if missing := [name for name in there.names if name in kept and name not in whole.names]:
         raise PlanError(f"{whole.name} lacks {missing[0]}, which is not lost; wanted all devices that are left")
     if not kept:
-        raise PlanError(
-            f"all {len(there)} devices of {there.name} are lost; wanted one that is left, or one that joins"
-        )
+        raise PlanError(f"no device of {there.name} is left; wanted one, or one that joins")
     return whole if kept == set(whole.names) else whole.subset([name for name in whole.names if name in kept])
 
 

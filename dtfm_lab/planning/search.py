@@ -10,6 +10,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.objectives import SearchRequest, objectives
 from dtfm_lab.planning.problem import planners
 from dtfm_lab.planning.step import PlanStep
+from dtfm_lab.simulation.schedules import schedules
 
 
 def search(
@@ -28,9 +29,11 @@ def search(
     JobError
         The objective needs a model that the job does not have.
     UnknownName
-        No such planner, objective or queueing; a device of the start that the topology does not have.
+        No such planner, objective, schedule or queueing; a device of the start that the topology does not have.
     """
     planners[planner]  # raises UnknownName
+    if job.schedule is not None:
+        schedules[job.schedule]
     minimised = objectives[objective]
     steps = minimised.search(SearchRequest(topology=topology, job=job, planner=planner, **options))
     return (replace(step, left_open=job.left_open) for step in steps)

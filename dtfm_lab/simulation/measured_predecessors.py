@@ -10,7 +10,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.schedule.task_graph import SEND, TaskGraph, chained, task_graph
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.units import IntArray, counted
 from dtfm_lab.simulation.engine import programs_of
 
 
@@ -44,8 +44,10 @@ def _row_of(graph: TaskGraph, trace: Trace, rows: IntArray) -> IntArray:
     known = {action: i for i, action in enumerate(trace.actions)}
     missing = [str(action) for action in graph.actions if action not in known]
     if missing or len(rows) != len(graph):
-        what = f"no {missing[0]}" if missing else f"{len(rows)} rows"
-        raise TraceError(f"an iteration of the trace holds {what}; wanted the {len(graph)} actions of its schedule")
+        what = f"no {missing[0]}" if missing else counted(len(rows), "row")
+        raise TraceError(
+            f"an iteration of the trace holds {what}; wanted the {counted(len(graph), 'action')} of its schedule"
+        )
     key = trace.replica[rows] * len(known) + trace.action[rows]
     by_key = np.argsort(key)
     wanted = graph.replica * len(known) + np.array([known[action] for action in graph.actions])[graph.action]

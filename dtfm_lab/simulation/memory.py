@@ -20,7 +20,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.domain.schedule.task_graph import task_graph
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
+from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
 from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.memory_intervals import (
     ActionTimes,
@@ -99,7 +99,7 @@ class MemoryReport:
     """As it was asked for; None for the plan's own."""
 
     def __repr__(self) -> str:
-        return f"<MemoryReport of {self.limit_bytes.size} devices: {self.sentence}>"
+        return f"<MemoryReport of {counted(self.limit_bytes.size, 'device')}: {self.sentence}>"
 
     @property
     def peak_bytes(self) -> IntArray:
@@ -131,7 +131,9 @@ class MemoryReport:
             return f"{needs} {has}"
         n_over, n = np.count_nonzero(self.over_bytes), self.limit_bytes.size
         do = "does" if n_over == 1 else "do"
-        return f"{needs} {has} ({format_bytes(self.over_bytes[at])} over; {n_over} of {n} devices {do} not fit)"
+        return (
+            f"{needs} {has} ({format_bytes(self.over_bytes[at])} over; {n_over} of {counted(n, 'device')} {do} not fit)"
+        )
 
     @cached_property
     def advice(self) -> str:
@@ -193,8 +195,8 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
     programs = programs_of(plan, least_memory_schedule(job, schedule, plan))
     if trace is not None and trace.context.stages_per_device != programs.schedule.stages_per_device:
         raise TraceError(
-            f"the trace ran {trace.context.stages_per_device} stages a device, schedule {programs.schedule.name} has "
-            f"{programs.schedule.stages_per_device}; wanted the same"
+            f"the trace ran {counted(trace.context.stages_per_device, 'stage')} a device, schedule "
+            f"{programs.schedule.name} has {programs.schedule.stages_per_device}; wanted the same"
         )
     levels = _levels(job, programs, trace)
     shape = plan.placement.devices.shape

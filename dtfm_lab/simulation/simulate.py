@@ -180,7 +180,7 @@ def plan_context(plan: Plan, schedule: Schedule) -> dict[str, Any]:
         "sharding": job.sharding or "none",
         "buckets": buckets_of(job, schedule),
         "absent": plan.absent,
-        "counted": "tokens" if job.model is None else job.model.counted,
+        "counted": job.counted,
         "peak_flop_per_s": tuple(tuple(peak_of(device, job.dtype) for device in row) for row in grid),
         "price_per_hour": tuple(tuple(device.price_per_hour for device in row) for row in grid),
     }

@@ -18,7 +18,7 @@ from dtfm_lab.domain.job import Job, boundary_bytes, device_average_bytes, devic
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
+from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
 from dtfm_lab.simulation.durations import pass_times
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import memory
@@ -222,7 +222,7 @@ def sentence_of(plan: Plan) -> str:
     do = "does" if n_over == 1 else "do"
     return (
         f"{name} needs at least {format_bytes(limit + int(over[at]))} and has {format_bytes(limit)} "
-        f"({format_bytes(int(over[at]))} over; {n_over} of {n} devices {do} not fit)"
+        f"({format_bytes(int(over[at]))} over; {n_over} of {counted(n, 'device')} {do} not fit)"
     )
 
 

@@ -9,7 +9,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.domain.units import counted
 from dtfm_lab.simulation.executors import Executor, Lost, results_of
 from dtfm_lab.systems.bound import fits, least_lacking_bytes, sentence_of
 from dtfm_lab.systems.outcome import Outcome

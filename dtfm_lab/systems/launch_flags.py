@@ -19,6 +19,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.options import MOST_COUNT
+from dtfm_lab.domain.units import counted
 from dtfm_lab.systems.launch_script import command_of, is_script
 from dtfm_lab.systems.modelled.data_parallel import FSDP
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
@@ -132,11 +133,13 @@ class Launch:
         """
         n = len(topology) if self.n_devices is None else self.n_devices
         if n > len(topology):
-            raise LabError(f"the flags launch {n} processes; {topology.name} has {len(topology)} devices")
+            raise LabError(
+                f"the flags launch {counted(n, 'process')}; {topology.name} has {counted(len(topology), 'device')}"
+            )
         if n % self.of_a_replica:
             raise LabError(
-                f"the flags launch {n} processes{', all devices' if self.n_devices is None else ''}; wanted a multiple "
-                f"of {self.of_a_replica}, its stages times the parallelism within hosts"
+                f"the flags launch {counted(n, 'process')}{', all devices' if self.n_devices is None else ''}; wanted "
+                f"a multiple of {self.of_a_replica}, its stages times the parallelism within hosts"
             )
         fields = self._batch(n // self.of_a_replica, job.global_batch)
         if self.seq_len is not None:
@@ -153,7 +156,7 @@ class Launch:
             several = "" if self.accumulation is None else f"{self.accumulation} "
             words = f", {several}micro-batches of {fields.get('microbatch', 'any size')} each"
             raise LabError(
-                f"the batch is {batch} sequences on {replicas} replicas{words}; wanted "
+                f"the batch is {counted(batch, 'sequence')} on {counted(replicas, 'replica')}{words}; wanted "
                 f"{'' if exact else 'a multiple of '}{each}"
             )
         if self.accumulation is not None:

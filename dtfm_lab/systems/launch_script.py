@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.units import counted
 
 ASSIGNMENT = re.compile(r"(?:(?:export|local|readonly|declare)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 VARIABLE = re.compile(r'"\$\{(\w+)\[[@*]\]\}"|\$\{(\w+)(?:\[[@*]\])?(?::?[-=](\w*))?\}|\$([A-Za-z_]\w*)')
@@ -109,7 +110,7 @@ def _put_in(text: str, variables: Mapping[str, str]) -> str:
 
     long = VARIABLE.sub(value_of, ARITHMETIC.sub(number_of, text))
     if len(long) > MOST_LETTERS:  # variables that double each other
-        raise LabError(f"a line of the script has {len(long)} letters; wanted {MOST_LETTERS} at most")
+        raise LabError(f"a line of the script has {counted(len(long), 'letter')}; wanted {MOST_LETTERS:,} at most")
     return long
 
 

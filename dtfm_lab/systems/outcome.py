@@ -12,8 +12,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.trace.causes import COMPUTE
-from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning.explain.sentences import counted
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.simulation.durations import pass_times
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.memory import MemoryReport, memory
@@ -124,7 +123,7 @@ class Outcome:
         names = [f"micro-batch {job.microbatch}", "" if job.n_stages == 1 else f"{job.schedule_name}, {job.transport}"]
         names += [job.sharding or "", "" if job.checkpoints == "none" else f"checkpointing {job.checkpoints}"]
         names += ["averages beside the last backward" if job.overlap and job.n_replicas > 1 else ""]
-        names += [f"{idle} of {len(self.found.topology)} devices idle" if idle else ""]
+        names += [f"{idle} of {counted(len(self.found.topology), 'device')} idle" if idle else ""]
         return ", ".join(name for name in names if name not in ("", "none"))
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.domain.units import counted, format_s, plain_rows
 from dtfm_lab.simulation.efficiency import speeds_of
 from dtfm_lab.systems.ablations import Ablation, placements, stream_ablations
 from dtfm_lab.systems.outcome import Outcome, predicted
@@ -145,7 +145,7 @@ class Why:
             text += f", {self.times:.3g} times the {format_s(self.against.iteration_s)} of {self.against.title}"
         text += f", with {outcome.shape}"
         if idle:
-            text += f" and {idle} of {len(outcome.plan.topology)} devices idle"
+            text += f" and {idle} of {counted(len(outcome.plan.topology), 'device')} idle"
         for one in (outcome, self.against):
             if one is not None and one.strategy.mathematics:
                 changed = one.strategy.mathematics.rstrip(".")
@@ -176,8 +176,8 @@ class Why:
             return [f"{text}, all of it computing."]
         n = len(self.outcome.plan.topology)
         return [
-            f"{text}: {format_s(self.computing_s)} of computing if all {n} devices shared it evenly; the rest is "
-            f"computed twice, or stages that wait for each other, or devices that are idle or uneven."
+            f"{text}: {format_s(self.computing_s)} of computing if all {counted(n, 'device')} shared it evenly; the "
+            "rest is computed twice, or stages that wait for each other, or devices that are idle or uneven."
         ]
 
     def _towards(self) -> list[str]:

@@ -16,9 +16,8 @@ from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.figures.maps.network import thumbnail_svg
-from dtfm_lab.figures.theme import count
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.lab.arguments import as_plan_or_network
 from dtfm_lab.lab.plans import opening_job
@@ -343,7 +342,7 @@ class Lab(w.VBox):
         bundle: dict[str, Any] | None = super()._repr_mimebundle_(**options)
         if bundle is not None:
             network, job = self.topology, self.job
-            what = f"{network.name} ({count(len(network), 'device')})" if network else "a blank canvas"
+            what = f"{network.name} ({counted(len(network), 'device')})" if network else "a blank canvas"
             line = f"dtfm_lab.Lab on {what}{f' with job {job.name}' if job else ''}: run the cell to use it"
             bundle["text/plain"] = line
             if network:
@@ -376,4 +375,4 @@ def of(trait: str, describe: Callable[[Any], str]) -> Callable[[LabState], str]:
 
 
 def _groups_words(plan: Plan) -> str:
-    return f"{count(plan.job.n_stages, 'group')} of {plan.job.n_replicas}"
+    return f"{counted(plan.job.n_stages, 'group')} of {plan.job.n_replicas}"

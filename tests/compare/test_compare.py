@@ -154,10 +154,10 @@ def extra(trace: Trace) -> Trace:
         (
             PREDICTED,
             simulate(lecture_hall_plan(global_batch=8)),
-            "stand in one trace only.* predicted one .*wanted the same actions",
+            "in one trace only.* predicted one .*wanted the same actions",
         ),
-        (PREDICTED, extra(PREDICTED), "1 actions stand in one trace only, the first 0F in the measured one"),
-        (extra(PREDICTED), PREDICTED, "1 actions stand in one trace only, the first 0F in the predicted one"),
+        (PREDICTED, extra(PREDICTED), "1 action in one trace only, the first 0F in the measured one"),
+        (extra(PREDICTED), PREDICTED, "1 action in one trace only, the first 0F in the predicted one"),
         (
             PREDICTED,
             simulate(lecture_hall_plan([(1, 0), (2, 3), (4, 5), (6, 7)])),

@@ -54,7 +54,7 @@ def cities_win(given, right):
     for changed, because in (
         ({"global_batch": 512, "schedule": "gpipe"}, "does not fit"),
         ({"global_batch": 256, "schedule": "1f1b"}, "tokens a second"),
-        ({"global_batch": 8192, "microbatch": 256}, "at most 4096"),
+        ({"global_batch": 8192, "microbatch": 256}, "at most 4,096"),
         ({"global_batch": 256, "synchronise_every": 64}, "synchronise_every"),
         ({"global_batch": 256, "compression": "int8"}, "compression"),
     ):

@@ -147,8 +147,8 @@ GOOD = {"devices": ("a", "b"), "time_s": [0.0, 5.0], "device": [0, 0], "comes": 
     [
         ({"comes": [True, True]}, "a comes at 5 s while it is there; wanted it to leave before"),
         ({"comes": [False, False]}, "a leaves at 0 s while it is not there; wanted it to come before"),
-        ({"time_s": [0.0]}, "1 times, 2 devices and 2 kinds of events; wanted as many of each"),
-        ({"time_s": 0.0, "device": 0, "comes": True}, "1 times, 1 devices and 1 kinds of events; wanted as many"),
+        ({"time_s": [0.0]}, "1 time, 2 devices and 2 kinds of events; wanted as many of each"),
+        ({"time_s": 0.0, "device": 0, "comes": True}, "1 time, 1 device and 1 kind of events; wanted as many"),
         ({"time_s": [0.0, 9.5]}, "an event at 9.5 s; wanted 0 to the end at 9 s"),
         ({"time_s": [0.0, np.nan]}, "an event at nan s; wanted 0 to the end at 9 s"),
         ({"device": [0, -1]}, "an event names device -1; wanted 0 to 1, an index of the devices"),

@@ -19,7 +19,9 @@ from dtfm_lab.domain.job import (
     gpt,
     message_bytes,
 )
+from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.schedule import Action, Kind, Schedule, Step, lower
+from dtfm_lab.domain.units import counted
 
 SMALL = gpt(n_layers=6, d_model=8, n_heads=2, seq_len=4, vocab_size=10)
 COPY = SMALL.vocab_size * SMALL.d_model
@@ -67,7 +69,9 @@ def test_a_batch_divides_or_the_job_says_what_is_left(n_replicas, microbatch, gl
         with pytest.raises(JobError, match=f"those of {microbatch} sequences leave {over} over"):
             job(**fields)
     elif n_microbatches < n_replicas:
-        with pytest.raises(JobError, match=f"has {n_microbatches} micro-batches .* too few for {n_replicas} replicas"):
+        with pytest.raises(
+            JobError, match=f"has {counted(n_microbatches, 'micro-batch')} .* too few for {n_replicas} replicas"
+        ):
             job(**fields)
     else:
         counts = job(**fields).microbatch_counts
@@ -279,3 +283,17 @@ def test_every_preset_fits_its_model(name):
     assert preset.name == name
     assert preset.modelled() is preset.model
     assert MODELS[preset.model.name] is preset.model
+
+
+def test_one_of_a_thing_is_told_in_the_singular():
+    assert [counted(n, "micro-batch") for n in (0, 1, 2, 1024)] == [
+        "0 micro-batches",
+        "1 micro-batch",
+        "2 micro-batches",
+        "1,024 micro-batches",
+    ]
+    assert counted(2, "loss") == "2 losses"
+    with pytest.raises(JobError, match="global batch of 1 sequence has 1 micro-batch of 1, too few for 2 replicas"):
+        job(global_batch=1, microbatch=1, n_stages=1, n_replicas=2)
+    one = Topology((Device(name="ada"),), np.zeros((1, 1)), np.ones((1, 1)), name="alone")
+    assert repr(one) == "<Topology alone: 1 device in 1 region>"

@@ -262,7 +262,7 @@ def test_one_device_that_asks_for_a_later_result_of_its_own_is_refused(order, sa
 @pytest.mark.parametrize("name", ["sharded", "ring"])
 def test_more_actions_than_can_be_held_are_refused_before_they_are_made(name):
     with pytest.raises(
-        ScheduleError, match=r"1 stages x 4096 replicas are some \d+ actions an iteration; wanted at most"
+        ScheduleError, match=r"1 stage x 4,096 replicas are some [\d,]+ actions an iteration; wanted at most"
     ):
         lower(shuffled(1, 1, 0), 4096, name)
     assert lower(shuffled(1, 1, 0), 4096, "central").n_replicas == 4096

@@ -134,7 +134,7 @@ REFUSALS = {
     "no bandwidth": (lambda: pair(bandwidth_gbps=0), r"bandwidth is 0.0; .* more than 0 bytes/s.*2 such links"),
     "two of one name": (lambda: pair(names=["a", "a"]), "2 devices are named 'a'; names must be unique"),
     "names in one text": (lambda: pair(names="ab"), "names are 'ab'; wanted a list, one for each of 2 devices"),
-    "too few names": (lambda: pair(names=["a"]), "1 names for 2 devices; wanted one each"),
+    "too few names": (lambda: pair(names=["a"]), "names: 1 for 2 devices; wanted one each"),
     "nobody": (lambda: pair().subset([]), "no devices; wanted at least one"),
     "a device without speed": (lambda: Device(name="a", peak_flop_per_s=0), "peak_flop_per_s is 0; wanted a number"),
     "a device that pays": (lambda: Device(name="a", price_per_hour=-1), "price_per_hour is -1; wanted 0 or more"),

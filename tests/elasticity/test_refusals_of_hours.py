@@ -56,3 +56,15 @@ def test_a_policy_without_hours_is_refused():
 def test_a_job_that_no_plan_fits_is_refused_by_its_reason(job, says):
     with pytest.raises(LabError, match=says):
         lab.replay(NETWORK, job, NOBODY, "restart")
+
+
+def test_a_policy_that_lets_replicas_step_alone_is_named_where_the_job_does_not():
+    job = lab.load_job("small", sharding="zero-1")
+    with pytest.raises(LabError, match=r"policy diloco sets synchronise_every to its 7 local_steps: .* another policy"):
+        lab.replay(NETWORK, job, NOBODY, "diloco", local_steps=7)
+    assert lab.replay(NETWORK, job, NOBODY, "restart").samples == 0
+
+
+def test_intervals_are_by_the_names_of_devices():
+    with pytest.raises(TraceError, match=r"\[1, 2\] is there; wanted intervals by the names of devices"):
+        lab.Availability.from_intervals([1, 2], 10)

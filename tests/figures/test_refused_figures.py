@@ -26,6 +26,14 @@ def no_crossings(plan):
 
 
 REFUSED = {
+    "a plan as a network": (lambda s: figures.network(s.small), "a figure network of <Plan .*; wanted a Topology"),
+    "a plan as a trace": (lambda s: figures.gantt(s.small), "a figure gantt of <Plan .*; wanted a Trace"),
+    "a trace as a plan": (lambda s: figures.coarse_graph(s.predicted), "coarse_graph of <Trace .*; wanted a Plan"),
+    "a plan as its memory": (lambda s: figures.memory_over_time(s.small), "wanted a MemoryReport"),
+    "a plan as a sweep": (lambda s: figures.sweep(s.small), "wanted a DataFrame"),
+    "a plan as sensitivities": (lambda s: figures.sensitivity(s.small), "wanted a DataFrame or a Draws"),
+    "a plan as a picture": (lambda s: figures.save(s.small, "plan.png"), "wanted a Figure"),
+    "a trace as a history": (lambda s: figures.history(s.predicted), "wanted a History"),
     "a plan of another network": (lambda s: figures.network(s.small.topology, s.large), "wanted a plan for this one"),
     "no link property": (lambda s: figures.link_matrix(s.small.topology, of="latencies"), "did you mean 'latency'"),
     "an edge beyond": (lambda s: figures.matching(s.large, 7), EDGE),

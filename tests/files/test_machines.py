@@ -1,5 +1,6 @@
 """A network from what other tools say of one's machines: recorded outputs, by hand; damaged ones end in one line."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -114,6 +115,19 @@ def test_rented_machines_at_their_catalogues_price_far_from_home():
     assert found.link_spread == 0.5, "nobody measured that"
 
 
+@pytest.mark.parametrize("cluster", ["nodes.json", "sinfo.txt", "ray_nodes.json"])
+def test_a_box_at_home_and_a_cluster_are_joined_by_the_places_that_the_refusal_asks_for(cluster):
+    files = [RECORDED / "gpubox.smi.xml", RECORDED / cluster]
+    asked = re.findall(r"--at (\S+)=CITY", refused(files))
+    assert asked[0] == "gpubox"
+    assert asked == re.findall(r"--at (\S+)=CITY", refused(files, at={"gpubox": "Muenchn"}))
+    assert "gpubox (Muenchn is no known place)" in refused(files, at={"gpubox": "Muenchn"})
+    found = load_topology(files, at=dict(zip(asked, ("Zurich", "Oslo"), strict=True)))
+    assert found.regions == ("Zurich", "Oslo")  # one node of the cluster has told where all are
+    near, far = (found.latency_s[-1, at] for at in (2, 0))
+    assert near < far == pytest.approx(link_between(find_place("Zurich"), find_place("Oslo")).latency_s)
+
+
 def test_it_is_saved_and_read_as_any_network(tmp_path):
     found = network("scontrol.txt", "gpu01.topo.txt")
     again = load_topology(save_topology(found, tmp_path / "mine.yaml"))
@@ -125,12 +139,12 @@ def test_it_is_saved_and_read_as_any_network(tmp_path):
     ("names", "told", "says"),
     [
         ([], {}, "no file is given"),
-        (["gpubox.smi.xml", "task.yaml"], {}, "wanted iperf3 --json between them, or the place of"),
+        (["gpubox.smi.xml", "task.yaml"], {}, "wanted iperf3 --json between them, or where gpubox is: --at"),
         (["sinfo.txt"], {"at": {"gpu09": "Oslo"}}, "no host named 'gpu09'"),
         (["vms.csv"], {}, "wanted a SkyPilot task beside it"),
         (["ssh_config"], {}, "no source tells of a GPU"),
         (["SOURCES.md"], {}, "is the output of no tool that is read"),
-        (["sinfo.txt", "gpu01.topo.txt", "gpu03.topo.txt", "gpubox.smi.xml"], {}, "place of"),
+        (["sinfo.txt", "gpu01.topo.txt", "gpu03.topo.txt", "gpubox.smi.xml"], {}, "or where gpu01 and gpubox are:"),
     ],
 )
 def test_what_nothing_tells_is_refused_in_one_line(names, told, says):

@@ -82,7 +82,7 @@ def test_times_of_thousands_of_devices_are_refused_before_anything_of_their_size
         "measured": {"message_bytes": list(range(1, 65)), "links": []},
     }
     (path := tmp_path / "large.yaml").write_text(yaml.safe_dump(data))
-    with pytest.raises(LabError, match="64 message_bytes between 2000 devices are 256000000 times; wanted at most"):
+    with pytest.raises(LabError, match="64 message_bytes between 2,000 devices are 256,000,000 times; wanted at most"):
         load_topology(path)
 
 

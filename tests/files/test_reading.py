@@ -78,8 +78,8 @@ REPEATED = "broken YAML: aliases repeat more than 100000 values"
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a: " + "x" * (15 * M), f"a value of {15 * M} characters; wanted at most {LONGEST_SCALAR}"),
-        ("a: 1:" + "59:" * M + "1", f"wanted at most {LONGEST_SCALAR}"),
+        ("a: " + "x" * (15 * M), f"a value of {15 * M:,} characters; wanted at most {LONGEST_SCALAR:,}"),
+        ("a: 1:" + "59:" * M + "1", f"wanted at most {LONGEST_SCALAR:,}"),
         ("[" * (MOST_YAML_BYTES - 10), "is nested too deeply"),
         ("- " * (M // 2), "is nested too deeply"),
         ("a: " + "[" * (MOST_LEVELS + 1) + "]" * (MOST_LEVELS + 1), "is nested too deeply"),

@@ -242,7 +242,7 @@ BROKEN_ARRAYS = {
     "text": ({"latency_ms": np.full((2, 2), "1")}, "latency_ms holds <U1; wanted numbers"),
     "pickled": ({"names": np.array(["a", None])}, "broken archive: Object arrays cannot be loaded"),
     "names as numbers": ({"names": np.arange(2)}, "names holds int64; wanted text"),
-    "too few names": ({"names": np.array(["a"])}, "1 names for 2 devices; wanted one each"),
+    "too few names": ({"names": np.array(["a"])}, "names: 1 for 2 devices; wanted one each"),
     "names in a square": ({"names": np.full((2, 2), "a")}, r"names has shape \(2, 2\); wanted \(N,\)"),
     "two names": ({"name": np.array(["a", "b"])}, r"name has shape \(2,\); wanted \(\)"),
     "a stray array": ({"latencies": np.ones(2)}, "no array named 'latencies'; did you mean 'latency_s'"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from planning_networks import network
 
+import dtfm_lab as lab
 from dtfm_lab.domain.errors import PlanError, TopologyError, UnknownName
 from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.files import load_job, load_topology
@@ -139,3 +140,26 @@ def test_a_plan_of_message_sizes_alone_as_a_table_has_no_blocks_and_no_flop():
     table = evaluate(topology, job, stages=[[0, 1], [2, 3], [4, 5]]).to_frame()
     assert table[["blocks", "parameters", "flop", "work_share"]].isna().all(axis=None)
     assert table["microbatches"].tolist() == [1] * 6 + [0] * 2
+
+
+UNEVEN = {"n_stages": 2, "n_replicas": 2, "global_batch": 20, "microbatch": 2, "schedule": "interleaved-1f1b"}
+
+
+@pytest.mark.parametrize("objective", ["communication", "iteration"])
+@pytest.mark.parametrize("planner", ["evolutionary", "dtfm"])
+def test_a_plan_that_its_schedule_does_not_allow_to_simulate_says_why(objective, planner, caplog):
+    job, why = load_job("tiny", **UNEVEN), "5 micro-batches on 2 devices do not divide into 2 rounds"
+    how = {"objective": objective, "planner": planner, "steps": 1}
+    if objective == "iteration":
+        with pytest.raises(PlanError, match=why):
+            lab.plan("lecture-hall", job, **how)
+    else:
+        assert lab.plan("lecture-hall", job, **how).iteration_s is None
+        assert why in caplog.text
+
+
+def test_a_misspelt_schedule_is_refused_before_the_search():
+    job = load_job("tiny", schedule="interleaved")
+    for objective in ("communication", "iteration"):
+        with pytest.raises(UnknownName, match="did you mean 'interleaved-1f1b'"):
+            lab.plan("lecture-hall", job, objective=objective, steps=1)

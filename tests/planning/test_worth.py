@@ -181,3 +181,11 @@ def test_shares_keep_the_batch_and_leave_every_pipeline_one(counts, replica, cou
     assert sum(shares) == sum(counts)
     assert min(shares) >= 1
     assert shares[replica] == min(count, sum(counts) - len(counts) + 1)
+
+
+def test_a_device_that_is_alone_is_worth_the_whole_training():
+    one = Topology.from_matrices([[0.0]], [[1.0]], names=["ada"])
+    plan = lab.plan(one, lab.load_job("tiny", n_stages=None, n_replicas=None), steps=1)
+    (row,) = lab.explain(plan).worth(steps=1).itertuples()
+    assert (row.device, row.verdict) == ("ada", "needed")
+    assert row.sentence == "without ada no plan fits"

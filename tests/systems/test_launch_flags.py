@@ -101,7 +101,7 @@ def test_a_script_gives_the_flags_that_its_command_would_have():
             "#!/bin/sh\nif [ $1 ]; then MORE=--fp16; fi\nrun --bf16 $MORE",
             "$MORE of the script is set under a condition",
         ),
-        ("A=" + "x" * 9 + "\nA=$A$A" * 20 + "\nrun --bf16", "letters; wanted 100000 at most"),
+        ("A=" + "x" * 9 + "\nA=$A$A" * 20 + "\nrun --bf16", "letters; wanted 100,000 at most"),
         (
             "for A in 1 2; do B=$A; done\nrun --micro-batch-size $B",
             "--micro-batch-size is '$B'; wanted a valid integer",

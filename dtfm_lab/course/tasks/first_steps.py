@@ -17,6 +17,7 @@ from dtfm_lab.course.checks import (
 from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
@@ -122,7 +123,7 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
 def cities_win(plan: Plan, given: Given) -> str:
     plan_of(plan, given.cities, load_job("gpt3-xl"), *TRAINED)
     batch = plan.job.global_batch
-    require(batch <= MOST_BATCH, f"a batch has {batch} sequences; wanted at most {MOST_BATCH}")
+    require(batch <= MOST_BATCH, f"a batch has {counted(batch, 'sequence')}; wanted at most {MOST_BATCH:,}")
     fits(plan)
     iteration_s = iteration_again_s(plan)
     tokens_per_s = plan.job.tokens / iteration_s

@@ -10,6 +10,7 @@ from dtfm_lab.course.checks import MissionsOf, Number, Trial, require
 from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
@@ -113,4 +114,7 @@ def best_upgrade(pair: list[str], given: Given) -> str:
         slow = " It is the slowest link, but who waits for it?" if chosen == _slowest(given.plan.topology) else ""
         raise NotYet(f"that saves {saved_s * 1e3:.1f} ms an iteration; another link saves more.{slow}")
     nothing = sum(gain < 1e-3 * best_s for gain in gains.values())
-    return f"It saves {best_s * 1e3:.0f} ms an iteration; on {nothing} of {len(gains)} links that would save nothing."
+    return (
+        f"It saves {best_s * 1e3:.0f} ms an iteration; on {nothing} of {counted(len(gains), 'link')} that would save "
+        "nothing."
+    )

@@ -24,6 +24,7 @@ from dtfm_lab.course.small_networks import plan_of_laptops
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files import load_topology, topology_names
 from dtfm_lab.planning import plan as search_plan
 from dtfm_lab.simulation import simulate
@@ -167,8 +168,8 @@ AT_MOST = 64
 def own_network(network: Topology) -> None:
     """Raise NotYet unless a network is no bundled one, has devices enough, and links that differ."""
     n = len(network)
-    require(n >= LEAST_DEVICES, f"it has {n} devices; wanted {LEAST_DEVICES} or more")
-    require(n <= AT_MOST, f"it has {n} devices; wanted {AT_MOST} at most, so that its bound takes seconds")
+    require(n >= LEAST_DEVICES, f"it has {counted(n, 'device')}; wanted {LEAST_DEVICES} or more")
+    require(n <= AT_MOST, f"it has {counted(n, 'device')}; wanted {AT_MOST} at most, so that its bound takes seconds")
     for name in topology_names():
         bundled = load_topology(name)
         if len(bundled) != n:
@@ -196,7 +197,10 @@ def capstone_network(network: Topology, given: Given) -> str:
     require(
         words >= LEAST_WORDS, f"its description has {words} words; wanted {LEAST_WORDS}: where are the numbers from?"
     )
-    return f"{len(network)} devices in {len(network.regions)} regions. What follows is as true as these numbers."
+    return (
+        f"{counted(len(network), 'device')} in {len(network.regions)} regions. What follows is as true as these "
+        "numbers."
+    )
 
 
 @capstone.mission("capstone-plan", takes=Plan)

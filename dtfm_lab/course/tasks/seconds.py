@@ -18,6 +18,7 @@ from dtfm_lab.course.mission import Given
 from dtfm_lab.course.small_networks import of_sites
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import plan as search_plan
 
@@ -49,8 +50,8 @@ def charged_too_much(given: Given) -> Number:
     hops, count = given.n_stages - 1, given.n_microbatches
     return Number(
         hops * count / (count + hops - 1),
-        f"{hops} hops x {count} micro-batches against {count} + {hops} - 1: with many micro-batches the closed form "
-        "charges every hop, and a pipeline waits for about one.",
+        f"{hops} hops x {counted(count, 'micro-batch')} against {count} + {hops} - 1: with many micro-batches the "
+        "closed form charges every hop, and a pipeline waits for about one.",
         slips={
             float(hops): "that is for endlessly many micro-batches; the pipeline has to fill and drain",
             given.n_stages * count / (count + given.n_stages - 1): "so many stages have one hop less",

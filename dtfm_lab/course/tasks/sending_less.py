@@ -9,6 +9,7 @@ from dtfm_lab.course.checks import MissionsOf, Number, really_measured, require
 from dtfm_lab.course.mission import Given
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
@@ -104,7 +105,7 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> str:
     same_network_as(trace, plan.topology)
     require(context.clock == "virtual", f"the clock is {context.clock}; wanted virtual")
     shape = (len(context.devices), len(context.devices[0]))
-    require(shape == (2, 2), f"it ran {shape[0]} stages of {shape[1]} replicas; wanted 2 of 2")
+    require(shape == (2, 2), f"it ran {counted(shape[0], 'stage')} of {counted(shape[1], 'replica')}; wanted 2 of 2")
     require(not context.stand_in, "a stand-in was trained; wanted the job's own model")
     plain = simulate(plan, "1f1b").context
     require(
@@ -115,7 +116,10 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> str:
     entropy = context.unigram_entropy
     require(entropy is not None and abs(entropy - TEXT_NATS) < 0.05, "it was trained on another text")
     n_done, every = len(context.losses), context.synchronise_every
-    require(every <= n_done, f"{n_done} iterations never averaged, which happens every {every}; they trained apart")
+    require(
+        every <= n_done,
+        f"{counted(n_done, 'iteration')} never averaged, which happens every {every}; they trained apart",
+    )
     means = np.convolve(context.losses, np.ones(MEAN_OF) / MEAN_OF, mode="valid")
     below = np.flatnonzero(means < LOSS)
     require(len(below) > 0, f"the mean loss of five iterations comes to {means.min(initial=9.9):.2f}; wanted below 3.0")
@@ -127,8 +131,9 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> str:
     )
     n_needed = int(below[0]) + MEAN_OF
     return (
-        f"Below 3.0 after {n_needed} iterations, {n_needed * spent_s:.1f} s on the run's clock; each would have "
-        f"taken {whole_s / spent_s:.1f} times as long with whole numbers every time. The loss decides, not the bytes."
+        f"Below 3.0 after {counted(n_needed, 'iteration')}, {n_needed * spent_s:.1f} s on the run's clock; each would "
+        f"have taken {whole_s / spent_s:.1f} times as long with whole numbers every time. The loss decides, not the "
+        "bytes."
     )
 
 

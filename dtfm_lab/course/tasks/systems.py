@@ -27,6 +27,7 @@ from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.course.small_networks import plan_of_laptops, two_rooms
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
@@ -66,7 +67,10 @@ def _rivals() -> list[Strategy]:
 
 @systems.mission("a-system-that-wins-here", takes=Topology, give=give_winner)
 def a_system_that_wins_here(network: Topology, given: Given) -> str:
-    require(len(network) == len(given.network), f"it has {len(network)} devices; wanted the eight of your network")
+    require(
+        len(network) == len(given.network),
+        f"it has {counted(len(network), 'device')}; wanted the eight of your network",
+    )
     plain = replace(
         network, latency_s=given.network.latency_s, bandwidth_bytes_per_s=given.network.bandwidth_bytes_per_s
     )
@@ -155,7 +159,9 @@ def least_batch(rng: np.random.Generator) -> Iterator[Trial]:
         compute_s, synchronise_s = float(rng.uniform(0.01, 2)), float(rng.uniform(0.1, 60))
         n_replicas, target = int(rng.integers(2, 65)), float(rng.uniform(0.3, 0.95))
         each = max(1, math.ceil(target / (1 - target) * synchronise_s / compute_s))
-        case = f"{compute_s:.3g} s, {synchronise_s:.3g} s, {n_replicas} replicas and a target of {target:.2f}"
+        case = (
+            f"{compute_s:.3g} s, {synchronise_s:.3g} s, {counted(n_replicas, 'replica')} and a target of {target:.2f}"
+        )
         slips: dict[float, str] = {
             each: "that is the batch of one replica",
             n_replicas * max(1, math.ceil(target * synchronise_s / compute_s)): "that makes computing the target's "
@@ -217,7 +223,10 @@ def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> str:
             errors = np.asarray(found, dtype=float)
         except (TypeError, ValueError):
             raise NotYet(f"your function returned {found!r:.60}; wanted a list of numbers") from None
-        require(errors.shape == (n,), f"for {n} rows it returns {errors.size} numbers; wanted one each")
+        require(
+            errors.shape == (n,),
+            f"for {counted(n, 'row')} it returns {counted(errors.size, 'number')}; wanted one each",
+        )
         seen = measured_s * np.median(reached) / full_s - 1
         if np.allclose(errors, seen) and not np.allclose(seen, wanted):
             raise NotYet("each row was among those that its prediction was fitted to: leave it out")
@@ -225,5 +234,5 @@ def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> str:
         require(not np.allclose(errors, by_mean) or np.allclose(by_mean, wanted), "that is the mean of the others")
         signs = "measured over predicted less 1 is wanted, not the other way round: plus is longer than predicted"
         require(not np.allclose(errors, 1 / (wanted + 1) - 1), signs)
-        require(bool(np.allclose(errors, wanted)), f"for {n} rows the errors differ from the wanted ones")
+        require(bool(np.allclose(errors, wanted)), f"for {counted(n, 'row')} the errors differ from the wanted ones")
     return "What a fit says of its own rows flatters it. lab.published.calibrate tells the same two errors apart."

@@ -14,7 +14,7 @@ import pandas as pd
 from dtfm_lab.domain.availability.rates import Rates
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import Topology, as_number, shortened
-from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
 
 
 class Change(NamedTuple):
@@ -67,7 +67,7 @@ class Availability:
     def __repr__(self) -> str:
         present = self.counts()
         return (
-            f"<Availability {self.name}: {len(self.devices)} devices, {int((~self.comes).sum())} losses in "
+            f"<Availability {self.name}: {counted(len(self.devices), 'device')}, {int((~self.comes).sum())} losses in "
             f"{self.end_s / 3600:.3g} h, {present.min()} to {present.max()} present at a time>"
         )
 
@@ -79,6 +79,8 @@ class Availability:
         not leave."""
         events: list[tuple[float, int, bool]] = []
         until_s = as_number(end_s)
+        if not isinstance(present, Mapping):
+            raise TraceError(f"{name}: {shortened(present)} is there; wanted intervals by the names of devices")
         for index, (device, intervals) in enumerate(present.items()):
             for interval in intervals if isinstance(intervals, Iterable) else [intervals]:
                 ends = [as_number(end) for end in interval] if isinstance(interval, Iterable) else []
@@ -307,8 +309,8 @@ def checked_order(
     """The events in order. Raises TraceError, with the availability's name, for any that cannot be."""
     if not time_s.shape == device.shape == comes.shape or time_s.ndim != 1:
         raise TraceError(
-            f"{name}: {time_s.size} times, {device.size} devices and {comes.size} kinds of events; "
-            "wanted as many of each"
+            f"{name}: {counted(time_s.size, 'time')}, {counted(device.size, 'device')} and "
+            f"{counted(comes.size, 'kind')} of events; wanted as many of each"
         )
     if (stray := next((each for each in devices if not isinstance(each, str)), None)) is not None:
         raise TraceError(f"{name}: a device is named {shortened(stray)}; wanted text")

@@ -10,7 +10,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import as_number, shortened
-from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
 
 DAY_S = 86_400.0
 MOST_EVENTS = 20_000_000
@@ -144,8 +144,8 @@ class Rates:
         times = 2 * (1 if math.isinf(cycle_s) else 1 + end_s / cycle_s) + end_s / (self.region_loss_s or math.inf)
         if n * times > MOST_EVENTS:
             raise TraceError(
-                f"{n} devices for {end_s:g} s make some {n * times:.2g} events; wanted at most {MOST_EVENTS:,}: "
-                "a shorter time or longer lives"
+                f"{counted(n, 'device')} for {end_s:g} s make some {n * times:.2g} events; wanted at most "
+                f"{MOST_EVENTS:,}: a shorter time or longer lives"
             )
 
     def _number(self, what: str) -> float:

@@ -10,6 +10,7 @@ from dtfm_lab.domain.job.options import BLOCKWISE, JobOptions
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import whole
 from dtfm_lab.domain.schedule import BY_SHARDS
+from dtfm_lab.domain.units import counted
 
 PAPERS_SCHEDULE = "gpipe"
 """What DT-FM runs."""
@@ -49,7 +50,7 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
     heads = 0 if model is None else model.n_heads
     if job.tensor_parallel is not None and heads % job.tensor_parallel:
         yield (
-            f"tensor_parallel is {job.tensor_parallel}; wanted a divisor of the {heads} heads of model "
+            f"tensor_parallel is {job.tensor_parallel}; wanted a divisor of the {counted(heads, 'head')} of model "
             f"{model.name if model else ''}"
         )
     yield from _unshared(job, model)
@@ -110,25 +111,26 @@ def check_batch(job: JobOptions, global_batch: int) -> None:
     if over:
         wanted = " or ".join(str(n) for n in (global_batch - over, global_batch - over + job.microbatch) if n)
         raise JobError(
-            f"job {job.name}: global batch of {global_batch} sequences is not a whole number of "
-            f"micro-batches: those of {job.microbatch} sequences leave {over} over; wanted a multiple of "
+            f"job {job.name}: global batch of {counted(global_batch, 'sequence')} is not a whole number of "
+            f"micro-batches: those of {counted(job.microbatch, 'sequence')} leave {over} over; wanted a multiple of "
             f"{job.microbatch}, such as {wanted}"
         )
     if n_microbatches < replicas:
         raise JobError(
-            f"job {job.name}: global batch of {global_batch} sequences has {n_microbatches} micro-batches of "
-            f"{job.microbatch}, too few for {replicas} replicas; wanted {replicas * job.microbatch} or more"
+            f"job {job.name}: global batch of {counted(global_batch, 'sequence')} has "
+            f"{counted(n_microbatches, 'micro-batch')} of {job.microbatch}, too few for "
+            f"{counted(replicas, 'replica')}; wanted {replicas * job.microbatch} or more"
         )
     counts = job.microbatches_per_replica
     if job.sharding in PASSED_ON and (n_microbatches % replicas or (counts is not None and len(set(counts)) > 1)):
         raise JobError(
-            f"job {job.name}: sharding {job.sharding} with {n_microbatches} micro-batches over {replicas} "
-            f"replicas, which pass them together; wanted as many for each"
+            f"job {job.name}: sharding {job.sharding} with {counted(n_microbatches, 'micro-batch')} over {replicas} "
+            "replicas, which pass them together; wanted as many for each"
         )
     if counts is not None and (len(counts), sum(counts)) != (replicas, n_microbatches):
         raise JobError(
-            f"job {job.name}: microbatches_per_replica is {shortened(list(counts))}, {sum(counts)} in all; wanted "
-            f"a count for each of {replicas} replicas, {n_microbatches} in all"
+            f"job {job.name}: microbatches_per_replica is {shortened(list(counts))}, {sum(counts)} in all; wanted a "
+            f"count for each of {counted(replicas, 'replica')}, {n_microbatches} in all"
         )
 
 

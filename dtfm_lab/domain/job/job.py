@@ -31,6 +31,7 @@ from dtfm_lab.domain.job.options import (
 )
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import check_options, plain
+from dtfm_lab.domain.units import counted
 
 _COUNTS = ("blocks_per_stage", "warmups", "microbatches_per_replica")
 """Fields with a count for each stage or replica."""
@@ -302,8 +303,8 @@ class Job(JobOptions):
         if blocks is not None and n_stages != self.n_stages:
             if model.cut(self.n_stages, blocks) != model.cut(self.n_stages):
                 raise JobError(
-                    f"job {self.name}: blocks_per_stage cuts the model into {self.n_stages} stages, a schedule that "
-                    f"interleaves into {n_stages}; wanted another schedule, or no blocks_per_stage"
+                    f"job {self.name}: blocks_per_stage cuts the model into {counted(self.n_stages, 'stage')}, a "
+                    f"schedule that interleaves into {n_stages}; wanted another schedule, or no blocks_per_stage"
                 )
             blocks = None  # the even cut, spelled out
         return model.cut(n_stages, blocks)
@@ -320,6 +321,11 @@ class Job(JobOptions):
         """Tokens of an iteration, over all replicas; samples where a module of one's own is trained."""
         model = self.modelled()
         return self.global_batch * (1 if model.source else model.seq_len)
+
+    @property
+    def counted(self) -> str:
+        """What ``tokens`` counts: tokens, or samples."""
+        return "tokens" if self.model is None else self.model.counted
 
     @property
     def flop(self) -> float:
@@ -417,7 +423,7 @@ class Job(JobOptions):
         if not shapes:
             raise JobError(
                 f"job {self.name}: {self.n_stages or 'any'} stages x {self.n_replicas or 'any'} replicas do not fit "
-                f"{n_devices} devices and a batch of {self.global_batch} sequences; wanted fewer"
+                f"{counted(n_devices, 'device')} and a batch of {counted(self.global_batch, 'sequence')}; wanted fewer"
             )
         n_stages, n_replicas = min(shapes, key=lambda shape: (abs(shape[0] - shape[1]), -shape[0]))
         return self.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=self.microbatch or 1)

@@ -19,7 +19,7 @@ import pandas as pd
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, shortened
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import TERA, FloatArray, GiB, IntArray, from_gbps, from_ms, to_gbps, to_ms
+from dtfm_lab.domain.units import TERA, FloatArray, GiB, IntArray, counted, from_gbps, from_ms, to_gbps, to_ms
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -140,11 +140,13 @@ def devices_of_columns(n: int, columns: dict[str, Any], fields: dict[str, Any]) 
     columns = columns | {what: value for what, value in fields.items() if what != "position" and is_column(value)}
     for what, column in columns.items():
         if isinstance(column, str) or not isinstance(column, Iterable):
-            raise TopologyError(f"{what} are {shortened(column)}; wanted a list, one for each of {n} devices")
+            raise TopologyError(
+                f"{what} are {shortened(column)}; wanted a list, one for each of {counted(n, 'device')}"
+            )
     own = {what: list(column) for what, column in columns.items()}
     for what, values in own.items():
         if len(values) != n:
-            raise TopologyError(f"{len(values)} {what} for {n} devices; wanted one each")
+            raise TopologyError(f"{what}: {len(values)} for {counted(n, 'device')}; wanted one each")
     own = {FIELD_OF_LIST.get(what, what): values for what, values in own.items()}
     return tuple(Device(**fields | {what: values[i] for what, values in own.items()}) for i in range(n))
 
@@ -303,7 +305,8 @@ def check_sizes(n_sizes: int, n_devices: int) -> None:
         raise TopologyError(f"message_bytes has {n_sizes} sizes; wanted from 2 to {MOST_SIZES}")
     if (times := n_devices**2 * n_sizes) > MOST_TIMES:
         raise TopologyError(
-            f"{n_sizes} message_bytes between {n_devices} devices are {times} times; wanted at most {MOST_TIMES}"
+            f"{n_sizes} message_bytes between {counted(n_devices, 'device')} are {times:,} times; wanted at most "
+            f"{MOST_TIMES:,}"
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import TopologyError, UnknownName
 from dtfm_lab.domain.registry import in_a_row, nearest, unknown
-from dtfm_lab.domain.units import TERA, GiB, IntArray
+from dtfm_lab.domain.units import TERA, GiB, IntArray, counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +264,9 @@ class Device:
 def check_text(what: str, text: str) -> None:
     """Raises TopologyError unless the text fits into one line of any error and any file."""
     if len(text) > LONGEST_NAME:
-        raise TopologyError(f"{what} {shortened(text)} has {len(text)} characters; wanted at most {LONGEST_NAME}")
+        raise TopologyError(
+            f"{what} {shortened(text)} has {counted(len(text), 'character')}; wanted at most {LONGEST_NAME:,}"
+        )
     if not is_plain(text):
         raise TopologyError(f"{what} {shortened(text)} holds a character that cannot be printed; wanted plain text")
 
@@ -284,7 +286,7 @@ def cards_of(hosts: Sequence[str]) -> IntArray | None:
 def check_count(n: int) -> None:
     """Raises TopologyError for too many devices, before anything of size (N, N) is made."""
     if n > MOST_DEVICES:
-        raise TopologyError(f"{n} devices; wanted at most {MOST_DEVICES}")
+        raise TopologyError(f"{counted(n, 'device')}; wanted at most {MOST_DEVICES:,}")
 
 
 def as_number(value: Any) -> float | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.device import Device, shortened
-from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.domain.units import FloatArray, counted
 
 MOST_GPUS = 8
 """Most GPUs of a group among ``group_sizes``."""
@@ -34,8 +34,8 @@ def groups_of(name: str, devices: Sequence[Device], gpus: object) -> list[list[i
     if not groups:
         most = max(map(len, _by_host(devices)))
         raise TopologyError(
-            f"{name} has no host of {gpus} GPUs that are alike, at most {most}; wanted tensor_parallel of {most} or "
-            f"less, or devices that name their host"
+            f"{name} has no host of {counted(int(gpus), 'GPU')} that are alike, at most {most}; wanted tensor_parallel "
+            f"of {most} or less, or devices that name their host"
         )
     return groups
 

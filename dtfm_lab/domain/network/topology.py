@@ -41,7 +41,7 @@ from dtfm_lab.domain.network.device import (
 )
 from dtfm_lab.domain.network.grouping import between_groups, group_device, group_sizes, groups_of
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FloatArray, IntArray, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, IntArray, counted, to_gbps, to_ms
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -108,7 +108,7 @@ class Topology:
             raise TopologyError(f"topology {self.name} has no devices; wanted at least one")
         name, count = Counter(names).most_common(1)[0]
         if count > 1:
-            raise TopologyError(f"{count} devices are named {name!r}; names must be unique")
+            raise TopologyError(f"{counted(count, 'device')} are named {name!r}; names must be unique")
         self._own_matrix("latency_s", diagonal=0.0)
         self._own_matrix("bandwidth_bytes_per_s", diagonal=np.inf)
         latency, bandwidth = self.latency_s, self.bandwidth_bytes_per_s
@@ -130,9 +130,9 @@ class Topology:
     def _own_matrix(self, what: str, diagonal: float) -> None:
         """Replace a matrix by a read-only float copy with this diagonal, after checking its shape."""
         matrix = np.array(matrix_of(what, getattr(self, what)))
-        n = len(self.devices)
-        if matrix.shape != (n, n):
-            raise TopologyError(f"{what} has shape {matrix.shape}, but there are {n} devices: wanted ({n}, {n})")
+        if matrix.shape != (n := len(self.devices), n):
+            found = f"{what} has shape {matrix.shape}, but there are {counted(n, 'device')}"
+            raise TopologyError(f"{found}: wanted ({n}, {n})")
         np.fill_diagonal(matrix, diagonal)
         matrix.setflags(write=False)
         object.__setattr__(self, what, matrix)
@@ -198,7 +198,7 @@ class Topology:
         return len(self.devices)
 
     def __repr__(self) -> str:
-        return f"<Topology {self.name}: {len(self)} devices in {len(self.regions)} regions>"
+        return f"<Topology {self.name}: {counted(len(self), 'device')} in {counted(len(self.regions), 'region')}>"
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.network import QUEUEING, Topology
 from dtfm_lab.domain.plan.device_table import device_table
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray, counted
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -129,7 +129,7 @@ class Plan:
         s = job.n_stages
         for what, wanted in (("group_s", (s,)), ("hop_s", (s - 1,)), ("weights_s", (s, s))):
             if (found := getattr(self.cost, what).shape) != wanted:
-                raise PlanError(f"cost of {s} stages: {what} has shape {found}; wanted {wanted}")
+                raise PlanError(f"cost of {counted(s, 'stage')}: {what} has shape {found}; wanted {wanted}")
             if not (np.isfinite(getattr(self.cost, what)) & (getattr(self.cost, what) >= 0)).all():
                 raise PlanError(f"cost: {what} holds a negative or no number; wanted seconds")
         for what in ("generation", "evaluations", "seconds"):
@@ -179,7 +179,7 @@ class Plan:
         if self.left_open is None:
             return ()
         job, left = self.job, self.left_open
-        counts = {"n_stages": f"{job.n_stages} stages", "n_replicas": f"{job.n_replicas} replicas"}
+        counts = {"n_stages": counted(job.n_stages, "stage"), "n_replicas": counted(job.n_replicas, "replica")}
         words = [text for what, text in counts.items() if what not in left]
         if len(words) == len(counts):
             words = [f"{job.n_stages} x {job.n_replicas}"]

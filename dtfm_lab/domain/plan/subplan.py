@@ -14,6 +14,7 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import whole
 from dtfm_lab.domain.plan.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.trace import RunContext, Subplan
+from dtfm_lab.domain.units import counted
 
 LEAST_TO_SYNCHRONISE = 4
 """Fewest workers that run two pipelines of two stages, so that replicas synchronise."""
@@ -72,8 +73,8 @@ def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
     there = 0 < n_stages <= shape[0] and 0 < n_pipelines <= shape[1]
     if not there or kept != Subplan(tuple(range(n_stages)), tuple(range(n_pipelines)), *shape):
         raise TraceError(
-            f"{kept.sentence} ran, of a plan of {kept.of_stages} stages x {kept.of_pipelines} replicas; this one has "
-            f"{shape[0]} x {shape[1]}; wanted the same"
+            f"{kept.sentence} ran, of a plan of {counted(kept.of_stages, 'stage')} x "
+            f"{counted(kept.of_pipelines, 'replica')}; this one has {shape[0]} x {shape[1]}; wanted the same"
         )
     cost = CostBreakdown(
         group_s=plan.cost.group_s[:n_stages],

@@ -23,6 +23,7 @@ from dtfm_lab.domain.schedule.schedule import (
 from dtfm_lab.domain.schedule.sharing import Absent, Sharing
 from dtfm_lab.domain.schedule.synchronisation import LAST, Bucket, SynchronisationPart, parts_of, synchronisations
 from dtfm_lab.domain.schedule.tail import tail_of
+from dtfm_lab.domain.units import counted
 
 MOST_STEPS = 10**7
 """Most actions of an iteration; a simulation of so many takes some 4 GB."""
@@ -144,8 +145,8 @@ def lower(
     counts = (schedule.n_microbatches,) * n_replicas if microbatch_counts is None else microbatch_counts
     if len(counts) != n_replicas or not all(1 <= count <= schedule.n_microbatches for count in counts):
         raise ScheduleError(
-            f"schedule {schedule.name}: micro-batches of the pipelines are {shortened(list(counts))}; wanted one count "
-            f"for each of {n_replicas} replicas, from 1 to the schedule's {schedule.n_microbatches}"
+            f"schedule {schedule.name}: micro-batches of the pipelines are {shortened(list(counts))}; wanted one "
+            f"count for each of {counted(n_replicas, 'replica')}, from 1 to the schedule's {schedule.n_microbatches}"
         )
     synchronise = synchronise and sharding != "zero-3"
     blocking = transport != "overlapped"
@@ -214,8 +215,9 @@ def _check_size(
             n_steps += times * max(len(of_device), 1) * sum(1 for _ in parts)
     if n_steps > MOST_STEPS:
         raise ScheduleError(
-            f"schedule {schedule.name}: {schedule.n_microbatches} micro-batches on {schedule.n_devices} stages x "
-            f"{n_replicas} replicas are some {n_steps} actions an iteration; wanted at most {MOST_STEPS}"
+            f"schedule {schedule.name}: {counted(schedule.n_microbatches, 'micro-batch')} on "
+            f"{counted(schedule.n_devices, 'stage')} x {counted(n_replicas, 'replica')} are some "
+            f"{counted(n_steps, 'action')} an iteration; wanted at most {MOST_STEPS:,}"
         )
 
 

@@ -63,6 +63,7 @@ from typing import NamedTuple, Self
 
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import is_plain, shortened
+from dtfm_lab.domain.units import counted
 
 
 class Kind(StrEnum):
@@ -228,7 +229,9 @@ class Schedule:
         if not self.programs:
             raise ScheduleError(f"schedule {self.name} has no program; wanted one a device")
         if self.n_microbatches < 1:
-            raise ScheduleError(f"schedule {self.name} has {self.n_microbatches} micro-batches; wanted 1 or more")
+            raise ScheduleError(
+                f"schedule {self.name} has {counted(self.n_microbatches, 'micro-batch')}; wanted 1 or more"
+            )
         for position, program in enumerate(self.programs):
             self._check(position, program)
 

@@ -13,7 +13,7 @@ from dtfm_lab.domain.network import is_plain, shortened
 from dtfm_lab.domain.options import MOST_COUNT
 from dtfm_lab.domain.schedule import RECEIVES, SENDS, Action, Kind, Lane
 from dtfm_lab.domain.trace.run_context import RunContext
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray, counted
 
 DENSE = 16
 """Keys per row up to which duplicates are found by counting rather than by sorting."""
@@ -88,7 +88,7 @@ class TraceColumns:
         if counts and (len(counts) != n_replicas or min(counts) < 1 or max(counts) != context.n_microbatches):
             raise TraceError(
                 f"microbatches_per_replica of the trace is {shortened(list(counts))}; wanted a count for each of "
-                f"{n_replicas} replicas, from 1 to {context.n_microbatches}, the largest"
+                f"{counted(n_replicas, 'replica')}, from 1 to {context.n_microbatches}, the largest"
             )
 
     def _check_actions(self) -> int:
@@ -105,7 +105,10 @@ class TraceColumns:
             if a.kind in (Kind.SEND_E, Kind.RECV_E):
                 impossible = a.peer is None or not 0 <= a.other_end(0, 1)[0] < n_stages
             if not 0 <= a.stage < n_stages or a.stage == at_end or impossible:
-                raise TraceError(f"trace holds {a}, which no device of {n_stages} stages x {n_replicas} replicas does")
+                raise TraceError(
+                    f"trace holds {a}, which no device of {counted(n_stages, 'stage')} x "
+                    f"{counted(n_replicas, 'replica')} does"
+                )
         return n_replicas
 
     @classmethod

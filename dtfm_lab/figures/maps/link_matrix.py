@@ -8,10 +8,10 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, counted, to_gbps, to_ms
 from dtfm_lab.figures.maps.marks import NO_REGION
 from dtfm_lab.figures.palette import CHEAP_TO_DEAR
-from dtfm_lab.figures.theme import count, literal, log_ticks, titled
+from dtfm_lab.figures.theme import drawn_of, literal, log_ticks, titled
 
 NAMED_UP_TO = 32
 """Most devices that are named on the axes; of more, the regions are named."""
@@ -23,6 +23,7 @@ ALIKE = 1.001
 """Ratio of the two directions of a pair up to which they count as equal."""
 
 
+@drawn_of(Topology)
 def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     """A heat map of the links from row to column, in logarithmic colours: light is cheap, dark is dear.
 
@@ -56,7 +57,7 @@ def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     figure = go.Figure(heat)
     _name_axes(figure, shown, blocks)
     title = f"{topology.name}: {of} from row to column ({unit})"
-    size = f"{count(n, 'device')} by {count(len(blocks), 'region')}"
+    size = f"{counted(n, 'device')} by {counted(len(blocks), 'region')}"
     note = f"{size} · logarithmic colours, light is cheap · {_directions(values, names, of)}"
     alt = f"Heat map of the links of {title}; {note}."
     return titled(figure, title, note, alt=alt, height=max(420, min(800, 220 + 40 * n)), margin_b=60)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, by_key, format_s
+from dtfm_lab.domain.units import FloatArray, by_key, counted, format_s
 from dtfm_lab.figures.maps.atlas import ROOMY, Atlas, atlas, land_outlines, mapped, without_place
 from dtfm_lab.figures.maps.layout import Patch, bent, device_places, is_drawn, region_patches, rim_to_rim
 from dtfm_lab.figures.maps.marks import (
@@ -27,7 +27,7 @@ from dtfm_lab.figures.maps.marks import (
     region_links,
 )
 from dtfm_lab.figures.palette import stage_color
-from dtfm_lab.figures.theme import bare, count, titled
+from dtfm_lab.figures.theme import bare, drawn_of, titled
 
 FEW_DEVICES = 16
 """Most devices of a network in which every link is drawn and every device is named."""
@@ -67,6 +67,7 @@ def scene(topology: Topology) -> Scene:
     return Scene(places, patches, few, height, float(np.clip(0.75 * unit_px, 7, 26 if few else 18)))
 
 
+@drawn_of(Topology)
 def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
     """The map of a topology: wide lines are fast links; between regions only, above 16 devices.
 
@@ -80,12 +81,13 @@ def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
     few, patches = drawn.few, drawn.patches
     lines = device_links(topology, drawn.places) if few else region_links(topology, partial(rim_to_rim, patches))
     figure = _abstract(topology, plan, drawn, lines)
-    size = count(len(topology), "device") + " in " + count(len(topology.regions), "region")
+    size = counted(len(topology), "device") + " in " + counted(len(topology.regions), "region")
     note = f"{WIDTH_WORDS}; {DASH_WORDS}" if plan is None else _plan_words(plan, drawn.marker_px)
     title = f"{topology.name}: {size}" if plan is None else _plan_title(plan)
     return titled(figure, title, note, alt=f"Network {title}; {note}.", height=drawn.height)
 
 
+@drawn_of(Topology)
 def network_map(topology: Topology) -> go.Figure:
     """Regions at their places on Earth, joined by curves like flight paths; wide lines are fast links.
 
@@ -100,12 +102,13 @@ def network_map(topology: Topology) -> go.Figure:
     lines = region_links(topology, where.route, FASTEST if many else None)
     marks = devices(topology, where.places, None, marker_px=where.marker_px, named=False)
     figure = mapped(go.Figure([*lines, *marks]), where)
-    title = f"{topology.name}: {count(len(topology), 'device')} in {count(len(topology.regions), 'region')}"
+    title = f"{topology.name}: {counted(len(topology), 'device')} in {counted(len(topology.regions), 'region')}"
     only = f"the {FASTEST} fastest links of each region" if many else ""
     note = " · ".join(filter(None, [f"{WIDTH_WORDS}; {DASH_WORDS}", only, without_place(where)]))
     return titled(figure, title, note, alt=f"World map of the network {title}; {note}.", height=where.height)
 
 
+@drawn_of(Plan)
 def plan_map(plan: Plan) -> go.Figure:
     """Devices in the colour of their stage and with its number, and pipelines as lines between them.
 
@@ -155,14 +158,14 @@ def _flights(plan: Plan, where: Atlas) -> Way:
 
 
 def _plan_title(plan: Plan) -> str:
-    size = f"{count(plan.job.n_stages, 'stage')} × {count(plan.job.n_replicas, 'pipeline')}"
+    size = f"{counted(plan.job.n_stages, 'stage')} × {counted(plan.job.n_replicas, 'pipeline')}"
     return f"{plan.job.name} on {plan.topology.name}: {size}"
 
 
 def _plan_words(plan: Plan, marker_px: float) -> str:
     """What the plan costs, and how markers of this size show the stage."""
     key = "numbers are stages" if marker_px >= ROOM_FOR_NUMBER_PX else "colours, from indigo to rose, are stages"
-    idle = f", {count(len(plan.idle_devices), 'device')} idle" if plan.idle_devices else ""
+    idle = f", {counted(len(plan.idle_devices), 'device')} idle" if plan.idle_devices else ""
     return f"communication cost {format_s(plan.cost.total_s)}, by {plan.planner} · {key}{idle}"
 
 
@@ -187,7 +190,7 @@ def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = 
         look = f'fill="{color}"' + ("" if stage is not None else ' fill-opacity="0.5"')
         shapes.append(_shape(device.gpu, x, y, 0.42 * cell, look))
     lines = "" if plan is None else _hops(plan, places)
-    title = escape(f"{topology.name}: {count(len(topology), 'device')}", quote=True)
+    title = escape(f"{topology.name}: {counted(len(topology), 'device')}", quote=True)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">'
         f"{ground}{lines}{''.join(shapes)}</svg>"

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, IntArray, format_s
+from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s
 from dtfm_lab.figures.maps.layout import open_ellipse
 from dtfm_lab.figures.palette import BLUE, FAINT, LINE_GREY, MARKER_EDGE, SKY, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.strokes import strokes, worded
@@ -21,7 +21,7 @@ from dtfm_lab.figures.theme import (
     UNBOXED,
     WORDLESS,
     bare,
-    count,
+    drawn_of,
     literal,
     numbered_rows,
     percent,
@@ -42,6 +42,7 @@ NAMED_IN_HOVER = 12
 """Most devices of a group, or pairs of a matching, that a hover text names."""
 
 
+@drawn_of(Plan)
 def coarse_graph(plan: Plan) -> go.Figure:
     """The groups in stage order with a thick path; up to 16 stages, thin lines say what any other two would take."""
     graph = plan.coarse_graph()
@@ -161,6 +162,7 @@ CANDIDATE = "rgba(128, 128, 128, 0.30)"
 MANY_CANDIDATES = "rgba(128, 128, 128, 0.10)"
 
 
+@drawn_of(Plan)
 def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     """Two groups as columns, with faint lines for all pairs, strong ones for matched pairs, and the slowest in red.
 
@@ -189,7 +191,7 @@ def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     figure.update_yaxes(range=[n - 0.4, -HEADING_PX / row_px])
     slowest = int(pairs_s.argmax())
     names = plan.topology.names
-    title = f"stage {a} – stage {b}: {count(n, 'matched pair')}, the slowest in {format_s(float(pairs_s[slowest]))}"
+    title = f"stage {a} – stage {b}: {counted(n, 'matched pair')}, the slowest in {format_s(float(pairs_s[slowest]))}"
     note = f"{names[left[slowest]]} – {names[right[slowest]]}, activations there and gradients back"
     if not on_path:
         note += " · not a hop of the pipelines"
@@ -299,6 +301,7 @@ def _devices(plan: Plan, column: int, stage: int, devices: IntArray) -> go.Scatt
 OUTLINE = {"width": 1, "color": "#ffffff"}
 
 
+@drawn_of(Plan)
 def cost_breakdown(*plans: Plan) -> go.Figure:
     """A stacked bar for each plan: the slowest group's synchronisation, then each hop; marks at the lower bound, and
     the gap in words."""

@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
-from dtfm_lab.domain.units import FloatArray, format_s
+from dtfm_lab.domain.units import FloatArray, counted, format_s, money
 from dtfm_lab.figures.palette import BLUE, CATEGORIES, DASHES, LINE_GREY
-from dtfm_lab.figures.theme import count, literal, log_axis, titled
+from dtfm_lab.figures.theme import drawn_of, literal, log_axis, titled
 from dtfm_lab.planning.iteration.frontier import Frontier, gpus, iteration_s, price_of_tokens
 
 X_TITLE = "US dollars an hour of all devices that serve"
@@ -24,6 +24,7 @@ MOST_NAMES = 6
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 
 
+@drawn_of(Frontier)
 def frontier(frontier: Frontier) -> go.Figure:
     """Seconds against dollars: a point for each plan, with its shape, GPUs and idle devices when pointed at.
 
@@ -52,7 +53,9 @@ def frontier(frontier: Frontier) -> go.Figure:
     heights = np.concatenate([np.array(trace.y, dtype=float) for trace in figure.data])
     y = _axis(heights[np.isfinite(heights)])
     figure.update_xaxes(title_text=X_TITLE, **x)
-    figure.update_yaxes(title_text="hours a billion tokens" if several else "seconds an iteration", **y)
+    figure.update_yaxes(
+        title_text=f"hours a billion {frontier.job.counted}" if several else "seconds an iteration", **y
+    )
     return _worded(figure, frontier)
 
 
@@ -92,8 +95,8 @@ def _hover(plan: Plan) -> str:
     named = in_a_row(idle, MOST_NAMES)
     lines = [
         f"{format_s(iteration_s(plan))} an iteration of {job.global_batch:,} sequences",
-        f"${plan.price_per_hour:,.2f} an hour, ${price_of_tokens(plan):,.2f} a billion tokens",
-        f"{count(job.n_stages, 'stage')} x {count(job.n_replicas, 'replica')}, micro-batches of {job.microbatch}",
+        f"${plan.price_per_hour:,.2f} an hour, {money(price_of_tokens(plan))} a billion {job.counted}",
+        f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, micro-batches of {job.microbatch}",
         gpus(plan),
         f"idle: {named}" if idle else "no device idle",
     ]
@@ -130,12 +133,12 @@ def _axis(values: FloatArray, unit: str = "") -> dict[str, Any]:
 def _worded(figure: go.Figure, frontier: Frontier) -> go.Figure:
     fastest, cheapest = frontier.fastest, frontier.cheapest
     title = f"{frontier.job.name} on {frontier.topology.name}: {format_s(iteration_s(fastest))} at best, "
-    title += f"${price_of_tokens(cheapest):,.2f} a billion tokens at least"
+    title += f"{money(price_of_tokens(cheapest))} a billion {frontier.job.counted} at least"
     if len(frontier.batches) > 1:
         title = f"{frontier.job.name} on {frontier.topology.name}: seconds against dollars for each batch"
-    note = f"{count(len(frontier), 'plan')} that no other found is both as fast and as cheap as"
+    note = f"{counted(len(frontier), 'plan')} that no other found is both as fast and as cheap as"
     if not frontier.to_frame()["cheaper_by_token"].all():
-        note += " · hollow: a faster plan is cheaper by the token"
+        note += f" · hollow: a faster plan is cheaper by the {frontier.job.counted.removesuffix('s')}"
     if frontier.note:
         note += f" · {frontier.note}"
     return titled(

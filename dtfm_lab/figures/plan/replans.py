@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import by_key
+from dtfm_lab.domain.units import by_key, counted
 from dtfm_lab.figures.palette import GREEN, LINE_GREY, ORANGE, VERMILLION
-from dtfm_lab.figures.theme import UNBOXED, count, duration, literal, numbered_rows, row_bars, titled, upright
+from dtfm_lab.figures.theme import UNBOXED, duration, literal, numbered_rows, row_bars, titled, upright
 from dtfm_lab.planning import Replan
 
 ROW_PX = 38
@@ -104,8 +104,8 @@ def _shapes(found: Sequence[Replan], every_s: float) -> go.Figure:
     return titled(
         figure,
         f"{_shape(best.before)} loses least: {best.made:,.0f} iterations in the {hour} after a change",
-        f"stages × replicas; mean of {count(best.n, 'change')} of each plan, planned anew; where a stage has no other "
-        f"copy all go back, and half of the {duration(every_s)} between two checkpoints is redone",
+        f"stages × replicas; mean of {counted(best.n, 'change')} of each plan, planned anew; where a stage has no "
+        f"other copy all go back, and half of the {duration(every_s)} between two checkpoints is redone",
         alt="; ".join(f"{_shape(row.before)} {row.made:,.0f} of {row.undisturbed:,.0f} iterations" for row in rows),
         height=210 + ROW_PX * len(rows),
         barmode="overlay",

@@ -14,10 +14,11 @@ from dtfm_lab.compare.comparison import LINK_MODEL
 from dtfm_lab.compare.errors import signed_share
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
 from dtfm_lab.domain.trace import BY_MODEL
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.figures.palette import BLUE, FAINT, GREEN, GREY, KIND_NAMES, LINE_GREY, ORANGE, SKY, VERMILLION, YELLOW
 from dtfm_lab.figures.theme import (
     by_name,
+    drawn_of,
     edged,
     literal,
     log_axis,
@@ -36,6 +37,7 @@ KINDS = (*COMPUTE, *SENDS)
 """The kinds that are shown; a receive takes as long as its send."""
 
 
+@drawn_of(Comparison)
 def comparison(comparison: Comparison) -> go.Figure:
     """Predicted and measured seconds per kind and stage, with relative errors, and arrival errors per link."""
     kinds = comparison.kinds.reindex([kind.value for kind in KINDS if kind.value in comparison.kinds.index])
@@ -69,8 +71,9 @@ def comparison(comparison: Comparison) -> go.Figure:
         figure,
         f"{context.schedule} · {context.clock} clock · {format_s(comparison.predicted_iteration_s)} predicted, "
         f"{format_s(comparison.measured.iteration_s)} measured an iteration ({error})",
-        f"{context.provenance} · {context.job} on {context.topology} · {comparison.measured.n_iterations} iterations · "
-        "means; errors: measured minus predicted, in per cent of the prediction",
+        f"{context.provenance} · {context.job} on {context.topology} · "
+        f"{counted(comparison.measured.n_iterations, 'iteration')} · means; errors: measured minus predicted, in per "
+        "cent of the prediction",
         height=rows * 26 + 300,
         margin={"t": 150, "b": 100},
     )
@@ -197,6 +200,7 @@ NEGLIGIBLE = 1e-9
 """Share of an iteration up to which a difference counts as none."""
 
 
+@drawn_of(Comparison)
 def blame(comparison: Comparison) -> go.Figure:
     """A bar for each link or device: seconds by which it alone makes an iteration longer (right) or shorter (left)
     than predicted, with a 95 % interval; beside it, how many times as long as predicted its own actions took.

@@ -11,8 +11,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.units import counted
 from dtfm_lab.figures.palette import CATEGORIES, GREY, LINE_GREY
-from dtfm_lab.figures.theme import count, literal, titled, with_headings
+from dtfm_lab.figures.theme import literal, titled, with_headings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,8 +70,8 @@ def guesses(table: pd.DataFrame) -> go.Figure:
     titled(
         figure,
         "What the class guessed",
-        f"{count(n_readers, 'reader')}, first guesses only; bars in colour are within a factor of two of the answer",
-        alt=f"{_counted(len(table))} at {count(len(questions), 'question')}. "
+        f"{counted(n_readers, 'reader')}, first guesses only; bars in colour are within a factor of two of the answer",
+        alt=f"{_counted(len(table))} at {counted(len(questions), 'question')}. "
         + " ".join(_sentence(some) for _, some in questions),
         height=height_px + LINE_PX * MOST_LINES + 60,
         title_y=1,

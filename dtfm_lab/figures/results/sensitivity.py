@@ -13,6 +13,7 @@ from dtfm_lab.figures.theme import (
     UNBOXED,
     bare,
     by_name,
+    drawn_of,
     edged,
     literal,
     numbered_rows,
@@ -39,6 +40,7 @@ OF = {"link": "links", "regions": "regions, all links of two or within one", "de
 COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
 
 
+@drawn_of(pd.DataFrame, Draws)
 def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
     """A bar for each improvement: by how much it would shorten the iteration, the greatest on top.
 

@@ -10,10 +10,11 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.trace.causes import COMPUTE
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.figures.palette import CATEGORIES, CAUSE_COLORS, EDGES, GREY, LINE_GREY
 from dtfm_lab.figures.theme import (
     UNBOXED,
+    drawn_of,
     edged,
     literal,
     log_axis,
@@ -39,6 +40,7 @@ BREAK_SHARE = 0.006
 """Width of the two gaps that break a bar which is longer than the axis, as a share of the axis."""
 
 
+@drawn_of(Outcomes)
 def strategies(outcomes: Outcomes) -> go.Figure:
     """A horizontal bar for each system, the fastest on top: seconds of an iteration, stacked by cause along the
     critical path, in all bars in the same order.
@@ -169,6 +171,7 @@ LEAST_NAMED = 0.1
 NAME_LETTERS = 24
 
 
+@drawn_of(Crossings)
 def crossings(crossings: Crossings) -> go.Figure:
     """The seconds of every system along one axis, in logarithms.
 
@@ -258,7 +261,8 @@ def _hover(crossings: Crossings, point: CrossingPoint, label: str) -> str:
         lines.append(f"{times:.2f} times {crossings.name_of(best)}")
     if (plan := point.plans.get(label)) is not None:
         lines.append(
-            f"{plan.job.n_stages} stages x {plan.job.n_replicas} replicas, micro-batches {plan.job.microbatch}"
+            f"{counted(plan.job.n_stages, 'stage')} x {counted(plan.job.n_replicas, 'replica')}, micro-batches "
+            f"{plan.job.microbatch}"
         )
     elif point.refined:
         lines.append("with the best of its plans of the values beside this one")

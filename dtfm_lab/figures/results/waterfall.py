@@ -10,6 +10,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.figures.palette import BLUE, GREEN, LINE_GREY, ORANGE, PURPLE
 from dtfm_lab.figures.theme import (
     UNBOXED,
+    drawn_of,
     literal,
     numbered_rows,
     row_bars,
@@ -30,6 +31,7 @@ KINDS = {"end": ("the model", BLUE), "longer": ("takes longer", ORANGE), "shorte
 PUBLISHED = PURPLE
 
 
+@drawn_of(Waterfall)
 def waterfall(found: Waterfall) -> go.Figure:
     """A row for each switch, its change between the values before and after; the first and the last row from 0.
 

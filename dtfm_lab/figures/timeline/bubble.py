@@ -5,9 +5,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.figures.palette import CAUSE_COLORS
-from dtfm_lab.figures.theme import edged, literal, percent, time_unit, titled
+from dtfm_lab.figures.theme import drawn_of, edged, literal, percent, time_unit, titled
 
 ROW_PX = 24
 CROWDED_PX = 11
@@ -23,6 +23,7 @@ CAUSES = {
 }
 
 
+@drawn_of(Trace)
 def bubble(trace: Trace) -> go.Figure:
     """One bar for each device, first stage on top: seconds of an iteration busy, and idle by cause.
 
@@ -63,7 +64,7 @@ def bubble(trace: Trace) -> go.Figure:
     )  # fmt: skip
     figure.update_xaxes(title_text=f"time of an iteration ({unit})", range=[0, iteration_s * scale * 1.005 or 1.0])
     mean = pd.Series({cause: float(share.mean()) for cause, share in shares.items()})
-    of = f" · mean of {trace.n_iterations} iterations" if trace.n_iterations > 1 else ""
+    of = f" · mean of {counted(trace.n_iterations, 'iteration')}" if trace.n_iterations > 1 else ""
     return titled(
         figure,
         _title(context.schedule, iteration_s, mean),
@@ -87,4 +88,4 @@ def _title(schedule: str, iteration_s: float, mean: pd.Series) -> str:
 
 def _alt(schedule: str, n: int, iteration_s: float, mean: pd.Series) -> str:
     parts = ", ".join(f"{CAUSES[str(cause)]} {percent(share)}" for cause, share in mean.items() if share > 0)
-    return f"{schedule}, {n} devices, {format_s(iteration_s)} an iteration; on average {parts}."
+    return f"{schedule}, {counted(n, 'device')}, {format_s(iteration_s)} an iteration; on average {parts}."

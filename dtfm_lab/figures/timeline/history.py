@@ -9,18 +9,9 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History, State
-from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
 from dtfm_lab.figures.palette import BLUE, GREEN, GREY, LINE_GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
-from dtfm_lab.figures.theme import (
-    count,
-    duration,
-    numbered_rows,
-    short,
-    stacked,
-    time_axis,
-    titled,
-    with_headings,
-)
+from dtfm_lab.figures.theme import drawn_of, duration, numbered_rows, short, stacked, time_axis, titled, with_headings
 
 COLORS = {
     State.TRAINING: GREEN,
@@ -49,6 +40,7 @@ BETWEEN_PX = 44
 BAND_ROW = 3
 
 
+@drawn_of(History)
 def history(history: History) -> go.Figure:
     """Devices that are there and that serve, samples a second, the share of every interval that each state takes, and
     the samples so far beside the most that foresight would have; where devices have a price, dollars so far. One axis
@@ -203,6 +195,7 @@ class Stays(NamedTuple):
     """Whether it leaves then; else it is there to the end."""
 
 
+@drawn_of(Availability)
 def availability(availability: Availability) -> go.Figure:
     """How many devices are present over time and, of up to 64, a bar for each stay and a mark for each loss; of more,
     how many are lost in each interval. Devices that never come have no row."""
@@ -316,6 +309,6 @@ def _present(availability: Availability) -> str:
 
 
 def _alt(availability: Availability, length: str) -> str:
-    n, n_lost = count(len(availability.devices), "device"), int((~availability.comes).sum())
-    times = "nobody is lost" if not n_lost else f"{count(n_lost, 'time')} one is lost"
+    n, n_lost = counted(len(availability.devices), "device"), int((~availability.comes).sum())
+    times = "nobody is lost" if not n_lost else f"{counted(n_lost, 'time')} one is lost"
     return f"{availability.name}: {n} over {length}; {_present(availability)}; {times}."

@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FloatArray, format_bytes
+from dtfm_lab.domain.units import FloatArray, counted, format_bytes
 from dtfm_lab.figures.palette import BLUE, CRIMSON, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from dtfm_lab.figures.strokes import strokes
-from dtfm_lab.figures.theme import literal, time_unit, titled, with_headings
+from dtfm_lab.figures.theme import drawn_of, literal, time_unit, titled, with_headings
 from dtfm_lab.simulation.memory import MemoryReport
 
 MOST_DEVICES = 8
@@ -67,6 +67,7 @@ class Axes(NamedTuple):
         return cls(until, x_scale, x_title, top_bytes, y_unit)
 
 
+@drawn_of(MemoryReport)
 def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = None) -> go.Figure:
     """A panel for each device: what it holds in an iteration, stacked, and its limit; what is over it is hatched.
 
@@ -227,7 +228,11 @@ def _heading(report: MemoryReport, at: tuple[int, int]) -> str:
 
 def _subtitle(report: MemoryReport, n_shown: int, *, asked: bool) -> str:
     n = report.limit_bytes.size
-    parts = [f"{n_shown} of {n} devices" + ("" if asked else ", those with least to spare")] if n_shown < n else []
+    parts = (
+        [f"{n_shown} of {counted(n, 'device')}" + ("" if asked else ", those with least to spare")]
+        if n_shown < n
+        else []
+    )
     parts += ["above each panel: what the device needs at most, of what it has"]
     parts += [] if report.timed else ["by the order of computations, before any is played"]
     return " · ".join(parts)
@@ -235,5 +240,5 @@ def _subtitle(report: MemoryReport, n_shown: int, *, asked: bool) -> str:
 
 def _alt(report: MemoryReport) -> str:
     n, n_over = report.limit_bytes.size, int(np.count_nonzero(report.over_bytes))
-    begin = f"Memory held over time by {n} devices, of which {n_over or 'none'} need more than they have"
+    begin = f"Memory held over time by {counted(n, 'device')}, of which {n_over or 'none'} need more than they have"
     return f"{begin}. {report.sentence}."

@@ -13,6 +13,7 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import in_a_row
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files.machines.seen import Gpu, Host, Seen, Told
 from dtfm_lab.files.reading import parse
 
@@ -67,7 +68,8 @@ def read_kubernetes(data: object, path: Path) -> Seen:
         gpu = gpu or labels.get("cloud.google.com/gke-accelerator", "")
         if not gpu:
             raise FileError(
-                f"{path.name}: node {name} has {count} GPUs and no label nvidia.com/gpu.product that names them"
+                f"{path.name}: node {name} has {counted(count, 'GPU')} and no label nvidia.com/gpu.product that names "
+                "them"
             )
         mib = _whole(labels.get("nvidia.com/gpu.memory"), path, name)
         region = next((labels[label + "region"] for label in LABELS if label + "region" in labels), "")

@@ -23,8 +23,8 @@ from dtfm_lab.domain.network import (
     known_gpu,
     link_between,
 )
-from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import GB, TERA, format_gbps, format_s, to_gbps
+from dtfm_lab.domain.registry import listed, unknown
+from dtfm_lab.domain.units import GB, TERA, counted, format_gbps, format_s, to_gbps
 from dtfm_lab.files.machines import clusters, measured, nvidia, skypilot
 from dtfm_lab.files.machines.seen import Gpu, Host, Measurement, Seen
 from dtfm_lab.files.reading import located, read_mapping, read_text
@@ -43,6 +43,8 @@ over the number of links."""
 PCIE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 """GB/s of a PCIe lane in one direction, by generation (PCI-SIG, after coding)."""
 USUAL_PCIE = 4, 16
+MOST_NAMED = 4
+"""Most hosts without a place that a refusal names."""
 
 OF_TEXT: Sequence[tuple[Callable[[str], bool], Callable[[str, Path], Seen]]] = (
     (nvidia.is_smi, nvidia.read_smi),
@@ -150,15 +152,14 @@ class _Assembly:
         of_address = {known: host.name for host in hosts for known in (host.name, *host.addresses)}
         if strange := sorted(at.keys() - of_address.keys()):
             raise unknown("host", strange[0], of_address)
-        for address, region in at.items():
-            hosts = [replace(h, region=region) if h.name == of_address[address] else h for h in hosts]
+        self.clusters += [{of_address[host.name] for host in each.hosts} for each in seen if each.are_near]
+        hosts = self._placed(hosts, {of_address[address]: region for address, region in at.items()})
         if without := [host.name for host in hosts if not host.gpus]:
             self.notes.append(f"left out, as nothing tells their GPUs: {', '.join(without)}")
         self.hosts = [host for host in hosts if host.gpus]
         if not self.hosts:
             raise TopologyError("no source tells of a GPU; wanted nvidia-smi -q -x of each host, or a list of nodes")
         check_count(sum(len(host.gpus) for host in self.hosts))
-        self.clusters += [{of_address[host.name] for host in each.hosts} for each in seen if each.are_near]
         self.tests: dict[tuple[str, str], Measurement] = {}
         strange_ends: dict[str, None] = {}
         for test in chain.from_iterable(each.measurements for each in seen):
@@ -168,6 +169,19 @@ class _Assembly:
                 self.tests[ends] = test  # type: ignore[index]  # neither is None
         if strange_ends:
             self.notes.append(f"left out, as no host has this address: measurements of {', '.join(strange_ends)}")
+
+    def _placed(self, hosts: list[Host], at: dict[str, str]) -> list[Host]:
+        """The hosts where ``at`` says they are. With a host whose region is no known place go those of its cluster that
+        are there, too."""
+        places = dict(at)
+        region_of = {host.name: host.region for host in hosts}
+        for cluster in self.clusters:
+            for region in {region_of[name] for name in cluster}:
+                there = [name for name in cluster if region_of[name] == region]
+                given = {at[name] for name in there if name in at}
+                if len(given) == 1 and find_place(region) is None:
+                    places |= dict.fromkeys(there, *given)
+        return [replace(host, region=places.get(host.name, host.region)) for host in hosts]
 
     def topology(self, name: str, sources: Sequence[str]) -> Topology:
         devices = tuple(device for host in self.hosts for device in self._devices(host))
@@ -183,11 +197,17 @@ class _Assembly:
                     latency_s[here[i], here[j]], bytes_per_s[here[i], here[j]] = seconds, rate
         self.notes += [f"inside {_few(hosts, 'hosts')}: {said}" for said, hosts in told.items()]
         told.clear()
+        untold = []
         for a, b in permutations(self.hosts, 2):
-            seconds, rate, said = self._between(a, b)
+            if (link := self._between(a, b)) is None:
+                untold.append((a, b))
+                continue
+            seconds, rate, said = link
             told.setdefault(said, []).append(f"{a.name} -> {b.name}")
             grid = np.ix_(places[a.name], places[b.name])
             latency_s[grid], bytes_per_s[grid] = seconds, rate
+        if untold:
+            raise TopologyError(self._wanted(untold))
         self.notes += [f"{_few(ways, 'links')}: {said}" for said, ways in told.items()]
         return Topology(
             devices,
@@ -241,8 +261,22 @@ class _Assembly:
             f"{', '.join(sorted({*host.between.values()}))} as nvidia-smi says, at their standards' speeds, {said}",
         )
 
-    def _between(self, a: Host, b: Host) -> tuple[float, float, str]:
-        """Seconds, bytes a second and from where they are, from one host to another."""
+    def _wanted(self, untold: Sequence[tuple[Host, Host]]) -> str:
+        """What tells the links that nothing tells: the place of each host that has none, of a cluster of one."""
+        (a, b), named, told = untold[0], [], set()
+        for host in chain.from_iterable(untold):
+            if host.name not in told and find_place(host.region) is None:
+                together = [cluster for cluster in self.clusters if host.name in cluster]
+                told |= {host.name}.union(*together)
+                named.append(host.name + (f" ({host.region} is no known place)" if host.region else ""))
+        given = " ".join(f"--at {name.partition(' ')[0]}=CITY" for name in named[:MOST_NAMED])
+        return (
+            f"nothing tells the link {a.name} -> {b.name}; wanted iperf3 --json between them, or where "
+            f"{listed(named, MOST_NAMED)} {'is' if len(named) == 1 else 'are'}: {given}, at= in Python"
+        )
+
+    def _between(self, a: Host, b: Host) -> tuple[float, float, str] | None:
+        """Seconds, bytes a second and from where they are, from one host to another; None where nothing tells."""
         there, back = self.tests.get((a.name, b.name)), self.tests.get((b.name, a.name))
         test = there or back
         timed_s = next((each.latency_s for each in (there, back) if each and each.latency_s is not None), None)
@@ -252,11 +286,7 @@ class _Assembly:
         elif places[0] is not None and places[1] is not None:
             (_, latency_s, bytes_per_s), said = link_between(places[0], places[1]), "from their distance"
         elif test is None or timed_s is None:
-            lacking = " and ".join(dict.fromkeys(h.name for h, p in zip((a, b), places, strict=True) if p is None))
-            raise TopologyError(
-                f"nothing tells the link {a.name} -> {b.name}; wanted iperf3 --json between them, or the place of "
-                f"{lacking}"
-            )
+            return None
         if test is None:
             return latency_s, bytes_per_s, f"estimated {said}"
         how = f"measured by {test.tool}" + ("" if there else " the other way")
@@ -291,14 +321,14 @@ def _joined(a: Host, b: Host) -> Host:
     if a.gpus and b.gpus:
         if len(a.gpus) != len(b.gpus):
             raise TopologyError(
-                f"{a.name}: one source has {len(a.gpus)} GPUs, another {len(b.gpus)}; wanted one number"
+                f"{a.name}: one source has {counted(len(a.gpus), 'GPU')}, another {len(b.gpus)}; wanted one number"
             )
         gpus = max(a.gpus, b.gpus, key=lambda each: sum(gpu.memory_bytes is not None for gpu in each))
     between = a.between or b.between
     if between and gpus and len({i for i, _ in between}) not in (0, len(gpus)):
         n = len({i for i, _ in between})
         raise TopologyError(
-            f"{a.name}: nvidia-smi topo tells of {n} GPUs, another source of {len(gpus)}; wanted one number"
+            f"{a.name}: nvidia-smi topo tells of {counted(n, 'GPU')}, another source of {len(gpus)}; wanted one number"
         )
     if a.region and b.region and a.region != b.region:
         raise TopologyError(f"{a.name} is in {a.region} by one source and in {b.region} by another; wanted one region")

@@ -22,11 +22,11 @@ import scipy
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import CostBreakdown, Plan
-from dtfm_lab.domain.units import IntArray, format_s, plain_rows
+from dtfm_lab.domain.units import IntArray, counted, format_s, money, plain_rows
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import placed, reshaped
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis
-from dtfm_lab.planning.explain.sentences import counted, same
+from dtfm_lab.planning.explain.sentences import same
 
 CHANGES = {
     "stays": "stay",
@@ -256,7 +256,10 @@ class Difference:
         lines = [f"The iteration {_rose_or_fell(before.iteration_s, after.iteration_s)}."]
         if self.objective == "price":
             dollars = [plan.price_per_billion_tokens or 0.0 for plan in (before, after)]
-            lines = [f"A billion tokens cost ${dollars[1]:,.2f} where they cost ${dollars[0]:,.2f}.", *lines]
+            lines = [
+                f"A billion {after.job.counted} cost {money(dollars[1])} where they cost {money(dollars[0])}.",
+                *lines,
+            ]
         if kept is not None and kept.iteration_s is not None:
             lines.append(f"The earlier plan, kept as it was, would take {format_s(kept.iteration_s)} by now.")
         lines.append(self._path_text())

@@ -6,9 +6,9 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
-from dtfm_lab.domain.units import format_bytes, format_s
+from dtfm_lab.domain.units import counted, format_bytes, format_s, money
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
-from dtfm_lab.planning.explain.sentences import counted, none_of
+from dtfm_lab.planning.explain.sentences import none_of
 
 CAUSES = {
     "compute": "computing",
@@ -178,7 +178,7 @@ def _left_out(plan: Plan) -> str:
     if not idle:
         return ""
     named = in_a_row(idle, MOST_NAMES)
-    return f"{len(plan.topology) - len(idle)} of {len(plan.topology)} devices serve; idle: {named}."
+    return f"{len(plan.topology) - len(idle)} of {counted(len(plan.topology), 'device')} serve; idle: {named}."
 
 
 def _bound(plan: Plan) -> str:
@@ -198,4 +198,4 @@ def _price(plan: Plan) -> str:
         return ""
     free = sum(not plan.topology.devices[int(d)].price_per_hour for d in plan.placement.devices.flat)
     count = f"; {counted(free, 'device')} without a price {'counts' if free == 1 else 'count'} as free" if free else ""
-    return f"It costs ${plan.price_per_hour:,.2f} an hour and ${dollars:,.2f} a billion tokens{count}."
+    return f"It costs ${plan.price_per_hour:,.2f} an hour and {money(dollars)} a billion {plan.job.counted}{count}."

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.planning.explain.communication import ROUNDING, CostAnalysis, PairCost
 
 
@@ -184,11 +184,6 @@ def _price(analysis: CostAnalysis, cost_s: float) -> str:
 
 def _parts(pair: PairCost) -> str:
     return f"{format_s(pair.latency_s)} latency, {format_s(pair.bandwidth_s)} bandwidth"
-
-
-def counted(n: int, noun: str) -> str:
-    """A number with its noun: ``1 hop``, ``7 hops``."""
-    return f"{n} {noun}" + ("" if n == 1 else "s")
 
 
 def same(a_s: float, b_s: float) -> bool:

@@ -156,8 +156,9 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
         elif known is not None:
             without = _renamed(known.without, name, known.device, topology)
         else:
-            rest = topology.subset([d for d in range(len(topology)) if d != device])
-            without = replanned(rest, best, best_of(_without(best, rest)), **limits)
+            others = [d for d in range(len(topology)) if d != device]
+            rest = topology.subset(others) if others else None
+            without = None if rest is None else replanned(rest, best, best_of(_without(best, rest)), **limits)
         row = Worth(device=name, role=role, serving=serving, without=without)
         if twin is None:
             first.setdefault(int(alike[device]), row)

@@ -18,10 +18,12 @@ import scipy
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.domain.schedule.program import MOST_STEPS
+from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
+from dtfm_lab.planning.iteration.problem import MOST_PASSES_CHOSEN, IterationProblem, open_microbatches
 from dtfm_lab.planning.objectives import network_of
 from dtfm_lab.simulation.collectives import sharded_over
+from dtfm_lab.simulation.schedules.building import MOST_PASSES
 
 FREED: dict[str, dict[str, tuple[object, object]]] = {
     "checkpointing left open": {"checkpointing": (None, None), "recompute": (False, False)},
@@ -127,7 +129,11 @@ def _would_fit(problem: IterationProblem) -> str:
         if shapes_of(other, other.microbatches[0]) and (found := _first_fitting(other)) is not None:
             named = " and ".join(what for what in freed if what in chosen)
             return f"{named} would fit, with checkpointing {found.problem.job.checkpoints}"
-    return "wanted more memory, or a smaller model" + ("" if problem.microbatches[0] == 1 else " or micro-batch")
+    if problem.microbatches[0] == 1:
+        return "wanted more memory, or a smaller model"
+    if job.microbatch is None and job.global_batch > MOST_PASSES_CHOSEN:  # smaller ones would be too many
+        return "wanted more memory, or a smaller model or batch"
+    return "wanted more memory, or a smaller model or micro-batch"
 
 
 def _replicas(problem: IterationProblem, microbatch: int) -> list[int]:
@@ -281,7 +287,17 @@ def allows(problem: IterationProblem, shape: tuple[int, int], microbatch: int) -
         return False
     # replicas that gather parameters pass as many micro-batches
     divides = not (job.gathers_passes and n_microbatches % r)
-    return s <= problem.n_blocks and s * r <= problem.n_devices and r <= n_microbatches and divides
+    fits = s <= problem.n_blocks and s * r <= problem.n_devices and r <= n_microbatches and divides
+    return fits and _may_be_played(job, shape, n_microbatches)
+
+
+def _may_be_played(job: Job, shape: tuple[int, int], n_microbatches: int) -> bool:
+    """Whether the simulator takes so many micro-batches, or, where their size is left open, plays them in seconds."""
+    s, r = shape
+    if job.microbatch is None:
+        return s * n_microbatches <= MOST_PASSES_CHOSEN
+    n_actions = (2 if s == 1 else 6) * s * n_microbatches  # each pass with its two messages
+    return s * -(-n_microbatches // r) <= MOST_PASSES and n_actions <= MOST_STEPS
 
 
 def _on_scale(r: int, most: int, ratio: float) -> bool:
@@ -297,8 +313,16 @@ def require_shapes(problem: IterationProblem) -> None:
     if any(shapes_of(problem, microbatch) for microbatch in problem.microbatches):
         return
     job, n = problem.job, problem.n_devices
+    n_microbatches = job.global_batch // problem.microbatches[0]
+    if not _may_be_played(job, (job.n_stages or 1, job.n_replicas or n), n_microbatches):
+        larger = open_microbatches(job.with_fields(microbatch=None))[0]
+        such = f", such as with a micro-batch of {larger}" if larger > problem.microbatches[0] else ""
+        raise PlanError(
+            f"job {job.name}: {n_microbatches:,} micro-batches of {problem.microbatches[0]} are too many to simulate; "
+            f"wanted fewer{such}, or a smaller batch"
+        )
     wanted = f"{job.n_stages or 'any'} stages x {job.n_replicas or 'any'} replicas"
     raise PlanError(
-        f"job {job.name}: {wanted} fit no plan on {n} devices of {problem.topology.name}, with {problem.n_blocks} "
-        f"blocks and {job.global_batch // problem.microbatches[0]} micro-batches; wanted fewer"
+        f"job {job.name}: {wanted} fit no plan on {counted(n, 'device')} of {problem.topology.name}, with "
+        f"{problem.n_blocks} blocks and {counted(n_microbatches, 'micro-batch')}; wanted fewer"
     )

@@ -21,7 +21,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
-from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.domain.units import counted, format_s, money, plain_rows
 from dtfm_lab.planning.iteration.bounds.iteration_bound import PriceBound
 
 SAME = 1e-9
@@ -31,7 +31,7 @@ UNITS = {
     "iteration_s": "seconds of the simulated iteration",
     "price_per_hour": "US dollars an hour of all devices that serve",
     "price_per_billion_tokens": "US dollars",
-    "tokens_per_s": "tokens a second",
+    "tokens_per_s": "tokens a second, or samples of a module of one's own",
     "lower_bound_s": "seconds; no plan of at most this price an hour is faster",
     "cheaper_by_token": "whether every faster plan is dearer by the token, too",
     "n_stages": "stages",
@@ -140,14 +140,17 @@ class Frontier:
         free = self.without_price
         if not free:
             return ""
-        return f"{len(free)} of {len(self.topology)} devices have no price and count as free: {in_a_row(free, 3)}"
+        return (
+            f"{len(free)} of {counted(len(self.topology), 'device')} have no price and count as free: "
+            f"{in_a_row(free, 3)}"
+        )
 
     @property
     def sentence(self) -> str:
         """How many plans there are, and the fastest and the cheapest of them."""
         if len(self.plans) == 1:
             return f"one plan, the fastest and the cheapest: {described(self.fastest)}"
-        return f"{len(self.plans)} plans from {described(self.fastest)} to {described(self.cheapest)}"
+        return f"{counted(len(self.plans), 'plan')} from {described(self.fastest)} to {described(self.cheapest)}"
 
     def to_frame(self) -> pd.DataFrame:
         """One row a plan, in the order of ``plans``; the columns and their units are in ``attrs["units"]``."""
@@ -237,8 +240,8 @@ def price_of_tokens(plan: Plan) -> float:
 def described(plan: Plan) -> str:
     """``16.7 s at $12.34 an hour ($5.60 a billion tokens)``."""
     return (
-        f"{format_s(iteration_s(plan))} at ${plan.price_per_hour:,.2f} an hour "
-        f"(${price_of_tokens(plan):,.2f} a billion tokens)"
+        f"{format_s(iteration_s(plan))} at ${plan.price_per_hour:,.2f} an hour ({money(price_of_tokens(plan))} a "
+        f"billion {plan.job.counted})"
     )
 
 

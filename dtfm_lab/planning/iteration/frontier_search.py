@@ -6,7 +6,7 @@ most: between two limits whose prices and seconds differ by large factors a bett
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dtfm_lab.domain.errors import PlanError
@@ -65,6 +65,8 @@ def stream_frontier(
     require_prices(topology)
     if isinstance(searches, bool) or not isinstance(searches, int) or searches < 2:
         raise PlanError(f"searches is {searches!r}; wanted a whole number, 2 or more")
+    if isinstance(batches, str) or (batches is not None and not isinstance(batches, Iterable)):
+        raise PlanError(f"batches is {batches!r}; wanted a list of global batches, such as [256, 512]")
     jobs = [job] if batches is None else [job.with_fields(global_batch=batch) for batch in sorted(set(batches))]
     if not jobs:
         raise PlanError("frontier of no batches; wanted one at least")

@@ -15,6 +15,9 @@ SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
 """Schedules of the plans that a bound is for, where the job names none: those that the search chooses from."""
 SHARE, MOST_SHARE = 0.25, 0.5
 """Share of the search's time that may go into the bound while plans get better, and where none was better at all."""
+FIRST_SHARE = 0.1
+"""The same before the first generation is complete: a plan found by then is far from the best, and is kept where the
+limit comes first."""
 TURNS = 50
 """Times that the bound may rise for each step of a search that counts steps."""
 BEGIN = 0.3
@@ -100,7 +103,8 @@ class IncrementalBound:
         if best_s < self._best_s:
             self._best_s, self._bettered_s = best_s, searched_s
         if searched_s >= BEGIN * request.limit_s:  # which is 0 while kernels are compiled
-            self._raise_until(best_s, MOST_SHARE * searched_s - (MOST_SHARE - SHARE) * self._bettered_s)
+            share_s = MOST_SHARE * searched_s - (MOST_SHARE - SHARE) * self._bettered_s
+            self._raise_until(best_s, share_s if complete or generation else FIRST_SHARE * searched_s)
 
     def _raise_until(self, best_s: float, limit_s: float, most_turns: float = math.inf) -> None:
         from dtfm_lab.planning.iteration.bounds import iteration_bound_steps, least_of

@@ -36,6 +36,8 @@ class Judge:
         # cards that hosts share only delay what the replay plays: it polishes, and the simulator judges
         self.replays = self.polishes and not problem.links.has_cards
         """Whether it is the replay itself, so that what it polished is judged."""
+        self.refusal = ""
+        """Why the newest plan that cannot be simulated cannot be."""
 
     def __call__(self, arm: Arm, found: KernelPlan) -> KernelPlan:
         if self.replays:
@@ -45,7 +47,8 @@ class Judge:
         job, how = arm.job(found, problem.job), (problem.queueing, problem.efficiency)
         try:
             _, value, lacks = simulated_value(unpriced_plan(problem.topology, job, arm.grid(found), *how), self._aim)
-        except LabError:  # a schedule that these counts cannot have
+        except LabError as error:  # a schedule that these counts cannot have
+            self.refusal = str(error)
             return replace(found, lacks=1.0, judged=True)
         return replace(found, value=value, lacks=lacks, judged=True)
 

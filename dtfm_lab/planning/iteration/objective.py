@@ -26,6 +26,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
+from dtfm_lab.planning.evaluate import why_not_simulated
 from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
 from dtfm_lab.planning.iteration.fitting import require_shapes, shapes_of
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
@@ -93,6 +94,8 @@ def _placements_by(
             if best is not None:
                 yield best
         if best is None:
+            if why := why_not_simulated(plan):
+                raise PlanError(f"no placement of {request.job.name} by {request.planner} can be simulated: {why}")
             raise PlanError(
                 f"no placement of {request.job.name} by {request.planner} fits the devices of {request.topology.name} "
                 "and the limits; wanted planner evolutionary, more memory or looser limits"
@@ -101,7 +104,7 @@ def _placements_by(
 
 def _shapes(problem: IterationProblem) -> list[Job]:
     """The job in each shape that its batch divides into evenly, or else in each shape, most devices first."""
-    job, microbatch = problem.job, problem.job.microbatch or 1
+    job, microbatch = problem.job, problem.microbatches[0]
     found = shapes_of(problem, microbatch, most_shapes=problem.n_devices**2)
     even = [(s, r) for s, r in found if not job.global_batch % (r * microbatch)]
     return [

@@ -28,7 +28,7 @@ from dtfm_lab.domain.job import (
 )
 from dtfm_lab.domain.job.options import BLOCKWISE
 from dtfm_lab.domain.network import Links, Topology, is_shared
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray, counted
 from dtfm_lab.planning.interchangeable import interchangeable
 from dtfm_lab.simulation.collectives import (
     gathered_of,
@@ -42,6 +42,9 @@ from dtfm_lab.simulation.memory_intervals import optimizer_bytes, usable_bytes
 
 CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
 """What is tried where the job names no checkpointing."""
+MOST_PASSES_CHOSEN = 2 * 10**5
+"""Most passes of an iteration, each counted forward and backward, in a plan whose micro-batch is left open: larger
+micro-batches lose next to nothing by then, and a simulation takes seconds."""
 SHARDINGS = ("none", "zero-1", "zero-3", "zero-2")
 """In the order in which they are begun: where time is short, the last may not be."""
 
@@ -384,17 +387,20 @@ def divisors(n: int) -> list[int]:
 
 
 def open_microbatches(job: Job) -> tuple[int, ...]:
-    """Sequences that a micro-batch may have: the job's, or all that divide the batch and leave every replica one.
+    """Sequences that a micro-batch may have: the job's, or all that divide the batch and leave every replica one, in no
+    more passes than are chosen.
 
     Micro-batches of one plan are alike: none may be smaller because the batch does not divide.
     """
     if job.microbatch is not None:
         return (job.microbatch,)
     batch, replicas = job.global_batch, job.n_replicas or 1
-    found = [m for m in divisors(batch) if m <= batch // replicas and m % job.expert_parallel == 0]
+    few = MOST_PASSES_CHOSEN // (job.n_stages or 1)
+    whole = (m for m in divisors(batch) if m % job.expert_parallel == 0)
+    found = [m for m in whole if m <= batch // replicas and batch // m <= few]
     if job.microbatches_per_replica is not None:
         found = [m for m in found if batch // m == sum(job.microbatches_per_replica)]
-    return tuple(m for m in found if not (job.gathers_passes and batch // m % replicas)) or (1,)
+    return tuple(m for m in found if not (job.gathers_passes and batch // m % replicas)) or (job.expert_parallel,)
 
 
 def leaves_open(job: Job) -> bool:
@@ -412,8 +418,8 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
         groups = " or ".join(map(str, topology.group_sizes))
         each = "" if data == 1 else f", {data} for each tensor-parallel one"
         raise PlanError(
-            f"{topology.name} has groups of {groups} GPUs; wanted one that divides the {heads} heads of job {job.name}"
-            f"{each}"
+            f"{topology.name} has groups of {groups} GPUs; wanted one that divides the {counted(heads, 'head')} of job "
+            f"{job.name}{each}"
         )
     shardings: tuple[str, ...] = SHARDINGS if job.sharding is None else (job.sharding,)
     if job.sharding is None and (job.n_replicas == 1 or job.synchronise_every > 1 or job.fragments > 1):

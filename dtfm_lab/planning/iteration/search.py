@@ -312,6 +312,9 @@ class _Search:
         """The memory and the limits that no plan was found to keep, in one line."""
         limits = {"max_price_per_hour": self.aim.max_price_per_hour, "max_iteration_s": self.aim.max_iteration_s}
         kept = [f"{what} {limit:g}" for what, limit in limits.items() if limit < math.inf]
+        refused = next((judge.refusal for judge in self.judges.values() if judge.refusal), "")
+        if refused:
+            return f"no plan was found that can be simulated and fits memory{' and limits' * bool(kept)}: {refused}"
         if not kept:
             return "no plan fits the memory of the devices"
         return f"no plan was found that fits the memory of the devices and {' and '.join(kept)}; wanted higher limits"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dtfm_lab.domain.errors import JobError, LabError
-from dtfm_lab.domain.units import GiB
+from dtfm_lab.domain.units import GiB, counted
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation.memory import least_peak_bytes
 
@@ -125,7 +125,7 @@ def check_runs_on(runs_on: str, n_workers: int, clock: str) -> None:
         raise LabError(f"runs_on is cuda, but CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU; wanted one at least")
     if clock == "real" and n_workers > len(gpus):
         raise JobError(
-            f"clock real on cuda needs a GPU for each of {n_workers} workers, {len(gpus)} "
+            f"clock real on cuda needs a GPU for each of {counted(n_workers, 'worker')}, {len(gpus)} "
             f"{'is' if len(gpus) == 1 else 'are'} here; wanted clock='virtual' or 'paced', where workers take turns "
             "on a GPU, or runs_on='cpu'"
         )

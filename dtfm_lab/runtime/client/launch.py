@@ -18,6 +18,7 @@ from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan, subplan_for
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Subplan
+from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.client.gpu_inventory import check_runs_on, why_too_large_for_gpus
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.client.run_checks import (
@@ -97,8 +98,9 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
     running, part = subplan_for(plan, workers)
     if (needed := running.job.n_tasklets) > MOST_WORKERS:
         raise LabError(
-            f"workers is {shortened(workers)}: {running.job.n_stages} stages x {running.job.n_replicas} pipelines need "
-            f"{needed} on this machine; wanted at most {MOST_WORKERS}"
+            f"workers is {shortened(workers)}: {counted(running.job.n_stages, 'stage')} x "
+            f"{counted(running.job.n_replicas, 'pipeline')} need {needed} on this machine; wanted at most "
+            f"{MOST_WORKERS:,}"
         )
     return running, part
 

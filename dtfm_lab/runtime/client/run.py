@@ -14,6 +14,7 @@ from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.client import preload, run_report
 from dtfm_lab.runtime.client.record import LAST_EVENTS, Event, RunRecord, slower
 from dtfm_lab.runtime.client.run_checks import following
@@ -118,7 +119,7 @@ class Run(RunRecord):
                 if not self.running:
                     why = f"{self.status}: {self.error}" if self.error else self.status
                     raise RunError(
-                        f"the run is over ({why}) after {len(self.losses)} iterations; wanted {n_iterations}"
+                        f"the run is over ({why}) after {counted(len(self.losses), 'iteration')}; wanted {n_iterations}"
                     )
                 self._changed.wait(PATIENCE_S)
 

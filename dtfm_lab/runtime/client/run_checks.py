@@ -20,6 +20,7 @@ from dtfm_lab.domain.job.options import TRANSPORTS
 from dtfm_lab.domain.network import Links, Topology, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files import load_model, load_topology
 from dtfm_lab.runtime.protocol import checkpoint_folders
 from dtfm_lab.runtime.protocol.gradient_shards import AVERAGED
@@ -80,8 +81,8 @@ def why_too_large(job: Job) -> str:
     if needed <= (available := psutil.virtual_memory().available):
         return ""
     return (
-        f"{job.n_tasklets} workers need some {needed / 2**30:.1f} GiB on this machine, {available / 2**30:.1f} are "
-        f"free; wanted a smaller model or fewer workers"
+        f"{counted(job.n_tasklets, 'worker')} need{'s' * (job.n_tasklets == 1)} some {needed / 2**30:.1f} GiB on this "
+        f"machine, {available / 2**30:.1f} are free; wanted a smaller model or fewer workers"
     )
 
 
@@ -157,8 +158,8 @@ def emulated_network(emulated: object, topology: Topology, clock: str) -> Topolo
         raise LabError(f"emulated is {found.name} on the real clock, which emulates no links; wanted another clock")
     if len(found) != len(topology):
         raise TopologyError(
-            f"emulated network {found.name} has {len(found)} devices; wanted {len(topology)}, as many as the plan's "
-            f"network {topology.name}"
+            f"emulated network {found.name} has {counted(len(found), 'device')}; wanted {len(topology)}, as many as "
+            f"the plan's network {topology.name}"
         )
     return found
 
@@ -219,8 +220,8 @@ def checked_spec(
     if spec.clock == "paced" and (shared := shared_cards(plan, spec.links)):
         card, count = Counter(card for row in shared for card in row).most_common(1)[0]
         raise TopologyError(
-            f"{count} devices of the plan share the card of {card}'s host on the paced clock, whose links are emulated "
-            f"by separate workers; wanted the virtual or the real clock, or devices without host"
+            f"{counted(count, 'device')} of the plan share the card of {card}'s host on the paced clock, whose links "
+            "are emulated by separate workers; wanted the virtual or the real clock, or devices without host"
         )
     simulate_iteration(plan, built, analytic(plan, spec.programs(synchronise=True)), spec.links)
     return spec
@@ -249,7 +250,9 @@ def following(spec: RunSpec, plan: Plan, schedule: str | Schedule | None) -> Run
                 f"that of the run"
             )
     if plan.job.n_tasklets > MOST_WORKERS:
-        raise LabError(f"the plan to follow needs {plan.job.n_tasklets} workers; wanted at most {MOST_WORKERS}")
+        raise LabError(
+            f"the plan to follow needs {counted(plan.job.n_tasklets, 'worker')}; wanted at most {MOST_WORKERS:,}"
+        )
     kept = ("iterations", "checkpoint_folder", "resume_from", "text", "first_iteration", "secret", "stand_in")
     return checked_spec(plan, schedule, spec, cannot=False, **{name: getattr(spec, name) for name in kept})
 
@@ -308,6 +311,6 @@ def _what_cannot_run(spec: RunSpec) -> dict[str, bool]:
         f"{how} with sharding {job.sharding} {apart} sharding none, {equal}": unlike
         and job.sharding != "none"
         and job.n_replicas > 1,
-        f"{how} every {job.synchronise_every} iterations {apart} every iteration, {equal}": unlike
+        f"{how} every {counted(job.synchronise_every, 'iteration')} {apart} every iteration, {equal}": unlike
         and job.synchronise_every > 1,
     }

@@ -4,8 +4,7 @@ from html import escape
 from typing import NamedTuple
 
 from dtfm_lab.domain.trace import Fault
-from dtfm_lab.domain.units import format_s
-from dtfm_lab.planning.explain import sentences
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -35,13 +34,13 @@ def device_rows(run: RunRecord) -> list[DeviceRow]:
 
 def describe_progress(run: RunRecord) -> str:
     """Return how far the run is: ``3 of 8 iterations done``, ``stopped after 3 of 8 iterations``."""
-    whole = f"{len(run.losses)} of {run.spec.iterations} iterations"
+    whole = f"{len(run.losses)} of {counted(run.spec.iterations, 'iteration')}"
     before = f", {run.spec.first_iteration} before them" if run.spec.first_iteration else ""
     begins = "starting" if run.n_ready else "loading torch"
     if run.status == "starting" and run.waits_for:
         return f"waiting: this machine runs {run.waits_for} at once"
     return {
-        "starting": f"{begins}, {run.n_ready} of {len(run.spec.workers)} workers",
+        "starting": f"{begins}, {run.n_ready} of {counted(len(run.spec.workers), 'worker')}",
         "profiling": f"profiling {run.profiled[0] + 1} of {max(1, *run.profiled)}",
         "running": f"{whole} done{before}",
         "done": f"{whole} done{before}",
@@ -72,7 +71,7 @@ def describe_checkpoint(run: RunRecord) -> str:
     if not run.checkpoints:
         return ""
     done, folder = run.checkpoints[-1]
-    return f"checkpoint after {sentences.counted(done, 'iteration')} in {folder}"
+    return f"checkpoint after {counted(done, 'iteration')} in {folder}"
 
 
 def describe_losses(run: RunRecord) -> str:

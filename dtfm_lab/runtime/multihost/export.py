@@ -27,6 +27,7 @@ from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files import save_plan
 from dtfm_lab.files.reading import dump, explained, write_text
 from dtfm_lab.runtime.client.run_checks import (
@@ -166,9 +167,11 @@ def readme(spec: RunSpec, hosts: Sequence[Host], port: int, await_s: float, sile
     ]
     return "\n".join(
         [
-            f"# {plan.job.name} on {plan.topology.name}: {len(spec.workers)} workers on {len(hosts)} hosts",
+            f"# {plan.job.name} on {plan.topology.name}: {counted(len(spec.workers), 'worker')} on "
+            f"{counted(len(hosts), 'host')}",
             "",
-            f"{spec.iterations} iterations under {spec.schedule}, {spec.clock} clock{suffix}. Exported by dtfm_lab.",
+            f"{counted(spec.iterations, 'iteration')} under {spec.schedule}, {spec.clock} clock{suffix}. Exported by "
+            "dtfm_lab.",
             "",
             "| host | address | runs |",
             "| --- | --- | --- |",

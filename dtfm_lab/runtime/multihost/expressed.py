@@ -11,6 +11,7 @@ from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.job.model.experts import moe, moe_sizes
 from dtfm_lab.domain.job.model.families import family_sizes
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import counted
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 BY_PIPELINE = "rank = pipeline x stages + stage"
@@ -68,7 +69,11 @@ class Expressed:
             return
         each = max(1, sum(job.microbatch_counts) // job.n_replicas)
         batch = each * job.n_replicas * job.microbatch
-        other = "" if batch == job.global_batch else f", so its batch is {batch} sequences, not {job.global_batch}"
+        other = (
+            ""
+            if batch == job.global_batch
+            else f", so its batch is {counted(batch, 'sequence')}, not {job.global_batch}"
+        )
         shares = " ".join(map(str, job.microbatch_counts))
         what = f"replicas have {shares} micro-batches; {self.framework} gives each {each}{other}"
         self.lose(what, microbatches_per_replica=None, global_batch=batch)
@@ -82,7 +87,10 @@ class Expressed:
                 f"messages are compressed; {name} sends them whole", compression="none", gradient_compression=None
             )
         if job.synchronise_every > 1:
-            what = f"replicas average every {job.synchronise_every} iterations; {name} averages gradients in each"
+            what = (
+                f"replicas average every {counted(job.synchronise_every, 'iteration')}; {name} averages gradients in "
+                "each"
+            )
             self.lose(what, synchronise_every=1, fragments=1, fragment_delay=0)
         if job.modelled().frozen_elements:
             self.lose(f"adapters are trained; {name} is told of none, so they are your script's")

@@ -13,6 +13,7 @@ import yaml
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.model.families import llama
+from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.multihost.expressed import BY_PIPELINE, BY_STAGE, ZERO, Expressed, Told
 
 ACCELERATE = (
@@ -192,8 +193,8 @@ def deepspeed(of: Expressed) -> Told:
     if job.n_stages > 1:
         if of.tensor_parallel > 1:
             raise of.refuse(
-                f"tensor parallelism of {job.tensor_parallel} beside {job.n_stages} stages is the model's own work in "
-                "DeepSpeed; wanted 1, or --to megatron"
+                f"tensor parallelism of {job.tensor_parallel} beside {counted(job.n_stages, 'stage')} is the model's "
+                "own work in DeepSpeed; wanted 1, or --to megatron"
             )
         even = job.with_fields(blocks_per_stage=None)
         if job.stage_layers != even.stage_layers:
@@ -224,7 +225,9 @@ def deepspeed(of: Expressed) -> Told:
 def accelerate(of: Expressed) -> Told:
     """An accelerate configuration: DDP, or FSDP2 with its parallelism. It has no pipeline of its own."""
     if of.job.n_stages > 1:
-        raise of.refuse(f"accelerate has no pipeline and the plan {of.job.n_stages} stages; wanted 1, or --to megatron")
+        raise of.refuse(
+            f"accelerate has no pipeline and the plan {counted(of.job.n_stages, 'stage')}; wanted 1, or --to megatron"
+        )
     of.usual()
     of.inside()
     tensor_parallel = of.tensor_parallel

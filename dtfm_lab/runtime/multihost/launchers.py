@@ -20,7 +20,7 @@ import yaml
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import by_key
+from dtfm_lab.domain.units import by_key, counted
 from dtfm_lab.files.reading import explained, write_text
 from dtfm_lab.runtime.multihost.expressed import BY_STAGE, Expressed, Told
 from dtfm_lab.runtime.multihost.frameworks import FRAMEWORKS, script
@@ -92,8 +92,9 @@ class Launched:
         job, told = self.plan.job, self.told
         lost = [f"Not as planned: {line}" for line in told.lost]
         return [
-            f"{job.name} on {self.plan.topology.name}: {job.n_stages} stages x {job.n_replicas} pipelines x "
-            f"{self.gpus} GPUs, for {self.framework}. Exported by dtfm_lab.",
+            f"{job.name} on {self.plan.topology.name}: {counted(job.n_stages, 'stage')} x "
+            f"{counted(job.n_replicas, 'pipeline')} x {counted(self.gpus, 'GPU')}, for {self.framework}. Exported by "
+            "dtfm_lab.",
             f"{told.order}; a placed device has {self.gpus} of these ranks, one after the other.",
             *(lost or ["All of the plan is expressed."]),
             *([f"Out of memory: {self.lacks}."] if self.lacks else []),
@@ -227,7 +228,10 @@ def compose(of: Launched) -> dict[str, str]:
             },
         }
         first += n
-    note = f"# All on one machine, with {first} GPUs: the plan's links between hosts are not those that you get.\n"
+    note = (
+        f"# All on one machine, with {counted(first, 'GPU')}: the plan's links between hosts are not those that you "
+        "get.\n"
+    )
     text = yaml.dump({"services": services}, Dumper=_Readable, sort_keys=False)
     return {"compose.yaml": of.commented(note + text)}
 

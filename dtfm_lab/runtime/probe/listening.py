@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from dtfm_lab.domain.errors import LabError, RunError, TopologyError
 from dtfm_lab.domain.network import Topology, check_text, shortened
+from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.probe.facts import checked_facts, devices_of, facts_of_this_host, sentence_of
 from dtfm_lab.runtime.probe.messages import SILENCE_S, answer_requests, time_both_ways
 from dtfm_lab.runtime.probe.timing import (
@@ -256,7 +257,9 @@ class ProbeListener:
                 arrival = self._arrivals.get(timeout=max(deadline_s - time.monotonic(), 1e-3))
             except queue.Empty:
                 joined = ", ".join(host.name for host in self._hosts) or "nobody"
-                raise RunError(f"{len(self._hosts)} of {n_hosts} hosts came within {wait_s:g} s: {joined}") from None
+                raise RunError(
+                    f"{len(self._hosts)} of {counted(n_hosts, 'host')} came within {wait_s:g} s: {joined}"
+                ) from None
             if isinstance(arrival, str):
                 report(arrival)
                 continue

@@ -18,6 +18,7 @@ from pydantic import create_model
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import Job, ModelSpec
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files.reading import (
     UNREADABLE,
     Section,
@@ -222,6 +223,6 @@ def _shares(job: Job) -> list[int]:
 def _sizes(model: ModelSpec) -> str:
     tied = ", tied" if model.tied else ""
     return (
-        f"{model.name} ({model.n_blocks} blocks, d_model {model.d_model}, {model.n_heads} heads, seq_len "
-        f"{model.seq_len}, vocab_size {model.vocab_size}{tied})"
+        f"{model.name} ({counted(model.n_blocks, 'block')}, d_model {model.d_model}, "
+        f"{counted(model.n_heads, 'head')}, seq_len {model.seq_len}, vocab_size {model.vocab_size}{tied})"
     )

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.units import by_key
+from dtfm_lab.domain.units import by_key, counted
 from dtfm_lab.files.reading import reason_of
 from dtfm_lab.runtime.protocol.checkpoint_folders import TENSORS
 from dtfm_lab.runtime.worker.stages import DTYPES
@@ -98,7 +98,7 @@ class CheckpointTensors:
                 file = self._files.enter_context(safe_open(path, framework="pt"))
                 done = int(file.metadata()["steps"])
                 if not 0 <= done < MOST_STEPS:
-                    raise ValueError(f"it is of {done} steps")
+                    raise ValueError(f"it is of {counted(done, 'step')}")
                 steps[done] = path.name
                 self._holders |= dict.fromkeys(file.keys(), file)
                 for match in filter(None, map(_PIECE.fullmatch, file.keys())):

@@ -22,7 +22,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray, counted
 from dtfm_lab.simulation.durations import compute_seconds
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of
 from dtfm_lab.simulation.schedules.building import schedules
@@ -259,7 +259,7 @@ def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequen
         most_activations = n_microbatches
     limits = list(most_activations) if isinstance(most_activations, Iterable) else [most_activations] * n_devices
     if len(limits) != n_devices:
-        raise ScheduleError(f"most activations of {len(limits)} devices; wanted one number, or {n_devices}")
+        raise ScheduleError(f"most activations of {counted(len(limits), 'device')}; wanted one number, or {n_devices}")
     for device, limit in enumerate(limits):
         if not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 1:
             raise ScheduleError(f"most activations of device {device} is {shortened(limit)}; wanted 1 or more")

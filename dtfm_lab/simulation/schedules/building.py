@@ -14,6 +14,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.domain.units import counted
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import GivenEfficiency
 from dtfm_lab.simulation.engine import programs_of
@@ -86,8 +87,9 @@ def counts(name: str, n_stages: int, n_microbatches: int, stages_per_device: int
     n_passes = int(n_stages) * int(stages_per_device) * int(n_microbatches)
     if n_passes > MOST_PASSES:
         raise ScheduleError(
-            f"schedule {name}: {n_microbatches} micro-batches pass {n_stages * stages_per_device} stages; wanted at "
-            f"most {MOST_PASSES} passes, such as fewer micro-batches of more sequences"
+            f"schedule {name}: {counted(n_microbatches, 'micro-batch')} through "
+            f"{counted(n_stages * stages_per_device, 'stage')}; wanted at most {MOST_PASSES:,} passes, such as fewer "
+            "micro-batches of more sequences"
         )
     return int(n_stages), int(n_microbatches)
 
@@ -166,7 +168,7 @@ def made_for(job: Job, schedule: object) -> Schedule:
     found, wanted = (schedule.n_devices, schedule.n_microbatches), (job.n_stages, job.n_microbatches)
     if found != wanted:
         raise ScheduleError(
-            f"schedule {schedule.name} is of {found[0]} devices and {found[1]} micro-batches; "
+            f"schedule {schedule.name} is of {counted(found[0], 'device')} and {counted(found[1], 'micro-batch')}; "
             f"job {job.name} wants {wanted[0]} and {wanted[1]}"
         )
     return schedule

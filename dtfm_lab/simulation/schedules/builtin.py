@@ -16,6 +16,7 @@ from typing import TypeVar
 from dtfm_lab.domain.errors import ScheduleError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
+from dtfm_lab.domain.units import counted
 from dtfm_lab.simulation.schedules.building import counts, schedules
 
 Program = tuple[Action, ...]
@@ -122,8 +123,8 @@ def interleaved(n_stages: int, n_microbatches: int, *, stages_per_device: int = 
         below = next(n for n in count(n_microbatches - 1, -1) if not n % _n_rounds(n_devices, n))
         above = next(n for n in count(n_microbatches + 1) if not n % _n_rounds(n_devices, n))
         raise ScheduleError(
-            f"schedule {name}: {n_microbatches} micro-batches on {n_devices} devices do not divide into "
-            f"{_n_rounds(n_devices, n_microbatches)} rounds; wanted such as {below} or {above}"
+            f"schedule {name}: {counted(n_microbatches, 'micro-batch')} on {counted(n_devices, 'device')} do not "
+            f"divide into {_n_rounds(n_devices, n_microbatches)} rounds; wanted such as {below} or {above}"
         )
     in_round = n_microbatches // _n_rounds(n_devices, n_microbatches)
     programs = []

@@ -9,7 +9,7 @@ import ipywidgets as w
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.comparing.findings import ARROW, Findings, Tile, hidden, sentences_html, tiles_html
 from dtfm_lab.widgets.comparing.refitting import Refitting
@@ -156,5 +156,5 @@ def _of_what(comparison: Comparison) -> str:
     measured = comparison.measured
     n, context = measured.n_iterations, measured.context
     sure = ", lines: 95 % interval" if n > 1 else ""
-    late = f"; {count(context.late_messages, 'late message')}" if context.late_messages else ""
-    return f"mean of {count(n, 'iteration')}, {context.provenance}{late}{sure}"
+    late = f"; {counted(context.late_messages, 'late message')}" if context.late_messages else ""
+    return f"mean of {counted(n, 'iteration')}, {context.provenance}{late}{sure}"

@@ -16,7 +16,7 @@ from dtfm_lab.compare.blame import NOTABLE
 from dtfm_lab.compare.errors import Estimate, estimate, share_of, signed_s, signed_share
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import BY_MODEL
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted
 from dtfm_lab.widgets import markup
 
 MOST_SENTENCES = 12
@@ -126,7 +126,7 @@ def _suspected(names: list[str], noun: str) -> str:
     if not names:
         return f"no {noun} stands out"
     first = names[0].replace("->", "→")
-    return f"one suspect: {first}" if len(names) == 1 else f"{count(len(names), 'suspect')}, first {first}"
+    return f"one suspect: {first}" if len(names) == 1 else f"{counted(len(names), 'suspect')}, first {first}"
 
 
 def tables(comparison: Comparison) -> list[Table]:

@@ -17,6 +17,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.units import counted
 from dtfm_lab.figures.palette import KIND_NAMES
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import button, show
@@ -173,7 +174,8 @@ def _fitted(found: Refit) -> str:
     """Return the error before and after, and the values that differ most from what was drawn."""
     off = found.off
     line = markup.line(
-        f"<b>{escape(found.sentence)}</b>; {len(off)} of {len(found.table)} values drawn out of their 95 % intervals",
+        f"<b>{escape(found.sentence)}</b>; {len(off)} of {counted(len(found.table), 'value')} drawn out of their 95 % "
+        "intervals",
         "figure",
     )
     if not len(off):

@@ -21,7 +21,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted
 from dtfm_lab.systems import Outcome, Outcomes
 from dtfm_lab.widgets.controls import Panel, classed
 from dtfm_lab.widgets.lab_state import LabState
@@ -139,7 +139,7 @@ class CoursePanel(Panel):
             ]
             n_passed = sum(name in passed for name in names)
             self.board.n_passed, self.board.n_missions = n_passed, len(names)
-            caption = [f"{n_passed} of {len(names)} missions won"]
+            caption = [f"{n_passed} of {counted(len(names), 'mission')} won"]
             caption += [score_of(progress.guesses)] if progress.guesses else []
             self.board.caption = " · ".join([*caption, f"reader: {progress.reader}"])
             self.board.next = next((name for name in names if name not in passed), "")
@@ -235,7 +235,7 @@ def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
     if attempts is None:
         return row | {"passed": False, "note": ""}
     notes = [f"{attempts.tries} {'try' if attempts.tries == 1 else 'tries'}"] if attempts.tries else []
-    notes += [count(attempts.hints, "hint")] if attempts.hints else []
+    notes += [counted(attempts.hints, "hint")] if attempts.hints else []
     notes += ["answer looked at"] if attempts.answer_shown else []
     return row | {"passed": bool(attempts.passed_at), "note": ", ".join(notes)}
 

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, format_s, to_gbps, to_ms
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import FloatArray, counted, format_s, to_gbps, to_ms
 from dtfm_lab.planning.cost import EXACT_UP_TO, path_cost, shortest_path
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets.views.groups import Lettered, lettered
@@ -40,11 +39,11 @@ def describe_step(plan: Plan, letter: str) -> StepText:
 def _graph(plan: Plan, _groups: Lettered) -> StepText:
     topology, n = plan.topology, len(plan.topology)
     apart = ~np.eye(n, dtype=bool)
-    numbers = f"{count(n, 'device')}, no link."
+    numbers = f"{counted(n, 'device')}, no link."
     if n > 1:
         latency, speed = to_ms(topology.latency_s[apart]), to_gbps(topology.bandwidth_bytes_per_s[apart])
         numbers = (
-            f"{count(n, 'device')} and {n * (n - 1):,} directed links: {_range(latency, 'ms')} and "
+            f"{counted(n, 'device')} and {n * (n - 1):,} directed links: {_range(latency, 'ms')} and "
             f"{_range(speed, 'Gbit/s')}."
         )
     return StepText(
@@ -59,17 +58,17 @@ def _groups(plan: Plan, groups: Lettered) -> StepText:
     s, d = plan.placement.devices.shape
     cost = plan.cost
     if d == 1:
-        numbers = f"{count(s, 'group')} of one device: there are no gradients to average."
+        numbers = f"{counted(s, 'group')} of one device: there are no gradients to average."
     else:
         slowest = int(cost.group_s.argmax())
         alike = int((cost.group_s >= cost.group_s[slowest] * (1 - 1e-9)).sum()) - 1
-        others = f" ({count(alike, 'other')} {'takes' if alike == 1 else 'take'} as long)" if alike else ""
+        others = f" ({counted(alike, 'other')} {'takes' if alike == 1 else 'take'} as long)" if alike else ""
         numbers = (
-            f"{count(s, 'group')} of {count(d, 'device')}. Group {groups.letter(slowest)} synchronises in "
+            f"{counted(s, 'group')} of {counted(d, 'device')}. Group {groups.letter(slowest)} synchronises in "
             f"{format_s(cost.data_parallel_s)}, the slowest{others}: it sets the data-parallel cost."
         )
     if idle := len(plan.idle_devices):
-        numbers += f" {count(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle."
+        numbers += f" {counted(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle."
     return StepText(
         "Balanced groups",
         "Devices gather into groups of one size. All of a group will hold the same layers and average their gradients; "
@@ -85,8 +84,8 @@ def _nodes(plan: Plan, _groups: Lettered) -> StepText:
     return StepText(
         "Coarsened graph",
         "Each group becomes one node, and between two nodes there is one edge.",
-        f"{count(n, 'device')} and {count(n * (n - 1) // 2, 'pair')} of them become {count(s, 'node')} and "
-        f"{count(s * (s - 1) // 2, 'edge')}.",
+        f"{counted(n, 'device')} and {counted(n * (n - 1) // 2, 'pair')} of them become {counted(s, 'node')} and "
+        f"{counted(s * (s - 1) // 2, 'edge')}.",
         "equation 3",
     )
 
@@ -125,7 +124,7 @@ def _path(plan: Plan, groups: Lettered) -> StepText:
         letters = [groups.letter(stage) for stage in range(s)]
         shown = " ".join(letters if s <= SHOWN_IN_PATH else [*letters[: SHOWN_IN_PATH - 2], "…", letters[-1]])
         path_s = format_s(cost.pipeline_s)
-        numbers = f"{shown}: {path_s} in {count(s - 1, 'hop')}"
+        numbers = f"{shown}: {path_s} in {counted(s - 1, 'hop')}"
         if s <= EXACT_UP_TO:
             shortest_s = path_cost(cost.weights_s, shortest_path(cost.weights_s))
             if cost.pipeline_s > shortest_s * (1 + 1e-9):

@@ -7,6 +7,7 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import counted
 from dtfm_lab.elasticity import policies
 from dtfm_lab.files import availability_names, load_availability
 from dtfm_lab.systems.outcomes import CHANGES
@@ -146,7 +147,7 @@ class HoursPanel(Panel):
         if topology is None or len(topology) <= MOST_AT_ONCE:
             return NOTHING_YET
         long = "a fleet may take half a minute to plan, and many arise: begin with few hours"
-        return f"{NOTHING_YET} Of {len(topology)} devices, {long}."
+        return f"{NOTHING_YET} Of {counted(len(topology), 'device')}, {long}."
 
     def _here(self, topology: Topology) -> Availability:
         """Who of the network is there in the hours that are chosen, or were edited."""
@@ -262,4 +263,4 @@ class HoursPanel(Panel):
 def _words(name: str) -> str:
     """An availability in a few words: ``bamboo-p3: 32 devices, 11.4 h``."""
     here = load_availability(name)
-    return f"{name}: {here.counts().max()} devices, {here.end_s / 3600:.3g} h"
+    return f"{name}: {counted(here.counts().max(), 'device')}, {here.end_s / 3600:.3g} h"

@@ -15,9 +15,10 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History, State
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import counted
 from dtfm_lab.elasticity import policy_of
 from dtfm_lab.figures.measures import format_dollars
-from dtfm_lab.figures.theme import count, time_axis
+from dtfm_lab.figures.theme import time_axis
 from dtfm_lab.figures.timeline.history import PARTS, WORDS, parts
 from dtfm_lab.lab.histories import replay
 from dtfm_lab.widgets.lab_state import roles_of
@@ -137,7 +138,7 @@ def rows_of(ranked: Sequence[History], waiting: Sequence[str]) -> list[dict[str,
 
 def _row(one: History) -> dict[str, Any]:
     share = one.share_of_bound
-    steps = f"{int(one.steps.sum()):,} steps count, {count(len(one.losses), 'loss').replace('losss', 'losses')}"
+    steps = f"{int(one.steps.sum()):,} steps count, {counted(len(one.losses), 'loss')}"
     dollars = f", {format_dollars(one.dollars)}" if one.dollars else ""
     return {
         "name": one.policy,
@@ -156,7 +157,7 @@ def _row(one: History) -> dict[str, Any]:
 def _mathematics(one: History) -> str:
     """How its samples are others than those of whole batches by the whole model; empty where they are not."""
     if one.local_steps > 1:
-        return f"other training: averages every {one.local_steps} steps, and a weaker bound"
+        return f"other training: averages every {counted(one.local_steps, 'step')}, and a weaker bound"
     return "" if policy_of(one.policy).full_batch else PARTLY
 
 
@@ -176,7 +177,9 @@ def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:
     absent = [name for name in one.availability.devices if name not in there]
     tasks = {} if plan is None else roles_of(plan)
     serving = f"{len(one.operations[index].devices)} serve" if index >= 0 else "none serves"
-    shape = "" if plan is None else f" as {count(len(plan.stages), 'stage')} x {count(len(plan.stages[0]), 'replica')}"
+    shape = (
+        "" if plan is None else f" as {counted(len(plan.stages), 'stage')} x {counted(len(plan.stages[0]), 'replica')}"
+    )
     told = f"{at_s / in_s:.2f} {unit}, {title_of(one.policy)}: {WORDS[State(one.state[segment])]}"
     return {"tasks": tasks, "absent": absent}, f"{told}; {len(there)} there, {serving}{shape}"
 

@@ -13,8 +13,7 @@ import numpy as np
 from dtfm_lab.domain.errors import LabError, TopologyError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
-from dtfm_lab.domain.units import to_gbps, to_ms
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted, to_gbps, to_ms
 from dtfm_lab.widgets.controls import checkbox, classed, labelled, segments, toolbar
 from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.network.drawing import Document, Drawing
@@ -98,7 +97,7 @@ class MatrixEditor:
         if len(links) == 1:
             return f"{links[0][0]} → {links[0][1]}"
         sources, targets = (len(set(ends)) for ends in zip(*links, strict=True))
-        return f"{len(links)} links: from {sources} to {count(targets, 'device')}"
+        return f"{counted(len(links), 'link')}: from {sources} to {counted(targets, 'device')}"
 
     def _typed(self, shows: str, entered: dict[str, Any]) -> None:
         links, text = self.canvas.picked_links(), entered["new"]
@@ -112,7 +111,7 @@ class MatrixEditor:
             return
         if document != self._drawing.document:
             self._drawing.document = document
-        text = f"{count(n_changed, 'link')} changed"
+        text = f"{counted(n_changed, 'link')} changed"
         self.result.value = f'<div class="dtfm-line" role="status">{escape(text)}</div>'
 
     def _edited(self, links: Sequence[Pair], shows: str, number: float) -> tuple[Document, int]:

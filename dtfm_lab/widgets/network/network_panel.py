@@ -10,7 +10,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted
 from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_mapping
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
@@ -203,7 +203,7 @@ class NetworkPanel(Panel):
 
     def _summarise(self, topology: Topology) -> str:
         n = len(topology)
-        text = f"{count(n, 'device')}, {n * (n - 1):,} directed links, all with a latency and a bandwidth"
+        text = f"{counted(n, 'device')}, {n * (n - 1):,} directed links, all with a latency and a bandwidth"
         if self._timed is not None and self._timed.message_s is not None and topology.message_s is not None:
             text += "; message times as measured where nothing was edited"
         return text

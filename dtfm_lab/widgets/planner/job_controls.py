@@ -11,8 +11,8 @@ from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import Option, options_of
+from dtfm_lab.domain.units import counted
 from dtfm_lab.figures.measures import MEASURES, ObjectiveWords, measure_of
-from dtfm_lab.figures.theme import count
 from dtfm_lab.files import job_names, override
 from dtfm_lab.planning import default_objective, objectives
 from dtfm_lab.planning.iteration.problem import divisors
@@ -247,9 +247,9 @@ class JobControls(SavedControls):
         """What the planner chooses where one of stages and replicas is the job's."""
         job = self._chosen
         if job.n_stages is not None and job.n_replicas is None:
-            return f"{count(job.n_stages, 'stage')}; {CHOOSES} replicas"
+            return f"{counted(job.n_stages, 'stage')}; {CHOOSES} replicas"
         if job.n_replicas is not None and job.n_stages is None:
-            return f"{count(job.n_replicas, 'replica')}; {CHOOSES} stages"
+            return f"{counted(job.n_replicas, 'replica')}; {CHOOSES} stages"
         return CHOOSES
 
     def _sized(self, job: Job) -> Job:
@@ -297,6 +297,6 @@ def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[in
 
 def shape_words(n_stages: int, n_replicas: int, n_devices: int) -> str:
     """Return ``4 stages x 2 replicas, 1 idle``."""
-    words = f"{count(n_stages, 'stage')} x {count(n_replicas, 'replica')}"
+    words = f"{counted(n_stages, 'stage')} x {counted(n_replicas, 'replica')}"
     idle = n_devices - n_stages * n_replicas
     return f"{words}, {idle} idle" if idle > 0 else words

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.figures.measures import format_dollars, format_times
-from dtfm_lab.figures.theme import count
 from dtfm_lab.planning import Difference
 from dtfm_lab.planning.explain.sentences import none_of
 
@@ -52,7 +51,8 @@ def headline(plan: Plan) -> str:
     dollars = plan.price_per_billion_tokens
     if dollars or (dollars is not None and plan.objective == "price"):
         parts.append(
-            f"{format_dollars(dollars)} a billion tokens, {format_dollars(plan.price_per_hour)} an hour{_free(plan)}"
+            f"{format_dollars(dollars)} a billion {plan.job.counted}, {format_dollars(plan.price_per_hour)} an "
+            f"hour{_free(plan)}"
         )
     return f"{' · '.join(parts)}<br>{shape_line(plan)} · by {escape(plan.planner)}"
 
@@ -60,13 +60,13 @@ def headline(plan: Plan) -> str:
 def _free(plan: Plan) -> str:
     """Return how many devices that serve have no price, which counts as 0."""
     n = sum(not plan.topology.devices[int(d)].price_per_hour for d in plan.placement.devices.flat)
-    return f" ({count(n, 'device')} without a price {'counts' if n == 1 else 'count'} as free)" if n else ""
+    return f" ({counted(n, 'device')} without a price {'counts' if n == 1 else 'count'} as free)" if n else ""
 
 
 def shape_line(plan: Plan) -> str:
     """Return ``6 stages x 4 replicas, blocks 6 2 2 5 5 4, 256 micro-batches, adaptive-1f1b, 8 devices idle``."""
     job = plan.job
-    parts = [count(job.n_stages, "stage") + " x " + count(job.n_replicas, "replica")]
+    parts = [counted(job.n_stages, "stage") + " x " + counted(job.n_replicas, "replica")]
     if (blocks := plan.blocks_per_stage) is not None:
         parts.append("blocks " + compact_counts(blocks))
         size = "of 1 sequence" if job.microbatch == 1 else f"of {job.microbatch} sequences"
@@ -77,7 +77,7 @@ def shape_line(plan: Plan) -> str:
         parts += [f"{each} {size}", escape(job.schedule_name)]
         parts += ["recomputing activations"] if job.checkpoints != "none" else []
     if plan.idle_devices:
-        parts.append(f"{count(len(plan.idle_devices), 'device')} idle")
+        parts.append(f"{counted(len(plan.idle_devices), 'device')} idle")
     return ", ".join(parts)
 
 
@@ -153,11 +153,11 @@ def _who_moved(difference: Difference) -> list[str]:
             who = group.name if n == group.n_devices else f"{n} of {group.name}"
             phrases.append((n, f"{who} {move.words}"))
     if not phrases and (n := len(difference.new_pipelines)):
-        return [f"{n} of {difference.after.job.n_replicas} pipelines paired anew"]
+        return [f"{n} of {counted(difference.after.job.n_replicas, 'pipeline')} paired anew"]
     phrases.sort(key=lambda phrase: -phrase[0])
     named, rest = (sum(n for n, _ in part) for part in (phrases[:NAMED], phrases[NAMED:]))
     if rest > named:  # four names of many say less than how many there are
-        return [f"{named + rest} of {len(difference.after.topology)} devices moved"]
+        return [f"{named + rest} of {counted(len(difference.after.topology), 'device')} moved"]
     more = [f"{rest} more device{'s' * (rest != 1)} moved"] if rest else []
     return [words for _, words in phrases[:NAMED]] + more
 

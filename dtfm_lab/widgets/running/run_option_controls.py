@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets as w
 
 from dtfm_lab.domain.options import options_of
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import SavedControls, control_for, value_of
@@ -83,7 +83,7 @@ def explain_clock(clock: str, workers: int | None, cores: int) -> str:
 def chip_words(clock: str, cores: int) -> str:
     """Return what runs and what is modelled, in a few words: ``CPU, 2 cores, links modelled``."""
     links = {"virtual": "links modelled", "paced": "devices and links emulated", "real": "no links but loopback"}
-    return f"CPU, {count(cores, 'core')}, {links[clock]}"
+    return f"CPU, {counted(cores, 'core')}, {links[clock]}"
 
 
 def on_this_machine(clock: str, workers: int | None, cores: int) -> str:
@@ -91,10 +91,10 @@ def on_this_machine(clock: str, workers: int | None, cores: int) -> str:
     if workers is None:
         return ""
     if workers <= cores:
-        return f"Here: {count(workers, 'worker')} on {count(cores, 'core')}, none waits for another's."
+        return f"Here: {counted(workers, 'worker')} on {counted(cores, 'core')}, none waits for another's."
     what = {
         "virtual": "each counts its own CPU time, so waiting for a core does not count",
         "paced": "time is slowed down until their work fits, and what is late all the same is counted",
         "real": "waiting for a core counts as computing, and the prediction cannot know of it",
     }[clock]
-    return f"Here: {count(workers, 'worker')} share {count(cores, 'core')}: {what}."
+    return f"Here: {counted(workers, 'worker')} share {counted(cores, 'core')}: {what}."

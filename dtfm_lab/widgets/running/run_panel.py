@@ -13,8 +13,7 @@ from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import RunContext, Trace
-from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.files.traces import losses
 from dtfm_lab.runtime.client import preload, run_report
 from dtfm_lab.runtime.client.launch import Secret, start_mystery, what_runs
@@ -238,7 +237,7 @@ class RunPanel(Panel):
         if run is self.run:
             self.playback.end_run()
         if run is self.run and run.status != "done":
-            self._say(run.error or f"stopped after {len(run.losses)} of {run.spec.iterations} iterations")
+            self._say(run.error or f"stopped after {len(run.losses)} of {counted(run.spec.iterations, 'iteration')}")
             self.losses.total = len(run.losses)  # the axis ends where the run did
         if run.status == "stopped" and not run.losses:
             self._update_buttons()
@@ -347,7 +346,7 @@ class RunPanel(Panel):
         self.losses.follow(context.losses, context.held_out, context.unigram_entropy)
         self.losses.marks = [{"at": fault.iteration, "text": f"{fault.device} replaced"} for fault in context.faults]
         self.happenings.begin()
-        self.happenings.add(f"a run of before: {count(measured.n_iterations, 'iteration')}, {context.provenance}")
+        self.happenings.add(f"a run of before: {counted(measured.n_iterations, 'iteration')}, {context.provenance}")
         for fault in context.faults:
             self.happenings.add(describe(fault)[0], fault.device)
         self._say(f"measured {format_s(measured.iteration_s)} an iteration")

@@ -9,8 +9,7 @@ from html import escape
 import ipywidgets as w
 
 from dtfm_lab.domain.trace import Fault
-from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import Event, RunRecord
 from dtfm_lab.widgets import markup
@@ -169,16 +168,16 @@ def story_of(run: RunRecord) -> str:
     if not run.faults:
         return ""
     last, before = run.faults[-1], len(run.faults) - 1
-    more = f"; {count(before, 'device')} before it" if before else ""
+    more = f"; {counted(before, 'device')} before it" if before else ""
     took = f"its copy took over in {format_s(last.lost_s)}, with the state of {last.state_from}"
     return f"{last.device} {last.how} in iteration {last.iteration}: {took}{more}"
 
 
 def followed(told: Event) -> str:
     """Return what following another plan took, as a line of what happened."""
-    went_on = count(told["kept"], "worker")
+    went_on = counted(told["kept"], "worker")
     started = f", {told['started']} started" if told["started"] else ""
-    again = f"; {count(told['undone'], 'iteration')} to be done again" if told["undone"] else ""
+    again = f"; {counted(told['undone'], 'iteration')} to be done again" if told["undone"] else ""
     lost = format_s(told["lost_s"])
     return f"a new plan from iteration {told['iteration']} on: {went_on} went on{started}{again}, {lost} lost"
 

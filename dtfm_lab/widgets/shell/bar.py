@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import traitlets
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_range, format_s
+from dtfm_lab.domain.units import counted, format_range, format_s
 from dtfm_lab.figures.measures import format_count, format_dollars, format_times
-from dtfm_lab.figures.theme import count
 from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.widgets.lab_state import (
     RESULT_TRAITS,
@@ -136,8 +135,8 @@ def consists_of(state: LabState) -> str:
     topology = state.topology
     assert topology is not None
     regions = {device.region for device in topology.devices} - {""}
-    where = f" in {count(len(regions), 'region')}" if len(regions) > 1 else ""
-    return f"{count(len(topology), 'device')}{where}"
+    where = f" in {counted(len(regions), 'region')}" if len(regions) > 1 else ""
+    return f"{counted(len(topology), 'device')}{where}"
 
 
 def shape_of(state: LabState) -> str:
@@ -162,7 +161,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     if plan is None or state.not_planned:
         return []
     tokens_per_s, dollars = _rates(state, plan)
-    counted = "tokens" if plan.job.model is None else plan.job.model.counted
+    counted = plan.job.counted
     numbers = [_cost_number(plan, before) if plan.job.model is None else _iteration_number(state, plan, before)]
     if tokens_per_s:
         numbers.append(_number("Throughput", f"{format_count(tokens_per_s)} {counted}/s", word="throughput"))

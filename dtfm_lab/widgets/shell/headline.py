@@ -12,7 +12,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, counted, to_gbps, to_ms
 from dtfm_lab.lab.plans import PAPERS, default_job
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState, modelled_s, run_staleness
@@ -176,7 +176,7 @@ def _what_it_is(device: Any) -> tuple[Any, ...]:
 
 
 def _counted(names: list[str]) -> str:
-    return " and ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} devices"
+    return " and ".join(names) if len(names) <= MOST_NAMED else counted(len(names), "device")
 
 
 def _of_links(before: Topology, after: Topology) -> str:

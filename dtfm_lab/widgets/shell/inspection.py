@@ -7,8 +7,7 @@ import numpy as np
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_bytes, format_gbps, format_s, to_gbps, to_ms
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted, format_bytes, format_gbps, format_s, to_gbps, to_ms
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.groups import layers_of
 
@@ -70,7 +69,7 @@ def _of_pipeline(plan: Plan) -> Facts:
     total = [
         [format_s(cost.total_s), "of communication ="],
         [format_s(cost.data_parallel_s), "the slowest averaging +"],
-        [format_s(cost.pipeline_s), count(len(hops), "hop")],
+        [format_s(cost.pipeline_s), counted(len(hops), "hop")],
     ]
     return {
         "kind": "pipeline",
@@ -123,7 +122,13 @@ def _of_devices(topology: Topology, plan: Plan | None, names: list[str]) -> Fact
     rows = [["devices", ", ".join(names[: 3 * MOST_LISTED]) + ("…" if len(names) > 3 * MOST_LISTED else ""), -1]]
     rows += [["stages", ", ".join(map(str, held)), -1]] if held else []
     gpus = sorted({topology.devices[topology.index(name)].gpu for name in names})
-    return {"kind": "device", "title": f"{len(names)} devices", "hint": ", ".join(gpus), "stage": -1, "rows": rows}
+    return {
+        "kind": "device",
+        "title": counted(len(names), "device"),
+        "hint": ", ".join(gpus),
+        "stage": -1,
+        "rows": rows,
+    }
 
 
 def _of_stage(plan: Plan, stage: int) -> Facts:
@@ -187,7 +192,7 @@ def _use(plan: Plan, a: int, b: int) -> str:
     if hops:
         stages = sorted({s for s, _ in hops})
         between = ", ".join(f"{s} and {s + 1}" for s in stages[:MOST_LISTED])
-        words.append(f"carries {count(len(hops), 'hop')} between stages {between}")
+        words.append(f"carries {counted(len(hops), 'hop')} between stages {between}")
     if groups:
         words.append(f"averages stage{'' if len(groups) == 1 else 's'} {', '.join(map(str, groups[:MOST_LISTED]))}")
     return "; ".join(words) if words else "sends nothing over it"
@@ -203,7 +208,7 @@ def _names(topology: Topology, devices: list[int], most: int = MOST_LISTED) -> s
         return ", ".join(topology.names[d] for d in devices)
     regions = {topology.devices[d].region for d in devices}
     where = f" in {next(iter(regions))}" if len(regions) == 1 and "" not in regions else ""
-    return f"{len(devices)} devices{where}"
+    return f"{counted(len(devices), 'device')}{where}"
 
 
 def _place(plan: Plan, devices: list[int]) -> str:

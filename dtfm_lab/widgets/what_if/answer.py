@@ -58,7 +58,8 @@ class Measure(NamedTuple):
         change = ""
         if then is not None and abs(now - then) > 1e-9 * max(abs(now), abs(then)):
             change = f"{100 * (now - then):+z.1f} points" if self.in_points else percent(now / then - 1) if then else ""
-        title = word(self.title) if self.in_points else escape(self.title)
+        named = self.title.replace("tokens", answer.prediction.trace.context.counted)
+        title = word(named) if self.in_points else escape(named)
         detail = f", chiefly {PARTS[answer.cause].lower()}" if self.name == "bubble" and now > 0 else ""
         return title, escape(self.text(now) + detail), escape(change)
 

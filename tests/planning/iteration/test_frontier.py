@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -147,3 +148,22 @@ def test_ctrl_c_keeps_the_frontier_so_far(job):
     frontier = lab.frontier(priced(), job, steps=1, searches=4, progress=interrupt)
     assert frontier.searches == 1
     assert len(frontier) == 1
+
+
+def test_a_module_of_ones_own_is_priced_by_samples():
+    tiny = lab.load_job("tiny")
+    own = tiny.with_fields(model=replace(tiny.model, source="own.py:module"), n_stages=None, n_replicas=None)
+    for job, word in ((tiny, "tokens"), (own, "samples")):
+        found = lab.frontier("volunteers", job, searches=2, steps=1)
+        assert f"a billion {word})" in found.sentence
+        assert f"a billion {word}" in lab.explain(found.fastest).text
+    page = str(lab.advise("volunteers", own, tokens="1M", steps=1))
+    assert "1 M samples" in page
+    assert "samples/s" in page
+    assert "tokens" not in page
+
+
+def test_batches_are_a_list():
+    for wrong in ("512", 512):
+        with pytest.raises(PlanError, match=r"batches is .*512.*; wanted a list of global batches"):
+            lab.frontier("volunteers", "tiny", batches=wrong, steps=1)

@@ -61,3 +61,18 @@ def test_of_choices_left_open_the_bound_is_the_least():
     assert bound_s <= plan.iteration_s
     assert plan.iteration_lower_bound_s == pytest.approx(bound_s, rel=5e-3)
     assert bound_s == pytest.approx(min(each), rel=5e-3)
+
+
+def test_before_the_first_generation_is_complete_the_search_has_nearly_all_of_the_time(planned, monkeypatch):
+    """A search that its limit cuts there keeps what it has: a plan made in half of the time is much worse."""
+    topology, job, plan = planned
+    bound = IncrementalBound(
+        [IterationProblem.of(topology, job)],
+        Aim(),
+        SearchRequest(topology=topology, job=job, planner="evolutionary", seconds=LIMIT_S),
+    )
+    shares_s = []
+    monkeypatch.setattr(bound, "_raise_until", lambda _best_s, share_s: shares_s.append(share_s))
+    for generation, complete in ((0, False), (0, True), (1, False)):
+        bound.update(plan.iteration_s, generation, lambda: LIMIT_S, complete=complete)
+    assert shares_s[0] <= 0.1 * LIMIT_S < shares_s[1] <= shares_s[2]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dtfm_lab as lab
-from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.errors import JobError, PlanError
 from dtfm_lab.domain.job.model import gpt
 from dtfm_lab.planning.iteration.problem import open_microbatches
 
@@ -64,3 +64,19 @@ def test_sizes_between_those_begun_with_are_found_beside_the_best():
     given = {m: planned(network, job(45, microbatch=m), 3).iteration_s for m in (1, 3, 5, 9, 15, 45)}
     assert best.iteration_s <= 1.02 * min(given.values())
     assert best.iteration_lower_bound_s <= min(given.values())
+
+
+def test_of_a_huge_batch_only_sizes_that_can_be_simulated_are_open():
+    tiny = lab.load_job("tiny", n_stages=2, n_replicas=2, global_batch=10**9, microbatch=None)
+    assert min(open_microbatches(tiny)) == 10_000
+    plan = lab.plan("lecture-hall", tiny, steps=1)
+    assert plan.iteration_s == lab.simulate(plan).iteration_s
+
+
+def test_micro_batches_too_many_to_simulate_are_refused_before_the_search():
+    for fields in ({"global_batch": 10**9}, {"global_batch": 10**9, "n_stages": 2, "n_replicas": 2}):
+        with pytest.raises(PlanError, match=r"micro-batches of 2 are too many to simulate; .* micro-batch of .*0, or"):
+            lab.plan("lecture-hall", lab.load_job("tiny", **fields), steps=1)
+    prime = lab.load_job("tiny", global_batch=999_999_937, n_replicas=2, microbatch=None)
+    with pytest.raises(PlanError, match="too many to simulate; wanted fewer, or a smaller batch"):
+        lab.plan("lecture-hall", prime, steps=1)

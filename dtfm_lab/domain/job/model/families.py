@@ -58,6 +58,7 @@ from typing import Any
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job.model.spec import Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.options import plain, whole
+from dtfm_lab.domain.units import counted
 
 MOST_LAYERS = 10_000
 
@@ -142,7 +143,7 @@ def llama(
     ff, n_heads = whole(thing, "d_ff", d_ff), whole(thing, "n_heads", n_heads)
     n_kv = n_heads if n_kv_heads is None else whole(thing, "n_kv_heads", n_kv_heads)
     if n_heads % n_kv:
-        raise JobError(f"{thing}: n_kv_heads is {n_kv}; wanted a divisor of its {n_heads} heads")
+        raise JobError(f"{thing}: n_kv_heads is {n_kv}; wanted a divisor of its {counted(n_heads, 'head')}")
     own_dim = 0 if head_dim is None else whole(thing, "head_dim", head_dim)
     q, kv = ((own_dim or d // n_heads) * heads for heads in (n_heads, n_kv))
     biases = qkv_bias * (q + 2 * kv) + attention_out_bias * d + mlp_bias * (2 * ff + d)

@@ -15,6 +15,7 @@ from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.domain.options import plain, whole
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import counted
 
 BACKWARD_PER_FORWARD = 2.0
 """A backward pass multiplies by the weights and by the inputs, a forward only by the weights; of a model that trains
@@ -137,7 +138,7 @@ class ModelSpec:
         if self.head_dim == 0:
             head_dim, over = divmod(self.d_model, self.n_heads)
             if over:
-                raise JobError(f"{thing}: d_model {self.d_model} is not a multiple of {self.n_heads} heads")
+                raise JobError(f"{thing}: d_model {self.d_model} is not a multiple of {counted(self.n_heads, 'head')}")
             object.__setattr__(self, "head_dim", head_dim)
         object.__setattr__(self, "head_dim", whole(thing, "head_dim", self.head_dim))
         object.__setattr__(self, "n_experts", whole(thing, "n_experts", self.n_experts, least=0))
@@ -161,7 +162,7 @@ class ModelSpec:
 
     def __repr__(self) -> str:
         of = f" of {self.parameters + self.frozen_elements:,}" if self.frozen_elements else ""
-        return f"<ModelSpec {self.name}: {self.n_blocks} blocks, {self.parameters:,}{of} parameters>"
+        return f"<ModelSpec {self.name}: {counted(self.n_blocks, 'block')}, {self.parameters:,}{of} parameters>"
 
     @property
     def counted(self) -> str:
@@ -267,14 +268,14 @@ class ModelSpec:
         """
         if n_stages > self.n_blocks:
             raise JobError(
-                f"model {self.name} has {self.n_blocks} blocks, too few for {n_stages} stages; "
-                f"wanted at most {self.n_blocks} stages"
+                f"model {self.name} has {counted(self.n_blocks, 'block')}, too few for {counted(n_stages, 'stage')}; "
+                f"wanted at most {counted(self.n_blocks, 'stage')}"
             )
         counts = list(even_shares(self.n_blocks, n_stages) if blocks is None else blocks)
         if (len(counts), sum(counts)) != (n_stages, self.n_blocks) or min(counts) < 1:
             raise JobError(
-                f"model {self.name} has {self.n_blocks} blocks, a cut of {shortened(counts)} has {sum(counts)}; "
-                f"wanted one or more on each of {n_stages} stages, {self.n_blocks} in all"
+                f"model {self.name} has {counted(self.n_blocks, 'block')}, a cut of {shortened(counts)} has "
+                f"{sum(counts)}; wanted one or more on each of {counted(n_stages, 'stage')}, {self.n_blocks} in all"
             )
         counts[0] += self.layers[0].kind is LayerKind.EMBEDDING
         counts[-1] += self.layers[-1].kind is LayerKind.HEAD

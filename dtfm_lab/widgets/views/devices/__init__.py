@@ -5,7 +5,7 @@ from typing import Any
 
 import traitlets
 
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted
 from dtfm_lab.widgets.views.view import View
 
 
@@ -38,7 +38,7 @@ class DevicesView(View):
             return "Devices: no plan yet"
         conditions = [f"{name} {state['said']}" for name, state in self.states.items() if state.get("said")]
         pipelines = len({device["pipeline"] for device in self.devices})
-        shape = f"{count(len(self.devices), 'device')}, {len(self.devices) // pipelines} a pipeline"
+        shape = f"{counted(len(self.devices), 'device')}, {len(self.devices) // pipelines} a pipeline"
         return "; ".join(filter(None, [f"{self.title}: {shape}", self.caption, *conditions]))
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:

@@ -10,7 +10,7 @@ import traitlets
 
 from dtfm_lab.compare.errors import format_error
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import counted, format_s
 from dtfm_lab.widgets.views.gantt.bars import (
     FIRST_MESSAGE,
     NO_BAR,
@@ -200,7 +200,7 @@ class GanttView(View):
         if not len(self._upper.start):
             return f"{self.title}: {self.empty_words}"
         measured = f", {self.n_measured:,} measured" if self.n_measured else ""
-        bars = f"{len(self._upper.start):,} predicted bars on {len(self.rows)} rows{measured}"
+        bars = f"{len(self._upper.start):,} predicted bars on {counted(len(self.rows), 'row')}{measured}"
         return " · ".join(filter(None, [f"{self.title}: {bars}", self.caption, *(gap["tip"] for gap in self.gaps)]))
 
     def _send_measured(self, bars: Bars, *, reset: bool) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dtfm_lab.domain.schedule import LANE, PASSES, RECEIVES, SENDS, Action, Kind, Lane
 from dtfm_lab.domain.trace import Fault, RunContext, Span, Trace
-from dtfm_lab.domain.units import IntArray, format_s
+from dtfm_lab.domain.units import IntArray, counted, format_s
 from dtfm_lab.figures.palette import KIND_TINTS, PAGES, kind_color, legend_name, mixed
 from dtfm_lab.figures.timeline.bars import PALEST
 
@@ -309,7 +309,8 @@ def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]
             "label": _place([regions.get(one["device"], "") for one in members]) or f"{first} …",
             "replica": -1,
             "members": members,
-            "tip": f"stage {position}: drawn is {first} of pipeline 0; a click opens its {n_replicas} devices",
+            "tip": f"stage {position}: drawn is {first} of pipeline 0; a click opens its "
+            f"{counted(n_replicas, 'device')}",
         }
 
     if n_replicas > 1 and n_positions * n_replicas > MOST_DEVICES_APART:

@@ -5,6 +5,7 @@ from typing import Any
 
 import traitlets
 
+from dtfm_lab.domain.units import counted
 from dtfm_lab.widgets.views.view import View
 
 
@@ -39,4 +40,7 @@ class HoursView(View):
         self._edit(content)
 
     def alt_text(self) -> str:
-        return f"{len(self.devices)} devices in {self.end_s / self.in_s:.3g} {self.unit}: {len(self.stays)} stays"
+        return (
+            f"{counted(len(self.devices), 'device')} in {self.end_s / self.in_s:.3g} {self.unit}: {len(self.stays)} "
+            "stays"
+        )

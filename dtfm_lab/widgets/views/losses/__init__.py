@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from dtfm_lab.figures.theme import count
+from dtfm_lab.domain.units import counted
 from dtfm_lab.widgets.views.view import View
 
 
@@ -67,7 +67,7 @@ class LossView(View):
         held_out = f", held-out {self.held_out[-1][1]:.3f}" if self.held_out else ""
         entropy = "" if self.reference is None else f", unigram entropy {self.reference:.3f}"
         ends = f"{self.training[0]:.3f} to {self.training[-1]:.3f} {self.unit}".rstrip()
-        return f"{self.title}: {ends} in {count(len(self.training), 'iteration')}{held_out}{entropy}"
+        return f"{self.title}: {ends} in {counted(len(self.training), 'iteration')}{held_out}{entropy}"
 
     def _send_since(self, since: int, *, held_out: bool) -> None:
         message: dict[str, Any] = {"kind": "losses", "from": since}

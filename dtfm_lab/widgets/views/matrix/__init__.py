@@ -6,7 +6,7 @@ import numpy as np
 import traitlets
 
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.units import FloatArray, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, counted, to_gbps, to_ms
 from dtfm_lab.widgets.network.links import Origin, drawn_links
 from dtfm_lab.widgets.views.view import DocumentView
 
@@ -120,7 +120,7 @@ class MatrixView(DocumentView):
         if not values.size:
             return "Matrix of links: no link yet"
         unit = "ms of latency" if self.shows == LATENCY else "Gbit/s of bandwidth"
-        return f"Matrix of {values.size} links: {values.min():.3g} to {values.max():.3g} {unit}"
+        return f"Matrix of {counted(values.size, 'link')}: {values.min():.3g} to {values.max():.3g} {unit}"
 
 
 def _order(topology: Topology) -> tuple[list[int], list[list[Any]]]:
