@@ -20,7 +20,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule.program import MOST_STEPS
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
-from dtfm_lab.planning.iteration.problem import MOST_PASSES_CHOSEN, IterationProblem, open_microbatches
+from dtfm_lab.planning.iteration.left_open import MOST_PASSES_CHOSEN, open_microbatches
+from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.objectives import network_of
 from dtfm_lab.simulation.collectives import sharded_over
 from dtfm_lab.simulation.schedules.building import MOST_PASSES

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.planning.iteration.problem import IterationProblem, choices_of, leaves_open
+from dtfm_lab.planning.iteration.left_open import choices_of, leaves_open
+from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import SearchRequest, network_of
 from dtfm_lab.simulation.efficiency import GivenEfficiency

@@ -31,7 +31,8 @@ from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
 from dtfm_lab.planning.iteration.fitting import require_shapes, shapes_of
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
 from dtfm_lab.planning.iteration.judging import candidate_of
-from dtfm_lab.planning.iteration.problem import IterationProblem, checkpointings_of, choices_of, leaves_open
+from dtfm_lab.planning.iteration.left_open import checkpointings_of, choices_of, leaves_open
+from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.search import search_iteration
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import (

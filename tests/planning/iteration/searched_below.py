@@ -22,7 +22,8 @@ from dtfm_lab.planning import search
 from dtfm_lab.planning.iteration.arms import Arms
 from dtfm_lab.planning.iteration.incremental_bound import SCHEDULES, rising_bounds
 from dtfm_lab.planning.iteration.judging import Judge
-from dtfm_lab.planning.iteration.problem import IterationProblem, open_microbatches
+from dtfm_lab.planning.iteration.left_open import open_microbatches
+from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.simulation import memory, simulate
 

@@ -35,7 +35,8 @@ from dtfm_lab.planning.iteration.bounds.classes import (
 )
 from dtfm_lab.planning.iteration.bounds.enumeration import enumerable, enumerated
 from dtfm_lab.planning.iteration.bounds.refutation import Case, Refuter, batch_flop
-from dtfm_lab.planning.iteration.problem import IterationProblem, open_microbatches
+from dtfm_lab.planning.iteration.left_open import open_microbatches
+from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.jit_warmup import while_compiling
 from dtfm_lab.simulation.efficiency import GivenEfficiency, speeds_of
 
