@@ -46,9 +46,11 @@ ASKED_S = {"start_s": 0.0, "restart_s": 15.0, "regroup_s": 5.0}
 
 
 def kind_of(operation: Operation) -> object:
-    """Its shape, and how many of each stage have left."""
+    """Its shape and shares, which are smaller where a policy's groups of replicas shrink, and how many of each stage
+    have left."""
     grid, names = operation.plan.stages, {f"device-{device}" for device in operation.left}
-    return operation.plan.placement.devices.shape, tuple(len(names.intersection(group)) for group in grid)
+    left = tuple(len(names.intersection(group)) for group in grid)
+    return operation.plan.placement.devices.shape, operation.plan.job.microbatch_counts, left
 
 
 def steps_s(measured: History) -> tuple[dict[object, float], float]:
