@@ -24,6 +24,8 @@ from dtfm_lab.runtime.protocol.run_options import RunOptions
 UNPLAYED: dict[str, list[Any]] = {
     "transport": [],
     "tensor_parallel": [2],
+    "context_parallel": [2],
+    "expert_parallel": [2],
     "sharding": ["zero-2", "zero-3"],
     "fragment_delay": [2],
     "overlap": [True],
