@@ -34,8 +34,8 @@ def groups_of(name: str, devices: Sequence[Device], gpus: object) -> list[list[i
     if not groups:
         most = max(map(len, _by_host(devices)))
         raise TopologyError(
-            f"{name} has no host of {counted(int(gpus), 'GPU')} that are alike, at most {most}; wanted tensor_parallel x "
-            f"context_parallel x expert_parallel of {most} or less, or devices that name their host"
+            f"{name} has no host of {counted(int(gpus), 'GPU')} that are alike, at most {most}; wanted {most} or less, "
+            "of tensor_parallel x context_parallel x expert_parallel, or devices that name their host"
         )
     return groups
 
