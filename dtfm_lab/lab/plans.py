@@ -25,7 +25,6 @@ from dtfm_lab.lab.arguments import (
 )
 from dtfm_lab.planning import Explanation, Frontier, PlanStep, Replan
 from dtfm_lab.runtime.client.own_modules import read_module
-from dtfm_lab.runtime.probe import probe_over_ssh
 from dtfm_lab.simulation.memory import warned
 from dtfm_lab.systems import Outcome, Outcomes, Why, stream_why
 
@@ -75,6 +74,8 @@ def probe(
 
     Raises RunError where fewer than two hosts are left, FileError and TopologyError, in one line.
     """
+    from dtfm_lab.runtime.probe import probe_over_ssh  # which few sessions need: not when the lab is imported
+
     return probe_over_ssh(hosts, files, at=at, peak_tflops=peak_tflops, gpus=gpus, report=report)
 
 

@@ -110,8 +110,7 @@ def group_messages_s(job: Job, layers: Sequence[Layer], device: Device, flop_per
     """
     if device.gpus == 1:
         return NOTHING
-    parts = [_layer_messages_s(job, layer, device, flop_per_s) for layer in dict.fromkeys(layers)]
-    of = dict(zip(dict.fromkeys(layers), parts, strict=True))
+    of = {layer: _layer_messages_s(job, layer, device, flop_per_s) for layer in dict.fromkeys(layers)}
     forward_s, backward_s = (sum(of[layer][way] for layer in layers) for way in (0, 1))
     blocks_s = sum(of[layer][0] for layer in layers if layer.kind is LayerKind.BLOCK)
     return PassParts(forward_s, backward_s, {"stage": forward_s, "block": blocks_s}.get(job.checkpoints, 0.0))
@@ -125,7 +124,7 @@ def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float)
     sum_s = ring_all_reduce_s(each * model.boundary_elements, n_tensor, *inner)
     forward_s, backward_s = (n * sum_s for n in ALL_REDUCES[layer.kind])
     if n_context > 1 and layer.kv_elements:
-        step_s = ring_gather_s(2 * each * layer.kv_elements / n_tensor, 2, *inner)
+        step_s = device.inner_latency_s + each * layer.kv_elements / n_tensor / device.inner_bandwidth_bytes_per_s
         beside_s = job.microbatch * model.attention_flop / flop_per_s / n_context
         forward_s += (n_context - 1) * max(step_s - beside_s, 0.0)
         backward_s += (n_context - 1) * max(2 * step_s - BACKWARD_PER_FORWARD * beside_s, 0.0)
