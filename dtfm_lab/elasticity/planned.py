@@ -50,6 +50,7 @@ class PlannedFleet:
     seed: int = 0
     _class_of: IntArray = field(init=False, repr=False)
     _planned: dict[Counts, Plan | None] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[frozenset[int], Plan | None] = field(default_factory=dict, init=False, repr=False)
     _operations: dict[tuple[frozenset[int], Operation | None], Operation | None] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -59,6 +60,11 @@ class PlannedFleet:
     _rerouted: dict[tuple[Operation, frozenset[int]], Operation | None] = field(
         default_factory=dict, init=False, repr=False
     )
+    _without: dict[tuple[Operation, frozenset[int]], Operation | None] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _survives: dict[tuple[Operation, frozenset[int]], bool] = field(default_factory=dict, init=False, repr=False)
+    _grids: dict[Operation, IntArray] = field(default_factory=dict, init=False, repr=False)
     _moved_s: dict[tuple[Operation, Operation], float] = field(default_factory=dict, init=False, repr=False)
     _known: dict[tuple[object, ...], Operation] = field(default_factory=dict, init=False, repr=False)
     """One of all that are alike: hours come back to the same few, and what was found of them is found again."""
@@ -82,9 +88,11 @@ class PlannedFleet:
 
     def plan(self, present: frozenset[int]) -> Plan | None:
         """The plan of a fleet, on the network of these devices alone; None where none fits."""
-        ordered = self._ordered(present)
-        found = self._found(ordered)
-        return None if found is None else replace(found, topology=self.network.subset(ordered))
+        if present not in self._plans:
+            ordered = self._ordered(present)
+            found = self._found(ordered)
+            self._plans[present] = None if found is None else replace(found, topology=self.network.subset(ordered))
+        return self._plans[present]
 
     def _counts(self, devices: Collection[int]) -> Counts:
         """How many of each class."""
@@ -180,13 +188,18 @@ class PlannedFleet:
 
     def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
         """Whether somebody is left of each stage."""
-        left = operation.devices - lost
-        return not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
+        key = (operation, lost)
+        if key not in self._survives:
+            left = operation.devices - lost
+            self._survives[key] = not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
+        return self._survives[key]
 
     def grid(self, operation: Operation) -> IntArray:
         """(stages, replicas) devices of the operation's plan."""
-        assert operation.plan is not None, "operations of this fleet have plans"
-        return self._indices(operation.plan)
+        if operation not in self._grids:
+            assert operation.plan is not None, "operations of this fleet have plans"
+            self._grids[operation] = self._indices(operation.plan)
+        return self._grids[operation]
 
     def _indices(self, plan: Plan) -> IntArray:
         """(stages, replicas) indices of a plan's devices in the whole network."""
@@ -194,6 +207,12 @@ class PlannedFleet:
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """The plan without the pipelines of the lost, each of the others with its own micro-batches, simulated."""
+        key = (operation, lost)
+        if key not in self._without:
+            self._without[key] = self._with_whole_pipelines(operation, lost)
+        return self._without[key]
+
+    def _with_whole_pipelines(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         grid, plan = self.grid(operation), operation.plan
         assert plan is not None, "operations of this fleet have plans"
         kept = np.flatnonzero(np.isin(grid, list(operation.devices - lost)).all(axis=0))
@@ -207,7 +226,7 @@ class PlannedFleet:
         )
         ranks = Placement(plan.placement.devices[:, kept]).rank_map(len(plan.topology))
         smaller = simulated(evaluate(plan.topology, job, rank_map=ranks))
-        return None if smaller.iteration_s is None else self.of(smaller)
+        return None if smaller.iteration_s is None else self._one(self.of(smaller))
 
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """The peers of a lost device share its work. None where a stage has nobody left, or a peer's memory does not

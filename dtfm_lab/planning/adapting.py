@@ -174,7 +174,7 @@ def shared_stages(before: Job, after: Job) -> FloatArray:
     return np.asarray(np.maximum(both, 0) / np.maximum(np.diff(now), 1))
 
 
-@lru_cache(maxsize=8)  # of one network, many plans are compared
+@lru_cache(maxsize=256)  # of one network, many plans are compared; of hours, those of a few hundred fleets
 def device_classes(topology: Topology) -> IntArray:
     """(N,) class of each device: those of one class have the same attributes and the same links to all others."""
     kinds = [replace(device, name="any", position=None) for device in topology.devices]
