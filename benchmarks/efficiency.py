@@ -4,7 +4,9 @@
 
 A100: ``most`` and ``half_depth`` are fitted to Megatron-LM's rows of SC'21, the mean relative error made least, and
 tested on vTrain's and Zero Bubble's. H100 and B200: ``half_depth`` is the A100's; ``most`` of each is the median of
-what the other's rows ask for, so that none is tested on a row of its own. It prints the fits beside the constants that
+what the other's rows ask for, so that none is tested on a row of its own. A fused attention's two constants are fitted
+to speeds of kernels that were published by themselves (``published/data/attention_kernels.csv``), from 4,096 tokens on:
+what is shorter was measured with the time of its launch. It prints the fits beside the constants that
 the lab has, and of every source the median error, how many rows are within 20 %, and how far rows of one model are off
 when one of them calibrates the others (``lab.published.calibrate``). It takes some minutes.
 """
@@ -14,10 +16,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, minimize
+from scipy.optimize import brentq, least_squares, minimize
 
 from dtfm_lab.domain.network import Device
+from dtfm_lab.domain.network.device import HARDWARE
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import TERA
 from dtfm_lab.published.row import numbers
 from dtfm_lab.published.systems import megatron, simumax, torchtitan, vtrain, zero_bubble
 from dtfm_lab.simulation import efficiency
@@ -108,7 +112,26 @@ def fit_a100(some: list[Measured]) -> tuple[float, float]:
     return float(found.x[0]), math.exp(found.x[1])
 
 
+def kernels(gpu: str) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens of a sequence, and the share of the peak that the published kernel reaches over both passes."""
+    lines = [line for line in numbers("attention_kernels.csv") if line["gpu"] == gpu and int(line["tokens"]) >= 4096]
+    speeds = [(float(line["forward_tflop_per_s"]), float(line["backward_tflop_per_s"])) for line in lines]
+    peak = HARDWARE[gpu].peak_of("bf16") / TERA
+    return np.array([int(line["tokens"]) for line in lines]), np.array([7 / (2 / f + 5 / b) / peak for f, b in speeds])
+
+
+def fit_kernels(gpu: str) -> tuple[float, float]:
+    """``most`` and ``half_length`` of a GPU's fused attention, the squares of relative errors made least."""
+    tokens, shares = kernels(gpu)
+    found = least_squares(lambda point: np.log(point[0] * tokens / (tokens + point[1]) / shares), [0.5, 500.0])
+    return float(found.x[0]), float(found.x[1])
+
+
 def main() -> None:
+    for gpu in ("A100", "H200", "B200"):
+        most, half_length = fit_kernels(gpu)
+        whole = most / efficiency.UNMASKED
+        print(f"{gpu}, cuDNN's attention: most {most:.3f}, half_length {half_length:.0f}; whole squares at {whole:.3f}")
     measured = list(rows())
     of = {
         source: [row for row in measured if row.source == source]

@@ -8,8 +8,15 @@ which sums over tokens. Where a job counts memory traffic beside (``Job.memory_t
 that only move memory take the seconds that they would count there, and are part of the share. The optimiser's step is
 in neither.
 
-A fused attention counts as a product of the largest k, as it leaves out about as much work (what is masked) as it loses
-in speed; an unfused one is products of a token's numbers per head, each head a grid of tiles.
+A fused attention skips the blocks of the causal square that are masked, half of it, and computes the scores again in
+its backward: two products of half a square forward and five backward (Dao 2023, "FlashAttention-2", sections 3.1 and
+4.1), where a model's FLOP count six of the whole. It runs at a speed of its own, published by GPU (``FusedAttention``).
+Where none is in the table it counts as a product of the largest k, whole, as it leaves out about as much work as it
+loses in speed. That holds on A100s, and on Hopper about for FlashAttention-2, which torch takes there; cuDNN and
+FlashAttention-3 take half of that there (Shah et al. 2024, "FlashAttention-3", figures 5 and 6). An unfused attention
+is products of a token's numbers per head, each head a grid of tiles, none of which is skipped.
+
+One share is of the whole model: seconds are spread over its layers and passes by their FLOP, attention's included.
 """
 
 from __future__ import annotations
@@ -49,6 +56,16 @@ NARROWEST = 2048
 begin as slowly as they compute, and GPUs without a source would look fast beside those with one."""
 
 
+KERNEL_HEAD = 128
+"""Width of the heads whose kernels are in the table. Narrower ones take as long, as a kernel on a B200 waits for the
+exponentials of the scores, not for products (FlashAttention-4 reaches 56 to 65 % of its FLOP/s with heads of 64: pull
+request 2605 of Dao-AILab/flash-attention). Wider ones, latent attention's among them, are not trained on Blackwell by
+the cuDNN that was measured, but by its 9.11 (fused_attn.cpp of NVIDIA/TransformerEngine): they count as without one."""
+UNMASKED = 7 / 12
+"""FLOP of a causal kernel's forward and backward, for one that a model counts: seven products of half a square for six
+of the whole."""
+
+
 class Efficiency(NamedTuple):
     """The share of its peak that a device reaches with a job."""
 
@@ -63,6 +80,15 @@ class Efficiency(NamedTuple):
 GUESS = Efficiency(EFFICIENCY, GUESS_SPREAD, "a guess: only the peak is known")
 
 
+class FusedAttention(NamedTuple):
+    """How fast a kernel of causal attention is on a kind of GPU, in half precision."""
+
+    most: float
+    """Share of the peak over what is not masked, in long sequences; forward and backward together."""
+    half_length: float
+    """Tokens of a sequence at which it reaches half of that."""
+
+
 class Products(NamedTuple):
     """How fast matrix products in half precision are on a kind of GPU."""
 
@@ -74,6 +100,8 @@ class Products(NamedTuple):
     spread: float
     """Of the errors on the rows that benchmarks/efficiency.py tests, which the two constants were not fitted to."""
     source: str
+    fused: FusedAttention | None = None
+    """Of heads at most ``KERNEL_HEAD`` wide; None where a fused attention counts as a product of the largest k."""
 
 
 class Product(NamedTuple):
@@ -90,8 +118,9 @@ class Product(NamedTuple):
 SC21 = "Megatron-LM's 16 rows on A100s (Narayanan et al. 2021, tables 1 and 2)"
 SIMUMAX = "SimuMax's six rows on B200s without tensor parallelism"
 TORCHTITAN = "torchtitan's four rows on H100s (Liang et al. 2024)"
+CUDNN = "attention as NVIDIA's cuDNN 9.10.2 (cudnn-frontend's table)"
 _AMPERE = Products(108, 0.804, 443.0, 0.1, SC21)
-_HOPPER = Products(132, 0.481, 443.0, 0.12, f"{SIMUMAX}; the depth from {SC21}")
+_HOPPER = Products(132, 0.477, 443.0, 0.12, f"{SIMUMAX}; the depth from {SC21}")
 PRODUCTS = {
     "A100": _AMPERE,
     "A100 40GB": _AMPERE,
@@ -99,12 +128,14 @@ PRODUCTS = {
     "H100 PCIe": _HOPPER._replace(multiprocessors=114),
     "H200": _HOPPER,
     "GH200": _HOPPER,
-    "B200": Products(148, 0.442, 443.0, 0.12, f"{TORCHTITAN}; the depth from {SC21}"),
+    "B200": Products(
+        148, 0.442, 443.0, 0.12, f"{TORCHTITAN}; the depth from {SC21}; {CUDNN}", FusedAttention(0.542, 2324.0)
+    ),
 }
 """By the GPU's name in the table of hardware. benchmarks/efficiency.py fits the constants and tests each on rows of
-other sources. Multiprocessors are of NVIDIA's data sheets and whitepapers. Other kinds have no source, or, as the V100,
-sources that contradict each other: DT-FM's authors' single pipelines reach 28 to 30 % of its peak, their five networks
-about 40."""
+other sources; a fused attention's are fitted to published speeds of the kernel alone. Multiprocessors are of NVIDIA's
+data sheets and whitepapers. Other kinds have no source, or, as the V100, sources that contradict each other: DT-FM's
+authors' single pipelines reach 28 to 30 % of its peak, their five networks about 40."""
 
 
 class Calibrated(Protocol):
@@ -227,7 +258,11 @@ def _passes_flop(product: Product, known: Products, frozen: bool) -> float:
     its weights are frozen."""
     rows, columns, depth, times, fused = product
     if fused:
-        return 3 * 2 * rows * columns * depth * times / known.most
+        kernel, whole = known.fused, 3 * 2 * rows * columns * depth * times
+        if kernel is None or depth > KERNEL_HEAD:
+            return whole / known.most
+        reached = kernel.most * rows / (rows + kernel.half_length)
+        return UNMASKED * whole * KERNEL_HEAD / depth / reached
     there, back, weights = (rows, columns, depth), (rows, depth, columns), (depth, columns, rows)
     passes = (there, back) if frozen and times == 1.0 else (there, back, weights)  # attention's are of several heads
     return sum(_flop_in_waves(*sizes, times, known) for sizes in passes)
