@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
-.PHONY: lab app docs test suite check kernels laws lint bench bench-ui gpu notebooks pictures js js-check slides teaching clean
+.PHONY: lab app docs test suite check kernels laws lint bench bench-ui exports gpu notebooks pictures js js-check slides teaching clean
 
 lab: $(VENV)/.lab
 	$(BIN)/dtfm-lab lab -- $(ARGS)
@@ -88,6 +88,22 @@ bench-ui: $(VENV)/.dev
 	$(BIN)/python benchmarks/mystery.py
 	$(BIN)/python benchmarks/interface $(ARGS)
 	$(BIN)/python benchmarks/teaching.py
+
+# What is exported, read by the frameworks' own parsers, in an environment of their own: they ask for other versions of
+# what the lab has, and some for what is built beside torch.
+EXPORTS_PYTHON := .venv-exports/bin/python
+FRAMEWORKS := torchtitan==0.3.0 triton accelerate==1.15.0 kubernetes-validate==1.37.0 skypilot==0.14.1
+
+exports: .venv-exports/.made
+	$(EXPORTS_PYTHON) -m pytest -p no:cacheprovider tests/cli/test_exports_read.py $(ARGS)
+
+.venv-exports/.made: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear .venv-exports
+	$(EXPORTS_PYTHON) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[train]' pytest pytest-timeout hypothesis
+	$(EXPORTS_PYTHON) -m pip install --quiet --disable-pip-version-check $(FRAMEWORKS)
+	$(EXPORTS_PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation deepspeed==0.19.8
+	touch $@
 
 # All that uses a GPU, and a report of it in build/gpu-report: docs/gpu.md. It sets up an environment of its own, for
 # the pinned torch is one without CUDA. CUDA=13 for newer drivers; GPU_PYTHON=python for an environment that is there.

@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 import dtfm_lab as lab
+from dtfm_lab.domain.network import known_gpu
+from dtfm_lab.files.machines.skypilot import accelerator_of, spelled_out
 from dtfm_lab.runtime.multihost.launchers import SCHEDULERS, TARGETS
 from dtfm_lab.systems import from_flags
 
@@ -153,7 +155,7 @@ def test_schedulers_start_every_host_once_and_accelerate_knows_its_keys(shell, t
     hosts = [host["name"] for host in yaml.safe_load((tmp_path / "run/hosts.yaml").read_text())["hosts"]]
     assert set(yaml.safe_load((tmp_path / "run/accelerate.yaml").read_text())) <= ACCELERATE_KEYS
     task, services = yaml.safe_load(read["task.yaml"]), yaml.safe_load(read["compose.yaml"])["services"]
-    assert (task["num_nodes"], task["resources"]["accelerators"]) == (4, "A100:2")
+    assert (task["num_nodes"], task["resources"]["accelerators"]) == (4, "A100-80GB:2")
     assert f"hosts=({' '.join(hosts)})" in task["run"]
     assert list(services) == hosts
     gpus = [each["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"] for each in services.values()]
@@ -250,3 +252,16 @@ def test_a_framework_that_is_told_of_none_refuses(shell, tmp_path, name, fields,
     lab.save(in_groups(name, **fields), tmp_path / "plan.json")
     status, _, error = shell("export", "plan.json", "-o", "run", "--to", target)
     assert (status, words in error) == (2, True), error
+
+
+def test_a_skypilot_task_asks_for_the_plans_one_kind_of_gpu(shell, tmp_path):
+    """SkyPilot's A100 has 40 GB, the lab's 80; what its reader makes of the task is the plan's GPU again."""
+    for gpu in ("A100", "A100 40GB", "H100", "RTX 4090", "RTX A6000", "V100 32GB", "RTX 6000 Ada"):
+        assert known_gpu(spelled_out(accelerator_of(gpu))) == gpu
+    job = lab.load_job("gpt2-small", n_stages=2, n_replicas=2, schedule="1f1b", global_batch=8, microbatch=1)
+    for gpus, wanted in ((["A100"] * 4, ""), (["A100", "T4"] * 2, "are A100 and T4; wanted one kind")):
+        network = lab.Topology.from_matrices(np.ones((4, 4)), np.ones((4, 4)), gpu=gpus)
+        lab.save(lab.evaluate(network, job, rank_map=range(4)), "plan.json")
+        code, _, error = shell("export", "plan.json", "-o", f"run{len(wanted)}", "--to", "skypilot", "--per-host", "2")
+        assert (code != 0, wanted in error) == (bool(wanted), True)
+    assert "accelerators: A100-80GB:2" in (tmp_path / "run0/task.yaml").read_text()

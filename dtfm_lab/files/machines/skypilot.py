@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.network import as_number, shortened
+from dtfm_lab.domain.network import as_number, known_gpu, shortened
 from dtfm_lab.files.machines.seen import Gpu, Host, Seen, Told
 from dtfm_lab.files.reading import parse
 
@@ -69,9 +69,23 @@ def read_task(data: Any, path: Path, offers: Offers) -> Seen:
     return Seen(hosts=tuple(hosts), are_near=True)
 
 
+OF_40_GB = "A100"
+"""SkyPilot's name of the A100 with 40 GB, where the one with 80 is A100-80GB; the lab's ``A100`` is the latter."""
+
+
 def spelled_out(accelerator: str) -> str:
-    """A GPU's name as its driver has it, where SkyPilot's is shorter: ``A6000``, ``RTX4090``."""
+    """A GPU's name as the lab or its driver has it, where SkyPilot's is another: ``A6000``, ``RTX4090``, ``A100``."""
+    if accelerator.upper() == OF_40_GB:
+        return "A100 40GB"
     return re.sub(r"^(?:RTX)?(?=A\d000|\d{4})", "RTX ", accelerator)
+
+
+def accelerator_of(gpu: str) -> str:
+    """SkyPilot's name of a GPU of the lab's table, of which its reader makes the same GPU."""
+    name = known_gpu(gpu) or gpu
+    if name.startswith("A100"):
+        return OF_40_GB if name == "A100 40GB" else "A100-80GB"
+    return name.replace("RTX ", "RTX").replace(" ", "-")
 
 
 def _accelerator(given: str | dict[str, float | None] | None, path: Path) -> tuple[str, int]:

@@ -21,6 +21,7 @@ import yaml
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import by_key, counted
+from dtfm_lab.files.machines.skypilot import accelerator_of
 from dtfm_lab.files.reading import explained, write_text
 from dtfm_lab.runtime.multihost.expressed import BY_STAGE, Expressed, Told
 from dtfm_lab.runtime.multihost.frameworks import FRAMEWORKS, script
@@ -185,12 +186,14 @@ def slurm(of: Launched) -> dict[str, str]:
 
 def skypilot(of: Launched) -> dict[str, str]:
     """A task; SkyPilot chooses the nodes, and their order gives each the part of a host."""
-    device = of.plan.topology.devices[int(of.plan.placement.devices.flat[0])]
+    kinds = sorted({of.plan.topology.devices[device].gpu for device in of.plan.placement.devices.flat})
+    if len(kinds) > 1:
+        raise LabError(f"devices are {' and '.join(kinds)}; wanted one kind, as nodes of a SkyPilot task are alike")
     names = " ".join(host.name for host in of.hosts)
     task = {
         "name": of.named,
         "num_nodes": len(of.hosts),
-        "resources": {"accelerators": f"{device.gpu.replace(' ', '-')}:{of.per_host()}"},
+        "resources": {"accelerators": f"{accelerator_of(kinds[0])}:{of.per_host()}"},
         "workdir": ".",
         "run": f"hosts=({names})\n"
         'export MASTER_ADDR="$(echo "$SKYPILOT_NODE_IPS" | head -n1)"\n'
