@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 from dtfm_lab.planning.adapting import device_classes, nearest_grid
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import evaluate, simulated
+from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
 from dtfm_lab.planning.moving import moves
 from dtfm_lab.planning.search import plan as search_plan
 from dtfm_lab.simulation import simulate
@@ -32,6 +34,8 @@ Counts = tuple[int, ...]
 """Devices of each class."""
 SAME_S = 1e-9
 """Seconds by which a step is not called shorter."""
+RISES = 4000
+"""Most steps in which the bound of the whole network rises: some two seconds of a core."""
 GENERATIONS = 3
 """Generations of the search for each fleet: the first one has the best of every shape."""
 
@@ -298,11 +302,18 @@ class PlannedFleet:
 
     @cached_property
     def _least_s(self) -> float:
-        """A bound that no plan of the whole network beats, so none of a part of it; searched for longer, once."""
-        bounded = search_plan(
-            self.network, self.job, objective="iteration", seed=self.seed, steps=1, improve_bound=True
+        """A bound that no plan of the whole network beats, so none of a part of it; raised as far as ``RISES`` go.
+
+        It holds for shared work, too, whose plans are of larger fleets. The bound of the fleet itself would not: its
+        plans have as many replicas of every stage.
+        """
+        found = self.plan(frozenset(range(self.n_devices)))
+        if found is None:
+            return 0.0
+        bounds = rising_bounds(
+            found.topology, self.job, _iteration_s(found), lower_s=found.iteration_lower_bound_s or 0.0
         )
-        return bounded.iteration_lower_bound_s or 0.0
+        return max(islice(bounds, RISES), default=0.0)
 
 
 def _samples(plan: Plan) -> float:
