@@ -8,7 +8,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.elasticity import Costs, PlannedFleet, most_samples, policies, policy_of, replay
 from dtfm_lab.files import load_availability, load_job, load_topology
 from dtfm_lab.lab.histories import replay as replay_of_lab
-from dtfm_lab.planning import evaluate, simulated
+from dtfm_lab.planning import evaluate, plan, simulated
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory_intervals import static_memory
 
@@ -108,3 +108,10 @@ def test_the_lab_shares_plans_from_call_to_call_and_leaves_the_shape_open():
     assert first.operations[0].plan is not None
     assert 0 < first.share_of_bound <= 1
     assert len({len(operation.devices) for operation in first.operations}) > 1
+
+
+def test_hours_of_the_whole_network_are_bounded_as_its_plans_are():
+    network, job = load_topology("lecture-hall"), load_job("small", n_stages=None, n_replicas=None)
+    searched = plan(network, job, objective="iteration", seed=1, steps=2)
+    rate = PlannedFleet(network=network, job=job).most_samples_per_s(frozenset(range(len(network))), full_batch=True)
+    assert job.global_batch / rate >= searched.iteration_lower_bound_s * (1 - 1e-9)
