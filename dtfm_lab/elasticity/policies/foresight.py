@@ -102,6 +102,8 @@ class Goodput(Policy):
         if cost_s <= 0:
             return operation.samples_per_s
         between_s = self._between_setbacks_s(now, operation)
+        if between_s == math.inf:
+            return operation.samples_per_s
         every_s = daly_s(cost_s, between_s)
         return operation.samples_per_s * every_s / (between_s * math.expm1((every_s + cost_s) / between_s))
 
@@ -144,12 +146,17 @@ class Goodput(Policy):
         if response.operation is None or now.costs.checkpoint_s <= 0:
             return response
         between_s = self._between_setbacks_s(now, response.operation)
-        return replace(response, every_s=daly_s(now.costs.checkpoint_s, between_s))
+        return replace(
+            response, every_s=self.every_s if between_s == math.inf else daly_s(now.costs.checkpoint_s, between_s)
+        )
 
     def _between_setbacks_s(self, now: Situation, operation: Operation) -> float:
         """Seconds until work goes back to a checkpoint, in the mean: by how often it did so far, and, where nobody
         announces a departure, by how often it would have with this operation at work all along, judging by the latest
-        losses; both count alike. One more of each is expected after an hour."""
+        losses; both count alike. One more of each is expected after an hour. Infinite where departures are announced
+        and none has set it back so far: then checkpoints are written as often as by others."""
+        if now.costs.notice_s > 0 and not now.setbacks:
+            return math.inf
         was = would = (now.setbacks + 1) / (now.time_s + self.most_ahead_s)
         if now.costs.notice_s <= 0:
             since_s = now.departures[0][0] if now.losses > len(now.departures) else 0.0
