@@ -7,6 +7,7 @@ Strict: a flag that is not known here is named, so that nobody compares with ano
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,22 +17,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
-from dtfm_lab.domain.options import MOST_COUNT
 from dtfm_lab.domain.units import counted
+from dtfm_lab.systems.launch_model import MODEL_FLAGS, Count, Switch, flag, model_of
 from dtfm_lab.systems.launch_script import command_of, is_script
 from dtfm_lab.systems.modelled.data_parallel import FSDP
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
 from dtfm_lab.systems.modelled.megatron import AS_SHIPPED, BY_PRECISION, Megatron
 from dtfm_lab.systems.strategy import Strategy
 
-Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
 Open = Annotated[Count | None, BeforeValidator(lambda given: None if given == -1 else given)]
 """A count, or -1 where it follows from others."""
 Share = Annotated[float, Field(ge=0, lt=1)]
-Switch = Annotated[bool, BeforeValidator(lambda given: True if given is None else given)]
-"""A flag that needs no value to be on."""
 
 
 def _keys(types: Mapping[str, Any], *ignored: str, strict: bool = True) -> type[BaseModel]:
@@ -40,11 +38,11 @@ def _keys(types: Mapping[str, Any], *ignored: str, strict: bool = True) -> type[
     return create_model("Keys", __config__=ConfigDict(extra="forbid", strict=strict), **fields)  # type: ignore[call-overload,no-any-return]
 
 
-MODEL = {"num_layers": "n_layers", "hidden_size": "d_model", "num_attention_heads": "n_heads", "seq_length": "seq_len"}
 MEGATRON = _keys(
     {
+        **MODEL_FLAGS,
         **dict.fromkeys(("nnodes", "nproc_per_node", "tensor_model_parallel_size", "micro_batch_size"), Count),
-        **dict.fromkeys(("pipeline_model_parallel_size", "global_batch_size", *MODEL), Count),
+        **dict.fromkeys(("pipeline_model_parallel_size", "global_batch_size"), Count),
         **dict.fromkeys(("context_parallel_size", "expert_model_parallel_size"), Count),
         **dict.fromkeys(("num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"), Count),
         **dict.fromkeys(("use_tp_pp_dp_mapping", "overlap_grad_reduce", "use_distributed_optimizer"), Switch),
@@ -58,6 +56,7 @@ MEGATRON = _keys(
         "recompute_method": Literal["uniform"],
         "recompute_num_layers": Literal["1"],
         "optimizer": Literal["adam"],
+        "moe_token_dispatcher_type": Literal["alltoall"],
     },
     strict=False,
 )
@@ -66,9 +65,16 @@ WITHOUT_EFFECT = (
     *("lr", "min-lr", "lr-decay-style", "lr-warmup-fraction", "lr-warmup-iters", "lr-warmup-samples", "weight-decay"),
     *("clip-grad", "adam-beta1", "adam-beta2", "init-method-std", "train-iters", "train-samples", "seed", "split"),
     *("data-path", "vocab-file", "merge-file", "tokenizer-type", "tokenizer-model", "save", "load", "save-interval"),
-    *("log-interval", "eval-interval", "eval-iters", "tensorboard-dir", "max-position-embeddings", "master-addr"),
+    *("log-interval", "eval-interval", "eval-iters", "tensorboard-dir", "master-addr"),
     *("master-port", "node-rank", "distributed-backend", "use-mcore-models", "log-throughput", "lr-decay-iters"),
     *("lr-decay-samples", "rampup-batch-size", "tensorboard-queue-size", "wandb-project", "wandb-exp-name"),
+    *("mock-data", "num-workers", "rotary-base", "rotary-percent", "norm-epsilon", "attention-softmax-in-fp32"),
+    *("moe-grouped-gemm", "moe-permute-fusion", "moe-router-load-balancing-type", "moe-aux-loss-coeff"),
+    *("ckpt-format", "async-save", "no-load-optim", "no-load-rng", "exit-duration-in-mins", "manual-gc"),
+    *("no-position-embedding", "no-masked-softmax-fusion", "apply-layernorm-1p", "calculate-per-token-loss"),
+    *("data-cache-path", "no-create-attention-mask-in-dataloader", "no-mmap-bin-files", "tiktoken-pattern"),
+    *("distributed-timeout-minutes", "profile", "profile-step-start", "profile-step-end", "decoupled-lr"),
+    *("decoupled-min-lr", "empty-unused-memory-level", "adam-eps", "timing-log-level"),
 )
 """Flags that change no second of an iteration with the whole batch; whatever value follows them."""
 SHELL = ("|", "&", ";", ">", "1>", "2>")
@@ -174,7 +180,9 @@ def from_flags(text: str) -> Launch:
         raise LabError(f"flags are {shortened(text)}; wanted text")
     words = text.strip()
     if is_script(words):
-        return _megatron(command_of(words))
+        if not (command := command_of(words, WITHOUT_EFFECT)):
+            raise LabError("no command of the script has flags; wanted one that has, or the file that they are in")
+        return _megatron(command)
     if words.startswith("{"):
         return _deepspeed(words)
     if words.startswith("[") or "\n[" in words:
@@ -236,10 +244,7 @@ def _job_of(given: Mapping[str, Any]) -> dict[str, Any]:
     if job["microbatch"] is not None:  # of one GPU, not of all that share experts
         job["microbatch"] *= given.get("expert_model_parallel_size", 1)
     job |= {"dtype": "bf16" if given.get("bf16") else "fp16" if given.get("fp16") else None}
-    if sizes := {field: value for name, value in given.items() if (field := MODEL.get(name))}:
-        if missing := [f"--{name.replace('_', '-')}" for name in MODEL if name not in given]:
-            raise LabError(f"flags of a model lack {', '.join(missing)}; wanted all of them, or none and --job")
-        job["model"] = gpt(name="flags", vocab_size=50257, **sizes)
+    job["model"] = model_of(given)
     return {name: value for name, value in job.items() if value is not None}
 
 
@@ -331,6 +336,8 @@ def _flags(text: str) -> Iterator[tuple[str, str | None]]:
         words = shlex.split(text.replace("\\\n", " "))
     except ValueError as error:
         raise LabError(f"flags: {error}; wanted quotes in pairs") from None
+    # in an array a flag may stand beside its value within quotes
+    words = [part for word in words for part in (word.split() if re.match(r"--[\w-]+\s", word) else [word])]
     name, value = "", None
     for word in [*words, "--"]:
         ends = bool(name) and word.startswith(SHELL)  # what follows is of another command
@@ -354,7 +361,7 @@ def _read(keys: type[BaseModel], data: Any, what: str, *, as_flags: bool = False
         found = error.errors(include_url=False)
     names = [".".join(map(str, one["loc"])) for one in found]
     if as_flags:
-        names = [f"--{name.replace('_', '-')}" for name in names]
+        names = [flag(name) for name in names]
     if unknown := [name for name, one in zip(names, found, strict=True) if one["type"] == "extra_forbidden"]:
         names = " ".join(unknown).split()  # a script's may have several lines
         raise LabError(f"{what} that are not known here: {', '.join(names)}; wanted the text without them")

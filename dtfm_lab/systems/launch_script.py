@@ -10,17 +10,17 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.units import counted
 
 ASSIGNMENT = re.compile(r"(?:(?:export|local|readonly|declare)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-VARIABLE = re.compile(r'"\$\{(\w+)\[[@*]\]\}"|\$\{(\w+)(?:\[[@*]\])?(?::?[-=](\w*))?\}|\$([A-Za-z_]\w*)')
+VARIABLE = re.compile(r'"\$\{(\w+)\[[@*]\]\}"|\$\{(\w+)(?:\[[@*]\])?(?::?[-=]"?(\w*)"?)?\}|\$([A-Za-z_]\w*)')
 """An array with its quotes, a name in braces with its default or not, a name."""
 ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
 COMMENT = re.compile(r"(?m)(^|\s)#.*$")
-FLAG = re.compile(r"(?:^|\s)--\w")
+FLAG = re.compile(r"(?:^|\s)[\"']?--(\w[\w-]*)")
 MOST_LETTERS = 10**5
 BEFORE = re.compile(r"^(?:(?:then|else|do)(?:\s+|$))+")
 """Words of a shell that a statement may follow."""
@@ -38,13 +38,14 @@ def is_script(text: str) -> bool:
     return text.startswith("#!") or bool(FLAG.search(text) and re.search(r"(?m)^\s*(export\s+)?[A-Za-z_]\w*=", text))
 
 
-def command_of(script: str) -> str:
+def command_of(script: str, without_effect: Container[str] = ()) -> str:
     """The command with the most flags. Variables that have no value are left as they are.
 
-    Raises LabError for one of it whose flags are set under a condition or in a loop: nobody knows which were meant.
+    Raises LabError for one of it whose flags are set under a condition or in a loop: nobody knows which were meant. Not
+    if they are all ``without_effect``: then what is set there is left out.
     """
     variables: dict[str, str] = {}
-    undecided: dict[str, bool] = {}  # whether there are flags in it
+    undecided: dict[str, bool] = {}  # whether there are flags in it that have an effect
     found, depth = "", 0
     without_value: list[str] = []  # of the command found
     for statement in _statements(script):
@@ -55,6 +56,10 @@ def command_of(script: str) -> str:
             value = _put_in(_unwrapped(value), variables)
             before = variables.pop(name, "")
             if depth or (adds and name in undecided):
+                flags = FLAG.findall(value)
+                if adds and flags and all(flag.replace("_", "-") in without_effect for flag in flags):
+                    variables[name] = before
+                    continue
                 undecided[name] = undecided.get(name, False) or bool(FLAG.search(f"{before} {value}"))
             else:
                 undecided.pop(name, None)

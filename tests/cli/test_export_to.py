@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import dtfm_lab as lab
+from dtfm_lab.domain.job import MODELS
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.files.machines.skypilot import accelerator_of, spelled_out
 from dtfm_lab.runtime.multihost.launchers import SCHEDULERS, TARGETS
@@ -265,3 +266,13 @@ def test_a_skypilot_task_asks_for_the_plans_one_kind_of_gpu(shell, tmp_path):
         code, _, error = shell("export", "plan.json", "-o", f"run{len(wanted)}", "--to", "skypilot", "--per-host", "2")
         assert (code != 0, wanted in error) == (bool(wanted), True)
     assert "accelerators: A100-80GB:2" in (tmp_path / "run0/task.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith("deepseek")])
+def test_megatrons_arguments_are_read_back_as_the_model_and_the_shape(shell, name):
+    job = lab.load_job("tiny", model=MODELS[name], n_stages=2, n_replicas=2, global_batch=8, microbatch=1)
+    lab.save(lab.evaluate(NETWORK.subset(range(4)), job, rank_map=range(4)), "plan.json")
+    assert shell("export", "plan.json", "-o", "run", "--to", "megatron", "--per-host", "2")[0] == 0
+    launch = from_flags(Path("run/megatron.args").read_text())
+    assert launch.job["model"].layers == MODELS[name].layers
+    assert (launch.of_a_replica, launch.job["microbatch"], launch.job["global_batch"]) == (2, 1, 8)

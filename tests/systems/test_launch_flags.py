@@ -3,6 +3,7 @@
 import pytest
 
 import dtfm_lab as lab
+from dtfm_lab.domain.job import llama, moe
 from dtfm_lab.systems import from_flags, outcome_of
 
 NETWORK, JOB = lab.load_topology("lecture-hall"), lab.load_job("tiny")
@@ -70,6 +71,27 @@ torchrun "${WHERE[@]}" pretrain_gpt.py $TRAINING \\
 """
 
 
+WIDTHS = {"n_layers": 4, "d_model": 96, "n_heads": 4, "seq_len": 64, "vocab_size": 1000, "tied": True}
+SIZES = "--num-layers 4 --hidden-size 96 --num-attention-heads 4 --seq-length 64"
+LLAMA = f"{SIZES} --vocab-size 1000 --swiglu --normalization RMSNorm --position-embedding-type rope"
+
+
+def test_a_model_is_read_as_megatron_takes_its_flags():
+    """Widths that no flag tells are Megatron-LM's own; flags within quotes, or without effect, are no hindrance."""
+    read = from_flags(LLAMA).job["model"]
+    assert read.layers == llama(**WIDTHS, d_ff=256, qkv_bias=True, attention_out_bias=True, mlp_bias=True).layers
+    grouped = from_flags(f"{LLAMA} --disable-bias-linear --group-query-attention --num-query-groups 2 --kv-channels 32")
+    assert grouped.job["model"].layers == llama(**WIDTHS, d_ff=256, n_kv_heads=2, head_dim=32).layers
+    script = f"""#!/bin/bash
+NODES=${{SLURM_NNODES:-"2"}}
+HOW=("--nnodes $NODES" "--disable-bias-linear --rotary-base 10000")
+if [ $1 ]; then LOGS+=(--wandb-project $1); fi
+torchrun pretrain_gpt.py {LLAMA} ${{HOW[@]}} ${{LOGS[@]}} --num-experts 4 --moe-layer-freq ([0]*1+[1]*3)"""
+    launch = from_flags(script.replace("([0]*1+[1]*3)", "'([0]*1+[1]*3)'"))
+    mixture = moe(**WIDTHS, d_expert=256, n_experts=4, experts_per_token=2, n_dense=1, d_ff=256)
+    assert (launch.job["model"].layers, launch.n_devices) == (mixture.layers, 2)
+
+
 def test_a_script_gives_the_flags_that_its_command_would_have():
     """Those of MEGATRON, in the words of a shell."""
     assert from_flags(SCRIPT).on(NETWORK, JOB) == from_flags(MEGATRON).on(NETWORK, JOB)
@@ -91,7 +113,18 @@ def test_a_script_gives_the_flags_that_its_command_would_have():
         ("[parallelism]\npipeline_parallel_degree = 2", "parallelism.pipeline_parallel_degree is 2; wanted 1"),
         ("[training]\nbatches = 2", "known here: training.batches"),
         (None, "flags are None; wanted text"),
-        ("#!/bin/sh\necho hello", "flags are ''; wanted those of Megatron-LM"),
+        ("#!/bin/sh\necho hello", "no command of the script has flags; wanted one that has, or the file"),
+        (f"{LLAMA} --normalization LayerNorm", "flags of a Llama lack --normalization RMSNorm"),
+        (LLAMA.replace("--vocab-size 1000", ""), "lack --vocab-size, which its tokenizer would tell"),
+        (LLAMA.replace("--seq-length 64", ""), "flags of a model lack --seq-length"),
+        (f"{LLAMA} --moe-layer-freq 2 --num-experts 4 --disable-bias-linear", "--moe-layer-freq is '2'; wanted 1, or"),
+        (f"{LLAMA} --num-experts 4", "--num-experts without --disable-bias-linear has no model here"),
+        (f"{LLAMA} --qk-layernorm", "--qk-layernorm has no model here with a Llama"),
+        (f"{SIZES} --disable-bias-linear", "--disable-bias-linear has no model here with a GPT"),
+        (
+            "#!/bin/sh\nif [ $1 ]; then A+=(--log-interval 1 --bf16); fi\nrun --micro-batch-size 1 $A",
+            "set under a condition",
+        ),
         ("A=$1\nrun --micro-batch-size $A --bf16", "--micro-batch-size is '$1'; wanted a valid integer"),
         (
             "if [ $1 ]; then\n  MORE='--fp16'\nfi\nrun --bf16 $MORE",
