@@ -77,6 +77,8 @@ WITHOUT_EFFECT = (
     *("decoupled-min-lr", "empty-unused-memory-level", "adam-eps", "timing-log-level"),
 )
 """Flags that change no second of an iteration with the whole batch; whatever value follows them."""
+CONFIGURED = re.compile(r"--(?:deepspeed|deepspeed[-_]config|job\.config[-_]file)[= ]+([^\s-]\S*)")
+"""The file of DeepSpeed or torchtitan that a command names."""
 SHELL = ("|", "&", ";", ">", "1>", "2>")
 """What ends a command's own words."""
 PRECISION = _keys(
@@ -182,6 +184,8 @@ def from_flags(text: str) -> Launch:
     if is_script(words):
         if not (command := command_of(words, WITHOUT_EFFECT)):
             raise LabError("no command of the script has flags; wanted one that has, or the file that they are in")
+        if told_by := CONFIGURED.search(command):
+            raise LabError(f"the script's launch is told by {told_by[1]}; wanted that file")
         return _megatron(command)
     if words.startswith("{"):
         return _deepspeed(words)
