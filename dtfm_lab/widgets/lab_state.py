@@ -194,6 +194,11 @@ class LabState(traitlets.HasTraits):
         return bool(plan_staleness(self))
 
     @property
+    def can_be_planned(self) -> bool:
+        """Whether a plan follows what is drawn and chosen, or soon will: the numbers of one before answer no question."""
+        return self.topology is not None and self.job is not None and not self.not_planned
+
+    @property
     def is_needed_elsewhere(self) -> bool:
         """Whether a run that is measured, or a search that was asked for, needs the processor for itself."""
         return bool({"run", "plan"} & set(self.busy))

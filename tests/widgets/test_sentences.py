@@ -294,3 +294,48 @@ async def test_while_another_plan_is_on_the_picture_nothing_is_said_of_the_labs_
     assert (inspector.facts["stage"], inspector.facts["rows"]) == (stages[name], [])
     state.shown_stages = {}
     assert inspector.facts["stage"] == next(s for s, names in enumerate(the_lab.plan.stages) if name in names)
+
+
+@on_a_loop
+async def test_a_schedule_that_is_chosen_after_an_edit_is_no_doing_of_the_edit() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False)
+    await settled(the_lab)
+    state, bar = the_lab.lab_state, the_lab.bar.view
+    act(the_lab, np.random.default_rng(0), "link")
+    await settled(the_lab)
+    link, own, planned_s = bar.headline["lead"].split(":")[0], state.schedule, state.predicted.iteration_s
+    assert "Gbit/s" in link
+    state.schedule = "gpipe" if own != "gpipe" else "1f1b"
+    await settled(the_lab)
+    told = f"{format_s(planned_s)} → {format_s(state.predicted.iteration_s)}"
+    assert bar.headline["lead"] == f"Schedule {own} → {state.schedule}: {told}."
+    assert f"{bar.numbers[0]['was']} → {bar.numbers[0]['value']}" == told
+    the_lab.schedule_panel.choices.queueing.index = 1
+    await settled(the_lab)
+    assert bar.headline["lead"].startswith("Queueing "), "each choice by its own name"
+
+
+@on_a_loop
+async def test_all_fields_of_a_job_that_were_changed_at_once_are_named() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False)
+    await settled(the_lab)
+    controls = the_lab.plan_panel.job_controls
+    controls.batch.value, controls.schedule.value = 32, "gpipe"
+    await settled(the_lab)
+    assert the_lab.bar.view.headline["lead"].startswith("Batch 16 → 32, schedule open → gpipe: ")
+
+
+@on_a_loop
+async def test_where_nothing_can_be_planned_no_number_of_the_plan_before_stands() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False)
+    await settled(the_lab)
+    bar, inspector = the_lab.bar.view, the_lab.network_pane.inspector
+    before = inspector.facts["title"]
+    the_lab.plan_panel.job_controls.batch.value = 7
+    await until(lambda: bar.headline["kind"] == "error")
+    assert bar.numbers == []
+    assert inspector.facts["title"] == "One pipeline of the plan before"
+    the_lab.plan_panel.job_controls.batch.value = 16
+    await settled(the_lab)
+    assert bar.numbers[0]["label"] == "Iteration, predicted"
+    assert inspector.facts["title"] == before

@@ -155,10 +155,10 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     """Return {label, value, was, note, short, bad, word, under} of each number: what a plan is for comes first.
 
     ``was`` is empty where nothing changed; ``short`` is the note where there is little room; ``under`` is a line below,
-    and what is left of it where there is little room.
+    and what is left of it where there is little room; none where nothing can be planned.
     """
     plan = state.bounded_plan
-    if plan is None or state.not_planned:
+    if plan is None or not state.can_be_planned:
         return []
     tokens_per_s, dollars = _rates(state, plan)
     counted = plan.job.counted

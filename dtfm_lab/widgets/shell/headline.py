@@ -3,6 +3,7 @@
 An edit of the network or the job is told in a few words: ``Tokyo – Oregon 0.52 → 0.10 Gbit/s``.
 """
 
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ JOB_FIELDS = {
 }
 """Fields of a job that the bar's menu changes, by their name in a sentence."""
 MOST_NAMED = 2
-"""Devices up to which each is named; more are counted."""
+"""Devices, or fields of a job, up to which each is named; of more devices their number."""
 
 
 class Headline(NamedTuple):
@@ -87,6 +88,7 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     if told := "" if run_staleness(state) else _measured(state):
         return _split(told)  # the run came after the edit
     edit = "" if before is None else describe_edit(before.topology, plan.topology, before.job, state.job)
+    edit = edit or describe_choice(before, state)
     if before is not None and edit:
         return Headline(*_of_edit(state, plan, before, edit, found))
     reason = reason or f"Planned. {plan.job.name} on {plan.topology.name}."
@@ -161,6 +163,16 @@ def describe_edit(before: Topology, after: Topology, job_before: Job | None, job
     return _of_job(job_before, job)
 
 
+def describe_choice(before: BeforeEdit | None, state: LabState) -> str:
+    """Return what was chosen otherwise for the prediction of the same plan; empty where nothing was."""
+    if before is None or before.shown is None or before.plan is not state.plan:
+        return ""
+    was, now = before.shown, state.shown_plan
+    if now is None or was is now:
+        return ""
+    return _of_job(was.job, now.job) or f"Queueing {was.queueing} → {now.queueing}"
+
+
 def _of_devices(before: Topology, after: Topology) -> str:
     was, now = set(before.names), set(after.names)
     for names, verb in ((now - was, "joined"), (was - now, "left")):
@@ -223,12 +235,21 @@ def _of_job(before: Job | None, job: Job | None) -> str:
         return ""
     if before.name != job.name:
         return f"{before.name} → {job.name}"
-    for field, noun in JOB_FIELDS.items():
-        was, now = getattr(before, field), getattr(job, field)
-        if was != now:
-            return f"{noun.capitalize()} {_value(was)} → {_value(now)}"
-    return "The job changed"
+    changed = {field.name for field in fields(Job) if getattr(before, field.name) != getattr(job, field.name)}
+    changed -= {"warmups"} if "schedule" in changed else set()  # they are the schedule's
+    order = {name: at for at, name in enumerate(JOB_FIELDS)}
+    told = [
+        f"{JOB_FIELDS.get(name, name.replace('_', ' '))} {_value(getattr(before, name))} → {_value(getattr(job, name))}"
+        for name in sorted(changed, key=lambda name: order.get(name, len(order)))
+        if name in order or isinstance(getattr(job, name), str | int | float | None)
+    ]
+    if not told or len(told) > MOST_NAMED:
+        return "The job changed"
+    line = ", ".join(told)
+    return line[0].upper() + line[1:]
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return "open" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
