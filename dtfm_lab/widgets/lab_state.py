@@ -290,6 +290,14 @@ def run_staleness(lab_state: LabState) -> str:
     return trace_staleness(lab_state, lab_state.measured)
 
 
+def predicted_of_run(lab_state: LabState) -> Trace | None:
+    """Return what was predicted from the profile of the last run, as long as that ran what is shown; else None."""
+    found = lab_state.comparison
+    if found is None or found.measured is not lab_state.measured or run_staleness(lab_state):
+        return None
+    return None if found.predicted.context.rehearsed else found.predicted
+
+
 def comparison_staleness(lab_state: LabState) -> str:
     """A comparison is out of date where its measurement is."""
     return "" if lab_state.comparison is None else run_staleness(lab_state)
