@@ -169,6 +169,7 @@ def check_answer(the_lab: lab.Lab, note: str, base: Trace) -> None:
     same = f": {format_s(base.iteration_s)} as before. "
     assert change in note or (same in note and now.iteration_s == pytest.approx(base.iteration_s, rel=1e-3))
     assert f"{format_s(now.iteration_s)} an iteration" in panel.numbers.value
+    assert f"<b>{format_s(now.iteration_s)}</b>" in panel.numbers.value, "as the bar writes it"
     columns = {words: "busy_s" if cause == "computing" else f"{cause}_s" for cause, words in PARTS.items()}
     for words, percent in re.findall(rf"({'|'.join(columns)}) is (\d+) % of a device's time", note):
         whole_s = float(now.bubble["iteration_s"].sum())
