@@ -149,6 +149,7 @@ class Lab(w.VBox):
         self.plan_panel = PlanPanel(lab_state, job)
         drawing = self.network_panel.drawing
         history = EditHistory(lab_state, in_gesture=lambda: drawing.is_in_gesture)
+        drawing.observe(lambda _: history.end_gesture(), "is_in_gesture")  # once its last edit has been accepted
         self.replanning = LiveReplanning(lab_state, self.plan_panel.objective_controls.options, history, live=live)
         self.rising_bound = BackgroundBound(lab_state, self.plan_panel.objective_controls.options)
         self.groups_panel = GroupsPanel(lab_state)

@@ -135,11 +135,13 @@ class PlanChange:
 
 
 def effect(was: float | None, now: float | None, objective: str) -> str:
-    """Return ``1.2 s → 1.3 s``, or ``stays 1.2 s``, in the units of an objective; empty where a value is unknown."""
+    """Return ``1.2 s → 1.3 s``, ``stays 1.2 s`` or ``stays about 1.2 s``, in the units of an objective; empty where a value is unknown."""
     if was is None or now is None:
         return ""
     words = measure_of(objective).words
-    return f"stays {words(now)}" if is_same(was, now) else f"{words(was)} → {words(now)}"
+    if not is_same(was, now):
+        return f"{words(was)} → {words(now)}"
+    return f"stays {words(now)}" if words(was) == words(now) else f"stays about {words(now)}"
 
 
 class EditHistory:
@@ -169,6 +171,10 @@ class EditHistory:
     def forget(self) -> None:
         """Begin anew, as with another network."""
         self.before = None
+
+    def end_gesture(self) -> None:
+        """The next edit is another one, however the drag before it ended."""
+        self._was_in_gesture = False
 
     def plan_on(self, topology: Topology, job: Job) -> Plan | None:
         """Return the plan that stood on this network for this job, as before an edit that is now undone; else None."""

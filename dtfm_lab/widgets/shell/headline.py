@@ -17,7 +17,7 @@ from dtfm_lab.domain.units import FloatArray, counted, to_gbps, to_ms
 from dtfm_lab.lab.plans import PAPERS, default_job
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState, modelled_s, run_staleness
-from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect
+from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect, is_same
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
 
@@ -116,7 +116,7 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
     change = _change_since(before, plan, found)
     if plan.objective == COMMUNICATION or plan.iteration_s is None:
         cost = effect(before.plan.cost.total_s, plan.cost.total_s, COMMUNICATION)
-        seconds = cost if plan.job.model is None else f"communication cost {cost}"  # the bar leads with the iteration
+        seconds = cost if plan.job.model is None else f"communication cost {cost}{_iteration_too(state, before)}"
     elif plan.objective == "iteration":
         seconds = effect(before.iteration_s, modelled_s(state), plan.objective)
     else:
@@ -127,6 +127,14 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
     as_chosen = all(getattr(plan.job, name) == value for name, value in state.choices.items())
     as_planned = plan.job.model is None or (as_chosen and state.schedule == plan.job.schedule_name)
     return lead, change.sentence if as_planned else change.moved
+
+
+def _iteration_too(state: LabState, before: BeforeEdit) -> str:
+    """Return what became of the iteration, which the bar leads with, where a plan is searched for another number."""
+    was, now = before.iteration_s, modelled_s(state)
+    if was is None or now is None or is_same(was, now):
+        return ""
+    return f"; the iteration, not searched for, {effect(was, now, 'iteration')}"
 
 
 def _change_since(before: BeforeEdit, plan: Plan, found: Replanned | None) -> PlanChange | None:
