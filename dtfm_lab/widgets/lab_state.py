@@ -166,6 +166,12 @@ class LabState(traitlets.HasTraits):
         )
 
     @property
+    def is_chosen_otherwise(self) -> bool:
+        """Whether ``choices`` differ from the plan's own job, of which its communication cost is."""
+        plan = self.plan
+        return plan is not None and any(getattr(plan.job, name) != value for name, value in self.choices.items())
+
+    @property
     def shown_plan(self) -> Plan | None:
         """The plan as it is predicted: with ``choices``, ``schedule`` and ``queueing``. Raises as ``chosen_plan``."""
         plan, schedule, queueing = self.chosen_plan, self.schedule, self.queueing

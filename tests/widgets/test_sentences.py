@@ -131,6 +131,8 @@ def check_numbers(the_lab: lab.Lab) -> None:
     assert re.search(rf"communication cost (\S+ \S+ → )?{re.escape(cost)}", leads["under"][0])
     assert leads["under"][0].endswith(f"{format_s(travels)}, {format_s(hidden)} of it hidden behind computation")
     assert f"communication cost {cost}" in note
+    otherwise = state.chosen_plan.job != plan.job
+    assert (f"{cost} as planned" in leads["under"][0]) == otherwise, "it is of the plan's own job"
     facts, layers = the_lab.network_pane.inspector.facts, layers_of(plan)
     if facts["kind"] == "pipeline":
         assert facts["total"][0][0] == cost

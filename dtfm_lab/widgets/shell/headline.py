@@ -88,9 +88,10 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     if told := "" if run_staleness(state) else _measured(state):
         return _split(told)  # the run came after the edit
     edit = "" if before is None else describe_edit(before.topology, plan.topology, before.job, state.job)
-    edit = edit or describe_choice(before, state)
     if before is not None and edit:
         return Headline(*_of_edit(state, plan, before, edit, found))
+    if before is not None and (choice := describe_choice(before, state)):
+        return Headline(f"{choice}: {effect(before.iteration_s, modelled_s(state), 'iteration')}.")
     reason = reason or f"Planned. {plan.job.name} on {plan.topology.name}."
     return _split(reason if before is not None else f"{reason}{opening_words(state)}")
 
@@ -171,9 +172,9 @@ def describe_edit(before: Topology, after: Topology, job_before: Job | None, job
     return _of_job(job_before, job)
 
 
-def describe_choice(before: BeforeEdit | None, state: LabState) -> str:
+def describe_choice(before: BeforeEdit, state: LabState) -> str:
     """Return what was chosen otherwise for the prediction of the same plan; empty where nothing was."""
-    if before is None or before.shown is None or before.plan is not state.plan:
+    if before.shown is None or before.plan is not state.plan:
         return ""
     was, now = before.shown, state.shown_plan
     if now is None or was is now:

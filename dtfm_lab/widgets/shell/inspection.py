@@ -43,6 +43,8 @@ def inspect(state: LabState) -> Facts:
         return {"kind": "empty", "title": "Another plan is on the picture", "hint": ELSEWHERE}
     if before is not None and (plan is None or not state.can_be_planned):
         return _of_pipeline(before) | {"title": "One pipeline of the plan before"}
+    if plan is not None and state.is_chosen_otherwise:
+        return (found := _of_pipeline(plan)) | {"hint": f"as planned, {found['hint']}"}
     return _of_pipeline(plan) if plan is not None else {"kind": "empty", "title": "No plan yet", "hint": ""}
 
 
