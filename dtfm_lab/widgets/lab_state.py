@@ -201,7 +201,7 @@ class LabState(traitlets.HasTraits):
 
     @property
     def can_be_planned(self) -> bool:
-        """Whether a plan follows what is drawn and chosen, or soon will: the numbers of one before answer no question."""
+        """Whether a plan follows what is drawn and chosen, or soon will: those before answer no question."""
         return self.topology is not None and self.job is not None and not self.not_planned
 
     @property

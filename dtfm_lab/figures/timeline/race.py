@@ -14,7 +14,17 @@ from dtfm_lab.domain.history import History
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.elasticity.race import RATE, Race
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY
-from dtfm_lab.figures.theme import UNBOXED, drawn_of, duration, literal, log_axis, numbered_rows, row_bars, titled, upright
+from dtfm_lab.figures.theme import (
+    UNBOXED,
+    drawn_of,
+    duration,
+    literal,
+    log_axis,
+    numbered_rows,
+    row_bars,
+    titled,
+    upright,
+)
 from dtfm_lab.figures.timeline.history import PARTS, parts
 
 ROW_PX = 38

@@ -135,7 +135,10 @@ class PlanChange:
 
 
 def effect(was: float | None, now: float | None, objective: str) -> str:
-    """Return ``1.2 s → 1.3 s``, ``stays 1.2 s`` or ``stays about 1.2 s``, in the units of an objective; empty where a value is unknown."""
+    """Return ``1.2 s → 1.3 s``, ``stays 1.2 s`` or ``stays about 1.2 s``, in the units of an objective.
+
+    Empty where a value is unknown.
+    """
     if was is None or now is None:
         return ""
     words = measure_of(objective).words

@@ -223,7 +223,8 @@ def cost_words(state: LabState, plan: Plan, before: BeforeEdit | None) -> tuple[
     travel = f"{format_s(shown.travel.travel_s)}, {format_s(shown.travel.hidden_s)} of it hidden behind computation"
     return (
         f"{cost}{planned}{gap} counts no overlap; here a device\u2019s messages travel for {travel}",
-        f"cost {format_s(now)}{planned}; messages {format_s(shown.travel.travel_s)}, {format_s(shown.travel.hidden_s)} hidden",
+        f"cost {format_s(now)}{planned}; messages {format_s(shown.travel.travel_s)}, "
+        f"{format_s(shown.travel.hidden_s)} hidden",
     )
 
 
