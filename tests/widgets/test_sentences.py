@@ -329,6 +329,17 @@ async def test_all_fields_of_a_job_that_were_changed_at_once_are_named() -> None
     controls.batch.value, controls.schedule.value = 32, "gpipe"
     await settled(the_lab)
     assert the_lab.bar.view.headline["lead"].startswith("Batch 16 → 32, schedule open → gpipe: ")
+    state, what_if = the_lab.lab_state, the_lab.what_if_panel
+    the_lab.show_pane("what-if")
+    batches = what_if.controls.by_name["global_batch"]
+    batches.index = (batches.index + 1) % len(batches.options)
+    await settled(the_lab)
+    what_if.use.click()
+    the_lab.show_pane("schedule")
+    await settled(the_lab)
+    assert state.shown_plan.job.global_batch != 32
+    told = the_lab.bar.view.headline["lead"]
+    assert told.startswith(f"Batch 32 → {state.shown_plan.job.global_batch}"), "what follows from it is left out"
 
 
 @on_a_loop

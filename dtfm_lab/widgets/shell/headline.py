@@ -45,7 +45,7 @@ JOB_FIELDS = {
 }
 """Fields of a job that the bar's menu changes, by their name in a sentence."""
 MOST_NAMED = 2
-"""Devices, or fields of a job, up to which each is named; of more devices their number."""
+"""Devices up to which each is named; more are counted. Of a job one field more."""
 
 
 class Headline(NamedTuple):
@@ -244,15 +244,14 @@ def _of_job(before: Job | None, job: Job | None) -> str:
         return ""
     if before.name != job.name:
         return f"{before.name} → {job.name}"
-    changed = {field.name for field in fields(Job) if getattr(before, field.name) != getattr(job, field.name)}
-    changed -= {"warmups"} if "schedule" in changed else set()  # they are the schedule's
-    order = {name: at for at, name in enumerate(JOB_FIELDS)}
+    changed = [field.name for field in fields(Job) if getattr(before, field.name) != getattr(job, field.name)]
+    chosen = [name for name in JOB_FIELDS if name in changed]  # the others follow from these
     told = [
         f"{JOB_FIELDS.get(name, name.replace('_', ' '))} {_value(getattr(before, name))} → {_value(getattr(job, name))}"
-        for name in sorted(changed, key=lambda name: order.get(name, len(order)))
-        if name in order or isinstance(getattr(job, name), str | int | float | None)
+        for name in chosen or changed
+        if isinstance(getattr(job, name), str | int | float | None)
     ]
-    if not told or len(told) > MOST_NAMED:
+    if not told or len(told) > MOST_NAMED + 1:
         return "The job changed"
     line = ", ".join(told)
     return line[0].upper() + line[1:]
