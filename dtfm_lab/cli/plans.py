@@ -120,6 +120,13 @@ def show(what: str, as_json: bool) -> None:
     if what == "missions":
         return print_board(None, as_json)
     path = Path(what)
+    endings = files.topology_suffixes()
+    if (
+        os.path.isfile(what)
+        and not what.lower().endswith((*endings, ".graphml"))
+        and what not in files.topology_names()
+    ):
+        raise FileError(f"{path.name}: wanted a plan, a trace or a topology, which end in {', '.join(endings)}")
     may_be_plan = path.suffix.lower() in (".json", ".yaml", ".yml") and os.path.isfile(what)
     data = files.read_mapping(path) if may_be_plan and what not in files.topology_names() else {}
     if "dtfm_plan" in data:

@@ -48,9 +48,9 @@ def format_s(seconds: float) -> str:
         return "0 s"
     if abs(seconds) >= 9999.5:  # four figures would need an exponent
         return f"{seconds:,.0f} s"
-    if abs(seconds) >= 1:
+    if abs(seconds) >= 0.9995:  # three figures of a thousand would need one, too
         return f"{seconds:.4g} s"
-    if abs(seconds) >= 1e-3:
+    if abs(seconds) >= 0.9995e-3:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds * 1e6:.3g} µs"
 

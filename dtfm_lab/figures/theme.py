@@ -39,15 +39,15 @@ MOST_TICKS = 9
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def drawn_of(*kinds: type) -> Callable[[F], F]:
-    """A figure whose first argument is of one of these kinds: LabError for another."""
+def drawn_of(*kinds: type, wanted: str = "") -> Callable[[F], F]:
+    """A figure whose first argument is of one of these kinds, in words ``wanted``: LabError for another."""
 
     def checks(draw: F) -> F:
         @wraps(draw)
         def checked(*given: Any, **options: Any) -> Any:
             if given and not isinstance(given[0], kinds):
-                wanted = " or ".join(f"{'an' if one.__name__[0] in 'AEIO' else 'a'} {one.__name__}" for one in kinds)
-                raise LabError(f"a figure {draw.__name__} of {shortened(given[0])}; wanted {wanted}")
+                named = " or ".join(f"{'an' if one.__name__[0] in 'AEIO' else 'a'} {one.__name__}" for one in kinds)
+                raise LabError(f"a figure {draw.__name__} of {shortened(given[0])}; wanted {wanted or named}")
             return draw(*given, **options)
 
         return cast(F, checked)

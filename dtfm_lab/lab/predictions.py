@@ -91,6 +91,8 @@ def sweep(
         kept = None if resume is None else closing.enter_context(files.SweepRows(resume))
         points = sweep_points(given, job_for, repeats=repeats, seconds=seconds, executor=pool, kept=kept, **read)
         table = table_of(points, sweep_table, progress)
+    of = given.job if job is None and isinstance(given, Plan) else job
+    table.attrs["counted"] = of.counted if isinstance(of, Job) else "tokens"
     return sweep_summary(table, "iteration_s" if summary is True else summary) if summary else table
 
 

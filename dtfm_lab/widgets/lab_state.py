@@ -166,6 +166,12 @@ class LabState(traitlets.HasTraits):
         )
 
     @property
+    def is_chosen_otherwise(self) -> bool:
+        """Whether ``choices`` differ from the plan's own job, of which its communication cost is."""
+        plan = self.plan
+        return plan is not None and any(getattr(plan.job, name) != value for name, value in self.choices.items())
+
+    @property
     def shown_plan(self) -> Plan | None:
         """The plan as it is predicted: with ``choices``, ``schedule`` and ``queueing``. Raises as ``chosen_plan``."""
         plan, schedule, queueing = self.chosen_plan, self.schedule, self.queueing
@@ -192,6 +198,11 @@ class LabState(traitlets.HasTraits):
     def plan_is_stale(self) -> bool:
         """Whether the network or the job has changed since the plan was made."""
         return bool(plan_staleness(self))
+
+    @property
+    def can_be_planned(self) -> bool:
+        """Whether a plan follows what is drawn and chosen, or soon will: those before answer no question."""
+        return self.topology is not None and self.job is not None and not self.not_planned
 
     @property
     def is_needed_elsewhere(self) -> bool:
@@ -283,6 +294,14 @@ def prediction_staleness(lab_state: LabState) -> str:
 def run_staleness(lab_state: LabState) -> str:
     """Compare the measurement with the plan and the choices."""
     return trace_staleness(lab_state, lab_state.measured)
+
+
+def predicted_of_run(lab_state: LabState) -> Trace | None:
+    """Return what was predicted from the profile of the last run, as long as that ran what is shown; else None."""
+    found = lab_state.comparison
+    if found is None or found.measured is not lab_state.measured or run_staleness(lab_state):
+        return None
+    return None if found.predicted.context.rehearsed else found.predicted
 
 
 def comparison_staleness(lab_state: LabState) -> str:

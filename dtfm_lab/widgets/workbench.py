@@ -89,6 +89,7 @@ class Lab(w.VBox):
         restores: bool = False,
         live: bool = True,
     ) -> None:
+        is_own = job is not None
         network, job, plan = _opened(topology, job)
         ungrouped = network
         if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
@@ -110,6 +111,9 @@ class Lab(w.VBox):
             self.panes = Panes(self.lab_state, self.steps, self._plans_by_itself)
             self.legend, self.glossary = Legend(), Glossary()
             self.door = Door(self.open_network, self.network_panel.files.take)
+            self.network_panel.files.open_named = self._switch_network
+            self._opened_with = None if is_own or plan is not None else self.lab_state.job
+            """The job that came with the network; another one is the reader's."""
             self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks", "moment"])
             w.dlink((self.network_panel.drawing, "can_undo"), (self.bar.view, "can_undo"))
             self.autosave: Autosave | None = None
@@ -145,6 +149,7 @@ class Lab(w.VBox):
         self.plan_panel = PlanPanel(lab_state, job)
         drawing = self.network_panel.drawing
         history = EditHistory(lab_state, in_gesture=lambda: drawing.is_in_gesture)
+        drawing.observe(lambda _: history.end_gesture(), "is_in_gesture")  # once its last edit has been accepted
         self.replanning = LiveReplanning(lab_state, self.plan_panel.objective_controls.options, history, live=live)
         self.rising_bound = BackgroundBound(lab_state, self.plan_panel.objective_controls.options)
         self.groups_panel = GroupsPanel(lab_state)
@@ -232,9 +237,19 @@ class Lab(w.VBox):
         """Draw a network, or a blank canvas for None, with a job; without one, with the job that fits it."""
         if topology is not None:
             self.plan_panel.job_controls.take(job or opening_job(topology))
+        self._draw(topology)
+        self._opened_with = self.job
+
+    def _draw(self, topology: Topology | None) -> None:
         self.network_panel.show(topology)
         self.bar.history.forget()
         self.network_pane.open_best_view()
+
+    def _switch_network(self, name: str) -> None:
+        """Open a bundled network in the place of what is drawn; a job that was chosen for that stays."""
+        if self.job is None or self.job == self._opened_with:
+            return self.open_network(name)
+        self._draw(lab.load_topology(name) if name else None)
 
     def _gallery_button(self) -> w.Button:
         gallery = button("All networks, with pictures", "", "Open the gallery", "auto")

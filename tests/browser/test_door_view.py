@@ -17,3 +17,11 @@ def test_a_door_opens_by_itself_until_it_was_closed_once(page, open_notebook, ev
     eventually(page, "door.offered", True)
     page.wait_for_timeout(800)
     expect(door).to_be_hidden()
+
+
+def test_all_networks_are_in_sight_at_once(page, open_notebook, eventually):
+    open_notebook(page, [CELL.replace("door.offer()", "door.is_open = True")])
+    door = page.get_by_role("dialog", name="Open a network")
+    door.get_by_role("button", name="all 16 networks").click()
+    eventually(page, "len(door.networks)", door.locator(".dtfm-door-row").count())
+    assert door.locator(".dtfm-door-list").evaluate("(list) => list.scrollHeight - list.clientHeight") == 0

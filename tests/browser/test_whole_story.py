@@ -239,7 +239,7 @@ def saved_and_restored(lab, ask_kernel, eventually) -> None:
     lab.look("restored")
 
 
-def test_every_pane_and_picture_holds_in_smaller_windows(page, open_notebook, eventually):
+def test_every_pane_and_picture_holds_in_smaller_windows(page, open_notebook, eventually, ask_kernel):
     lab = begin(page, open_notebook, "window", (1280, 720), "lecture-hall")
     eventually(page, f"{PLANNED} and the_lab.predicted is not None", True)
     for width, height in ((1280, 720), (1100, 800)):
@@ -255,3 +255,14 @@ def test_every_pane_and_picture_holds_in_smaller_windows(page, open_notebook, ev
             lab.menu(menu)
             lab.look(f"{width}-menu-{menu}")
             lab.close_menu()
+    tabs = lab.root.get_by_role("tablist", name="Results").get_by_role("tab")
+    before = [tab.bounding_box() for tab in tabs.all()]
+    ask_kernel(page, "the_lab.plan_panel.job_controls.batch.value = 7")
+    expect(tabs.get_by_label("before the last edit")).not_to_have_count(0)
+    lab.look("marked")
+    assert [tab.bounding_box() for tab in tabs.all()] == before, "a mark moves no tab"
+    for width in (1440, 1280, 1100):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_timeout(300)
+        ends = lab.root.get_by_role("button", name="Swap").bounding_box()
+        assert ends["x"] + ends["width"] <= width, "nothing is pushed out of the window"

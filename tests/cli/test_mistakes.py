@@ -17,6 +17,13 @@ def test_typical_prices_are_an_option_of_a_plan(shell):
     assert json.loads(shell(*few)[1])["price_per_hour"] > 0
 
 
+def test_a_file_of_no_kind_that_is_shown_is_not_taken_for_a_network(shell, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.txt").write_text("a plan")
+    status, _, line = shell("show", "plan.txt")
+    assert (status, "wanted a plan, a trace or a topology" in line) == (2, True)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

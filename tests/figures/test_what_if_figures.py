@@ -142,3 +142,12 @@ def test_plans_on_draws_are_rows_of_their_quantiles_the_least_expected_seconds_o
     assert np.array(nominal.x) / per_s == pytest.approx(found.nominal_s[rows])
     assert f"plan {rows[0]}, " in figure.layout.yaxis.ticktext[0]
     assert "spread of bandwidth 0.3, compute 0.3, latency 0.3" in figure.layout.title.subtitle.text.replace("<br>", " ")
+
+
+def test_what_a_job_counts_is_what_every_word_says(swept, small_plan):
+    assert swept.attrs["counted"] == small_plan.job.counted == "tokens"
+    samples = swept.copy()
+    samples.attrs["counted"] = "samples"
+    figure = figures.sweep(samples, "tokens_per_s")
+    assert figure.layout.yaxis.title.text == "samples per second"
+    assert "token" not in figure.to_json()

@@ -142,10 +142,10 @@ def is_close(text: str, seconds: float) -> bool:
 def check(one: Shown) -> None:
     """Hold every statement against the plans."""
     was, now = value(one.before), value(one.after)
-    told = one.lead.rsplit(": ", 1)[-1].rstrip(".").removeprefix("communication cost ")
+    told = one.lead.rsplit(": ", 1)[-1].rstrip(".").removeprefix("communication cost ").split("; the iteration")[0]
     if told.startswith("stays "):
         assert abs(now - was) <= SAME * was
-        assert is_close(told.removeprefix("stays "), now)
+        assert is_close(told.removeprefix("stays ").removeprefix("about "), now)
     elif " → " in told and ": " in one.lead:
         assert is_close(told.split(" → ")[0], was)
         assert is_close(told.split(" → ")[1], now)

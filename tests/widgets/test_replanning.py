@@ -286,6 +286,20 @@ def test_a_placement_that_stays_is_still_the_work_of_who_made_it():
 
 
 @on_a_loop
+async def test_a_job_that_leaves_more_open_is_planned_anew_though_the_plan_is_still_one_of_it():
+    job = lab.load_job("small").with_fields(microbatch=8)
+    lab_state = LabState(topology=lab.load_topology("lecture-hall"), job=job)
+    replanning = LiveReplanning(lab_state)
+    await until(lambda: lab_state.plan is not None and replanning._task is None)
+    before = lab_state.plan.iteration_s
+    lab_state.job = job.with_fields(microbatch=None)
+    assert not lab_state.plan_is_stale
+    await until(lambda: lab_state.plan.iteration_s < before / 1.5 and replanning._task is None)
+    assert lab_state.plan.job.microbatch < 8
+    replanning.switch.value = False
+
+
+@on_a_loop
 async def test_an_edit_that_is_undone_brings_its_plan_back():
     lab_state, replanning = a_lab_state()
     replanning.switch.value = True

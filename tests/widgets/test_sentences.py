@@ -20,6 +20,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.figures.measures import format_count, format_times
 from dtfm_lab.widgets.lab_state import shown_prediction
 from dtfm_lab.widgets.planner import replanning
+from dtfm_lab.widgets.planner.edits import effect
 from dtfm_lab.widgets.views.groups import layers_of
 from dtfm_lab.widgets.what_if.answer import PARTS
 
@@ -130,6 +131,8 @@ def check_numbers(the_lab: lab.Lab) -> None:
     assert re.search(rf"communication cost (\S+ \S+ → )?{re.escape(cost)}", leads["under"][0])
     assert leads["under"][0].endswith(f"{format_s(travels)}, {format_s(hidden)} of it hidden behind computation")
     assert f"communication cost {cost}" in note
+    otherwise = state.chosen_plan.job != plan.job
+    assert (f"{cost} as planned" in leads["under"][0]) == otherwise, "it is of the plan's own job"
     facts, layers = the_lab.network_pane.inspector.facts, layers_of(plan)
     if facts["kind"] == "pipeline":
         assert facts["total"][0][0] == cost
@@ -168,6 +171,7 @@ def check_answer(the_lab: lab.Lab, note: str, base: Trace) -> None:
     same = f": {format_s(base.iteration_s)} as before. "
     assert change in note or (same in note and now.iteration_s == pytest.approx(base.iteration_s, rel=1e-3))
     assert f"{format_s(now.iteration_s)} an iteration" in panel.numbers.value
+    assert f"<b>{format_s(now.iteration_s)}</b>" in panel.numbers.value, "as the bar writes it"
     columns = {words: "busy_s" if cause == "computing" else f"{cause}_s" for cause, words in PARTS.items()}
     for words, percent in re.findall(rf"({'|'.join(columns)}) is (\d+) % of a device's time", note):
         whole_s = float(now.bubble["iteration_s"].sum())
@@ -240,6 +244,8 @@ async def test_what_is_said_of_a_run_ends_with_the_plan_that_ran_and_comes_back_
     await settled(the_lab)
     assert "fitted links are drawn" not in note.value
     assert bar_of(the_lab)["Measured"]["note"] == error
+    predicted_s = comparison.predicted.iteration_s
+    assert bar_of(the_lab)["Iteration, predicted"]["value"] == format_s(predicted_s), "the error is of this number"
 
 
 @on_a_loop
@@ -294,3 +300,59 @@ async def test_while_another_plan_is_on_the_picture_nothing_is_said_of_the_labs_
     assert (inspector.facts["stage"], inspector.facts["rows"]) == (stages[name], [])
     state.shown_stages = {}
     assert inspector.facts["stage"] == next(s for s, names in enumerate(the_lab.plan.stages) if name in names)
+
+
+@on_a_loop
+async def test_a_schedule_that_is_chosen_after_an_edit_is_no_doing_of_the_edit() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False)
+    await settled(the_lab)
+    state, bar = the_lab.lab_state, the_lab.bar.view
+    act(the_lab, np.random.default_rng(0), "link")
+    await settled(the_lab)
+    link, own, planned_s = bar.headline["lead"].split(":")[0], state.schedule, state.predicted.iteration_s
+    assert "Gbit/s" in link
+    state.schedule = "gpipe" if own != "gpipe" else "1f1b"
+    await settled(the_lab)
+    told = effect(planned_s, state.predicted.iteration_s, "iteration")
+    assert bar.headline["lead"] == f"Schedule {own} → {state.schedule}: {told}."
+    assert bar.numbers[0]["was"] in ("", told.split(" → ")[0])
+    the_lab.schedule_panel.choices.queueing.index = 1
+    await settled(the_lab)
+    assert bar.headline["lead"].startswith("Queueing "), "each choice by its own name"
+
+
+@on_a_loop
+async def test_all_fields_of_a_job_that_were_changed_at_once_are_named() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False)
+    await settled(the_lab)
+    controls = the_lab.plan_panel.job_controls
+    controls.batch.value, controls.schedule.value = 32, "gpipe"
+    await settled(the_lab)
+    assert the_lab.bar.view.headline["lead"].startswith("Batch 16 → 32, schedule open → gpipe: ")
+    state, what_if = the_lab.lab_state, the_lab.what_if_panel
+    the_lab.show_pane("what-if")
+    batches = what_if.controls.by_name["global_batch"]
+    batches.index = (batches.index + 1) % len(batches.options)
+    await settled(the_lab)
+    what_if.use.click()
+    the_lab.show_pane("schedule")
+    await settled(the_lab)
+    assert state.shown_plan.job.global_batch != 32
+    told = the_lab.bar.view.headline["lead"]
+    assert told.startswith(f"Batch 32 → {state.shown_plan.job.global_batch}"), "what follows from it is left out"
+
+
+@on_a_loop
+async def test_where_nothing_can_be_planned_no_number_of_the_plan_before_stands() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False)
+    await settled(the_lab)
+    bar, inspector = the_lab.bar.view, the_lab.network_pane.inspector
+    before = inspector.facts["title"]
+    the_lab.plan_panel.job_controls.batch.value = 7
+    await until(lambda: bar.headline["kind"] == "error")
+    assert bar.numbers == []
+    assert inspector.facts["title"] == "One pipeline of the plan before"
+    the_lab.plan_panel.job_controls.batch.value = 16
+    await settled(the_lab)
+    assert bar.numbers[0]["label"] == "Iteration, predicted"
+    assert inspector.facts["title"] == before

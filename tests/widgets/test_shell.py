@@ -83,6 +83,37 @@ def test_edits_of_one_drag_are_laid_against_what_was_before_the_drag() -> None:
     assert history.before.topology is last
 
 
+def test_two_drags_are_two_edits_though_the_first_one_ended_with_a_move() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+    state, drawing, history = the_lab.lab_state, the_lab.network_panel.drawing, the_lab.replanning.history
+    history._now_s = iter(range(0, 1000, 60)).__next__  # a minute between any two moves
+    first = state.topology
+    for pair, gbps in ((("ada", "edsger"), 0.01), (("ada", "alan"), 0.02)):
+        state.plan = lab.plan(state.topology, state.job, seed=0, steps=1)
+        began = state.topology
+        drawing.gesture("begin")
+        for share in (2, 1):
+            drawing.document = with_link(drawing.document, pair, gbps * share, 8.0)
+        drawing.gesture("end")
+        assert history.before.topology is began
+    assert history.before.topology is not first
+
+
+def test_where_another_number_is_searched_for_the_headline_tells_the_bars_too() -> None:
+    state, clock = a_state("worldwide"), [0.0]
+    history = EditHistory(state, lambda: clock[0])
+    state.predicted = lab.simulate(state.plan)
+    assert state.plan.objective == "communication"
+    clock[0] += 60
+    state.topology = state.topology.with_link("Seoul-0", "Ireland-0", bandwidth_gbps=0.005)
+    state.plan = lab.evaluate(state.topology, state.plan.job, stages=state.plan.stages)
+    state.predicted = lab.simulate(state.plan)
+    number = bar_numbers(state, history.before)[0]
+    assert number["was"]
+    told = f"; the iteration, not searched for, {number['was']} → {number['value']}."
+    assert headline(state, history.before, None, "").lead.endswith(told)
+
+
 def test_an_edit_that_follows_the_opening_of_a_network_at_once_is_told() -> None:
     state, clock = a_state("worldwide"), [0.0]
     history = EditHistory(state, lambda: clock[0])

@@ -23,6 +23,7 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.what_if import WhatIfPanel
 from dtfm_lab.widgets.what_if.answer import MEASURES, ONE_TO_ONE, PARTS, SAME, Answer, Answers, percent, reason
 from dtfm_lab.widgets.what_if.setting import WhatIfSetting, batches_of, microbatches_of, with_valid
+from dtfm_lab.widgets.what_if.setting_controls import FACTOR_STOPS
 
 
 def a_plan(network: str = "lecture-hall", **job) -> Plan:
@@ -140,7 +141,8 @@ async def test_the_large_sliders_turn_the_controls_and_follow_them() -> None:
     by_key = {slider["key"]: slider for slider in view.sliders}
     assert [by_key[key]["texts"][view.values[key]] for key in ("bandwidth", "latency")] == ["× 1", "× 1"]
     view.values = view.values | {"bandwidth": by_key["bandwidth"]["texts"].index("× 0.5")}
-    assert panel.setting.values["bandwidth"] == pytest.approx(0.5, rel=0.02)
+    assert panel.setting.values["bandwidth"] == 0.5, "as the slider says"
+    assert all(float(text.removeprefix("× ")) in FACTOR_STOPS for text in by_key["bandwidth"]["texts"])
     batches = [value for _, value in panel.controls.by_name["global_batch"].options]
     view.values = view.values | {"global_batch": 0}
     assert panel.setting.values["global_batch"] == batches[0]

@@ -183,6 +183,18 @@ async def test_a_cell_that_is_run_again_leaves_no_run_out_of_sight() -> None:
     await until(lambda: not second.run_panel.run.running)
 
 
+def test_the_menu_opens_a_network_as_the_gallery_does_and_leaves_a_job_that_was_chosen() -> None:
+    the_lab, other = lab.Lab(autosave=False), lab.Lab(autosave=False)
+    the_lab.network_panel.choose.value = "worldwide"
+    other.open_network("worldwide")
+    assert the_lab.job == other.job
+    assert the_lab.network_pane.tabs.value == other.network_pane.tabs.value == "map"
+    assert other.network_panel.choose.value == "worldwide", "the menu says what is drawn, whoever opened it"
+    the_lab.plan_panel.job_controls.batch.value = 32
+    the_lab.network_panel.choose.value = "regional"
+    assert (the_lab.topology.name, the_lab.job.global_batch) == ("regional", 32)
+
+
 @on_a_loop
 async def test_files_are_saved_opened_and_refused_in_words() -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.domain.units import FloatArray, counted, format_s, money
@@ -44,7 +45,7 @@ def frontier(frontier: Frontier) -> go.Figure:
         rows = table.index[table["global_batch"] == batch].tolist()
         look = {"color": CATEGORIES[number % len(CATEGORIES)], "dash": DASHES[number % len(DASHES)]}
         symbol = SYMBOLS[number % len(SYMBOLS)]
-        name = f"{batch:,} sequences an iteration" if several else "plans"
+        name = f"{batch:,} {samples_of(frontier.job)} an iteration" if several else "plans"
         figure.add_trace(_points(frontier, rows, several, name, look if several else {"color": BLUE}, symbol))
     prices = np.concatenate([np.array(trace.x, dtype=float) for trace in figure.data])
     x = _axis(prices, "$")
@@ -83,6 +84,11 @@ def _points(
     )
 
 
+def samples_of(job: Job) -> str:
+    """What a batch consists of: sequences of tokens, or the samples that the job counts."""
+    return "sequences" if job.counted == "tokens" else job.counted
+
+
 def _height(plan: Plan, several: bool) -> float:
     """Seconds an iteration, or hours a billion tokens."""
     return iteration_s(plan) * (1e9 / plan.job.tokens / 3600 if several else 1.0)
@@ -94,7 +100,7 @@ def _hover(plan: Plan) -> str:
     idle = [plan.topology.names[d] for d in plan.idle_devices]
     named = in_a_row(idle, MOST_NAMES)
     lines = [
-        f"{format_s(iteration_s(plan))} an iteration of {job.global_batch:,} sequences",
+        f"{format_s(iteration_s(plan))} an iteration of {job.global_batch:,} {samples_of(job)}",
         f"${plan.price_per_hour:,.2f} an hour, {money(price_of_tokens(plan))} a billion {job.counted}",
         f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, micro-batches of {job.microbatch}",
         gpus(plan),

@@ -53,7 +53,7 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
         raise unknown("varied setting of this sweep", x, names)
     drawn = frame[frame[y].notna()]
     highest = float(drawn[y].astype(float).max()) if len(drawn) else 0.0
-    result = shown(y, highest)
+    result = shown(frame, y, highest)
     by_size = sorted(names, key=lambda name: -len(values(frame, name)))
     x = x or next((name for name in by_size if by_number(frame, name)), by_size[0] if names else None)
     color = next((name for name in by_size if name != x), None)
@@ -105,7 +105,7 @@ def _x_axis(frame: pd.DataFrame, x: str | None, by_name: bool) -> dict[str, Any]
 
 def _title(drawn: pd.DataFrame, y: str, names: Sequence[str]) -> str:
     """The best combination of those that fit in memory, or of all if none does."""
-    result = RESULTS[y]
+    result = result_of(drawn, y)
     fit = fits(drawn)
     kept = drawn[fit] if any(fit) else drawn
     column = kept[y].astype(float)
@@ -127,12 +127,12 @@ def _subtitle(frame: pd.DataFrame, y: str) -> str:
 
 
 def _alt(drawn: pd.DataFrame, y: str, names: Sequence[str], n_tight: int) -> str:
-    over = f" over {', '.join(map(word, names))}" if names else ""
+    over, said = f" over {', '.join(map(word, names))}" if names else "", result_of(drawn, y).word
     if not len(drawn):
-        return f"{RESULTS[y].word}{over}: known of no combination."
+        return f"{said}{over}: known of no combination."
     column = drawn[y].astype(float)
     span = f"from {value(y, float(column.min()))} to {value(y, float(column.max()))}"
-    return f"{RESULTS[y].word}{over}: {len(drawn)} combinations {span}; {n_tight or 'none'} do not fit in memory."
+    return f"{said}{over}: {len(drawn)} combinations {span}; {n_tight or 'none'} do not fit in memory."
 
 
 def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> list[go.Scatter]:
@@ -227,9 +227,15 @@ WORDS = {
 UNITS = {"s": (("s", 1.0), ("ms", 1e-3)), "bytes": (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10))}
 
 
-def shown(y: str, highest: float) -> Result:
+def result_of(frame: pd.DataFrame, y: str) -> Result:
+    """A result in words, by what the job of the sweep counts."""
+    counted = str(frame.attrs.get("counted", "tokens"))
+    return RESULTS[y]._replace(word=RESULTS[y].word.replace("token", counted.removesuffix("s")))
+
+
+def shown(frame: pd.DataFrame, y: str, highest: float) -> Result:
     """A result in the unit that suits its highest value."""
-    result = RESULTS[y]
+    result = result_of(frame, y)
     units = UNITS.get(result.unit, ())
     fitting = next(((unit, size) for unit, size in units if highest >= size), units[-1] if units else None)
     return result if fitting is None else result._replace(unit=fitting[0], scale=1 / fitting[1])
@@ -324,8 +330,8 @@ def hover(rows: pd.DataFrame) -> list[str]:
     texts = []
     for _, row in rows.iterrows():
         lines = [f"{literal(word(name))}: {literal(value_text(row[name]))}" for name in names]
-        for y, result in RESULTS.items():
+        for y in RESULTS:
             if y in row and not pd.isna(row[y]) and (y != "over_bytes" or row[y]):
-                lines.append(f"{result.word}: {value(y, float(row[y]))}")
+                lines.append(f"{result_of(rows, y).word}: {value(y, float(row[y]))}")
         texts.append("<br>".join(lines))
     return texts

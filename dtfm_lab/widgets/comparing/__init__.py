@@ -102,7 +102,10 @@ class ComparePanel(Panel):
         self.refitting.hold(secret=secret)
         self._lab_state.suspects = () if found is None or secret else found.suspects
         if found is None:
-            self.tiles.value, self.told.value = tiles_html(NOTHING), ""
+            self.tiles.value, self.told.value = (
+                tiles_html(NOTHING),
+                markup.line("Nothing to compare yet: run the plan first.", "note"),
+            )
             self.residuals.tables = []
             return
         self.tiles.value = tiles_html(found.tiles, secret=secret)

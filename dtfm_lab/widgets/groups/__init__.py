@@ -9,6 +9,7 @@ import ipywidgets as w
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Explanation, explain
+from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, segments, show, spacer, toolbar
 from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
@@ -155,8 +156,9 @@ class GroupsPanel(Panel):
         """Explain and price the selection soon; without an event loop, nothing is computed."""
         self._n_requested += 1
         if self._lab_state.plan is None:
-            self.why.value = ""
+            self.why.value = markup.line("No plan yet", "note")
             return
+        self.why.value = self.why.value or markup.line("looking at the plan …", "note")
         if has_event_loop() and self._lab_state.shows("groups"):
             begin(self._show_why(self._n_requested), self._report_error)
 

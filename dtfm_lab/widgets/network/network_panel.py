@@ -121,6 +121,7 @@ class NetworkPanel(Panel):
         ``document`` is ``document_of(topology)`` where it is known already, as that is slow for hundreds of devices.
         """
         if document is None:
+            self.files.name(topology)
             document = empty_document() if topology is None else document_of(topology)
         self._begin(document, topology)
 

@@ -14,7 +14,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.files import load_topology, save_topology, topology_names, topology_suffixes
 from dtfm_lab.files.reading import write_bytes
 from dtfm_lab.widgets.controls import button
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Document
 from dtfm_lab.widgets.tasks import begin, has_event_loop
@@ -44,6 +44,9 @@ class NetworkFilesRow:
     ) -> None:
         self._lab_state, self._show, self._show_summary, self.send_to_page = lab_state, show, show_summary, download
         self._report_error = partial(lab_state.report_error, "network")
+        self.open_named: Callable[[str], None] = lambda name: self._show(load_topology(name) if name else None, None)
+        """Called with the shipped network that is chosen, empty for a blank canvas."""
+        self._is_naming = Guard()
         self.choose = w.Dropdown(
             options=[BLANK, *topology_names()], value=chosen, description="Open", layout=w.Layout(width="230px")
         )
@@ -73,8 +76,14 @@ class NetworkFilesRow:
         self._guarded(lambda: self._open_from(lambda: topology_from_bytes(files), files[0][0]))
 
     def _chosen(self, change: dict[str, Any]) -> None:
-        if change["new"] is not None:
-            self._show(None if change["new"] == BLANK else load_topology(change["new"]), None)
+        if change["new"] is not None and not self._is_naming:
+            self.open_named("" if change["new"] == BLANK else change["new"])
+
+    def name(self, topology: Topology | None) -> None:
+        """Say in the menu which shipped network is drawn: none of another name."""
+        drawn = BLANK if topology is None else topology.name
+        with self._is_naming:
+            self.choose.value = drawn if drawn in self.choose.options else None
 
     def _uploaded(self, change: dict[str, Any]) -> None:
         if change["new"]:

@@ -15,7 +15,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.figures.measures import measure_of
 from dtfm_lab.planning import Difference, objectives
-from dtfm_lab.widgets.lab_state import LabState, modelled_s
+from dtfm_lab.widgets.lab_state import LabState, modelled_s, shown_prediction
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.plan_words import describe_moves
 
@@ -40,6 +40,8 @@ class BeforeEdit:
     job: Job | None
     plan: Plan
     iteration_s: float | None
+    shown: Plan | None = None
+    """The plan with what was chosen for its prediction; None where nothing was predicted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +135,16 @@ class PlanChange:
 
 
 def effect(was: float | None, now: float | None, objective: str) -> str:
-    """Return ``1.2 s → 1.3 s``, or ``stays 1.2 s``, in the units of an objective; empty where a value is unknown."""
+    """Return ``1.2 s → 1.3 s``, ``stays 1.2 s`` or ``stays about 1.2 s``, in the units of an objective.
+
+    Empty where a value is unknown.
+    """
     if was is None or now is None:
         return ""
     words = measure_of(objective).words
-    return f"stays {words(now)}" if is_same(was, now) else f"{words(was)} → {words(now)}"
+    if not is_same(was, now):
+        return f"{words(was)} → {words(now)}"
+    return f"stays {words(now)}" if words(was) == words(now) else f"stays about {words(now)}"
 
 
 class EditHistory:
@@ -155,15 +162,22 @@ class EditHistory:
         self._last_edit_s = -ONE_EDIT_S
         self._settled: BeforeEdit | None = None
         """What stands on the screen, as long as the plan is of the network that is drawn."""
+        self._predicted: BeforeEdit | None = None
+        """The same when something was predicted last."""
         self.before: BeforeEdit | None = None
         self._plans: dict[tuple[str, Job], Plan] = {}
         """The newest plan of each of the last networks and jobs, by the network's fingerprint."""
         lab_state.observe(self._edited, ["topology", "job"])
         lab_state.observe(lambda _: self._settle(), ["plan", "predicted"])
+        lab_state.observe(lambda _: self._chosen(), "predicted")
 
     def forget(self) -> None:
         """Begin anew, as with another network."""
         self.before = None
+
+    def end_gesture(self) -> None:
+        """The next edit is another one, however the drag before it ended."""
+        self._was_in_gesture = False
 
     def plan_on(self, topology: Topology, job: Job) -> Plan | None:
         """Return the plan that stood on this network for this job, as before an edit that is now undone; else None."""
@@ -183,11 +197,21 @@ class EditHistory:
             self.before = self._settled
         self._last_edit_s, self._was_in_gesture = now_s, self._in_gesture()
 
+    def _chosen(self) -> None:
+        """Another schedule, or other choices, for the same plan are an edit of their own: the one before is told."""
+        settled, state = self._settled, self._lab_state
+        if settled is None or settled.plan is not state.plan or shown_prediction(state) is None:
+            return
+        predicted, self._predicted = self._predicted, settled
+        if predicted is not None and predicted.plan is settled.plan and predicted.shown is not settled.shown:
+            self.before = predicted
+
     def _settle(self) -> None:
         state = self._lab_state
         if state.plan is None or state.topology is None or state.plan_is_stale:
             return
-        self._settled = BeforeEdit(state.topology, state.job, state.plan, modelled_s(state))
+        shown = None if shown_prediction(state) is None else state.shown_plan
+        self._settled = BeforeEdit(state.topology, state.job, state.plan, modelled_s(state), shown)
         if state.job is not None:
             key = state.topology.fingerprint, state.job
             self._plans.pop(key, None)

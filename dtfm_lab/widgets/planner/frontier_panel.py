@@ -20,8 +20,8 @@ from dtfm_lab.widgets.tasks import FRAME_S, Stream
 from dtfm_lab.widgets.views.frontier import NOTHING, FrontierView
 
 WHAT = (
-    "Plans of which no other is both as fast and as cheap an hour; hollow points are dearer by the token than a faster "
-    "one. Click a point: its plan is the lab's."
+    "Plans of which no other is both as fast and as cheap an hour; hollow points are dearer by what is trained than a "
+    "faster one. Click a point: its plan is the lab's."
 )
 
 

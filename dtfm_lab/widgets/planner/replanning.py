@@ -15,7 +15,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import Cancellation
 from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
 from dtfm_lab.widgets.controls import Panel, checkbox
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 from dtfm_lab.widgets.live_search import LiveSearch
 from dtfm_lab.widgets.planner.edits import EditHistory
 from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_plan, improved, replanned
@@ -65,6 +65,8 @@ class LiveReplanning(Panel):
         self._cancelled, self._woken = Cancellation(), asyncio.Event()
         """Both are set by what makes a search out of date: one is asked by its thread, one is waited for in a rest."""
         self._looks_further = False
+        self._is_freer = False
+        """Whether the job leaves more to the planner than when the plan was made, which is a plan of it still."""
         self.foresee: Callable[[Plan], None] = lambda plan: None
         """Called on the search's thread with the plan that is set next: what is shown of it is then there with it."""
         self.last: Replanned | None = None
@@ -74,6 +76,7 @@ class LiveReplanning(Panel):
         self._controls = {"on": self.switch}
         self.view = self.switch
         self.switch.observe(lambda _: self._switch(), "value")
+        lab_state.observe(self._note_freedom, ["topology", "job", "plan"])
         lab_state.observe(lambda _: self._request(), ["topology", "job", "plan"])
         lab_state.observe(lambda _: self._yield_to_others(), "busy")
         self._switch()
@@ -99,6 +102,13 @@ class LiveReplanning(Panel):
         if self._lab_state.is_needed_elsewhere:
             self._cancel()
 
+    def _note_freedom(self, change: dict[str, Any]) -> None:
+        old, new = change["old"], change["new"]
+        if change["name"] != "job":
+            self._is_freer = False
+        elif old is not None and new is not None and self._lab_state.plan is not None:
+            self._is_freer = is_plan_of(old, new) and old != new and not self._lab_state.plan_is_stale
+
     def _cancel(self) -> None:
         self._cancelled.set()
         self._woken.set()
@@ -123,7 +133,7 @@ class LiveReplanning(Panel):
         lab_state = self._lab_state
         if lab_state.topology is None or lab_state.job is None or "plan" in lab_state.busy:
             return None
-        if lab_state.plan is not None and not lab_state.plan_is_stale:
+        if lab_state.plan is not None and not lab_state.plan_is_stale and not self._is_freer:
             return None
         return Request(lab_state.plan, lab_state.topology, lab_state.job)
 
@@ -145,6 +155,7 @@ class LiveReplanning(Panel):
                 now = self._next_request()
                 if not self.switch.value or now is None or not _same(now, request):
                     continue
+                self._is_freer = False
                 if why_not:  # it is not tried again before the next edit
                     self._lab_state.not_planned = why_not
                     break

@@ -39,7 +39,7 @@ from dtfm_lab.widgets.running.run_progress import (
     note_of,
     story_of,
 )
-from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
+from dtfm_lab.widgets.schedule.predictions import FROM_PROFILE, ChartedPrediction
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
 from dtfm_lab.widgets.views.gantt.bars import ChartRows
@@ -261,7 +261,7 @@ class RunPanel(Panel):
 
     async def _conclude(self, run: Run) -> None:
         measured = await asyncio.to_thread(run.trace)
-        predicted = await asyncio.to_thread(_predicted, run, measured, " from the profile taken before")
+        predicted = await asyncio.to_thread(_predicted, run, measured, FROM_PROFILE)
         if run is not self.run:
             return
         self.written.value = _written(run, measured)

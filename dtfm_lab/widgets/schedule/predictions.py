@@ -41,6 +41,7 @@ FLOP = "FLOP"
 """What computations are predicted from where no profile has been taken."""
 AS_DRAWN = " from FLOP and peak, links as drawn"
 """The note of a prediction of what is drawn and chosen."""
+FROM_PROFILE = " from the profile taken before"
 LEAST_SHARE = 0.004
 """Share of an iteration that is worth a word."""
 

@@ -16,10 +16,12 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
-from dtfm_lab.widgets.lab_state import Guard, LabState
+from dtfm_lab.widgets.lab_state import Guard, LabState, predicted_of_run
 from dtfm_lab.widgets.schedule.choices import ChoiceControls, SchedulesTable
 from dtfm_lab.widgets.schedule.predictions import (
+    AS_DRAWN,
     FLOP,
+    FROM_PROFILE,
     ChartedPrediction,
     GanttExports,
     ScheduleChart,
@@ -265,10 +267,14 @@ class SchedulePanel(Panel):
             schedule = self._lab_state.schedule
             wanted = (plan, schedule, self._lab_state.queueing, self._is_automatic)
             foreseen, self._foreseen = self._foreseen, None
-            if foreseen is not None and foreseen[0] == wanted:
+            ran = predicted_of_run(self._lab_state)  # an edit was undone: what was measured stands beside it again
+            if ran is None and foreseen is not None and foreseen[0] == wanted:
                 prediction: ChartedPrediction | None = foreseen[1]
             else:
                 work = partial(predicted, *wanted[:3], may_differ=wanted[3])
+                if ran is not None:
+                    note = AS_DRAWN if ran.context.clock == "model" else FROM_PROFILE
+                    work = partial(ChartedPrediction.of, plan, ran, note)
                 prediction = await self.chart.wait_for(work, f"playing {schedule} …", self._set_slow)
         except LabError as error:
             if request == self._predictions.n_requested:
@@ -289,6 +295,8 @@ class SchedulePanel(Panel):
                 self._automatic = self._lab_state.schedule = prediction.trace.context.schedule
             self._lab_state.predicted = prediction.trace
         self._draw()
+        if ran is not None:
+            self._fill()
 
     def _set_slow(self, is_slow: bool) -> None:
         self._update_button(stop=is_slow)

@@ -155,10 +155,10 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     """Return {label, value, was, note, short, bad, word, under} of each number: what a plan is for comes first.
 
     ``was`` is empty where nothing changed; ``short`` is the note where there is little room; ``under`` is a line below,
-    and what is left of it where there is little room.
+    and what is left of it where there is little room; none where nothing can be planned.
     """
     plan = state.bounded_plan
-    if plan is None or state.not_planned:
+    if plan is None or not state.can_be_planned:
         return []
     tokens_per_s, dollars = _rates(state, plan)
     counted = plan.job.counted
@@ -216,13 +216,15 @@ def cost_words(state: LabState, plan: Plan, before: BeforeEdit | None) -> tuple[
     now, was = plan.cost.total_s, _was(None if before is None else before.plan.cost.total_s, plan.cost.total_s)
     cost = f"communication cost {was} → {format_s(now)}" if was else f"communication cost {format_s(now)}"
     gap = f" ({gap_words(plan)})" if plan.objective == COMMUNICATION else ""
+    planned = " as planned" if state.is_chosen_otherwise else ""
     shown = shown_prediction(state)
     if shown is None or not shown.travel.travel_s > 0:
-        return (f"{cost}{gap}", cost)
+        return (f"{cost}{planned}{gap}", f"{cost}{planned}")
     travel = f"{format_s(shown.travel.travel_s)}, {format_s(shown.travel.hidden_s)} of it hidden behind computation"
     return (
-        f"{cost}{gap} counts no overlap; here a device\u2019s messages travel for {travel}",
-        f"cost {format_s(now)}; messages {format_s(shown.travel.travel_s)}, {format_s(shown.travel.hidden_s)} hidden",
+        f"{cost}{planned}{gap} counts no overlap; here a device\u2019s messages travel for {travel}",
+        f"cost {format_s(now)}{planned}; messages {format_s(shown.travel.travel_s)}, "
+        f"{format_s(shown.travel.hidden_s)} hidden",
     )
 
 

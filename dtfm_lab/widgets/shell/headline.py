@@ -3,6 +3,7 @@
 An edit of the network or the job is told in a few words: ``Tokyo – Oregon 0.52 → 0.10 Gbit/s``.
 """
 
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from dtfm_lab.domain.units import FloatArray, counted, to_gbps, to_ms
 from dtfm_lab.lab.plans import PAPERS, default_job
 from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState, modelled_s, run_staleness
-from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect
+from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect, is_same
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.short_searches import Replanned
 
@@ -44,7 +45,7 @@ JOB_FIELDS = {
 }
 """Fields of a job that the bar's menu changes, by their name in a sentence."""
 MOST_NAMED = 2
-"""Devices up to which each is named; more are counted."""
+"""Devices up to which each is named; more are counted. Of a job one field more."""
 
 
 class Headline(NamedTuple):
@@ -89,6 +90,8 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     edit = "" if before is None else describe_edit(before.topology, plan.topology, before.job, state.job)
     if before is not None and edit:
         return Headline(*_of_edit(state, plan, before, edit, found))
+    if before is not None and (choice := describe_choice(before, state)):
+        return Headline(f"{choice}: {effect(before.iteration_s, modelled_s(state), 'iteration')}.")
     reason = reason or f"Planned. {plan.job.name} on {plan.topology.name}."
     return _split(reason if before is not None else f"{reason}{opening_words(state)}")
 
@@ -114,7 +117,7 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
     change = _change_since(before, plan, found)
     if plan.objective == COMMUNICATION or plan.iteration_s is None:
         cost = effect(before.plan.cost.total_s, plan.cost.total_s, COMMUNICATION)
-        seconds = cost if plan.job.model is None else f"communication cost {cost}"  # the bar leads with the iteration
+        seconds = cost if plan.job.model is None else f"communication cost {cost}{_iteration_too(state, before)}"
     elif plan.objective == "iteration":
         seconds = effect(before.iteration_s, modelled_s(state), plan.objective)
     else:
@@ -125,6 +128,14 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
     as_chosen = all(getattr(plan.job, name) == value for name, value in state.choices.items())
     as_planned = plan.job.model is None or (as_chosen and state.schedule == plan.job.schedule_name)
     return lead, change.sentence if as_planned else change.moved
+
+
+def _iteration_too(state: LabState, before: BeforeEdit) -> str:
+    """Return what became of the iteration, which the bar leads with, where a plan is searched for another number."""
+    was, now = before.iteration_s, modelled_s(state)
+    if was is None or now is None or is_same(was, now):
+        return ""
+    return f"; the iteration, not searched for, {effect(was, now, 'iteration')}"
 
 
 def _change_since(before: BeforeEdit, plan: Plan, found: Replanned | None) -> PlanChange | None:
@@ -159,6 +170,16 @@ def describe_edit(before: Topology, after: Topology, job_before: Job | None, job
     if before.fingerprint != after.fingerprint:
         return _of_devices(before, after) or _of_links(before, after) or "The network changed"
     return _of_job(job_before, job)
+
+
+def describe_choice(before: BeforeEdit, state: LabState) -> str:
+    """Return what was chosen otherwise for the prediction of the same plan; empty where nothing was."""
+    if before.shown is None or before.plan is not state.plan:
+        return ""
+    was, now = before.shown, state.shown_plan
+    if now is None or was is now:
+        return ""
+    return _of_job(was.job, now.job) or f"Queueing {was.queueing} → {now.queueing}"
 
 
 def _of_devices(before: Topology, after: Topology) -> str:
@@ -223,12 +244,20 @@ def _of_job(before: Job | None, job: Job | None) -> str:
         return ""
     if before.name != job.name:
         return f"{before.name} → {job.name}"
-    for field, noun in JOB_FIELDS.items():
-        was, now = getattr(before, field), getattr(job, field)
-        if was != now:
-            return f"{noun.capitalize()} {_value(was)} → {_value(now)}"
-    return "The job changed"
+    changed = [field.name for field in fields(Job) if getattr(before, field.name) != getattr(job, field.name)]
+    chosen = [name for name in JOB_FIELDS if name in changed]  # the others follow from these
+    told = [
+        f"{JOB_FIELDS.get(name, name.replace('_', ' '))} {_value(getattr(before, name))} → {_value(getattr(job, name))}"
+        for name in chosen or changed
+        if isinstance(getattr(job, name), str | int | float | None)
+    ]
+    if not told or len(told) > MOST_NAMED + 1:
+        return "The job changed"
+    line = ", ".join(told)
+    return line[0].upper() + line[1:]
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return "open" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

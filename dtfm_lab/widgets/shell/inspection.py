@@ -41,8 +41,10 @@ def inspect(state: LabState) -> Facts:
         return _of_stage(before, state.selected_stage)
     if drawn:
         return {"kind": "empty", "title": "Another plan is on the picture", "hint": ELSEWHERE}
-    if plan is None and before is not None:
+    if before is not None and (plan is None or not state.can_be_planned):
         return _of_pipeline(before) | {"title": "One pipeline of the plan before"}
+    if plan is not None and state.is_chosen_otherwise:
+        return (found := _of_pipeline(plan)) | {"hint": f"as planned, {found['hint']}"}
     return _of_pipeline(plan) if plan is not None else {"kind": "empty", "title": "No plan yet", "hint": ""}
 
 

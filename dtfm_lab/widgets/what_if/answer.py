@@ -89,12 +89,12 @@ def large_numbers(now_s: float | None, was_s: float | None, parts: Sequence[str]
         return '<div class="dtfm-what-if-numbers"><b>–</b></div>'
     was = ""
     if was_s is not None and abs(now_s - was_s) > 1e-9 * was_s:
-        was = f"<i>{escape(_three_digits(was_s))} →</i>"
+        was = f"<i>{escape(format_s(was_s))} →</i>"
     rest = "".join(f"<span>{escape(part)}</span>" for part in parts)
     alarm = f'<span class="dtfm-over">{escape(lacking)}</span>' if lacking else ""
     words = escape(", ".join([f"{format_s(now_s)} an iteration", *parts, *([lacking] if lacking else [])]))
     return (
-        f'<div class="dtfm-what-if-numbers" role="status" title="{words}">{was}<b>{escape(_three_digits(now_s))}</b>'
+        f'<div class="dtfm-what-if-numbers" role="status" title="{words}">{was}<b>{escape(format_s(now_s))}</b>'
         f'<span class="dtfm-unit">an iteration</span>{alarm}{rest}</div>'
     )
 
@@ -106,10 +106,6 @@ def numbers_of(now: Answer, base: Answer | None, told: Sequence[str] = ()) -> st
     parts += told
     lacking = f"lacks memory on {now.worst}" if now.n_over else ""
     return large_numbers(now.iteration_s, None if base is None else base.iteration_s, parts, lacking)
-
-
-def _three_digits(seconds: float) -> str:
-    return f"{seconds:.1f} s" if 10 <= seconds < 100 else f"{seconds:.2f} s" if 1 <= seconds < 10 else format_s(seconds)
 
 
 def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:

@@ -19,8 +19,9 @@ from dtfm_lab.widgets.controls import QUEUEING_OPTION, choice_words, tried_optio
 BATCH_OPTIONS = ("microbatch", "global_batch")
 FACTORS = ("bandwidth", "latency")
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
-FACTOR_DIGITS = 3
-"""Significant digits of a factor, so that what a slider shows is what is computed."""
+FACTOR_DIGITS, SNAP = 3, 3e-3
+"""Significant digits of a factor, and the share below which one is left out, so that what a slider shows is what is
+computed."""
 MOST_ACTIONS = 2_000_000
 """Actions of the longest iteration that is offered; simulating so many takes some ten seconds."""
 PASSES_AND_MESSAGES = 6
@@ -147,8 +148,9 @@ def with_valid(setting: WhatIfSetting, values: Mapping[str, Any]) -> WhatIfSetti
 
 
 def rounded(factor: float) -> float:
-    """Return the factor with as many digits as a slider shows."""
-    return float(f"{factor:.{FACTOR_DIGITS}g}")
+    """Return the factor with as many digits as a slider shows, fewer where that leaves it there: 0.5 for 0.501."""
+    short = float(f"{factor:.{FACTOR_DIGITS - 1}g}")
+    return short if abs(short - factor) < SNAP * factor else float(f"{factor:.{FACTOR_DIGITS}g}")
 
 
 def microbatches_of(job: Job, global_batch: int, also: int) -> list[int]:

@@ -134,7 +134,7 @@ def _free(name: str, others: Sequence[Pin]) -> str:
 
 MOVED = "dtfm-moved"
 """CSS class of a control that differs from the plan."""
-LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "410px", "330px"
+LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "410px", "350px"
 SLIDERS = (*BATCH_OPTIONS, "synchronise_every")
 """Job options that are sliders over the values that the plan allows; others get the control of their type."""
 MAIN = {
@@ -269,7 +269,7 @@ class SettingControls:
     def _stops(self, name: str) -> tuple[list[Any], list[str]]:
         """Return the values that a slider stops at, and how they read."""
         if name in FACTORS:
-            return FACTOR_STOPS, [f"× {factor:.2g}" for factor in FACTOR_STOPS]
+            return FACTOR_STOPS, [f"× {factor:g}" for factor in FACTOR_STOPS]
         options = self.by_name[name].options
         return [value for _, value in options], [text.replace("seq", "sequences") for text, _ in options]
 

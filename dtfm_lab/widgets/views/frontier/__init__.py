@@ -20,6 +20,8 @@ class FrontierView(View):
     the token."""
     bounds = traitlets.List(traitlets.List()).tag(sync=True)
     """[dollars an hour, seconds that no plan of at most so many dollars is faster than], by dollars."""
+    counted = traitlets.Unicode("tokens").tag(sync=True)
+    """What the job counts and dollars are told by: tokens, or samples."""
     chosen = traitlets.Int(NOTHING).tag(sync=True)
     """Number of the point whose plan is the lab's."""
     title = traitlets.Unicode("Seconds against dollars").tag(sync=True)
@@ -36,6 +38,7 @@ class FrontierView(View):
         """Draw another frontier; None for none."""
         self._frontier = frontier
         with self.hold_sync():
+            self.counted = "tokens" if frontier is None else frontier.job.counted
             self.points, self.bounds = ([], []) if frontier is None else (points_of(frontier), bounds_of(frontier))
 
     def alt_text(self) -> str:

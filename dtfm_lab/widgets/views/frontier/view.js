@@ -48,7 +48,7 @@ function render({ model, el }) {
     const steps = [...points].reverse().flatMap((one, at, all) => [...(at ? [`${x.at(one.dollars)},${y.at(all[at - 1].seconds)}`] : []), `${x.at(one.dollars)},${y.at(one.seconds)}`]);
     picture.append(svg("polyline", { class: "dtfm-steps", points: steps.join(" ") }));
     points.forEach((one, at) => {
-      const words = `${seconds(one.seconds)} at ${dollars(one.dollars)} an hour, ${dollars(one.by_token)} a billion tokens: ${one.words}`;
+      const words = `${seconds(one.seconds)} at ${dollars(one.dollars)} an hour, ${dollars(one.by_token)} a billion ${model.get("counted")}: ${one.words}`;
       const choose = () => model.send({ kind: "choose", point: at });
       const tell = () => { told.textContent = words; };
       const mark = svg("circle", {
@@ -65,7 +65,7 @@ function render({ model, el }) {
     if (focused !== null) box.querySelector(`[data-point="${focused}"]`)?.focus({ preventScroll: true });
   }
 
-  onTraits(model, ["points", "bounds", "chosen", "title", "caption", "height"], show, cleanUp);
+  onTraits(model, ["points", "bounds", "counted", "chosen", "title", "caption", "height"], show, cleanUp);
   onResize(box, show, cleanUp);
   show();
   return cleanUp.run;
