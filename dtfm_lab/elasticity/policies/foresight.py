@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.elasticity.policies.restart import daly_s
 from dtfm_lab.elasticity.policies.templates import joined, prepared, regrouped, restarted, taken_along
@@ -152,18 +154,22 @@ class Goodput(Policy):
 
     def _between_setbacks_s(self, now: Situation, operation: Operation) -> float:
         """Seconds until work goes back to a checkpoint, in the mean: by how often it did so far, and, where nobody
-        announces a departure, by how often it would have with this operation at work all along, judging by the latest
-        losses; both count alike. One more of each is expected after an hour. Infinite where departures are announced
-        and none has set it back so far: then checkpoints are written as often as by others."""
+        announces a departure, by how often it would have with this operation at work, judging by the latest losses, or
+        by how often a device leaves that serves its stage alone; both count alike. One more of each is expected after
+        an hour. Infinite where departures are announced and none has set it back so far: then checkpoints are written
+        as often as by others."""
         if now.costs.notice_s > 0 and not now.setbacks:
             return math.inf
         was = would = (now.setbacks + 1) / (now.time_s + self.most_ahead_s)
         if now.costs.notice_s <= 0:
             since_s = now.departures[0][0] if now.losses > len(now.departures) else 0.0
-            replicas = now.fleet.grid(operation).shape[1]
+            grid = now.fleet.grid(operation)
+            replicas = grid.shape[1]
             fatal = sum(
                 len(left & operation.devices) >= replicas and not now.fleet.survives(operation, left)
                 for _, left in now.departures
             )
-            would = (fatal + 1) / (now.time_s - since_s + self.most_ahead_s)
+            # who has left for good is in no operation of today, but others leave as often
+            alone = int((np.isin(grid, list(operation.devices)).sum(axis=1) == 1).sum())
+            would = max((fatal + 1) / (now.time_s - since_s + self.most_ahead_s), alone * now.losses / max(now.device_s, 1.0))
         return 2 / (was + would)
