@@ -171,5 +171,6 @@ class Goodput(Policy):
             )
             # who has left for good is in no operation of today, but others leave as often
             alone = int((np.isin(grid, list(operation.devices)).sum(axis=1) == 1).sum())
-            would = max((fatal + 1) / (now.time_s - since_s + self.most_ahead_s), alone * now.losses / max(now.device_s, 1.0))
+            would = (fatal + 1) / (now.time_s - since_s + self.most_ahead_s)
+            would = max(would, alone * now.losses / max(now.device_s, 1.0))
         return 2 / (was + would)
