@@ -21,7 +21,7 @@ pytest.importorskip("anywidget", reason="needs the lab extra")
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.systems import SystemsPanel
-from dtfm_lab.widgets.systems.outcome_words import rows_of
+from dtfm_lab.widgets.systems.outcome_words import outcome_html, rows_of
 from dtfm_lab.widgets.systems.question import tasks_of
 from dtfm_lab.widgets.views.systems import SystemsView
 
@@ -75,6 +75,16 @@ async def test_rows_are_the_outcomes_the_fastest_first_and_causes_add_up():
     assert panel.bars.caption == panel.outcomes.sentence
     assert "Megatron-LM" in panel.bars.alt_text()
     assert panel.start.description == "Ask again"
+
+
+def test_our_own_system_says_what_the_job_fixes_in_the_labs_plan():
+    job = lab.load_job("small")
+    outcome = lab.strategies("lecture-hall", job, systems=["dtfm-lab"], seconds=0.1)["dtfm-lab"]
+    fixed = job.with_fields(n_stages=4, n_replicas=2, microbatch=outcome.job.microbatch * 2)
+    assert f"of 4 x 2 in micro-batches of {fixed.microbatch}, as the job says" in outcome_html(outcome, fixed)
+    as_chosen = {name: getattr(outcome.job, name) for name in ("n_stages", "n_replicas", "microbatch")}
+    for same in (fixed.with_fields(n_stages=None, n_replicas=None, microbatch=None), fixed.with_fields(**as_chosen)):
+        assert "as the job says" not in outcome_html(outcome, same)
 
 
 @on_a_loop

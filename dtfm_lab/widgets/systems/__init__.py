@@ -265,7 +265,7 @@ class SystemsPanel(Panel):
         mark(self.view, "dtfm-systems-split", bool(name))
         self.assumptions.show(self._changed.strategy(name) if name in strategies else None)
         waits = markup.line("It has not been asked yet") if name else ""
-        self.told.value = waits if outcome is None else outcome_html(outcome)
+        self.told.value = waits if outcome is None else outcome_html(outcome, self._lab_state.job)
         self._preview()
         self._explain()
 

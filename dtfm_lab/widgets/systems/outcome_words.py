@@ -11,6 +11,7 @@ from typing import Any
 import ipywidgets as w
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.systems import Assumption, Outcome, Outcomes, Strategy, strategies
@@ -204,8 +205,8 @@ def shape_words(outcome: Outcome) -> str:
     return ", ".join(parts)
 
 
-def outcome_html(outcome: Outcome) -> str:
-    """Return the outcome's sentence, and what it changes of the training."""
+def outcome_html(outcome: Outcome, job: Job | None = None) -> str:
+    """Return the outcome's sentence, what it changes of the training, and what the lab's job fixes that it chose."""
     if outcome.found is None:
         return markup.line(f"<b>{escape(outcome.title)}</b> has no plan here: {escape(outcome.reason)}")
     only = outcome.considered == 1
@@ -213,7 +214,20 @@ def outcome_html(outcome: Outcome) -> str:
     differs = f" {CHANGES} {escape(outcome.strategy.mathematics)}." if outcome.strategy.mathematics else ""
     routed = "" if type(outcome.strategy).trace is Strategy.trace else f" {OWN_SECONDS}"
     sentence = f"{escape(outcome.sentence)}, {counted}"
-    return markup.line(f"<b>{escape(outcome.title)}:</b> {sentence}.{differs}{routed}")
+    return markup.line(f"<b>{escape(outcome.title)}:</b> {sentence}.{differs}{routed}{_kept(outcome, job)}")
+
+
+def _kept(outcome: Outcome, job: Job | None) -> str:
+    """Why the lab's own system has other seconds than the lab's plan: it chooses what the job fixes there."""
+    if job is None or outcome.strategy.name != OURS:
+        return ""
+    shape, chosen = (job.n_stages, job.n_replicas), (outcome.job.n_stages, outcome.job.n_replicas)
+    fixed = [
+        f"{job.n_stages} x {job.n_replicas}" if job.n_stages is not None and shape != chosen else "",
+        f"micro-batches of {job.microbatch}" if job.microbatch not in (None, outcome.job.microbatch) else "",
+    ]
+    kept = " in ".join(filter(None, fixed))
+    return f" The lab's plan is of {kept}, as the job says; here both are open." if kept else ""
 
 
 class WhyText:
