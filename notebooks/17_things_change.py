@@ -130,7 +130,8 @@ shapes = [lab.plan(cards, job.with_fields(n_stages=s, n_replicas=8 // s), seed=0
 lab.figures.replans([lab.replan(each, lost=[name]) for each in shapes for name in cards.names])
 
 # %% [markdown]
-# **Why so equal?** Afterwards all have the same seven cards and find the same plan, and moving takes a second here.
+# **Why so equal?** Afterwards all have seven like cards and find plans as fast to half a per cent, and moving takes
+# a second or so here.
 # What differs is the only copy: it takes everybody back to a checkpoint. (A shape that makes more after a loss than
 # before was never a good one; now another may be chosen.) On slower links the bars for moving grow.
 #

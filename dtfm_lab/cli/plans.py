@@ -170,7 +170,7 @@ def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> N
 @click.option("--batches", help="Global batches that have a frontier each, such as 256,512,1024.")
 @json_option
 def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str | None, as_json: bool) -> None:
-    """Lay seconds against dollars on TOPOLOGY. No other plan is both as fast and as cheap as one of these.
+    """Lay seconds against dollars on TOPOLOGY. No other plan that was found is both as fast and as cheap as one of these.
 
     One of them alone is what `dtfm-lab plan --objective iteration --max-price-per-hour` finds.
     """
