@@ -118,7 +118,7 @@ lab.figures.race(lab.replay(cards, job, day, "restart", over="every_s"))
 # %% [markdown]
 # **Where the star is** depends on this one day's losses; the formula is right in the mean over many, for losses at
 # exponential times, each of which goes back to a checkpoint. Note how flat the curve is: half or twice the best
-# interval costs little, and ten times costs much.
+# interval costs a per cent or less, and a fifth of it, or five times, some four.
 #
 # ## 5. Which shape loses least?
 #
