@@ -186,9 +186,10 @@ table.round(2)
 
 # %% [markdown]
 # Whoever works alone waits for nobody: every further GPU adds waiting. **By the token, the cheapest is the smallest
-# set of devices that the model fits into**, as long as all GPUs cost the same for what they compute. So nobody
-# decentralises to save dollars by the token alone. They do because the model does not fit, or because they cannot
-# wait: dollars *within a time*. `lab.plan(..., objective="price", max_iteration_s=...)` asks for that, and
+# set of devices that the model fits into without computing anything twice**, as long as all GPUs cost the same for
+# what they compute. (With 1 GiB less, one GPU would have to recompute activations, and two would be cheaper.) So
+# nobody decentralises to save dollars by the token alone. They do because the model does not fit, or because they
+# cannot wait: dollars *within a time*. `lab.plan(..., objective="price", max_iteration_s=...)` asks for that, and
 # `lab.frontier` for the whole curve ([objectives](../docs/objectives.md)).
 #
 # ## 5. What makes the network matter less?

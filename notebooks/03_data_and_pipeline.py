@@ -300,10 +300,10 @@ for note, name in zip(figure.layout.annotations, tidy, strict=True):
 figure
 
 # %% [markdown]
-# With this batch it is better to let gradients travel. At the turning point of section 6 the bytes would be equal,
-# and below it every city should be a stage. There is more to choose than these two: which city is next to which in a
-# pipeline, and everything in between. What a placement costs, so that a search can compare millions, is [the cost
-# model](04_cost_model.ipynb).
+# With this batch it is better to let gradients travel. At the turning point of section 6 the bytes would be equal.
+# The seconds are equal at another, smaller batch (section 5): below that every city had better be a stage. There is
+# more to choose than these two: which city is next to which in a pipeline, and everything in between. What a
+# placement costs, so that a search can compare millions, is [the cost model](04_cost_model.ipynb).
 #
 # ## 8. Prove it wrong on your machine
 #

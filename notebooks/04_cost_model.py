@@ -267,7 +267,7 @@ print(f"at a gradient of {crossing / 1e6:.0f} MB, where each costs {by_hand_s:.1
 # %%
 lab.guess(
     "cost-model-between",
-    f"At {crossing / 1e6:.0f} MB both cost {by_hand_s:.1f} s. What does the best placement there cost?",
+    f"At {crossing / 1e6:.0f} MB both cost {by_hand_s:.1f} s. What does the best placement that a search finds cost?",
     best_there.cost.total_s,
     unit="s",
     low=30,

@@ -207,9 +207,8 @@ lab.guess(
 
 # %% [markdown]
 # Exactly as much: the plan is the best, and the bound was loose. The planner `exact` [proves
-# it](../docs/benchmarks.md), which takes longer than this whole lesson: `lab.plan(world, job, planner="exact",
-# seconds=60)`. A gap has two sides. A better plan may exist, or
-# the bound may be too modest; the number alone does not say which.
+# it](../docs/benchmarks.md) in some twenty seconds: `lab.plan(world, job, planner="exact", seconds=60)`. A gap has
+# two sides. A better plan may exist, or the bound may be too modest; the number alone does not say which.
 #
 # ## 5. Closing a gap from both sides
 #

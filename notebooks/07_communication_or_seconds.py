@@ -162,7 +162,7 @@ lab.figures.gantt(lab.simulate(overlapping), messages=True)
 #
 # $$\frac{H M}{M + H - 1}$$
 #
-# times too much, which for many micro-batches is the number of hops. This is exact where computation takes no time,
+# times as much, which for many micro-batches is the number of hops. This is exact where computation takes no time,
 # links are equal and latency is 0:
 
 # %%
@@ -185,7 +185,7 @@ for count in (1, 2, 8, 64):
 # | one network card for all links of a device | `lab.simulate(plan, queueing="cards")` |
 # | memory | `lab.memory(plan).advice`; [Memory](09_memory.ipynb) |
 # | devices that had better stay idle | `lab.explain(plan).worth()`; [Unequal devices](12_unequal_devices.ipynb) |
-# | links that change, devices that leave | [Faults and churn](11_faults.ipynb) |
+# | devices that leave and come | [Faults and churn](11_faults.ipynb), [Things change](17_things_change.ipynb) |
 #
 # The card, for one. Each device of *spot* talks to seven partners and two neighbours. With `cards`, its messages wait
 # for each other:
@@ -225,8 +225,8 @@ for name, n_stages, n_replicas in (("islands", 4, 8), ("universities", 8, 8), ("
     )
 
 # %% [markdown]
-# Where devices are alike, the correlation is far from 1, yet the plan of least cost is faster than every random one: a
-# good guide on networks as those for which it was made. Where devices differ, it may say nothing at all.
+# On the two networks of like devices the correlation is far from 1, yet the plan by communication is faster than all
+# thirty by chance: a good guide, on networks as those for which it was made. Where devices differ, it may say little.
 #
 # ## 6. Planning for seconds
 #

@@ -144,13 +144,13 @@ print("the same losses:", on_real.context.losses == measured.context.losses[:3])
 #
 # ## 3. Be surprised
 #
-# Networks are drawn from what a provider promises. So let one link be secretly eight times slower than drawn:
+# Networks are drawn from what a provider promises. So let one link be secretly forty times slower than drawn:
 # `emulated=` runs the plan on another network than the one it is predicted on.
 
 # %%
 source, target = plan.pipelines[1]
 here, there = hall.index(source), hall.index(target)
-slow = hall.bandwidth_bytes_per_s[here, there] / 8
+slow = hall.bandwidth_bytes_per_s[here, there] / 40
 truth = hall.with_link(source, target, bandwidth_bytes_per_s=slow, one_way=True)
 surprise = lab.run(plan, "1f1b", iterations=6, emulated=truth)
 off = lab.compare(lab.simulate(plan, like=surprise), surprise)
@@ -200,7 +200,7 @@ assert abs(found / slow - 1) < 0.01, "the secret bandwidth, found from the run"
 
 # %%
 on_truth = {
-    "the plan": lab.evaluate(better.topology, job, stages=plan.stages),
+    "the plan": lab.evaluate(better.topology, job, rank_map=plan.rank_map),
     "planned anew": lab.plan(better.topology, job, objective="iteration", seed=0, steps=2),
 }
 pd.DataFrame(

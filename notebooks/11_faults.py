@@ -210,8 +210,8 @@ pd.DataFrame({"2 x 2, 1f1b": calm.context.losses[8:], "4 x 1, gpipe, resumed": r
 #
 # Written every $T$ seconds, checkpoints that take $c$ seconds each cost the share $c/T$. A failure, once in $M$
 # seconds, throws away half an interval on average: $T/2M$. The sum is least where both are equal, at $T=\sqrt{2cM}$
-# ([Young 1974](https://doi.org/10.1145/361147.361115)). The rarer of two things to get wrong is which $M$: of 64
-# devices that fail once a month each, *some* device fails much more often.
+# ([Young 1974](https://doi.org/10.1145/361147.361115)). Take care which $M$ it is: of 64
+# devices that fail once a month each, *some* device fails every few hours.
 
 # %%
 month_s, devices, write_s = 30 * 86_400, 64, 30

@@ -126,7 +126,7 @@ worths = lab.explain(plan).worth()
 worths[["device", "worth_s", "verdict", "sentence"]].round(3)
 
 # %% [markdown]
-# A planner that *must* use every device, as the paper's must, has no such choice: [06](06_searching.ipynb).
+# A planner that *must* use every device, as the paper's must, has no such choice.
 #
 # ## 3. Shares of a batch
 #

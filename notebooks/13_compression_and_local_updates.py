@@ -213,8 +213,8 @@ print("times sooner than the plain run:")
 # %% [markdown]
 # **When does H pay?** With $c$ seconds of computing and $m$ of averaging an iteration takes $c + m / H$, and $n_H$
 # iterations are needed. H pays where $n_H (c + m / H) < n_1 (c + m)$. As links get faster $m$ goes to 0, and what is
-# left is $n_H$ against $n_1$: never a gain. Rounding has the same end by another way: coding takes computing time,
-# which no link gives back.
+# left is $n_H$ against $n_1$: no gain where rarer averages need as many iterations or more. Rounding has the same end
+# by another way: coding takes computing time, which no link gives back.
 #
 # Three warnings. A loss after two dozen iterations of a small model says little about the end of a long training: with
 # large H the gap may close or grow. A good H depends on the learning rate, which is the same for all here, and on the

@@ -90,7 +90,8 @@ table.round(2)
 
 # %% [markdown]
 # **Why do orders change?** What a system sends, how often, and whether it waits, are fixed by its method; what that
-# costs is the network's. There is no fastest system, only one that is fastest on a network.
+# costs is the network's. So an order holds for one network: here DT-FM and DeepSpeed's pipelines change
+# places, and lesson [15](15_codesign.ipynb) finds bandwidths at which the fastest one does.
 #
 # ## 3. Why is it slower?
 #

@@ -65,9 +65,9 @@ print(ledger.sentence)
 lab.figures.ledger(ledger)
 
 # %% [markdown]
-# Hollow diamonds are what the systems' own simulators predicted; pale is what the headline does not count, as it proves
-# less. Which kind of number is hardest? Bubbles follow from the order of passes alone. Seconds need an efficiency that
-# a GPU reaches, and that is not written anywhere.
+# Hollow diamonds are what the systems' own simulators predicted; pale is what the headline does not count, as it
+# proves less. Which kind of number is hardest? Bubbles follow from the order of passes and their seconds, which were
+# published beside them. Seconds need an efficiency that a GPU reaches, and that is not written anywhere.
 
 # %%
 errors = frame.assign(error=(frame["ratio"] - 1).abs()).groupby(["source", "quantity"])["error"]

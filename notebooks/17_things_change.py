@@ -118,7 +118,7 @@ lab.figures.race(lab.replay(cards, job, day, "restart", over="every_s"))
 # %% [markdown]
 # **Where the star is** depends on this one day's losses; the formula is right in the mean over many, for losses at
 # exponential times, each of which goes back to a checkpoint. Note how flat the curve is: half or twice the best
-# interval costs little, and ten times costs much.
+# interval costs a per cent or less, and a fifth of it, or five times, some four.
 #
 # ## 5. Which shape loses least?
 #
@@ -130,7 +130,8 @@ shapes = [lab.plan(cards, job.with_fields(n_stages=s, n_replicas=8 // s), seed=0
 lab.figures.replans([lab.replan(each, lost=[name]) for each in shapes for name in cards.names])
 
 # %% [markdown]
-# **Why so equal?** Afterwards all have the same seven cards and find the same plan, and moving takes a second here.
+# **Why so equal?** Afterwards all have seven like cards and find plans as fast to half a per cent, and moving takes
+# a second or so here.
 # What differs is the only copy: it takes everybody back to a checkpoint. (A shape that makes more after a loss than
 # before was never a good one; now another may be chosen.) On slower links the bars for moving grow.
 #

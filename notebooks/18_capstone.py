@@ -43,8 +43,9 @@ import dtfm_lab as lab
 # ## 1. Describe it
 #
 # Six devices or more. `ping` tells a round trip: half of it is a [latency](../docs/glossary.md#the-nouns). `iperf3 -c
-# HOST` tells a bandwidth, `-R` the other direction. Between hosts of your own, `dtfm-lab doctor --probe --listen`
-# and `--join` measure both. Where you cannot measure, take what the provider says, and say so in the description.
+# HOST` tells a bandwidth, `-R` the other direction. Between hosts of your own, `dtfm-lab network probe HOST HOST`
+# measures both over ssh, and `dtfm-lab doctor --probe --listen` and `--join` where ssh does not lead. Where you
+# cannot measure, take what the provider says, and say so in the description.
 
 # %%
 home, office, friend = ["desk", "sofa", "attic"], ["ann", "bo", "cy"], ["dee", "eli"]
@@ -105,8 +106,8 @@ print(plan)
 lab.figures.network(network, plan)
 
 # %% [markdown]
-# The [bound](../docs/glossary.md#planning) in brackets holds for every plan of this job and batch, in any shape. What
-# keeps the plan from it, and what would every other place of a device cost?
+# The [bound](../docs/glossary.md#planning) in brackets holds for every plan of this job's batch and micro-batch, in
+# any shape. What keeps the plan from it, and what would every other place of a device cost?
 
 # %%
 print(lab.explain(plan).text)

@@ -18,6 +18,7 @@ from dtfm_lab.cli.options import (
     json_option,
     plan_argument,
     schedule_option,
+    told,
 )
 from dtfm_lab.cli.plans import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
@@ -36,7 +37,7 @@ from dtfm_lab.runtime.protocol.certificates import require_private
 from dtfm_lab.runtime.protocol.run_options import RunSettings
 
 PAGE = ".html"
-EXPORTED = command_line_options(RunSettings)
+EXPORTED = told(command_line_options(RunSettings), iterations="Iterations to train.")
 """Options of a run that an exported run folder holds."""
 TO_OPTIONS = ("targets", "hosts_path", "per_host", "port", "force")
 """Options that a folder for another framework takes, too."""

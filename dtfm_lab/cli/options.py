@@ -7,6 +7,7 @@ words, and keeps a function and options of its own.
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -103,6 +104,11 @@ FRONTIER = command_line_options(FrontierBudget)
 SIMULATION = command_line_options(SimulationOptions)
 RUN = command_line_options(RunOptions)
 STRATEGIES = command_line_options(Budget)
+
+
+def told(options: Iterable[Option], **helps: str) -> tuple[Option, ...]:
+    """The options, some with the help that is true of one command: it says more than the field's own, or otherwise."""
+    return tuple(replace(option, help=helps.get(option.name, option.help)) for option in options)
 
 
 def listing(what: str, names: Iterable[str]) -> type[click.Command]:

@@ -30,6 +30,7 @@ from dtfm_lab.cli.options import (
     plan_argument,
     shapeless_options,
     start_option,
+    told,
 )
 from dtfm_lab.cli.progress import row_progress, search_progress
 from dtfm_lab.cli.terminal import err, out, print_json, print_report, print_rows, print_table
@@ -177,7 +178,8 @@ def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> N
 @click.option("--batches", help="Global batches that have a frontier each, such as 256,512,1024.")
 @json_option
 def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str | None, as_json: bool) -> None:
-    """Lay seconds against dollars on TOPOLOGY. No other plan is both as fast and as cheap as one of these.
+    """Lay seconds against dollars on TOPOLOGY. No other plan that was found is both as fast and as cheap as one of
+    these.
 
     One of them alone is what `dtfm-lab plan --objective iteration --max-price-per-hour` finds.
     """
@@ -237,7 +239,7 @@ def _best_so_far(found: Advice) -> str:
 
 @cli.command("explain --worth")
 @plan_argument
-@gathered(SEARCH, into="budget")
+@gathered(told(SEARCH, seconds="Search for so long without each device, in place of steps."), into="budget")
 @json_option
 def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
     """Say what each device is worth to PLAN, in seconds of its iteration or its communication cost: 4 steps of search

@@ -361,7 +361,7 @@ class Lab(w.VBox):
             line = f"dtfm_lab.Lab on {what}{f' with job {job.name}' if job else ''}: run the cell to use it"
             bundle["text/plain"] = line
             if network:
-                bundle["image/svg+xml"] = thumbnail_svg(network)
+                bundle["image/svg+xml"] = thumbnail_svg(network, times=2)
         return bundle
 
 

@@ -484,6 +484,13 @@ def test_the_help_fits_a_terminal_of_24_lines_and_cuts_no_sentence(shell: Shell,
 SUBJECTS = [name for name in cli.cli.commands if " " in name]
 
 
+def test_help_says_one_default_where_a_command_has_its_own(shell: Shell) -> None:
+    assert "20 where not given" not in " ".join(shell("export", "--help")[1].split())
+    worth = " ".join(shell("explain", "--worth", "--help")[1].split())
+    assert "4 steps of search without each unless told" in worth
+    assert "2 s without --steps" not in worth
+
+
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_a_subject_has_a_help_of_its_own_and_its_word_alone_is_refused(subject: str, shell: Shell) -> None:
     status, out, err = shell(*subject.split(), "--help")

@@ -224,6 +224,7 @@ def test_a_saved_notebook_shows_the_network_where_no_widget_state_was_saved() ->
     bundle = lab.Lab("lecture-hall", autosave=False)._repr_mimebundle_()
     assert bundle["text/plain"] == "dtfm_lab.Lab on lecture-hall (8 devices) with job small: run the cell to use it"
     assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert 'width="448"' in bundle["image/svg+xml"], "large enough for a page that gives it no size"
     assert "a blank canvas" in lab.Lab()._repr_mimebundle_()["text/plain"]
     output = nbformat.v4.new_output("display_data", data=bundle)
     cell = nbformat.v4.new_code_cell("lab.Lab('lecture-hall')", outputs=[output])

@@ -174,11 +174,12 @@ WIDTH, HEIGHT = 224, 130
 MARGIN = 14
 
 
-def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = False) -> str:
+def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = False, times: int = 1) -> str:
     """Devices in their places as standalone SVG of 224 x 130 pixels: shapes by kind of GPU, colours by stage.
 
     Where a region is a known place, this is a map; else regions are faint boxes. Everything but the stages has the
-    colour of the text around the picture. ``dark`` brightens the stages for a dark page.
+    colour of the text around the picture. ``dark`` brightens the stages for a dark page; ``times`` is how large it is
+    where its page says nothing.
     """
     where = atlas(topology)
     ground, places, cell = _drawn_freely(topology) if where is None else _on_map(where)
@@ -191,8 +192,9 @@ def thumbnail_svg(topology: Topology, plan: Plan | None = None, *, dark: bool = 
         shapes.append(_shape(device.gpu, x, y, 0.42 * cell, look))
     lines = "" if plan is None else _hops(plan, places)
     title = escape(f"{topology.name}: {counted(len(topology), 'device')}", quote=True)
+    size = "" if times == 1 else f' width="{times * WIDTH}" height="{times * HEIGHT}"'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"{size} role="img" aria-label="{title}">'
         f"{ground}{lines}{''.join(shapes)}</svg>"
     )
 
