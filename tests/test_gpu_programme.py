@@ -215,7 +215,9 @@ def test_the_kept_report_of_an_h200_can_be_read_again() -> None:
     calibration = lab.published.calibrate(kept / "gpu-rows.csv")
     assert 100 * calibration.efficiency == pytest.approx(stated["efficiency"])
     # in points: the report states what the model of its day made of the rows
-    assert 100 * calibration.mean_error == pytest.approx(stated["each row predicted from all others, mean error"], abs=1)
+    assert 100 * calibration.mean_error == pytest.approx(
+        stated["each row predicted from all others, mean error"], abs=1
+    )
     traces = [lab.load_trace(kept / f"eight-devices-{clock}.json") for clock in ("virtual", "paced")]
     assert [trace.n_iterations for trace in traces] == [4, 1]
     assert traces[0].context.losses[0] == pytest.approx(traces[1].context.losses[0], rel=1e-6)
