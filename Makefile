@@ -76,6 +76,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/predictions.py
 	$(BIN)/python benchmarks/cuts.py
+	$(BIN)/python benchmarks/modules.py
 	$(BIN)/python benchmarks/better_plans.py
 	$(BIN)/python benchmarks/real_plans.py
 	$(BIN)/python benchmarks/strategies.py
