@@ -122,14 +122,10 @@ def show(what: str, as_json: bool) -> None:
         return print_board(None, as_json)
     path = Path(what)
     endings = files.topology_suffixes()
-    if (
-        os.path.isfile(what)
-        and not what.lower().endswith((*endings, ".graphml"))
-        and what not in files.topology_names()
-    ):
+    is_file = os.path.isfile(what) and what not in files.topology_names()
+    if is_file and not what.lower().endswith((*endings, ".graphml")):
         raise FileError(f"{path.name}: wanted a plan, a trace or a topology, which end in {', '.join(endings)}")
-    may_be_plan = path.suffix.lower() in (".json", ".yaml", ".yml") and os.path.isfile(what)
-    data = files.read_mapping(path) if may_be_plan and what not in files.topology_names() else {}
+    data = files.read_mapping(path) if is_file and path.suffix.lower() in (".json", ".yaml", ".yml") else {}
     if "dtfm_plan" in data:
         shown = files.plan_from_mapping(data, where=path.name)
         report_plan(shown, None, as_json)

@@ -41,8 +41,8 @@ def is_script(text: str) -> bool:
 def command_of(script: str, without_effect: Container[str] = ()) -> str:
     """The command with the most flags. Variables that have no value are left as they are.
 
-    Raises LabError for one of it whose flags are set under a condition or in a loop: nobody knows which were meant. Not
-    if they are all ``without_effect``: then what is set there is left out.
+    Raises LabError for one of it whose flags are set under a condition or in a loop: nobody knows which were meant.
+    Flags that are added there, all of them ``without_effect``, are left out instead.
     """
     variables: dict[str, str] = {}
     undecided: dict[str, bool] = {}  # whether there are flags in it that have an effect
