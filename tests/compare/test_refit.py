@@ -218,7 +218,6 @@ def test_a_link_that_is_not_as_drawn_is_named_and_found(queueing: str) -> None:
     i, j = other.index("barbara"), other.index("edsger")
     assert links.at["bandwidth_bytes_per_s", "fitted"] == pytest.approx(other.bandwidth_bytes_per_s[i, j])
     assert links.at["latency_s", "fitted"] == pytest.approx(other.latency_s[i, j])
-    assert abs(found.error) < abs(found.error_before) / 2
 
 
 SHARES = (6, 2)
