@@ -279,6 +279,9 @@ class Lab(w.VBox):
             case "plan":
                 self.plan_panel.redo()
                 self.lab_state.pane = "plan"
+            case "cheaper":
+                self.lab_state.pane = "plan"
+                self.plan_panel.look_for_cheaper()
             case "stop-plan":
                 self.plan_panel.end()
             case "run":

@@ -89,7 +89,7 @@ class LabPage:
     def number(self, label):
         """One of the bar's numbers without its note, such as ``456 ms``, or ``1.464 s → 456 ms`` after an edit."""
         found = self.root.locator(".dtfm-number").filter(has_text=label).first.locator(".dtfm-number-value")
-        return found.evaluate("(one) => [...one.childNodes].filter((part) => part.nodeName !== 'EM')"
+        return found.evaluate("(one) => [...one.childNodes].filter((part) => !['EM', 'BUTTON'].includes(part.nodeName))"
                               ".map((part) => part.textContent).join('')")  # fmt: skip
 
     def at_rest(self):

@@ -42,7 +42,7 @@ def test_every_row_is_a_point_that_says_what_was_assumed(figure):
     ]
     for setting in ("2 stages", "4 stages", "far", "idle"):
         assert any(setting in text and "sends block" in text for text in hovers)
-    assert any("their own prediction 11" in text for text in hovers)
+    assert any("their own prediction" in text and ": 11" in text for text in hovers)
 
 
 def test_what_is_outside_its_band_is_drawn_as_such(figure):

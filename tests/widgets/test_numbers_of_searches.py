@@ -47,7 +47,8 @@ async def test_a_point_of_the_frontier_and_the_bar_say_one_thing_of_its_plan() -
     the_lab.replanning.switch.value = False
     panel = the_lab.plan_panel.frontier
     panel.seconds.value, panel.searches.value = 0.5, 2
-    panel.start.click()
+    the_lab.bar.view.received({"kind": "press", "name": shown(the_lab)["Price"]["ask"]["name"]}, [])
+    assert (the_lab.lab_state.pane, the_lab.plan_panel.mode.value) == ("plan", "Frontier")
     await until(lambda: panel.search is None and panel.frontier is not None)
     view, frontier = panel.chart, panel.frontier
     for at, point in enumerate(view.points):
@@ -68,6 +69,11 @@ async def test_a_point_of_the_frontier_and_the_bar_say_one_thing_of_its_plan() -
     assert view.alt_text().endswith(frontier.sentence)
     view.received({"kind": "choose", "point": len(view.points)}, [])
     assert the_lab.plan is plan
+    said = view.caption
+    the_lab.draw_network(lab.load_topology("lecture-hall"))
+    assert view.caption == f"Before the last edit: {said}"
+    view.received({"kind": "choose", "point": 0}, [])
+    assert the_lab.plan is plan, "no plan of a network that is drawn no more"
 
 
 @pytest.mark.parametrize("objective", ["communication", "iteration"])

@@ -19,6 +19,10 @@ PALE = 0.4
 """Opacity of what the headline does not count."""
 FARTHEST = 2.0
 """Ratios beyond this, or below one over it, are drawn at the edge; the hover text has them."""
+DIGITS = 3
+"""Digits of a ratio that are drawn: a saved notebook has thousands of them."""
+GROUP = "<b>%{y}</b>"
+"""The beginning of every hover text: what is named at the left of the row. Texts of their own leave it out."""
 LETTERS_A_LINE = 70
 TICKS = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3)
 
@@ -36,7 +40,7 @@ def ledger(ledger: Ledger) -> go.Figure:
     if groups:
         _draw(figure, groups, ledger.rows)
     headline, _, how_well = ledger.headline.partition(", ")
-    far = any(row.published > 0 and _within_reach(row.ratio) != row.ratio for row in ledger.rows)
+    far = any(row.published > 0 and not 1 / FARTHEST <= row.ratio <= FARTHEST for row in ledger.rows)
     edge = f"; beyond {FARTHEST:g} times at the edge" if far else ""
     pale = "pale: of other classes" if any(not row.hard for row in ledger.rows) else ""
     return titled(
@@ -75,13 +79,14 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
             mode="markers",
             name="the system's own prediction",
             marker={"symbol": "diamond-open", "size": 8, "color": LINE_GREY},
-            hovertext=[f"{_about(row)}<br>their own prediction {row.theirs:,.4g}" for row in theirs],
-            hoverinfo="text",
+            hovertext=[_their_hover(row) for row in theirs],
+            hovertemplate=f"{GROUP}, their own prediction<br>%{{hovertext}}<extra></extra>",
             visible=bool(theirs),
         )
     )
     inside_first = sorted(shown, key=lambda row: not row.inside)
-    for (inside, of_all), some in by_key(((row.inside, _of_many(row)), row) for row in inside_first).items():
+    alike = by_key(((row.inside, row.hard, _of_many(row)), row) for row in inside_first)
+    for (inside, hard, of_all), some in alike.items():
         look = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
         figure.add_trace(
             go.Scatter(
@@ -90,9 +95,9 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
                 mode="markers",
                 name="inside its band" if inside else "outside of it",
                 showlegend=False,
-                marker={**look, "opacity": [1.0 if row.hard else PALE for row in some]},
+                marker={**look, "opacity": 1.0 if hard else PALE},
                 hovertext=[_hover(row) for row in some],
-                hovertemplate=f"%{{hovertext}}<br>{of_all}<extra></extra>",
+                hovertemplate=f"{GROUP}<br>%{{hovertext}}<br>{of_all}<extra></extra>",
             )
         )
     reach = [_within_reach(ratio) for row in shown for ratio in (row.ratio, 1 + (row.their_error or 0.0))]
@@ -121,31 +126,33 @@ def _band_of(row: Row) -> tuple[float, float]:
 
 
 def _within_reach(ratio: float) -> float:
-    return min(FARTHEST, max(1 / FARTHEST, ratio))
+    return round(min(FARTHEST, max(1 / FARTHEST, ratio)), DIGITS)
 
 
 def _hover(row: Row) -> str:
-    lines = [
-        _about(row),
-        f"{row.evidence.words}{'' if row.measured else ', not a measurement'}; band {row.band}",
-    ]
     reason = row.known_miss.reason if row.known_miss is not None and not row.inside else ""
-    return "<br>".join([*lines, *_wrapped(row.fitted, row.note, reason)])
+    about = (
+        f"{literal(row.setting)}: published {row.published:,.4g}, predicted {_quantity(row.predicted, row)}: "
+        f"{row.ratio:.3f}"
+    )
+    return "<br>".join([about, *_wrapped(row.fitted, row.note, reason)])
 
 
 def _of_many(row: Row) -> str:
     """What the hover text of a row ends with. Rows with the same end are one trace, which has it once."""
+    evidence = f"{row.evidence.words}{'' if row.measured else ', not a measurement'}; band {row.band}"
     assumed = f"assumed: {'; '.join(row.assumptions)}" if row.assumptions else ""
-    return "<br>".join(_wrapped(assumed, row.cite))
+    return "<br>".join([evidence, *_wrapped(assumed, row.cite)])
 
 
 def _wrapped(*texts: str) -> list[str]:
     return [line for text in texts for line in wrapped(text, LETTERS_A_LINE)]
 
 
-def _about(row: Row) -> str:
-    unit = f" {literal(row.unit)}" if row.unit else ""
-    return (
-        f"<b>{literal(row.source)}</b>: {literal(row.setting)}, {row.quantity}<br>"
-        f"published {row.published:,.4g}{unit}, predicted {row.predicted:,.4g}{unit}: {row.ratio:.3f}"
-    )
+def _their_hover(row: Row) -> str:
+    theirs = row.theirs or 0.0
+    return f"{literal(row.setting)}: {_quantity(theirs, row)}, {theirs / row.published:.3f} of the published"
+
+
+def _quantity(value: float, row: Row) -> str:
+    return f"{value:,.4g} {literal(row.unit)}".rstrip()

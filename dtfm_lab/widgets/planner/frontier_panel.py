@@ -49,6 +49,7 @@ class FrontierPanel(SearchMode):
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.chart, w.HTML(markup.line(WHAT))])
         lab_state.observe(lambda _: self._mark_chosen(), "plan")
+        lab_state.observe(lambda _: None if self.search else self._describe(), ["topology", "job"])
 
     def _begin(self, topology: Topology, job: Job) -> Stream[Frontier]:
         found = planning.stream_frontier(
@@ -70,8 +71,21 @@ class FrontierPanel(SearchMode):
             self.chart.caption = f"{state}: {self._progress}"
 
         await search.watch(self._take, tick, every_s=FRAME_S * 3)
+        self._describe()
+
+    @property
+    def is_of_before(self) -> bool:
+        """Whether no frontier has been found of what is drawn now."""
+        found, drawn = self.frontier, self._lab_state.topology
+        if found is None or drawn is None or found.job != self._lab_state.job:
+            return True
+        return found.topology.fingerprint != drawn.fingerprint
+
+    def _describe(self) -> None:
+        """Say what was found, and whether it is of a network or a job before an edit."""
         if self.frontier is not None:
-            self.chart.caption = f"{self.frontier.sentence}. {self.frontier.note}"
+            before = "Before the last edit: " if self.is_of_before else ""
+            self.chart.caption = f"{before}{self.frontier.sentence}. {self.frontier.note}"
 
     @property
     def _progress(self) -> str:
@@ -92,5 +106,5 @@ class FrontierPanel(SearchMode):
         self.chart.chosen = next((at for at, one in enumerate(plans) if one is plan), NOTHING)
 
     def _choose(self, point: int) -> None:
-        if self.frontier is not None and 0 <= point < len(self.frontier.plans):
+        if self.frontier is not None and not self.is_of_before and 0 <= point < len(self.frontier.plans):
             self._lab_state.plan = self.frontier.plans[point]

@@ -100,6 +100,13 @@ class PlanPanel(Panel):
         if self.real.search is not None:
             self.mode.value = REAL
 
+    def look_for_cheaper(self) -> None:
+        """Show seconds against dollars, and search for the frontier where there is none of what is drawn."""
+        if self._is_idle:
+            self.mode.value = FRONTIER
+            if self.frontier.is_of_before:
+                self.frontier.redo()
+
     def end(self) -> None:
         """Stop the search that runs."""
         for search in self._searches:

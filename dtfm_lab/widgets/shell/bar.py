@@ -31,6 +31,7 @@ REST_S = 0.3
 """Seconds that a plan stands before it is analysed, so that a drag is not slowed."""
 PROVED = 5e-4
 """Gap below which a communication cost is told as proved."""
+CHEAPER = {"name": "cheaper", "label": "cheaper?", "title": "Look for cheaper plans, and see how much slower they are"}
 
 
 class NextAction(NamedTuple):
@@ -152,10 +153,11 @@ def shape_of(state: LabState) -> str:
 
 
 def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, Any]]:
-    """Return {label, value, was, note, short, bad, word, under} of each number: what a plan is for comes first.
+    """Return {label, value, was, note, short, bad, word, under, ask} of each number: what a plan is for comes first.
 
     ``was`` is empty where nothing changed; ``short`` is the note where there is little room; ``under`` is a line below,
-    and what is left of it where there is little room; none where nothing can be planned.
+    and what is left of it where there is little room; ``ask`` is {name, label, title} of a button beside the number.
+    None where nothing can be planned.
     """
     plan = state.bounded_plan
     if plan is None or not state.can_be_planned:
@@ -166,7 +168,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     if tokens_per_s:
         numbers.append(_number("Throughput", f"{format_count(tokens_per_s)} {counted}/s", word="throughput"))
     if dollars:
-        numbers.append(_number(f"Price, billion {counted}", format_dollars(dollars), word="price"))
+        numbers.append(_number(f"Price, billion {counted}", format_dollars(dollars), word="price", ask=CHEAPER))
     return [*numbers, _measured_number(state)]
 
 
@@ -189,8 +191,9 @@ def _number(
     bad: bool = False,
     word: str = "",
     under: Sequence[str] = (),
+    ask: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    known = {"label": label, "value": value, "was": was, "note": note, "under": list(under)}
+    known = {"label": label, "value": value, "was": was, "note": note, "under": list(under), "ask": ask or {}}
     return known | {"short": short or note, "bad": bad, "word": word}
 
 

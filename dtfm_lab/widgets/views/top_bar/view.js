@@ -12,6 +12,7 @@ import { nameControls } from "./page/names.js";
 import { onRecord, record } from "./page/record.js";
 
 const MOST_LEFT_OUT = 5;
+const FOCUSED = "[tabindex], button";
 const LAST_PICTURE = { lead: "Python has ended.", rest: "This is the last picture of the lab.", kind: "error" };
 const LOGO = [[6, 20, 0], [13, 9, 3], [22, 17, 5], [26, 6, 7]]; // a pipeline of four stages
 const VISITOR = "dtfm-visitor";
@@ -73,15 +74,16 @@ function render({ model, el }) {
   }
 
   function showNumbers() {
-    const focused = [...numbers.querySelectorAll("[tabindex]")].indexOf(document.activeElement);
-    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, short, bad, word, under: [below, briefly] = [] }) => h("div", { class: `dtfm-number${below ? " dtfm-leads" : ""}`, "data-word-of": word, title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}` },
+    const focused = [...numbers.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
+    numbers.replaceChildren(...model.get("numbers").map(({ label, value, was, note, short, bad, word, under: [below, briefly] = [], ask = {} }) => h("div", { class: `dtfm-number${below ? " dtfm-leads" : ""}`, "data-word-of": word, title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}` },
       h("span", { class: "dtfm-number-label", "data-word": word || null, tabindex: word ? "0" : null }, label),
       h("span", { class: "dtfm-number-value" },
         was ? h("s", {}, was, " → ") : null, value,
-        h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note), h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short)),
+        h("em", { class: `dtfm-long${bad ? " dtfm-bad" : ""}` }, note), h("em", { class: `dtfm-short${bad ? " dtfm-bad" : ""}` }, short),
+        ask.name && !still ? h("button", { type: "button", class: "dtfm-ask", title: ask.title, onclick: () => press(ask.name) }, ask.label) : null),
       below ? h("span", { class: "dtfm-number-under", "data-word": "communication cost", tabindex: "0" }, h("span", { class: "dtfm-long" }, below), h("span", { class: "dtfm-short" }, briefly)) : null)));
     fit();
-    numbers.querySelectorAll("[tabindex]")[focused]?.focus({ preventScroll: true });
+    numbers.querySelectorAll(FOCUSED)[focused]?.focus({ preventScroll: true });
   }
 
   /** Leaves out what is said elsewhere too, until nothing is cut: long notes, price, throughput, all notes, then what was. */
