@@ -17,7 +17,11 @@ ANSWERED = """async ([chart, x, y]) => {
     const at = { bubbles: true, pointerId: 1, buttons: 1, clientX: x, clientY: y };
     label.dispatchEvent(new PointerEvent("pointermove", at));
     const painted = () => Number(document.querySelector(chart)?.dataset.painted ?? 0);
-    while (painted() <= moved && performance.now() < moved + 20000) await new Promise(requestAnimationFrame);
+    await new Promise((done) => { // a frame asked for again and again would take time from what is waited for
+        const watching = new MutationObserver(() => { if (painted() > moved) done(); });
+        watching.observe(document.querySelector(chart), { attributeFilter: ["data-painted"] });
+        setTimeout(done, 20000);
+    });
     return painted() > moved ? painted() - moved : -1;
 }"""
 """Milliseconds from one move of a drag until the chart of the new plan is painted."""

@@ -32,10 +32,12 @@ class PairCosts:
 
 def pair_costs(topology: Topology, job: Job) -> PairCosts:
     """The pair costs of a job on a topology; the communication cost depends on nothing else."""
-    return PairCosts(
-        group_s=topology.round_trip_s(job.gradient_bytes / job.n_replicas),
-        hop_s=topology.round_trip_s(job.hop_bytes),
-    )
+    return _pair_costs(topology, job.gradient_bytes / job.n_replicas, job.hop_bytes)
+
+
+@lru_cache(maxsize=2)
+def _pair_costs(topology: Topology, shard_bytes: float, hop_bytes: float) -> PairCosts:
+    return PairCosts(group_s=topology.round_trip_s(shard_bytes), hop_s=topology.round_trip_s(hop_bytes))
 
 
 def group_costs(groups: IntArray, group_pair_s: FloatArray) -> FloatArray:

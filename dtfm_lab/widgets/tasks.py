@@ -100,6 +100,37 @@ def drop(task: asyncio.Future[Any]) -> None:
     task.add_done_callback(lambda late: late.cancelled() or late.exception())  # else asyncio logs it as never read
 
 
+class Soon:
+    """Does ``work`` once for all who ask for it in one turn of the kernel's loop, after what the turn has sent to the
+    page; at once where no loop runs."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._due: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the work is asked for and not done."""
+        return self._due is not None
+
+    def ask(self, delay_s: float = 0.0) -> None:
+        """Have the work done within so many seconds, or earlier where somebody asked for that."""
+        if not has_event_loop():
+            return self._work()
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + delay_s
+        if self._due is not None and self._loop is loop:  # cells and messages may have loops of their own
+            if self._due.when() <= due_s:
+                return
+            self._due.cancel()
+        self._due, self._loop = loop.call_at(due_s, self._do), loop
+
+    def _do(self) -> None:
+        self._due = None
+        self._work()
+
+
 class Newest:
     """Answers the newest of many requests on the kernel's loop: one at a time, and what is asked meanwhile after it.
 

@@ -242,7 +242,7 @@ def test_measured_bars_come_with_how_much_later_they_end():
     assert [end["text"] for end in view.ends] == ["predicted 2 s"], "the iteration is not whole yet"
     view.extend_measured([1.5], [2.75], [0], [0], [1])
     late_s = [np.frombuffer(buffers[-1], "<f4").tolist() for _, buffers in sent]
-    assert late_s == [[], [0.5], [0.75]]
+    assert late_s == [[0.5], [0.75]]
     assert [end["text"] for end in view.ends] == ["predicted 2 s", "iteration 3 measured 2.75 s, +750 ms (+37.5 %)"]
 
 

@@ -40,9 +40,9 @@ async def settled(the_lab: lab.Lab) -> None:
     state, asked = the_lab.lab_state, the_lab.what_if_panel._asked
 
     def at_rest() -> bool:
-        if state.plan is None or state.plan_is_stale or the_lab.replanning.is_answering or the_lab.bar._is_due:
+        if state.plan is None or state.plan_is_stale or the_lab.replanning.is_answering:
             return False
-        if the_lab.schedule_panel.is_predicting or asked.is_running:
+        if the_lab.bar.refreshing.is_due or the_lab.schedule_panel.is_predicting or asked.is_running:
             return False
         waits = asked.waits and state.pane == "what-if"
         return bool(state.message) or (shown_prediction(state) is not None and not waits)

@@ -219,12 +219,16 @@ def bubble(trace: TraceColumns) -> pd.DataFrame:
         before = chains.after[row]
         queued = chains.queued(before, row, queued)
         row = before
-    columns = {f"{cause}_s": idle_s[i::n_causes] for i, cause in enumerate(CAUSES)}
-    frame = pd.DataFrame(
-        [(stage, replica, name) for stage, group in enumerate(devices) for replica, name in enumerate(group)],
-        columns=["stage", "replica", "device"],
-    ).assign(busy_s=weight @ busy_s, **columns)
-    return frame.assign(iteration_s=float(weight @ trace.iteration_ends_s))
+    return pd.DataFrame(
+        {
+            "stage": np.repeat(np.arange(len(devices)), [len(group) for group in devices]),
+            "replica": [replica for group in devices for replica in range(len(group))],
+            "device": [name for group in devices for name in group],
+            "busy_s": weight @ busy_s,
+            **{f"{cause}_s": idle_s[i::n_causes] for i, cause in enumerate(CAUSES)},
+            "iteration_s": float(weight @ trace.iteration_ends_s),
+        }
+    )
 
 
 class _Gaps(NamedTuple):

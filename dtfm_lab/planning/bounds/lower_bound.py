@@ -44,15 +44,20 @@ MAX_BUDGETS = 400
 """Most data-parallel costs to try."""
 
 
-@lru_cache(maxsize=8)
 def lower_bound_s(topology: Topology, job: Job) -> float:
     """Seconds that every placement of the job on the topology costs at least; see the module's docstring."""
-    return bound_of_pairs(pair_costs(topology, job), job.n_stages, job.n_replicas)
+    return _kept_bound_s(pair_costs(topology, job), job.n_stages, job.n_replicas)
 
 
 def quick_bound_s(topology: Topology, job: Job) -> float:
     """Seconds that every placement costs at least by order statistics alone, in a hundredth of the time."""
     return bound_of_pairs(pair_costs(topology, job), job.n_stages, job.n_replicas, clusters=False)
+
+
+@lru_cache(maxsize=8)
+def _kept_bound_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
+    """One bound for all jobs of a shape whose messages are alike: ``pair`` is the same object then."""
+    return bound_of_pairs(pair, n_stages, n_replicas)
 
 
 def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int, *, clusters: bool = True) -> float:

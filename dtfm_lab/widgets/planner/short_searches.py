@@ -190,9 +190,8 @@ def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
 
 
 def _told(plan: Plan, before: BeforeEdit, job: Job) -> Replanned:
-    """Return the plan with what it changed, computed here and now, as this may be a thread of its own."""
+    """Return the plan with what it changed; in words only when somebody asks, as the plan is on the screen before."""
     change = PlanChange(before, simulated(plan), job)
-    change.sentence  # noqa: B018 (it is kept)
     return Replanned(change.after, change)
 
 

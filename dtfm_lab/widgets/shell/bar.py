@@ -24,7 +24,7 @@ from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
 from dtfm_lab.widgets.shell.headline import ALIKE, PANE_NOTES, headline, reason_of
-from dtfm_lab.widgets.tasks import begin, has_event_loop
+from dtfm_lab.widgets.tasks import SLOW_S, Soon, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import TopBar
 
 REST_S = 0.3
@@ -57,7 +57,7 @@ class StatusBar:
         lab_state.observe(lambda change: self._take_plan(change["new"]), "plan")
         self._reason: tuple[object, str] = (None, "")
         """What was analysed last, see ``_asked``, and what binds it."""
-        self._is_due = False
+        self.refreshing = Soon(self.refresh)
         self.view = TopBar(on_press, live=replanning.switch.value)
         traitlets.link((replanning.switch, "value"), (self.view, "live"))
         traitlets.dlink((self.view, "dark"), (lab_state, "dark"))
@@ -86,15 +86,11 @@ class StatusBar:
         return waits and state.topology is not None and not state.message
 
     def _soon(self) -> None:
-        """Refresh once for all changes of one turn of the loop."""
-        if not has_event_loop():
-            self.refresh()
-        elif not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self.refresh)
+        """Refresh once for all changes of one turn of the loop; after an edit with the plan that follows it, which is
+        soon."""
+        self.refreshing.ask(SLOW_S if self._is_replanning else 0.0)
 
     def refresh(self) -> None:
-        self._is_due = False
         state, view, before = self._lab_state, self.view, self.history.before
         topology, job = state.topology, state.job
         with view.hold_sync():

@@ -3,7 +3,6 @@
 Results are under tabs, and nothing in their half changes its height.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -18,7 +17,7 @@ from dtfm_lab.widgets.lab_state import RESULT_TRAITS, LabState
 from dtfm_lab.widgets.network.links import with_link
 from dtfm_lab.widgets.network.network_panel import VIEWS, NetworkPanel
 from dtfm_lab.widgets.shell.inspection import inspect
-from dtfm_lab.widgets.tasks import SLOW_S, has_event_loop
+from dtfm_lab.widgets.tasks import SLOW_S, Soon
 from dtfm_lab.widgets.views.frame import Inspector, TabsView
 
 ASKED_FOR = frozenset({"run", "compare", "systems", "hours", "advice"})
@@ -93,7 +92,7 @@ class Panes:
         self.split.observe(lambda _: self._show(), "value")
         self.tabs.observe(lambda change: lab_state.set_trait("pane", change["new"]), "value")
         lab_state.observe(self._follow, "pane")
-        self._is_due = False
+        self._showing = Soon(self._show_states)
         lab_state.observe(lambda _: self._changed(), [*RESULT_TRAITS, "bound_s", "busy"])
         self._show()
         self._show_states()
@@ -120,15 +119,10 @@ class Panes:
 
     def _changed(self) -> None:
         """Mark what has changed; what an edit made stale only if no new plan follows within a moment."""
-        if not (self._is_live() and self._lab_state.plan_is_stale and has_event_loop()):
-            self._show_states()
-        elif not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_later(SLOW_S, self._show_states)
+        self._showing.ask(SLOW_S if self._is_live() and self._lab_state.plan_is_stale else 0.0)
 
     def _show_states(self) -> None:
         """Mark every tab, and say why the shown result is out of date."""
-        self._is_due = False
         state = self._lab_state
         tabs, may_redo = [], True
         for name, step in self._steps.items():
@@ -164,8 +158,10 @@ class NetworkPane:
         )
         self.view = classed(w.VBox([head, panel.picture, player, self.inspector]), "dtfm-cause")
         w.link((panel.shown, "value"), (self.tabs, "value"))
-        traits = [*RESULT_TRAITS, "selected", "selected_link", "selected_stage", "shown_stages", "shown_tasks"]
-        lab_state.observe(lambda _: self._inspect(), traits)
+        inspecting = Soon(self._inspect)
+        lab_state.observe(lambda _: inspecting.ask(), RESULT_TRAITS)
+        pointed_at = ["selected", "selected_link", "selected_stage", "shown_stages", "shown_tasks"]
+        lab_state.observe(lambda _: self._inspect(), pointed_at)
         self.open_best_view()
         self._inspect()
 

@@ -69,7 +69,7 @@ function render({ model, el }) {
   const recovering = recoveries(() => draw());
   const labels = labelLayer(model, {
     read: (line) => conditionsOf(now(), line.kind, line.ends, filled()),
-    set: (line, { latency_ms, bandwidth_gbps }) => put(withConditions(line, { latency_ms, bandwidth_gbps })),
+    set: (line, { latency_ms, bandwidth_gbps }) => putDragged(withConditions(line, { latency_ms, bandwidth_gbps })),
     press(line, event) {
       if (event.type === "keydown" && graph.isSelected(line.id)) return openForm();
       graph.choose(line.kind === "link" ? { links: [line.ends] } : { pairs: [line.ends] });
@@ -78,7 +78,7 @@ function render({ model, el }) {
   }, cleanUp);
   const others = linkLabel("pairs without a line");
   linkDrag(others.element, model, {
-    read: () => now().default, set: (conditions) => put({ ...now(), default: { ...now().default, latency_ms: conditions.latency_ms, bandwidth_gbps: conditions.bandwidth_gbps } }),
+    read: () => now().default, set: (conditions) => putDragged({ ...now(), default: { ...now().default, latency_ms: conditions.latency_ms, bandwidth_gbps: conditions.bandwidth_gbps } }),
     show: (conditions) => others.write(conditions), press: () => { graph.choose({}); openForm(); },
   }, cleanUp);
   const rest = h("div", { class: "dtfm-other-pairs", hidden: true }, h("span", {}, "Any other pair"), others.element);
@@ -159,21 +159,26 @@ function render({ model, el }) {
   /** Gives a line these numbers, in its direction, or both ways where it stands for both. */
   const withConditions = (line, conditions) => setConditions(now(), line.kind, line.ends, conditions, !line.oneWay, filled());
 
-  /** Sets the document as one of many while something is dragged: drawn at once, saved by whoever drags. */
-  function put(next) {
+  function set(next) {
     present = next;
     const { links, ...outline } = next;
     if (!docs.same(outline, model.get("outline"))) model.set("outline", outline);
     if (!docs.same(links, model.get("links"))) model.set("links", links);
-    graph.draw(next);
-    refresh();
+  }
+
+  const drawDragged = oncePerFrame(() => { graph.draw(present); refresh(); }, cleanUp);
+
+  /** Sets the document as one of many while a label is dragged, whose hand sends it: before all is drawn, as that takes a while. */
+  function putDragged(next) {
+    set(next);
+    drawDragged();
   }
 
   /** One gesture: one entry in the history, one message. `chosen` is what is selected after it, if not the same. */
   function edit(next, chosen) {
     notice = "";
-    if (!docs.same(next, now())) put(next);
-    else graph.draw(now());
+    if (!docs.same(next, now())) set(next);
+    graph.draw(now());
     if (chosen) {
       graph.choose(chosen);
       faced = { ends: chosen.links?.[0] ?? chosen.pairs?.[0] ?? null, under: JSON.stringify(graph.chosen()) };

@@ -168,9 +168,12 @@ class GanttView(View):
 
     def reset_measured(self, iteration: int = -1) -> None:
         """Begin again with the measured bars of another iteration."""
-        self._measured = []
+        had_any, self._measured = bool(self._measured), []
         self.n_measured, self.measured_iteration, self.gaps = 0, iteration, []
-        self._send_measured(NO_BARS, reset=True)
+        if had_any:
+            self._send_measured(NO_BARS, reset=True)
+        else:
+            self._mark_ends()
 
     def extend_measured(self, *columns: npt.ArrayLike) -> None:
         """Append measured bars, columns of ``Bars`` in the same clock as the predicted ones."""

@@ -189,7 +189,11 @@ class ChartRows:
         self._devices, self._stages_per_device = context.devices, context.stages_per_device
         n_positions, n_replicas = len(context.devices), len(context.devices[0])
         self._n_positions, self._n_replicas = n_positions, n_replicas
-        self.legend = legend(context.stages_per_device)
+
+    @property
+    def legend(self) -> list[dict[str, Any]]:
+        """See ``legend``."""
+        return legend(self._stages_per_device)
 
     @property
     def labels(self) -> list[str]:
