@@ -21,6 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.runtime.worker.exported_module import ExportedModule, shape_of
 from dtfm_lab.runtime.worker.own_module import build, leaves
+from dtfm_lab.runtime.worker.processors import keep_freed_memory
 
 EXAMPLES = 2
 """Samples of the batch that is exported to look at a module: of a single one, batch norms have no statistics."""
@@ -109,6 +110,7 @@ def main() -> None:
     With a second argument ``timed`` its blocks are timed.
     """
     torch.set_num_threads(1)  # as a worker computes
+    keep_freed_memory()
     try:
         sys.stdout.write(json.dumps(described(sys.argv[1], timed=sys.argv[2:] == ["timed"])))
     except JobError as error:

@@ -6,6 +6,8 @@ A CPU needs no copies; a GPU uses streams, events and pinned memory. Nothing her
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import time
 from collections.abc import Callable
 
@@ -13,6 +15,22 @@ import torch
 
 from dtfm_lab.domain.errors import RunError
 from dtfm_lab.runtime.gpu.cuda_processor import CudaProcessor, CudaReceiveBuffer, CudaSendBuffer
+
+MALLOC = {-1: 2**31 - 1, -2: 2**26, -3: 2**25}
+"""glibc's M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD in bytes; the last is the largest that it takes."""
+
+
+def keep_freed_memory() -> None:
+    """Have this process keep memory that it frees, for its next tensors, where its allocator is glibc's.
+
+    glibc else gives the end of its heap back to the system and takes fresh pages of it at the next tensor, or does not,
+    as other blocks happen to lie: the same computation took a fifth longer in some iterations than in others, and in
+    training than in calibration (mallopt(3)).
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    for parameter, n_bytes in MALLOC.items():
+        if mallopt is not None:
+            mallopt(parameter, n_bytes)
 
 
 class CpuProcessor:

@@ -30,7 +30,7 @@ from dtfm_lab.runtime.worker.clocks import Clock, PacedClock, RealClock, Virtual
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.execute import ProgramExecutor
 from dtfm_lab.runtime.worker.peer_listener import PeerListener
-from dtfm_lab.runtime.worker.processors import make_processor
+from dtfm_lab.runtime.worker.processors import keep_freed_memory, make_processor
 from dtfm_lab.runtime.worker.reporter import ComputeLog, Reporter
 from dtfm_lab.runtime.worker.transport import Aborted, Transport
 
@@ -71,6 +71,7 @@ def main(
     status = 0
     try:
         torch.set_num_threads(1)
+        keep_freed_memory()
         worker = Worker(spec, rank, connection, report, corpus or spec.corpus, host)
         threading.Thread(target=worker.receive_orders, daemon=True).start()
         worker.follow_orders()
