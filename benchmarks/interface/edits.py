@@ -8,7 +8,7 @@ import numpy as np
 from browser import Figure, LabInBrowser
 
 OPENINGS, GESTURES, REPLANS, MOVES = 3, 20, 10, 20
-OPENED = (("lecture-hall", 8, 3.0), ("worldwide", 64, 5.0))
+OPENED = (("lecture-hall", 8, 2.5), ("worldwide", 64, 4.0))
 """network, devices, seconds wanted until a planned picture moves"""
 SHOWN = """async () => {
     const began = performance.now();

@@ -17,7 +17,7 @@ from dtfm_lab.domain.errors import RunError
 from dtfm_lab.runtime.gpu.cuda_processor import CudaProcessor, CudaReceiveBuffer, CudaSendBuffer
 
 MALLOC = {-1: 2**31 - 1, -2: 2**26, -3: 2**25}
-"""glibc's M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD in bytes; the last is the largest that it takes."""
+"""Bytes of M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD of glibc; of the last no more are taken."""
 
 
 def keep_freed_memory() -> None:

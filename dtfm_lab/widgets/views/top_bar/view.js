@@ -86,7 +86,7 @@ function render({ model, el }) {
     numbers.querySelectorAll(FOCUSED)[focused]?.focus({ preventScroll: true });
   }
 
-  /** Leaves out what is said elsewhere too, until nothing is cut: long notes, price, throughput, all notes, then what was. */
+  /** Leaves out what is said elsewhere too, until nothing is cut: long notes, throughput, price, all notes, then what was. */
   function fit() {
     const key = JSON.stringify([room, ...[...numbers.children].map((child) => child.textContent.length)]);
     if (!fitting.has(key)) fitting.set(key, measuredFit());
