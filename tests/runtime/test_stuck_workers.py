@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -191,6 +192,7 @@ def test_a_worker_stopped_on_a_shared_gpu_gives_its_turn_up(forks: socket.socket
                 if holds_lock(stopped.pid):
                     break
                 stopped.resume()
+                time.sleep(0.02)  # to go on meanwhile, and say that it lives, however busy the machine is
         told = [each["event"] for each in events]
         if "recovered" in told and told[told.index("recovered") :].count("iteration") == 3:
             os.killpg(led.pid, signal.SIGKILL)
