@@ -27,9 +27,8 @@ def keep_freed_memory() -> None:
     as other blocks happen to lie: the same computation took a fifth longer in some iterations than in others, and in
     training than in calibration (mallopt(3); four workers of a small U-Net: 4,200 page faults an iteration, 80 so).
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    for parameter, n_bytes in MALLOC.items():
-        if mallopt is not None:
+    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        for parameter, n_bytes in MALLOC.items():
             mallopt(parameter, n_bytes)
 
 

@@ -35,6 +35,8 @@ PATIENCE_S = 1.0
 """Most seconds that a plan is waited for while the search's code is loaded; to compile it takes longer."""
 COMPILING_S = 300.0
 """The same of the last search after an edit, which waits for the compiler, too."""
+TOLD_LATER_UP_TO = 64
+"""Most devices of which a change is put into words on the kernel's loop: in 5 ms, and in 170 of 256 devices."""
 BETTER = 5e-4
 """Share of its value that a longer search must save on a first plan, which nobody has looked at for long."""
 
@@ -190,8 +192,11 @@ def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
 
 
 def _told(plan: Plan, before: BeforeEdit, job: Job) -> Replanned:
-    """Return the plan with what it changed; in words only when somebody asks, as the plan is on the screen before."""
+    """Return the plan with what it changed; of few devices in words only when somebody asks, as their chart is shown
+    first; of many here, as this may be a thread of its own."""
     change = PlanChange(before, simulated(plan), job)
+    if len(plan.topology) > TOLD_LATER_UP_TO:
+        change.sentence  # noqa: B018 (it is kept)
     return Replanned(change.after, change)
 
 
