@@ -162,6 +162,9 @@ def ask_kernel() -> Callable[..., str]:
     return ask
 
 
+RUN_AS_IT_IS = "(the_lab.lab_state.message, (run := the_lab.run_panel.run) and (run.status, run.error, run.last_whole))"
+
+
 @pytest.fixture
 def eventually(ask_kernel) -> Callable[..., None]:
     """``eventually(page, expression, value)``: Python comes to hold this value."""
@@ -169,7 +172,8 @@ def eventually(ask_kernel) -> Callable[..., None]:
     def eventually(page: "sync_api.Page", expression: str, value: object) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while (found := _found(page, expression)) != repr(value):
-            assert time.monotonic() < deadline, f"{expression} is {found}, not {value!r}"
+            if time.monotonic() > deadline:
+                pytest.fail(f"{expression} is {found}, not {value!r}; {_found(page, RUN_AS_IT_IS)}")
             page.wait_for_timeout(100)
 
     def _found(page: "sync_api.Page", expression: str) -> str:

@@ -86,6 +86,18 @@ def test_a_run_whose_server_dies_before_it_is_ready_starts_anew(monkeypatch: pyt
     assert run.wait().n_iterations == 1
 
 
+def test_a_run_does_not_wait_for_a_server_that_gets_no_time_to_load_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preload, "_server", None)
+    preload.warm_up()
+    ahead = preload.running_server()
+    assert ahead is not None
+    os.kill(ahead.process.pid, signal.SIGSTOP)  # as beside busy programs, at the lowest priority
+    assert short_run().wait().n_iterations == 1
+    assert not ahead.lives
+    short_run().wait()
+    assert preload.running_server() is not ahead
+
+
 def test_a_run_that_is_stopped_before_torch_is_loaded_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preload, "_server", None)
     run = short_run()

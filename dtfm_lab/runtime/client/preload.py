@@ -34,6 +34,8 @@ IDLE_S = 600
 IDLE_VARIABLE = "DTFM_LAB_WARM_S"
 """Environment variable that gives other seconds; 0: no server at all."""
 LONGEST_IDLE_S = 10**7
+HURRY_S = 2.0
+"""A run waits so long for a server that loads torch at the lowest priority: beside busy programs that takes minutes."""
 MESSAGE_BYTES = 1 << 12
 """Longer than any message of the server."""
 STOP_PATIENCE_S = 1.5
@@ -197,6 +199,8 @@ class ForkServer:
                 env=run_environment(),
             )
         self.lives = True
+        self._hurries = when == "now"
+        """Whether torch is loaded, or is loaded at a priority at which runs may wait for it."""
         self._ordered: dict[int, RunProcess] = {}
         """Runs that were ordered from the server and have not begun, by the run's number, as are those below. The
         socket keeps their orders until the server has loaded torch."""
@@ -214,7 +218,17 @@ class ForkServer:
                     return False
                 run.server = self
                 self._ordered[run.number] = run
+                if not self._hurries:
+                    unhurried = threading.Timer(HURRY_S, self._give_up_unhurried)
+                    unhurried.daemon = True
+                    unhurried.start()
             return self.lives
+
+    def _give_up_unhurried(self) -> None:
+        """Kill a server that still loads torch at the lowest priority: the runs that wait for it load their own."""
+        with _lock:
+            if self.lives and not self._hurries:
+                self.kill()
 
     def kill(self) -> None:
         """Kill the server; the runs that it has forked go on."""
@@ -236,6 +250,8 @@ class ForkServer:
     def _take_message(self, message: dict[str, Any]) -> None:
         with _lock:
             match message:
+                case {"event": "ready"}:
+                    self._hurries = True
                 case {"event": "started", "number": number, "pid": pid}:
                     self._begun[number] = self._ordered.pop(number)
                     self._begun[number].set_started(pid)

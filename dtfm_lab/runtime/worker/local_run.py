@@ -112,6 +112,7 @@ def serve(client: socket.socket, idle_s: float) -> None:
     waiting = selectors.DefaultSelector()  # the client's descriptor may be above the 1,023 that select takes
     for end in (client, woken):
         waiting.register(end, selectors.EVENT_READ)
+    send(client, event="ready")
     idle_since_s = time.monotonic()
     while numbers or time.monotonic() - idle_since_s < idle_s:
         readable = [key.fileobj for key, _ in waiting.select(None if numbers else idle_s)]
