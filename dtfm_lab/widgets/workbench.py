@@ -159,6 +159,7 @@ class Lab(w.VBox):
             self.replanning.is_answering or self.schedule_panel.is_predicting
         )
         self.replanning.foresee = self.schedule_panel.foresee
+        self.replanning.show_at_hand = self.schedule_panel.show_at_hand
         self.what_if_panel = WhatIfPanel(lab_state)
         self.run_panel = RunPanel(lab_state, self.schedule_panel, self.network_panel.drawing)
         self.compare_panel = ComparePanel(lab_state, self.plan_panel.redo, self.run_panel.guessing.view)

@@ -54,6 +54,22 @@ async def test_an_edit_replans_from_the_current_plan_and_tells_what_changed():
 
 
 @on_a_loop
+async def test_the_plan_at_hand_is_shown_on_the_edited_network_before_the_search_answers():
+    lab_state, replanning = a_lab_state(17)
+    shown = []
+    replanning.show_at_hand = lambda plan: lambda: shown.append((plan, lab_state.plan_is_stale))
+    replanning.switch.value = True
+    before, lab_state.topology = lab_state.plan, slower(lab_state)
+    await until(lambda: lab_state.plan is not before)
+    assert [(plan.stages, stale) for plan, stale in shown] == [(before.stages, True)]
+    assert shown[0][0].topology is lab_state.topology
+    lost = lab_state.plan.stages[0][0]
+    lab_state.topology = lab_state.topology.subset([name for name in lab_state.topology.names if name != lost])
+    await until(lambda: not lab_state.plan_is_stale)
+    assert len(shown) == 1, "with a device less it cannot serve as it was"
+
+
+@on_a_loop
 async def test_without_a_plan_a_first_one_is_made_and_then_looked_at_again():
     lab_state = LabState()
     replanning, plans = LiveReplanning(lab_state), []

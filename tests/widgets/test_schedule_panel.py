@@ -166,3 +166,35 @@ async def test_the_schedule_fits_the_memory_unless_a_person_has_chosen_one() -> 
     lab_state.plan = replace(plan)
     await until(lambda: not panel.is_predicting)
     assert lab_state.schedule == plan.job.schedule_name, "a person has chosen it"
+
+
+@on_a_loop
+async def test_the_plan_at_hand_answers_an_edit_before_the_search_does_and_is_drawn_once_where_it_stays() -> None:
+    lab_state, panel = await shown()
+    plan, drawn = lab_state.plan, []
+    panel.drawn.view.show = lambda *prediction: drawn.append(prediction[0])
+    edited = lab_state.topology.with_link("ada", "alan", latency_s=0.2)
+    at_hand = lab.evaluate(edited, plan.job, stages=plan.stages)
+    show = panel.show_at_hand(at_hand)
+    show()
+    assert drawn == [], "the network has not been edited yet"
+    lab_state.topology = edited
+    show()
+    assert [one.plan for one in drawn] == [at_hand]
+    assert drawn[0].trace.iteration_s == simulate(at_hand, lab_state.schedule).iteration_s
+    kept = replace(at_hand, planner="evolutionary")  # what the search says of it
+    panel.foresee(kept)
+    with patch.object(schedule_panel, "predicted", side_effect=AssertionError("predicted again")):
+        lab_state.plan = kept
+        await until(lambda: lab_state.predicted is drawn[0].trace)
+    assert len(drawn) == 1
+    lab_state.topology = lab_state.topology.with_link("ada", "alan", latency_s=0.4)
+    on_it = lab.evaluate(lab_state.topology, plan.job, stages=plan.stages)
+    panel.show_at_hand(on_it)()
+    moved = lab.evaluate(lab_state.topology, plan.job, stages=plan.stages[::-1])
+    panel.foresee(moved)
+    lab_state.plan = moved
+    await until(lambda: lab_state.predicted.context.devices == moved.device_names)
+    assert [one.plan for one in drawn[1:]] == [on_it, moved]
+    lab_state.choices = lab_state.choices | {"compression": "int8"}
+    assert panel.show_at_hand(on_it) is None, "what is chosen is no choice of the plan's"

@@ -69,6 +69,9 @@ class LiveReplanning(Panel):
         """Whether the job leaves more to the planner than when the plan was made, which is a plan of it still."""
         self.foresee: Callable[[Plan], None] = lambda plan: None
         """Called on the search's thread with the plan that is set next: what is shown of it is then there with it."""
+        self.show_at_hand: Callable[[Plan], Callable[[], None] | None] = lambda plan: None
+        """Called on that thread before the search with the plan at hand on the edited network; what it returns is
+        called on the kernel's loop while the search goes on."""
         self.last: Replanned | None = None
         self.took_s = 0.0
         """Seconds from the last edit to the first plan that followed it."""
@@ -149,7 +152,8 @@ class LiveReplanning(Panel):
                 found, why_not = None, ""
                 self._lab_state.live_search = live = LiveSearch()
                 try:
-                    found = await asyncio.to_thread(self._first_or_next, request, self._cancelled, live)
+                    loop = asyncio.get_running_loop()
+                    found = await asyncio.to_thread(self._first_or_next, request, self._cancelled, live, loop)
                 except LabError as error:
                     why_not = str(error)
                 now = self._next_request()
@@ -172,13 +176,20 @@ class LiveReplanning(Panel):
             if self._lab_state.live_search is not None:
                 self._lab_state.live_search.is_over = True
 
-    def _first_or_next(self, request: Request, cancelled: Cancellation, live: LiveSearch) -> Replanned | None:
+    def _first_or_next(
+        self, request: Request, cancelled: Cancellation, live: LiveSearch, loop: asyncio.AbstractEventLoop
+    ) -> Replanned | None:
         plan, topology, job = request
+
+        def at_hand(start: Plan) -> None:
+            if not cancelled.is_set() and (show := self.show_at_hand(start)) is not None:
+                loop.call_soon_threadsafe(show)
+
         if plan is None:
             found = first_plan(topology, job, cancelled, self._options(), live)
         else:
             earlier = self.history.plan_on(topology, job)
-            found = replanned(plan, topology, job, cancelled, self.history.before, earlier, live)
+            found = replanned(plan, topology, job, cancelled, self.history.before, earlier, live, at_hand)
         if found is not None and not cancelled.is_set():
             self.foresee(found.plan)
         return found

@@ -1,6 +1,7 @@
 """Short searches from a plan at hand, for a screen that answers every edit. They contain no widget."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -140,6 +141,7 @@ def replanned(
     before: BeforeEdit | None = None,
     earlier: Plan | None = None,
     live: LiveSearch | None = None,
+    at_hand: Callable[[Plan], None] = lambda plan: None,
 ) -> Replanned | None:
     """Return the best plan of a short search from ``plan``, by its objective; None where it is cancelled.
 
@@ -149,6 +151,7 @@ def replanned(
     of ``earlier``, with the planner that found it. Where the edit changes no cost, as a new name of a region does,
     nothing is searched, so that a placement made by hand stays. Of what is found, as many devices as can stay where
     they were. Where there are too few devices for the plan's shape, the search begins with fewer of its pipelines.
+    ``at_hand`` is called before the search with ``plan`` on the edited network, where it can serve there as it is.
 
     Raises PlanError where the job does not fit the network.
     """
@@ -160,6 +163,8 @@ def replanned(
     options |= {"live": live, "seed": plan.seed or 0, "start": start}
     if start is None and plan.objective != COMMUNICATION:
         options["nearby"] = tuple(beginnings(plan, topology))
+    if start is not None and is_same_placement(start, plan):
+        at_hand(start)
     best = _searched(topology, job, cancelled, BUDGETS_S[0], **options)
     if best is None:
         return None
@@ -252,6 +257,11 @@ def _simulated_alike(plan: Plan, start: Plan) -> bool:
         return before.fingerprint == after.fingerprint
     unread: dict[str, Any] = {"name": "device", "region": "", "position": None}
     return all(replace(a, **unread) == replace(b, **unread) for a, b in zip(before.devices, after.devices, strict=True))
+
+
+def is_same_placement(one: Plan, other: Plan) -> bool:
+    """Whether two plans of one job give the same devices the same places."""
+    return one.job == other.job and one.stages == other.stages
 
 
 def _oriented(before: Plan, step: PlanStep) -> PlanStep:

@@ -241,15 +241,19 @@ class ScheduleChart:
     def __init__(self, lab_state: LabState, words: str) -> None:
         self._lab_state = lab_state
         self._shown: ChartedPrediction | None = None
+        self._drawn: tuple[Chart, ChartedPrediction | None] | None = None
         self._is_following = Guard()
         self.view = classed(PredictionChart(title="One iteration", empty_words=words), "dtfm-fill")
         lab_state.observe(lambda _: self._select(), ["selected", "selected_stage"])
         self.view.observe(lambda change: self._take_selected(change["name"]), ["selected", "selected_stage"])
 
     def draw(self, prediction: ChartedPrediction, before: ChartedPrediction | None = None) -> None:
-        """Draw a prediction; what was ``before`` stays as a line."""
-        self._shown = prediction
-        self.view.show(prediction, before)
+        """Draw a prediction; what was ``before`` stays as a line. What is drawn already is not sent again."""
+        drawn, self._drawn, self._shown = self._drawn, (prediction.chart, before), prediction
+        if drawn is None or drawn[0] is not prediction.chart or drawn[1] is not before:
+            self.view.show(prediction, before)
+        else:
+            self.view.stale = ""
         self._select()
 
     def fill(self, measured: Trace) -> None:
@@ -259,7 +263,7 @@ class ScheduleChart:
 
     def clear(self, words: str) -> None:
         """Show nothing but these words."""
-        self._shown = None
+        self._shown = self._drawn = None
         self.view.clear()
         self.view.title, self.view.empty_words = "One iteration", words
 

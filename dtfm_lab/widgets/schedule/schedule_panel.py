@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from html import escape
 
@@ -17,6 +19,7 @@ from dtfm_lab.simulation import schedules
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState, predicted_of_run
+from dtfm_lab.widgets.planner.short_searches import is_same_placement
 from dtfm_lab.widgets.schedule.choices import ChoiceControls, SchedulesTable
 from dtfm_lab.widgets.schedule.predictions import (
     AS_DRAWN,
@@ -60,6 +63,8 @@ class SchedulePanel(Panel):
         is nothing to say of that any more."""
         self._foreseen: tuple[tuple[object, ...], ChartedPrediction] | None = None
         """A prediction that was made before its plan was set, and what ``_predict`` must want for it."""
+        self._at_hand: tuple[tuple[object, ...], ChartedPrediction] | None = None
+        """Likewise of the plan at hand on a network that was just edited, for which a search looks now."""
         self._asked: object = None
         """What the prediction on the screen answers."""
         self._edited_at_s = 0.0
@@ -233,8 +238,10 @@ class SchedulePanel(Panel):
     async def _dim_without_plan(self) -> None:
         await asyncio.sleep(SLOW_S)
         self._awaits_plan = False
-        if self._lab_state.plan_is_stale:
-            self._dim()
+        shown, state = self._shown, self._lab_state
+        if state.plan_is_stale:
+            if shown is None or shown.plan.topology is not state.topology:  # else it is of the plan at hand
+                self._dim()
         elif not self.is_predicting:
             self.chart.stale = ""
 
@@ -243,11 +250,42 @@ class SchedulePanel(Panel):
 
         Raises nothing: what cannot be predicted is found out once the plan is there.
         """
-        state = self._lab_state
-        schedule = plan.job.schedule or (plan.job.schedule_name if self._is_automatic else state.schedule)
-        wanted = (plan, schedule, plan.queueing if plan.job.schedule else state.queueing, self._is_automatic)
+        wanted, at_hand = self._wanted_of(plan), self._at_hand
+        if at_hand is not None and at_hand[0] == wanted[1:] and _is_alike(at_hand[1].plan, plan):
+            self._foreseen = wanted, replace(at_hand[1], plan=plan)
+            return
         with suppress(LabError):
             self._foreseen = wanted, predicted(*wanted[:3], may_differ=wanted[3])
+
+    def show_at_hand(self, plan: Plan) -> Callable[[], None] | None:
+        """Predict the plan at hand on an edited network, on a thread; return what shows it, for the kernel's loop.
+
+        A search goes on meanwhile. None where what will be shown is another thing: a prediction with choices, or one
+        from the profile of a run.
+        """
+        state, self._at_hand = self._lab_state, None
+        is_of_run = state.comparison is not None or "run" in state.busy
+        if is_of_run or state.is_chosen_otherwise or not state.shows("schedule"):
+            return None
+        wanted = self._wanted_of(plan)
+        with suppress(LabError):
+            prediction = predicted(*wanted[:3], may_differ=wanted[3])
+            self._at_hand = wanted[1:], prediction
+
+            def show() -> None:
+                if state.topology is plan.topology and state.plan_is_stale and wanted == self._wanted_of(plan):
+                    self.chart.reset_measured()
+                    self._take(prediction)
+                    self._draw()
+
+            return show
+        return None
+
+    def _wanted_of(self, plan: Plan) -> tuple[Plan, str, str, bool]:
+        """Plan, schedule, queueing and whether the schedule may differ, as ``_predict`` will want it of this plan."""
+        state = self._lab_state
+        schedule = plan.job.schedule or (plan.job.schedule_name if self._is_automatic else state.schedule)
+        return plan, schedule, plan.queueing if plan.job.schedule else state.queueing, self._is_automatic
 
     @property
     def is_predicting(self) -> bool:
@@ -305,3 +343,8 @@ class SchedulePanel(Panel):
 
     def _update_button(self, *, stop: bool = False) -> None:
         self.simulate.disabled = self._lab_state.plan is None
+
+
+def _is_alike(one: Plan, other: Plan) -> bool:
+    """Whether the same is predicted of two plans: one may have better bounds, or another planner's name."""
+    return one.topology is other.topology and is_same_placement(one, other)
