@@ -322,8 +322,7 @@ def _headlines(plan: Plan) -> Iterator[str]:
         shape += {"none": "", "stage": ", recomputed"}.get(job.checkpoints, f", checkpoints {job.checkpoints}")
     yield f"{shape}; by {plan.planner}"
     if plan.iteration_s is not None:
-        most = plan.speed_up_left
-        left = "" if most is None else f", at most {most:.2f} times faster with {plan.scope}"
+        left = f", {plan.speed_up_words}" if plan.speed_up_words else ""
         price = plan.price_per_billion_tokens
         dollars = f"; {money(price)} a billion {job.counted}" if price else ""
         yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"

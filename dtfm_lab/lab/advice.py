@@ -15,7 +15,19 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology, hardware_of
 from dtfm_lab.domain.options import Option, check_options
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
-from dtfm_lab.domain.units import CENT, counted, format_bytes, format_gbps, format_s, money, plain_rows, to_gbps, to_ms
+from dtfm_lab.domain.units import (
+    CENT,
+    FAR_TIMES,
+    counted,
+    format_bytes,
+    format_gbps,
+    format_s,
+    format_times,
+    money,
+    plain_rows,
+    to_gbps,
+    to_ms,
+)
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.arguments import Progress
 from dtfm_lab.lab.ways import INSIDE, LINE_BYTES_PER_S, LINE_S, MIXED, OWN, RENTED, Way, watts_of
@@ -290,7 +302,7 @@ def _line(way: Way, mark: str) -> tuple[str, ...]:
         _time(way),
         _dollars(way) + more,
         kwh + more,
-        f"{most:.2f} x" if math.isfinite(most) else "",
+        f"{format_times(most)} x" if most <= FAR_TIMES else "",
     )
 
 
@@ -311,7 +323,7 @@ brackets, here and in all columns, where a measured one lies with 90 % confidenc
 {Unit}/s: {batch:,} of a batch over an iteration. Time: {unit} over {unit}/s, without starting, loading or losses.
 Dollars: hours x prices of the rented devices that serve, and kWh x {per_kwh}. kWh: hours x watts of the own devices \
 that serve, at full load: an upper figure, without the computers around GPUs. "+ ?": some watts are not known.
-At most: how many times faster {scope} can be, a proven bound.
+At most: how many times faster {scope} can be, a proven bound; left out above {far}.
 Links: those of the network, each as if it were alone. Assumed are PCIe 4 x16, {inside}, inside a rented host, and \
 {line_ms:g} ms and {line} from home to one that the network does not have.
 What fits: by the simulator's count of memory; "needs some" is the whole model on one device, held as tightly as can be.
@@ -325,6 +337,7 @@ def _origins(advice: Advice) -> Iterator[str]:
     absent = tuple(what for what, part in parts.items() if not part)
     lines = HOW.format(
         batch=advice.job.tokens,
+        far=FAR_TIMES,
         unit=advice.job.counted,
         Unit=advice.job.counted.capitalize(),
         per_kwh=money(advice.asked.electricity_per_kwh),

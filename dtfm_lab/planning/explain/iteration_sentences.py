@@ -6,7 +6,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
-from dtfm_lab.domain.units import counted, format_bytes, format_s, money
+from dtfm_lab.domain.units import FAR_TIMES, counted, format_bytes, format_s, money
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
 from dtfm_lab.planning.explain.sentences import none_of
 
@@ -187,9 +187,8 @@ def _bound(plan: Plan) -> str:
         return ""
     if most <= 1 + 1e-6:
         return f"{none_of(plan, 'No')} is faster: that is its lower bound."
-    return (
-        f"{none_of(plan, 'No')} takes less than {format_s(bound_s)}: at most {most:.2f} times faster with {plan.scope}."
-    )
+    least = f"{none_of(plan, 'No')} takes less than {format_s(bound_s)}"
+    return f"{least}, which is far below." if most > FAR_TIMES else f"{least}: {plan.speed_up_words}."
 
 
 def _price(plan: Plan) -> str:

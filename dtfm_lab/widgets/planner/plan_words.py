@@ -3,7 +3,6 @@
 It contains no widget.
 """
 
-import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from html import escape
@@ -13,9 +12,8 @@ import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted, format_s
-from dtfm_lab.figures.measures import format_dollars, format_times
+from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.planning import Difference
-from dtfm_lab.planning.explain.sentences import none_of
 
 
 def result_words(plan: Plan) -> str:
@@ -26,13 +24,7 @@ def result_words(plan: Plan) -> str:
 
 
 def _at_most(plan: Plan, before: str, after: str = "") -> str:
-    left = plan.speed_up_left
-    if left is None or not math.isfinite(left):
-        return ""
-    words = (
-        f"{none_of(plan)} is faster" if left <= 1 else f"at most {format_times(left)} times faster with {plan.scope}"
-    )
-    return f"{before}{words}{after}"
+    return f"{before}{plan.speed_up_words}{after}" if plan.speed_up_words else ""
 
 
 def headline(plan: Plan) -> str:
