@@ -77,6 +77,19 @@ def format_bytes(n_bytes: float) -> str:
     return f"{n_bytes:.0f} bytes"
 
 
+def format_share(share: float, digits: int = 1) -> str:
+    """A share as a percentage: ``3.1 %``; with no digits ``3 %``."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def signed_share(share: float, digits: int = 1) -> str:
+    """A difference as a percentage: ``+1.2 %``, ``−14.6 %``, ``0.0 %``."""
+    text = format_share(abs(share), digits)
+    if text == format_share(0.0, digits):
+        return text
+    return f"\N{MINUS SIGN}{text}" if share < 0 else f"+{text}"
+
+
 TIMES = 10
 """Multiple of a bound from which it is given without decimals."""
 FAR_TIMES = 100

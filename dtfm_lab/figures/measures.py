@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dtfm_lab.domain.units import FAR_TIMES, TIMES, format_s, format_times
+from dtfm_lab.domain.units import FAR_TIMES, TIMES, format_s, format_share, format_times
 from dtfm_lab.planning.step import PROVEN
 
 
@@ -80,7 +80,7 @@ def measure_of(objective: str) -> ObjectiveWords:
 
 def percent(share: float) -> str:
     """Return a share as a percentage with one digit; a positive one is never shown as 0."""
-    return f"{share * 100:.1f} %" if share >= 1e-3 else "less than 0.1 %"
+    return format_share(share) if share >= 1e-3 else "less than 0.1 %"
 
 
 def format_dollars(dollars: float) -> str:

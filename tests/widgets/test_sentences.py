@@ -12,7 +12,7 @@ from loops import on_a_loop, until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import format_range, format_s
+from dtfm_lab.domain.units import format_range, format_s, format_share, signed_share
 from dtfm_lab.runtime.client.launch import Secret
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
@@ -113,8 +113,8 @@ def check_numbers(the_lab: lab.Lab) -> None:
     assert chart.shares[0]["share"] == pytest.approx(busy)
     assert sum(each["share"] for each in chart.shares) == pytest.approx(1, abs=0.03)
     every = trace.context.synchronise_every
-    assert f"MFU {trace.metrics['mfu']:.1%}" in chart.caption
-    assert ("%, chiefly " in chart.caption) == (busy < 1)
+    assert f"MFU {format_share(trace.metrics['mfu'])}" in chart.caption
+    assert (" %, chiefly " in chart.caption) == (busy < 1)
     assert (f"the mean of {every:,} iterations (drawn: one that " in chart.caption) == (every > 1)
 
     faster, note = state.bounded_plan.speed_up_words, re.sub("<.*?>", "", the_lab.plan_panel.note.value)
@@ -221,7 +221,7 @@ async def test_what_is_said_of_a_run_ends_with_the_plan_that_ran_and_comes_back_
     await measured(the_lab)
     state, comparison = the_lab.lab_state, the_lab.comparison
     run_s = format_s(state.measured.iteration_s)
-    error = f"{comparison.iteration_error:+.1%}".replace("%", " %").replace("-", "−")
+    error = signed_share(comparison.iteration_error)
     assert (bar_of(the_lab)["Measured"]["value"], bar_of(the_lab)["Measured"]["note"]) == (run_s, error)
     assert the_lab.compare_panel.residuals.table == "devices", "links are modelled: what was measured comes first"
     for pane in ("run", "compare"):

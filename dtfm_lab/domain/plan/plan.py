@@ -14,7 +14,7 @@ from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.network import QUEUEING, Topology
 from dtfm_lab.domain.plan.device_table import device_table
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FAR_TIMES, FloatArray, IntArray, counted, format_s, format_times
+from dtfm_lab.domain.units import FAR_TIMES, FloatArray, IntArray, counted, format_s, format_share, format_times
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -164,7 +164,7 @@ class Plan:
         if self.iteration_s is not None:
             most = f" ({self.speed_up_words})" if self.speed_up_words else ""
             parts.append(f"iteration {self.iteration_s:.6g} s{most}")
-        parts.append(f"communication cost {self.cost.total_s:.6g} s, gap {self.gap:.1%}")
+        parts.append(f"communication cost {self.cost.total_s:.6g} s, gap {format_share(self.gap)}")
         return f"<Plan {self.job.name} on {self.topology.name}: {', '.join(parts)}, by {self.planner}>"
 
     def changed(self, **fields: Any) -> Self:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted, format_s
+from dtfm_lab.domain.units import counted, format_s, format_share
 from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.planning import Difference
 
@@ -19,7 +19,7 @@ from dtfm_lab.planning import Difference
 def result_words(plan: Plan) -> str:
     """Return ``iteration 24.1 s, at most 1.2 times faster with any plan``, or the communication cost and its gap."""
     if plan.objective == "communication" or plan.iteration_s is None:
-        return f"communication cost {format_s(plan.cost.total_s)}, gap {plan.gap:.1%}"
+        return f"communication cost {format_s(plan.cost.total_s)}, gap {format_share(plan.gap)}"
     return f"iteration {format_s(plan.iteration_s)}{_at_most(plan, ', ')}"
 
 
@@ -35,7 +35,7 @@ def headline(plan: Plan) -> str:
     communication = format_s(cost.total_s)
     how = (
         f" = data parallel {format_s(cost.data_parallel_s)} + pipeline {format_s(cost.pipeline_s)}; "
-        f"lower bound {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}"
+        f"lower bound {format_s(plan.lower_bound_s)}, gap {format_share(plan.gap)}"
     )
     if plan.iteration_s is None or plan.objective == "communication":
         communication = f"<b>{communication}</b>{how}"

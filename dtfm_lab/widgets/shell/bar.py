@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import traitlets
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FAR_TIMES, counted, format_range, format_s, format_times
+from dtfm_lab.domain.units import FAR_TIMES, counted, format_range, format_s, format_times, signed_share
 from dtfm_lab.figures.measures import format_count, format_dollars
 from dtfm_lab.widgets.lab_state import (
     RESULT_TRAITS,
@@ -285,7 +285,7 @@ def _measured_number(state: LabState) -> dict[str, Any]:
         return _number("Measured", "…" if runs else "–", note=note, word="measured")
     if run_staleness(state):
         return _number("Measured", format_s(measured.iteration_s), note="before the last edit", word="error")
-    note = "" if comparison is None else f"{comparison.iteration_error:+.1%}".replace("%", " %").replace("-", "−")
+    note = "" if comparison is None else signed_share(comparison.iteration_error)
     bad = comparison is not None and abs(comparison.iteration_error) > 0.1
     return _number("Measured", format_s(measured.iteration_s), note=note, bad=bad, word="error")
 

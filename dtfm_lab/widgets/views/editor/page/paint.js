@@ -57,7 +57,7 @@ export function layOut(context, scene, view, peeked) {
     const box = boxes.get(name);
     if (!box) continue;
     const within = view.padding >= 18;
-    const wide = box.x2 - box.x1 - (within ? 28 : 0);
+    const wide = box.x2 - box.x1 - (within ? 20 : 0);
     context.font = font(12);
     const text = labels.find((label) => context.measureText(label).width <= wide) ?? fitting(context, name, Math.max(30, wide));
     const [x, y] = within ? [box.x1 + 14, box.y1 + Math.min(18, view.padding - 4)] : [box.x1, box.y1 - 4];
