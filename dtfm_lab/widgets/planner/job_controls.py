@@ -10,7 +10,7 @@ import ipywidgets as w
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.options import Option, options_of
+from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
 from dtfm_lab.domain.units import counted
 from dtfm_lab.figures.measures import MEASURES, ObjectiveWords, measure_of
 from dtfm_lab.files import job_names, override
@@ -180,6 +180,9 @@ class JobControls(SavedControls):
 
     def restore(self, settings: dict[str, Any]) -> None:
         """Set the controls to saved values; unknown or impossible values are ignored."""
+        batch = settings.get("batch")
+        if isinstance(batch, int) and not 1 <= batch <= MOST_COUNT:
+            settings = {name: value for name, value in settings.items() if name != "batch"}
         super().restore(settings)
         shape = settings.get("shape")
         if isinstance(shape, list | tuple) and tuple(shape) in [offered for _, offered in self.shape.options]:
