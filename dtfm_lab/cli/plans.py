@@ -39,7 +39,7 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted, format_range, format_s, money, plain_rows
+from dtfm_lab.domain.units import counted, format_range, format_s, format_share, money, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
 from dtfm_lab.lab.arguments import PlanOptions
@@ -269,7 +269,7 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
         return
     named = f"named by the job: {', '.join(plan.pinned)}; left open (auto)"
     if other.iteration_s >= plan.iteration_s:
-        return out.print(f"{named}, nothing faster was found in {FREED_SHARE:.0%} of the search")
+        return out.print(f"{named}, nothing faster was found in {format_share(FREED_SHARE, 0)} of the search")
     job = other.job
     shape = f"{job.n_stages} x {job.n_replicas}, micro-batches of {job.microbatch}, checkpointing {job.checkpoints}"
     out.print(f"{named}, an iteration takes {format_s(other.iteration_s)}: {shape}")
@@ -322,8 +322,7 @@ def _headlines(plan: Plan) -> Iterator[str]:
         shape += {"none": "", "stage": ", recomputed"}.get(job.checkpoints, f", checkpoints {job.checkpoints}")
     yield f"{shape}; by {plan.planner}"
     if plan.iteration_s is not None:
-        most = plan.speed_up_left
-        left = "" if most is None else f", at most {most:.2f} times faster with {plan.scope}"
+        left = f", {plan.speed_up_words}" if plan.speed_up_words else ""
         price = plan.price_per_billion_tokens
         dollars = f"; {money(price)} a billion {job.counted}" if price else ""
         yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"
@@ -331,7 +330,8 @@ def _headlines(plan: Plan) -> Iterator[str]:
         yield f"iteration not simulated: {why}"
     yield (
         f"communication cost {format_s(cost.total_s)} (data parallel {format_s(cost.data_parallel_s)} + pipeline "
-        f"{format_s(cost.pipeline_s)}), bound in this shape {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}"
+        f"{format_s(cost.pipeline_s)}), bound in this shape {format_s(plan.lower_bound_s)}, gap "
+        f"{format_share(plan.gap)}"
     )
 
 

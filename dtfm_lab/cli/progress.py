@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dtfm_lab.cli.terminal import err
-from dtfm_lab.domain.units import counted, format_s, money
+from dtfm_lab.domain.units import counted, format_s, format_share, money
 from dtfm_lab.lab.arguments import SearchBudget
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.objectives import DEFAULT_SECONDS
@@ -41,7 +41,7 @@ def search_progress(budget: SearchBudget, name: str | None = None) -> Iterator[C
             update(
                 completed=step.seconds if steps is None else step.generation + 1,
                 status=f"generation {generations}  {_objective_words(step)}  "
-                f"gap {step.gap:.1%}  {step.seconds:.1f}{limit} s",
+                f"gap {format_share(step.gap)}  {step.seconds:.1f}{limit} s",
             )
 
         yield show
@@ -156,7 +156,7 @@ def run_picture(run: RunRecord) -> RenderableType:
             row.stages,
             str(row.replica),
             Text(row.condition or "ok", STYLES.get(row.condition, "yellow") if row.condition else "dim"),
-            "" if row.busy is None else f"{busy:.0%}",
+            "" if row.busy is None else format_share(busy, 0),
             ProgressBar(total=1.0, completed=busy, width=BAR_WIDTH // 2),
         )
     return Group(head, Text(summary, no_wrap=False, overflow="fold"), table)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from dtfm_lab.domain.report import Part, ReportSection
 from dtfm_lab.domain.report import Table as ReportTable
-from dtfm_lab.domain.units import format_bytes, format_s
+from dtfm_lab.domain.units import format_bytes, format_s, format_share, signed_share
 
 PIPE_WIDTH = 1000
 """Characters of a line where the reader is no terminal: every row is one line."""
@@ -118,9 +118,9 @@ def _in_units(column: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if column in SHARES:
-        return f"{value:.1%}"
+        return format_share(value)
     if column in ERRORS:
-        return f"{value:+z.2%}"
+        return signed_share(value, 2)
     if column.endswith("_bytes"):
         return format_bytes(float(value))
     if column.endswith("_per_s"):

@@ -11,7 +11,7 @@ from dtfm_lab.cli.terminal import out, print_json, print_rows, print_table
 from dtfm_lab.compare import Comparison, Refit
 from dtfm_lab.compare.refit import in_units
 from dtfm_lab.domain.trace import BY_MODEL, CAUSES, Trace
-from dtfm_lab.domain.units import counted, format_range, format_s, plain_rows
+from dtfm_lab.domain.units import counted, format_range, format_s, format_share, plain_rows
 
 PIECES = 3
 """Pieces of the critical path that are named."""
@@ -21,7 +21,7 @@ LINKS_SHOWN = 12
 FITTED = ("drawn", "fitted", "low", "high")
 THROUGHPUT = {
     "tokens_per_s": "{:,.0f} {counted}/s",
-    "mfu": "{:.1%} of the devices' peak",
+    "mfu": "{} of the devices' peak",
     "pflops": "{:.4g} PFLOPS",
     "price_per_iteration": "${:.4g} an iteration",
     "price_per_million_tokens": "${:.4g} a million {counted}",
@@ -81,13 +81,14 @@ def print_trace(trace: Trace) -> None:
     out.print(
         f"{context.source} {context.schedule}, {context.clock} clock, "
         f"{f'messages {BY_MODEL}' if context.links_by_model else f'links {context.links}'}: iteration "
-        f"{format_s(trace.iteration_s)}, devices compute {trace.compute_share:.1%} of the time, "
+        f"{format_s(trace.iteration_s)}, devices compute {format_share(trace.compute_share)} of the time, "
         f"{counted(len(trace), 'row')}"
     )
     if between := format_range(*trace.interval()):
         what = "a measured" if context.source == "simulated" else "the median"
         out.print(f"with 90 % confidence {what} iteration lies from {between}")
-    told = {what: trace.metrics[what] for what in THROUGHPUT}
+    told: dict[str, Any] = {what: trace.metrics[what] for what in THROUGHPUT}
+    told["mfu"] = None if told["mfu"] is None else format_share(told["mfu"])
     unit = {"counted": context.counted}
     known = [text.format(told[what], **unit) for what, text in THROUGHPUT.items() if told[what] is not None]
     if known:
@@ -95,11 +96,11 @@ def print_trace(trace: Trace) -> None:
     if trace.after is not None and trace.iteration_s > 0:
         idle = {cause.removesuffix("_s"): s for cause, s in _idle_seconds(trace).items() if s > 0}
         whole_s = float(trace.bubble["iteration_s"].mean())
-        parts = [f"{cause} {s / whole_s:.1%}" for cause, s in sorted(idle.items(), key=lambda item: -item[1])]
-        out.print(f"idle {sum(idle.values()) / whole_s:.1%}" + (": " if parts else "") + ", ".join(parts))
+        parts = [f"{cause} {format_share(s / whole_s)}" for cause, s in sorted(idle.items(), key=lambda item: -item[1])]
+        out.print(f"idle {format_share(sum(idle.values()) / whole_s)}" + (": " if parts else "") + ", ".join(parts))
         path = trace.critical_summary()
         pieces = path[path["by"] != "what"].nlargest(PIECES, "seconds")
-        named = [f"{p['name']} {format_s(p['seconds'])} ({p['share']:.1%})" for p in plain_rows(pieces)]
+        named = [f"{p['name']} {format_s(p['seconds'])} ({format_share(p['share'])})" for p in plain_rows(pieces)]
         out.print(f"critical path, its largest pieces: {', '.join(named)}")
     if context.losses:
         out.print(

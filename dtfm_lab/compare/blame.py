@@ -9,7 +9,7 @@ from dtfm_lab.compare.attribution import Mask, TimedIterations, owners
 from dtfm_lab.compare.dependencies import dependencies_of
 from dtfm_lab.compare.errors import half_width
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import FloatArray, format_s
+from dtfm_lab.domain.units import FloatArray, format_s, format_share
 
 NOTABLE = 0.02
 """Share of the iteration from which a link or a device is a suspect: real runs on the virtual clock differ by that."""
@@ -67,12 +67,15 @@ class Blame:
         if abs(self.error_s) <= ROUNDING * self.iteration_s:
             return "on average an iteration is as long as predicted"
         how = "longer" if self.error_s > 0 else "shorter"
-        share = f" ({abs(self.error_s) / self.iteration_s:.1%})" if self.iteration_s > 0 else ""
+        share = f" ({format_share(abs(self.error_s) / self.iteration_s)})" if self.iteration_s > 0 else ""
         error = f"on average an iteration is {format_s(abs(self.error_s))}{share} {how}"
         explaining = self.table[self.table["named"] & (self.table["share"].abs() >= NOTABLE)]
         parts = f"computations make {_signed(self.computation_s)} of it, messages {_signed(self.messages_s)}"
         if not len(explaining):
-            return f"{error} than predicted; {parts}, no link and no device alone {NOTABLE:.0%} of the iteration"
+            return (
+                f"{error} than predicted; {parts}, no link and no device alone "
+                f"{format_share(NOTABLE, 0)} of the iteration"
+            )
         suspects = "one suspect" if len(explaining) == 1 else f"{len(explaining)} suspects"
         return f"{error} than predicted; {parts}; {suspects} {_signed(float(explaining['longer_s'].sum()))}"
 

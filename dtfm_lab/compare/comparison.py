@@ -18,7 +18,6 @@ from dtfm_lab.compare.errors import (
     iteration_error,
     predicted_by,
     predicted_iteration_s,
-    signed_share,
 )
 from dtfm_lab.compare.refit import Refit, refit
 from dtfm_lab.domain.errors import TraceError
@@ -26,7 +25,7 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, Kind, Lane
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import FloatArray, counted, format_range, format_s, plain_rows
+from dtfm_lab.domain.units import FloatArray, counted, format_range, format_s, plain_rows, signed_share
 
 LINK_MODEL, CLOCK = "link model", "clock"
 """What says how long a measured action took."""

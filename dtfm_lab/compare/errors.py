@@ -13,7 +13,7 @@ import scipy
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.trace.trace import OF_A_MEDIAN
-from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s
+from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s, signed_share
 
 ROUNDING = 5e-4
 """Share of a prediction below which an error is written as none."""
@@ -37,11 +37,6 @@ def signed_s(seconds: float) -> str:
     """``+0.4 s``, ``−12 ms``, ``0 s``."""
     text = format_s(abs(seconds))
     return text if text == "0 s" else f"{_sign(seconds)}{text}"
-
-
-def signed_share(share: float) -> str:
-    """``+1.2 %``, ``−14.6 %``, ``0.0 %``."""
-    return "0.0 %" if abs(share) < ROUNDING else f"{_sign(share)}{abs(share):.1%}".replace("%", " %")
 
 
 def _sign(value: float) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.history import History, State
-from dtfm_lab.domain.units import FloatArray, format_s
+from dtfm_lab.domain.units import FloatArray, format_s, signed_share
 
 SAME = 1e-3
 """Share of the hours below which two durations count as one."""
@@ -60,8 +60,10 @@ class HistoryComparison:
         if abs(lost_s) < SAME * now.availability.end_s:
             changes = "changes took as long"
         return (
-            f"measured {now.goodput:.4g} samples a second, predicted {was.goodput:.4g} ({self.goodput_error:+.1%}): "
-            f"{self.pace_error:+.1%} by the pace of the steps, {self.time_error:+.1%} by the time for them; {changes}"
+            f"measured {now.goodput:.4g} samples a second, predicted {was.goodput:.4g} "
+            f"({signed_share(self.goodput_error)}): "
+            f"{signed_share(self.pace_error)} by the pace of the steps, {signed_share(self.time_error)} "
+            f"by the time for them; {changes}"
         )
 
     def to_frame(self) -> pd.DataFrame:

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from dtfm_lab.compare.dependencies import programs_of
-from dtfm_lab.compare.errors import FEW_ITERATIONS, Estimate, around, estimate, iteration_error, signed_share, theil_sen
+from dtfm_lab.compare.errors import FEW_ITERATIONS, Estimate, around, estimate, iteration_error, theil_sen
 from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import LARGEST, Topology
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import SENDS, Kind, Lane
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
-from dtfm_lab.domain.units import FloatArray, IntArray, format_s, plain_rows, to_gbps
+from dtfm_lab.domain.units import FloatArray, IntArray, format_s, plain_rows, signed_share, to_gbps
 
 COMPUTE = "compute_s"
 LINK = " -> "

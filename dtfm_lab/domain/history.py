@@ -13,7 +13,7 @@ import pandas as pd
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import FloatArray, IntArray, format_share
 
 
 class State(IntEnum):
@@ -124,7 +124,9 @@ class History:
             )
 
     def __repr__(self) -> str:
-        share = "" if self.share_of_bound is None else f", {self.share_of_bound:.1%} of what foresight would make"
+        share = (
+            "" if self.share_of_bound is None else f", {format_share(self.share_of_bound)} of what foresight would make"
+        )
         return (
             f"<History {self.policy} on {self.availability.name}: {self.samples:.6g} samples in "
             f"{self.availability.end_s / 3600:.3g} h, {self.goodput:.4g} a second{share}>"

@@ -77,6 +77,33 @@ def format_bytes(n_bytes: float) -> str:
     return f"{n_bytes:.0f} bytes"
 
 
+def format_share(share: float, digits: int = 1) -> str:
+    """A share as a percentage: ``3.1 %``; with no digits ``3 %``."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def signed_share(share: float, digits: int = 1) -> str:
+    """A difference as a percentage: ``+1.2 %``, ``−14.6 %``, ``0.0 %``."""
+    text = format_share(abs(share), digits)
+    if text == format_share(0.0, digits):
+        return text
+    return f"\N{MINUS SIGN}{text}" if share < 0 else f"+{text}"
+
+
+TIMES = 10
+"""Multiple of a bound from which it is given without decimals."""
+FAR_TIMES = 100
+"""Multiple of a bound from which it is not given: so loose a bound says only that it is far."""
+
+
+def format_times(times: float) -> str:
+    """Return ``1.23`` or ``12``; rounded up, as it stands behind "at most"."""
+    digits = 2 if times < TIMES else 0
+    rounded = round(times, digits)
+    step = 10.0**-digits
+    return f"{rounded if rounded >= times * (1 - 1e-12) else rounded + step:,.{digits}f}"
+
+
 def counted(n: int, noun: str) -> str:
     """A number with its noun: ``1 hop``, ``7 hops``, ``1,024 losses``."""
     return f"{n} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"

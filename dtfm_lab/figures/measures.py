@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass
 
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import FAR_TIMES, TIMES, format_s, format_share, format_times
 from dtfm_lab.planning.step import PROVEN
-
-TIMES = 10
-"""Multiple of the bound from which the gap of a communication cost is given as a multiple instead of a percentage."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +41,14 @@ class ObjectiveWords:
         if self.objective != "communication":
             if proven:
                 return f"no plan is {self.better}"
-            most = f"at most {format_times(best / bound)} times {self.better} with any plan of this job"
-            return f"{most}; {self.bound_line(bound)}"
+            times = best / bound
+            most = f"at most {format_times(times)} times {self.better} with any plan of this job"
+            return f"{most if times <= FAR_TIMES else 'the bound is far below'}; {self.bound_line(bound)}"
         if proven:
             return f"{self.noun} proven best in this shape"
         times = best / bound
         how = f"{times:.0f} times the bound" if times > TIMES else f"{percent(times - 1)} above the bound"
+        how = "far above the bound" if times > FAR_TIMES else how
         return f"{how}; the bound says nothing cheaper than {self.words(bound)} exists in this shape"
 
 
@@ -81,15 +80,7 @@ def measure_of(objective: str) -> ObjectiveWords:
 
 def percent(share: float) -> str:
     """Return a share as a percentage with one digit; a positive one is never shown as 0."""
-    return f"{share * 100:.1f} %" if share >= 1e-3 else "less than 0.1 %"
-
-
-def format_times(times: float) -> str:
-    """Return ``1.23`` or ``12``; rounded up, as it stands behind "at most"."""
-    digits = 2 if times < TIMES else 0
-    rounded = round(times, digits)
-    step = 10.0**-digits
-    return f"{rounded if rounded >= times * (1 - 1e-12) else rounded + step:,.{digits}f}"
+    return format_share(share) if share >= 1e-3 else "less than 0.1 %"
 
 
 def format_dollars(dollars: float) -> str:

@@ -13,6 +13,7 @@ from plotly.subplots import make_subplots
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.units import format_share
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY
 from dtfm_lab.planning.step import PROVEN
 
@@ -177,8 +178,8 @@ def quality(gap: float) -> str:
 
 
 def percent(gap: float) -> str:
-    """A share with one digit, at least 0.1%: what is more than nothing never reads as nothing."""
-    return f"{max(gap, 0.001):.1%}"
+    """A share with one digit, at least 0.1 %: what is more than nothing never reads as nothing."""
+    return format_share(max(gap, 0.001))
 
 
 def bare(figure: go.Figure, *, square: bool = False) -> go.Figure:

@@ -15,10 +15,37 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology, hardware_of
 from dtfm_lab.domain.options import Option, check_options
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
-from dtfm_lab.domain.units import CENT, counted, format_bytes, format_gbps, format_s, money, plain_rows, to_gbps, to_ms
+from dtfm_lab.domain.units import (
+    CENT,
+    FAR_TIMES,
+    counted,
+    format_bytes,
+    format_gbps,
+    format_s,
+    format_share,
+    format_times,
+    money,
+    plain_rows,
+    to_gbps,
+    to_ms,
+)
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.arguments import Progress
-from dtfm_lab.lab.ways import INSIDE, LINE_BYTES_PER_S, LINE_S, MIXED, OWN, RENTED, Way, watts_of
+from dtfm_lab.lab.ways import (
+    DAY_S,
+    INSIDE,
+    LINE_BYTES_PER_S,
+    LINE_S,
+    MIXED,
+    OWN,
+    RENTED,
+    Way,
+    between,
+    duration,
+    number,
+    unit_of,
+    watts_of,
+)
 
 DEFAULT_SECONDS = 12.0
 """Of all searches together."""
@@ -29,7 +56,6 @@ MOST_NAMED = 8
 OUTSIDE = " †"
 """Mark of a way that the rule leaves out."""
 ENDINGS = (".md", ".html")
-DAY_S = 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,9 +293,10 @@ def report_of(advice: Advice) -> Iterator[Part]:
         table = Table(("with", "an iteration", f"saves of {duration(advice.base.seconds)}"), rows)
         yield _section(f"What more would be worth to {advice.base.name}", table)
     if (spot := advice.spot) is not None:
-        spent = ", ".join(f"{state} {share:.1%}" for state, share in spot.states.items() if share >= 5e-4)
+        spent = ", ".join(f"{state} {format_share(share)}" for state, share in spot.states.items() if share >= 5e-4)
         lost = f"{counted(spot.interruptions, 'interruption')} in {spot.hours:.3g} h, replayed; {spot.rates}"
-        text = f"{spot.way} then keeps {spot.share:.0%} of its {advice.job.counted}/s: {lost}. Of these hours: {spent}"
+        kept = f"{spot.way} then keeps {format_share(spot.share, 0)} of its {advice.job.counted}/s"
+        text = f"{kept}: {lost}. Of these hours: {spent}"
         yield _section("If what is rented is spot", text)
     yield ReportSection("How", list(_origins(advice)))
 
@@ -285,12 +312,12 @@ def _line(way: Way, mark: str) -> tuple[str, ...]:
     most = plan.speed_up_left or math.inf
     return (
         way.name + mark,
-        _between(way.iteration_s, way.ends_s, *_unit_of(min(way.iteration_s, 60.0))),
+        between(way.iteration_s, way.ends_s, *unit_of(min(way.iteration_s, 60.0))),
         f"{way.tokens_per_s:,.0f}",
         _time(way),
         _dollars(way) + more,
         kwh + more,
-        f"{most:.2f} x" if math.isfinite(most) else "",
+        f"{format_times(most)} x" if most <= FAR_TIMES else "",
     )
 
 
@@ -311,7 +338,7 @@ brackets, here and in all columns, where a measured one lies with 90 % confidenc
 {Unit}/s: {batch:,} of a batch over an iteration. Time: {unit} over {unit}/s, without starting, loading or losses.
 Dollars: hours x prices of the rented devices that serve, and kWh x {per_kwh}. kWh: hours x watts of the own devices \
 that serve, at full load: an upper figure, without the computers around GPUs. "+ ?": some watts are not known.
-At most: how many times faster {scope} can be, a proven bound.
+At most: how many times faster {scope} can be, a proven bound; empty where that is far below.
 Links: those of the network, each as if it were alone. Assumed are PCIe 4 x16, {inside}, inside a rented host, and \
 {line_ms:g} ms and {line} from home to one that the network does not have.
 What fits: by the simulator's count of memory; "needs some" is the whole model on one device, held as tightly as can be.
@@ -360,30 +387,8 @@ def _count(tokens: float) -> str:
     return f"{tokens / size:.4g}{unit}"
 
 
-def _unit_of(seconds: float) -> tuple[float, str]:
-    """The unit in which so long is told, in seconds and in words."""
-    units = ((2 * DAY_S, DAY_S, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min"), (1.0, 1.0, "s"), (0.0, 1e-3, "ms"))
-    return next((unit_s, name) for least_s, unit_s, name in units if seconds >= least_s)
-
-
-def _between(value: float, ends: tuple[float, float], unit: float, name: str) -> str:
-    low, high = (number(end / unit) for end in ends)
-    return f"{number(value / unit)} {name} ({low}–{high})"
-
-
-def duration(seconds: float) -> str:
-    """``25 min``, ``16.2 h``, ``3.4 days``."""
-    unit_s, name = _unit_of(seconds)
-    return f"{number(seconds / unit_s)} {name}"
-
-
-def number(value: float) -> str:
-    """With three digits, or whole."""
-    return f"{value:,.0f}" if value >= 99.5 else f"{value:.3g}"
-
-
 def _time(way: Way) -> str:
-    return _between(way.seconds, way.range_of(way.seconds), *_unit_of(way.seconds))
+    return between(way.seconds, way.range_of(way.seconds), *unit_of(way.seconds))
 
 
 def _dollars(way: Way) -> str:

@@ -23,6 +23,7 @@ from dtfm_lab.planning import search, simulated
 from dtfm_lab.planning.iteration.fitting import Room, room_for
 from dtfm_lab.simulation.simulate import simulate
 
+DAY_S = 86400.0
 OWN, MIXED, RENTED = "own", "with rented", "rented"
 KINDS, COUNTS = ("RTX 4090", "A100", "H100"), (1, 2, 4, 8)
 """GPUs, and how many of them on one host, that are tried as rented alone at the table's typical prices."""
@@ -203,3 +204,26 @@ def room_of(topology: Topology, job: Job) -> Room:
         return room_for(topology, job)
     except TopologyError:
         return Room(False, math.nan, math.nan)
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """The unit in which so long is told, in seconds and in words."""
+    units = ((2 * DAY_S, DAY_S, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min"), (1.0, 1.0, "s"), (0.0, 1e-3, "ms"))
+    return next((unit_s, name) for least_s, unit_s, name in units if seconds >= least_s)
+
+
+def between(value: float, ends: tuple[float, float], unit: float, name: str) -> str:
+    """``3.4 days (2.9–4.1)``: a value and the ends between which it lies, in a unit."""
+    low, high = (number(end / unit) for end in ends)
+    return f"{number(value / unit)} {name} ({low}–{high})"
+
+
+def duration(seconds: float) -> str:
+    """``25 min``, ``16.2 h``, ``3.4 days``."""
+    unit_s, name = unit_of(seconds)
+    return f"{number(seconds / unit_s)} {name}"
+
+
+def number(value: float) -> str:
+    """With three digits, or whole."""
+    return f"{value:,.0f}" if value >= 99.5 else f"{value:.3g}"

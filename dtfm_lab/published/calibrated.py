@@ -18,7 +18,7 @@ from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import by_key, format_s
+from dtfm_lab.domain.units import by_key, format_s, format_share
 from dtfm_lab.published.calibration import CLOSE, leave_one_out, median, own_factor
 from dtfm_lab.published.own import OwnRow, read_rows
 from dtfm_lab.published.own_predictions import located_plan, own_efficiency, predicted
@@ -111,7 +111,8 @@ class Calibration:
         if self.mean_error is None:
             return f"{line} from one row, {self.rows[0].name}, and judged on none"
         return (
-            f"{line}, {self.low:.3g} to {self.high:.3g} over {n} rows; each from the others: {self.mean_error:.1%} off"
+            f"{line}, {self.low:.3g} to {self.high:.3g} over {n} rows; each from the others: "
+            f"{format_share(self.mean_error)} off"
         )
 
     def by(self, what: str) -> Mapping[str, Calibration]:

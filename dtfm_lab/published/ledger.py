@@ -16,7 +16,7 @@ import pandas as pd
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
-from dtfm_lab.domain.units import plain_rows
+from dtfm_lab.domain.units import format_share, plain_rows, signed_share
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.published import own as own_files
 from dtfm_lab.published import sailor_records
@@ -95,7 +95,7 @@ class Ledger:
         line = f"{inside} of {len(self.rows)} rows inside their bands"
         if self.misses:
             worst = self.misses[0]
-            line += f"; worst outside: {worst.source}, {worst.setting}, {worst.quantity}, {worst.error:+.1%}"
+            line += f"; worst outside: {worst.source}, {worst.setting}, {worst.quantity}, {signed_share(worst.error)}"
         return line + ("; stopped before all were predicted" if self.stopped else "")
 
     def to_frame(self) -> pd.DataFrame:
@@ -255,10 +255,10 @@ def _tallies(head: str, tallies: Iterable[Tally]) -> Table:
             each.name,
             str(each.measured),
             _marked(f"{each.inside} of {each.n}", each.inside == each.n),
-            f"{each.median_error:.1%}",
-            f"{each.within_fifth / each.n:.0%}",
+            format_share(each.median_error),
+            format_share(each.within_fifth / each.n, 0),
             f"{100 * each.noise:.2g} %" if each.noise else "",
-            "" if each.coverage is None else f"{each.coverage:.0%}",
+            "" if each.coverage is None else format_share(each.coverage, 0),
         )
         for each in tallies
     ]
@@ -267,13 +267,13 @@ def _tallies(head: str, tallies: Iterable[Tally]) -> Table:
 
 def _group(group: Group, rows: Sequence[Row]) -> tuple[str, ...]:
     farthest = max(rows, key=lambda row: abs(row.error))
-    goal = "" if group.goal is None else f" (goal {group.goal:.1%})"
+    goal = "" if group.goal is None else f" (goal {format_share(group.goal)})"
     return (
         f"{group.source}: {group.group}, {group.quantity}",
         ", ".join(group.classes),
         _marked(f"{group.inside} of {group.n}", group.inside == group.n),
-        _marked(f"{group.mean_error:.1%}{goal}", group.reached),
-        "" if group.their_mean_error is None else f"{group.their_mean_error:.1%}",
+        _marked(f"{format_share(group.mean_error)}{goal}", group.reached),
+        "" if group.their_mean_error is None else format_share(group.their_mean_error),
         f"{farthest.ratio:.3f}",
         ", ".join(dict.fromkeys(str(row.band) for row in rows)),
     )
@@ -309,7 +309,7 @@ def _words(row: Row) -> list[str]:
 
 def _miss(row: Row) -> str:
     why = row.known_miss.reason if row.known_miss is not None else row.note or "no reason on record"
-    return f"{row.source}, {row.setting}, {row.quantity} {row.error:+.1%}: {why}"
+    return f"{row.source}, {row.setting}, {row.quantity} {signed_share(row.error)}: {why}"
 
 
 def _marked(text: str, good: bool) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from dtfm_lab.domain.units import by_key
+from dtfm_lab.domain.units import by_key, format_share
 from dtfm_lab.published.row import NO_WORSE, Evidence, KnownMiss, Row
 from dtfm_lab.published.sources import Source
 
@@ -134,10 +134,10 @@ class Tally:
     @property
     def words(self) -> str:
         """Inside, median, within a fifth, and coverage where intervals are known."""
-        parts = [f"{self.inside} of {self.n} inside their bands", f"median error {self.median_error:.1%}"]
-        parts.append(f"{self.within_fifth / self.n:.0%} within 20 %")
+        parts = [f"{self.inside} of {self.n} inside their bands", f"median error {format_share(self.median_error)}"]
+        parts.append(f"{format_share(self.within_fifth / self.n, 0)} within 20 %")
         if self.coverage is not None:
-            parts.append(f"90 % intervals hold {self.coverage:.0%} of {self.with_interval}")
+            parts.append(f"90 % intervals hold {format_share(self.coverage, 0)} of {self.with_interval}")
         return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace, predicted_ends
-from dtfm_lab.domain.units import GB, TERA, GiB
+from dtfm_lab.domain.units import GB, TERA, GiB, format_share
 from dtfm_lab.planning.iteration.candidate import unpriced_plan
 from dtfm_lab.published.row import Row
 from dtfm_lab.simulation import simulate
@@ -110,7 +110,7 @@ def shares_of(plan: Plan) -> tuple[str, ...]:
     devices = (plan.topology.devices[int(i)] for i in plan.placement.devices.flat)
     of_kind = {(device.gpu, device.gpus): device for device in devices}
     told = sorted((efficiency_of(plan.job, device) for device in of_kind.values()), reverse=True)
-    return tuple(dict.fromkeys(f"{share:.0%} of the peak: {source}" for share, _, source in told))
+    return tuple(dict.fromkeys(f"{format_share(share, 0)} of the peak: {source}" for share, _, source in told))
 
 
 def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, float] | None:

@@ -17,7 +17,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import LARGEST, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.planning import search
 from dtfm_lab.systems.outcome import Outcome, predicted
 from dtfm_lab.systems.strategy import Budget, priced
@@ -99,7 +99,7 @@ class Ablation:
 
 def _percent(share: float) -> str:
     """A share in words: ``26 %``, ``0.4 %``."""
-    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
+    return f"{100 * share:.2g} %" if share < 0.1 else format_share(share, 0)
 
 
 Trials = Iterator[tuple[str, Plan]]

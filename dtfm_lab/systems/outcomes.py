@@ -20,7 +20,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.report import Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.trace.causes import CAUSES, COMPUTE, Cause
-from dtfm_lab.domain.units import format_s, plain_rows
+from dtfm_lab.domain.units import format_s, format_share, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.systems.choosing import Asked, chosen, outcomes_in_order
@@ -191,7 +191,7 @@ def _line(one: Outcome, least_s: float) -> tuple[str, ...]:
         return name, "no plan", "", "", "", ""
     cause, part_s = next(iter(one.causes.items()), ("", 0.0))
     pairs = "" if one.pairs_s is None else format_s(one.pairs_s)
-    most = f"{cause} {part_s / one.iteration_s:.0%}" if one.iteration_s else cause
+    most = f"{cause} {format_share(part_s / one.iteration_s, 0)}" if one.iteration_s else cause
     return name, format_s(one.iteration_s), _times(one.iteration_s / least_s), pairs, one.shape, most
 
 

@@ -51,7 +51,7 @@ LABELS = {
 """Labels of options whose name is not clear enough on the screen."""
 CHOICES = {
     "synchronisation": {
-        "sharded": "each averages a part (sharded)",
+        "sharded": "each a part (sharded)",
         "sharded-at-once": "each a part, all at once",
         "central": "one averages for all (central)",
         "ring": "parts go round (ring)",

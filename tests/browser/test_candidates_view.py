@@ -25,7 +25,7 @@ def test_a_schedule_is_chosen_from_the_table_by_mouse_and_by_keyboard(page, open
     expect(rows.nth(1)).to_contain_text("no")
     expect(rows.nth(2)).to_contain_text("2.50 s · fastest that fits")
     expect(rows.nth(4)).to_contain_text("micro-batches do not divide <b>")
-    rows.nth(2).get_by_text("60.0%").click()
+    rows.nth(2).get_by_text("60.0 %").click()
     eventually(page, "table.chosen", "1f1b")
     expect(view.get_by_role("button", name="1f1b", exact=True)).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("Tab")

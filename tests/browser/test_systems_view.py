@@ -48,7 +48,9 @@ def test_systems_are_asked_looked_at_and_asked_again(page, open_notebook, ask_ke
     page.keyboard.press("End")
     expect(rows.last).to_be_focused()
     megatron = view.locator("button[data-name=megatron]")
-    expect(megatron).to_have_attribute("aria-label", re.compile(r"Megatron-LM: .* an iteration, .*compute \d+%.*stage"))
+    expect(megatron).to_have_attribute(
+        "aria-label", re.compile(r"Megatron-LM: .* an iteration, .*compute \d+ %.*stage")
+    )
     megatron.focus()
     page.keyboard.press("Enter")
     eventually(page, "panel.bars.chosen", "megatron")

@@ -14,6 +14,7 @@ import yaml
 import dtfm_lab as lab
 from dtfm_lab.domain.job import MODELS
 from dtfm_lab.domain.network import known_gpu
+from dtfm_lab.domain.units import signed_share
 from dtfm_lab.files.machines.skypilot import accelerator_of, spelled_out
 from dtfm_lab.runtime.multihost.launchers import SCHEDULERS, TARGETS
 from dtfm_lab.systems import from_flags
@@ -106,7 +107,9 @@ def test_a_cut_is_kept_where_it_can_be_and_priced_as_the_simulator_does_where_no
     assert layout in (tmp_path / "megatron/megatron.args").read_text()
     [lost] = json.loads(shell("export", "plan.json", "-o", "ds", "--to", "deepspeed", "--json")[1])["lost"]
     own_s, even_s = (lab.simulate(one).iteration_s for one in (plan, lab.with_job(plan, blocks_per_stage=None)))
-    assert lost.endswith(f"an iteration takes {even_s:.4g} s instead of {own_s:.4g} ({even_s / own_s - 1:+.1%})")
+    assert lost.endswith(
+        f"an iteration takes {even_s:.4g} s instead of {own_s:.4g} ({signed_share(even_s / own_s - 1)})"
+    )
     assert f"# Not as planned: {lost}" in (tmp_path / "ds/launch.sh").read_text()
 
 

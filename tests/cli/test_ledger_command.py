@@ -34,7 +34,7 @@ def test_a_miss_is_told_with_its_note(tmp_path, seconds):
     path = tmp_path / "mine.csv"
     path.write_text(HEAD + ROW.format(seconds=2 * seconds))
     told = invoked("--own", path).stdout
-    assert "my cluster, iteration -50.0%: on a Tuesday" in told
+    assert "my cluster, iteration −50.0 %: on a Tuesday" in told
     assert "0 of 1 rows inside" in told
 
 

@@ -14,12 +14,13 @@ from measured_traces import lecture_hall_plan, measured, with_factor
 import dtfm_lab as lab
 from dtfm_lab.compare import compare
 from dtfm_lab.compare.dependencies import dependencies_of, programs_of
-from dtfm_lab.compare.errors import estimate, signed_share
+from dtfm_lab.compare.errors import estimate
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import cut_subplan, subplan_for
 from dtfm_lab.domain.schedule import RECEIVES, SENDS
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.units import signed_share
 from dtfm_lab.simulation import engine
 from dtfm_lab.simulation.measured_predecessors import with_predecessors
 from dtfm_lab.simulation.simulate import simulate

@@ -167,7 +167,7 @@ def tighten_a_bound(given, right):
     def mean_partner(group_s, hop_s, n_stages, n_replicas):
         return (n_replicas - 1) * group_s.mean() + (n_stages - 1) * hop_s.mean()
 
-    yield simple_bound_s, "closes 0%"
+    yield simple_bound_s, "closes 0 %"
     yield mean_partner, "no lower bound"
     yield lambda *case: 0.0, "below the simple one"
     yield from ((function, "") for function in (lambda *case: 1.0, lambda *case: "high", lambda: 0.0))

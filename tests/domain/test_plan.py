@@ -68,3 +68,20 @@ def test_the_coarsened_graph_shows_groups_path_and_matching():
 def test_a_placement_that_does_not_fit_is_refused(make, says):
     with pytest.raises(PlanError, match=says):
         make()
+
+
+@pytest.mark.parametrize(
+    ("bound_s", "says"),
+    [
+        (None, ""),
+        (0.0, ""),
+        (30.0, "no plan that its search allowed is faster"),
+        (25.0, "at most 1.20 times faster with any plan that its search allowed"),
+        (0.3, "at most 100 times faster with any plan that its search allowed"),
+        (0.02, "the bound of any plan that its search allowed, 20 ms, is far below"),
+    ],
+)
+def test_a_plan_says_what_its_bound_leaves_and_no_ratio_that_tells_nothing(bound_s, says):
+    plan = made([[0, 1, 2], [3, 4, 5]]).changed(iteration_s=30.0, iteration_lower_bound_s=bound_s)
+    assert plan.speed_up_words == says
+    assert (f"({says})" in repr(plan)) == bool(says)

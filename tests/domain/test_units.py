@@ -1,11 +1,12 @@
 """Numbers as people read them: three or four figures and a unit, never an exponent."""
 
 import re
+from pathlib import Path
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dtfm_lab.domain.units import format_range, format_s
+from dtfm_lab.domain.units import format_range, format_s, format_share, format_times, signed_share
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
@@ -24,3 +25,29 @@ def test_seconds_are_told_without_an_exponent_and_within_half_a_percent(seconds)
 @given(st.floats(1e-6, 1e5), st.floats(1, 3))
 def test_from_which_second_to_which_is_told_in_one_unit(low_s, times):
     assert re.fullmatch(r"([\d.,]+ to )?[\d.,]+ (s|ms|µs)", format_range(low_s, low_s * times))
+
+
+PACKAGE = Path(__file__).parents[2] / "dtfm_lab"
+KEYS = "local_updates.py"
+"""Names of settings in there are keys of published rows."""
+
+
+@given(st.floats(-10, 10), st.integers(0, 2))
+def test_a_percentage_has_a_space_and_a_difference_a_sign_where_it_is_not_nothing(share, digits):
+    assert re.fullmatch(r"-?[\d.]+ %", format_share(share, digits))
+    told = signed_share(share, digits)
+    assert told.strip("+\u2212") == format_share(abs(share), digits)
+    assert told[0].isdigit() == (float(told.strip("+\u2212 %")) == 0)
+    assert told[0] == ("\u2212" if share < 0 else "+") or told[0].isdigit()
+
+
+def test_percentages_are_written_by_one_helper():
+    """plotly's own formats, ``%{y:.0%}``, have none."""
+    by_hand = re.compile(r"(?<![%{])\{[^{}]*:[+z]*\.\d%\}")
+    files = [path for path in PACKAGE.rglob("*.py") if path.name != KEYS]
+    assert [path.name for path in files if by_hand.search(path.read_text())] == []
+
+
+@given(st.floats(1, 1e6))
+def test_times_behind_at_most_are_never_too_few(times):
+    assert float(format_times(times).replace(",", "")) >= times * (1 - 1e-9)

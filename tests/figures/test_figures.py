@@ -8,10 +8,10 @@ import pytest
 from drawn import array, lines, said_all_along
 
 from dtfm_lab import figures
-from dtfm_lab.compare.errors import signed_share
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import signed_share
 from dtfm_lab.files import load_availability, load_topology
 from dtfm_lab.lab import explain, sweep
 from dtfm_lab.planning import evaluate
@@ -213,7 +213,7 @@ def test_the_lower_bound_is_marked_above_and_below_the_bar(small_plan):
 
 def test_a_breakdown_says_every_gap_in_words(small_plan, large_plan):
     words = [a.text for a in figures.cost_breakdown(small_plan, large_plan).layout.annotations]
-    assert words == ["proven best communication cost", f"gap {large_plan.gap:.1%}"]
+    assert words == ["proven best communication cost", f"gap {100 * large_plan.gap:.1f} %"]
 
 
 def test_a_comparison_names_the_clock_and_the_error(compared):

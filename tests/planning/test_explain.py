@@ -174,7 +174,7 @@ def test_the_bound_is_told_as_what_it_is():
     assert even.gap < 1e-9
     assert "Its communication cost is proven best" in explain(even).text
     loose = any_plan("jittered", (9, 4, 2), 0)
-    assert f"at most {loose.gap:.1%} could be saved" in explain(loose).text
+    assert f"at most {100 * loose.gap:.1f} % could be saved" in explain(loose).text
 
 
 def test_an_unknown_device_or_table_is_refused_by_name():

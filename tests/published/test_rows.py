@@ -123,7 +123,7 @@ def test_coverage_is_the_share_of_intervals_that_hold_the_published_number():
     (hard,) = ledger.hard
     assert (hard.covered, hard.with_interval) == (2, 3)
     assert hard.coverage == pytest.approx(2 / 3)
-    assert "90 % intervals hold 67% of 3" in ledger.headline
+    assert "90 % intervals hold 67 % of 3" in ledger.headline
 
 
 def test_what_is_left_out_is_told_with_its_reason():

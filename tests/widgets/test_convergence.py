@@ -142,10 +142,17 @@ def test_rows_of_all_series_and_the_caption_travel_in_one_message_and_a_late_vie
         ("communication", 12.9, 0.0, "no bound yet"),
         (
             "communication",
+            29.0,
+            1.0,
+            "29 times the bound; the bound says nothing cheaper than 1 s exists in this shape",
+        ),
+        (
+            "communication",
             129.0,
             1.0,
-            "129 times the bound; the bound says nothing cheaper than 1 s exists in this shape",
+            "far above the bound; the bound says nothing cheaper than 1 s exists in this shape",
         ),
+        ("iteration", 24.1, 0.1, "the bound is far below; no plan is faster than 100 ms"),
         ("iteration", 24.1, 20.1, "at most 1.20 times faster with any plan of this job; no plan is faster than 20.1 s"),
         ("iteration", 20.1, 20.1, "no plan is faster"),
         ("price", 1200.0, 100.0, "at most 12 times cheaper with any plan of this job; no plan is cheaper than $100"),

@@ -12,6 +12,7 @@ from dtfm_lab.course.small_networks import of_sites
 from dtfm_lab.course.tasks.searching import least_sum_s
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.units import format_share
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning.cost import PairCosts, coarsened_weights, group_costs, hop_costs
 
@@ -74,7 +75,8 @@ def four_by_hand(given: Given) -> Number:
     share = group_s.max() / wanted
     return Number(
         wanted,
-        f"{wanted:.3g} s: {share:.0%} of it are the slower group's synchronisation, the rest is the one hop.",
+        f"{wanted:.3g} s: {format_share(share, 0)} of it are the slower group's synchronisation, the rest is the one "
+        "hop.",
         slips={
             wanted / 2: "that counts one way only; every message has another that comes back",
             group_s.sum() + hop_s: "that adds the two groups; they synchronise at the same time",

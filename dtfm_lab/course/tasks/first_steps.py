@@ -17,7 +17,7 @@ from dtfm_lab.course.checks import (
 from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted
+from dtfm_lab.domain.units import counted, format_share
 from dtfm_lab.files import load_job, load_topology
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
@@ -64,8 +64,13 @@ def who_works_most(name: str, given: Given) -> str:
     if busy_s[name] < busy_s.max():
         peak = {device.name: device.peak_flop_per_s for device in given.plan.topology.devices}
         because = " It is fast, so it is done early." if peak[name] == max(peak.values()) else ""
-        raise NotYet(f"{name} computes for {busy_s[name]:.0%} of the iteration; another one for more.{because}")
-    return f"{name} computes for {busy_s[name]:.0%} of the iteration, the mean device for {busy_s.mean():.0%}."
+        raise NotYet(
+            f"{name} computes for {format_share(busy_s[name], 0)} of the iteration; another one for more.{because}"
+        )
+    return (
+        f"{name} computes for {format_share(busy_s[name], 0)} of the iteration, the mean device for "
+        f"{format_share(busy_s.mean(), 0)}."
+    )
 
 
 why = MissionsOf("01_why_decentralise")

@@ -24,7 +24,7 @@ from dtfm_lab.course.small_networks import plan_of_laptops
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.domain.units import counted
+from dtfm_lab.domain.units import counted, format_share, signed_share
 from dtfm_lab.files import load_topology, topology_names
 from dtfm_lab.planning import plan as search_plan
 from dtfm_lab.simulation import simulate
@@ -48,11 +48,12 @@ def predicted_within_5(answer: Sequence[object], given: Given) -> str:
     predicted_before(predicted, measured, given.plan)
     error = compare(predicted, measured).iteration_error
     require(
-        abs(error) < 0.05, f"it is off by {error:+.1%}; wanted less than 5 %. Is this machine busy with other things?"
+        abs(error) < 0.05,
+        f"it is off by {signed_share(error)}; wanted less than 5 %. Is this machine busy with other things?",
     )
     return (
-        f"Off by {error:+.1%}: order, waiting and messages follow from the plan, so only the seconds of single "
-        "computations had to be timed before."
+        f"Off by {signed_share(error)}: order, waiting and messages follow from the plan, so only the seconds of "
+        "single computations had to be timed before."
     )
 
 
@@ -143,7 +144,8 @@ def checkpoint_every(given: Given) -> Number:
     share = given.write_s / wanted_s + wanted_s / 2 / (of_one_s / given.devices)
     return Number(
         wanted_s,
-        f"{share:.1%} of the time is lost, half of it by writing and half by failing: at the least, the two are equal.",
+        f"{format_share(share)} of the time is lost, half of it by writing and half by failing: at the least, the "
+        "two are equal.",
         slips={
             wanted_s * math.sqrt(given.devices): "that is for one device alone; the run stops when any of them fails",
             wanted_s / math.sqrt(2): "that takes a failure to lose a whole interval; on average it comes in the middle",
@@ -230,7 +232,9 @@ def capstone_run(answer: Sequence[object], given: Given) -> str:
     predicted_before(predicted, measured, plan)
     require(measured.context.clock == "virtual", "wanted the virtual clock, on which agreement is not by construction")
     error = compare(predicted, measured).iteration_error
-    require(abs(error) < 0.1, f"it is off by {error:+.1%}; wanted less than 10 %. Whom does the comparison name?")
+    require(
+        abs(error) < 0.1, f"it is off by {signed_share(error)}; wanted less than 10 %. Whom does the comparison name?"
+    )
     part = measured.context.rehearsed
     ran = "all of it" if part is None else part.sentence
-    return f"Off by {error:+.1%}, {ran}. What a rehearsal does not check: how fast the drawn devices are."
+    return f"Off by {signed_share(error)}, {ran}. What a rehearsal does not check: how fast the drawn devices are."

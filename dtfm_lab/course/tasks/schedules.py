@@ -18,6 +18,7 @@ from dtfm_lab.course.mission import Given
 from dtfm_lab.course.small_networks import equal_profile, row
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_share
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
@@ -46,8 +47,8 @@ def bubble_share(given: Given) -> Number:
     wanted = idle / (working + idle)
     return Number(
         wanted,
-        f"{wanted:.1%}, whatever a pass takes: f + b stands above and below the line. Twice the micro-batches make "
-        f"it {idle / (2 * working + idle):.1%}.",
+        f"{format_share(wanted)}, whatever a pass takes: f + b stands above and below the line. Twice the "
+        f"micro-batches make it {format_share(idle / (2 * working + idle))}.",
         slips={
             100 * wanted: "that is in per cent; wanted a share between 0 and 1",
             idle / working: "that is idle time in shares of the time at work; wanted in shares of the iteration",
@@ -93,7 +94,7 @@ def deep_enough(warmups: list[int], given: Given) -> str:
     )
     return (
         f"{found_s:.1f} s with {held} activations instead of GPipe's {job.n_microbatches}. Where a hop is less than "
-        f"half a turn, this doubles 1F1B's warm-up; where it is more, it takes more than that."
+        "half a turn, this doubles 1F1B's warm-up; where it is more, it takes more than that."
     )
 
 
@@ -172,6 +173,5 @@ def into_sixteen(plan: Plan, given: Given) -> str:
     )
     return (
         f"{trace.iteration_s:.1f} s within 16 GiB: the fullest device holds "
-        f"{memory(plan, trace=trace).peak_bytes.max() / GIB:.1f} GiB. "
-        f"No more has to be held than hides the links."
+        f"{memory(plan, trace=trace).peak_bytes.max() / GIB:.1f} GiB. No more has to be held than hides the links."
     )

@@ -21,7 +21,7 @@ from dtfm_lab.course.checks import (
 from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray
+from dtfm_lab.domain.units import FloatArray, format_share
 from dtfm_lab.files import load_job
 from dtfm_lab.planning.cost import (
     PairCosts,
@@ -202,9 +202,11 @@ def tighten_a_bound(function: Callable[..., Any], given: Given) -> str:
     require(share >= 0, "never above the least cost, but on average below the simple one, which is tighter")
     require(
         share >= TO_CLOSE,
-        f"never above the least cost; it closes {share:.0%} of what the simple one leaves open; wanted {TO_CLOSE:.0%}",
+        f"never above the least cost; it closes {format_share(share, 0)} of what the simple one leaves "
+        f"open; wanted {format_share(TO_CLOSE, 0)}",
     )
     return (
-        f"Valid on {len(closed)} networks, and {share:.0%} of what the simple bound leaves open is closed. (One that "
-        "tries all placements would close all of it here, and would not end in a lifetime for 64 devices.)"
+        f"Valid on {len(closed)} networks, and {format_share(share, 0)} of what the simple bound leaves open is "
+        "closed. (One that tries all placements would close all of it here, and would not end in a lifetime for 64 "
+        "devices.)"
     )

@@ -27,7 +27,7 @@ from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.course.small_networks import plan_of_laptops, two_rooms
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted
+from dtfm_lab.domain.units import counted, format_share
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
@@ -140,7 +140,7 @@ def make_it_compute_bound(plan: Plan, given: Given) -> str:
     fits(plan)
     (before_s, before_free_s), (after_s, after_free_s) = seconds_of(given.plan), seconds_of(plan)
     computing = after_free_s / after_s
-    require(computing >= 0.5, f"{computing:.0%} of its iteration would remain; wanted half or more")
+    require(computing >= 0.5, f"{format_share(computing, 0)} of its iteration would remain; wanted half or more")
     times = (plan.job.tokens / after_s) / (given.plan.job.tokens / before_s)
     require(
         times >= TIMES,
@@ -148,7 +148,8 @@ def make_it_compute_bound(plan: Plan, given: Given) -> str:
         "pipeline to fill counts as computing, and trains nothing",
     )
     return (
-        f"{before_free_s / before_s:.0%} of computing is now {computing:.0%}, and {times:.1f} times as many tokens a "
+        f"{format_share(before_free_s / before_s, 0)} of computing is now {format_share(computing, 0)}, "
+        f"and {times:.1f} times as many tokens a "
         "second. Does the loss fall as far per token? That is what lesson 13 measures."
     )
 
@@ -204,8 +205,8 @@ def what_was_measured(answer: Sequence[object], given: Given) -> str:
     )
     near(float(efficiency), hidden_efficiency, slips={hidden_efficiency * 100: "that is per cent; wanted a share"})
     return (
-        f"{hidden_transport}, at {hidden_efficiency:.1%} of the peak. Of one row, either would have been right: "
-        "that is why a ledger states what it assumes."
+        f"{hidden_transport}, at {format_share(hidden_efficiency)} of the peak. Of one row, either would have been "
+        "right: that is why a ledger states what it assumes."
     )
 
 

@@ -13,6 +13,7 @@ from dtfm_lab.course.small_networks import CITIES, of_sites
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History, Operation
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import format_share
 from dtfm_lab.elasticity import Costs, PlannedFleet, Policy, TableFleet, policies, policy_of, replay
 from dtfm_lab.elasticity.policy import Keeps, Response, Situation
 from dtfm_lab.elasticity.race import race_over
@@ -179,8 +180,13 @@ def how_often_to_write(every_s: float, given: Given) -> str:
     if share < CLOSE:
         writing, redone = found.seconds["checkpoint"], found.seconds["redone"]
         side = "most of it writing" if writing > redone else "most of it in work that is done again"
-        raise NotYet(f"every {every_s:.0f} s trains {share:.1%} of what the best of a sweep does, the loss {side}")
-    return f"{share:.2%} of the best of the sweep: the curve is flat there, and Young's formula says {young:.0f} s."
+        raise NotYet(
+            f"every {every_s:.0f} s trains {format_share(share)} of what the best of a sweep does, the loss {side}"
+        )
+    return (
+        f"{format_share(share, 2)} of the best of the sweep: the curve is flat there, and Young's "
+        f"formula says {young:.0f} s."
+    )
 
 
 def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -222,7 +228,7 @@ def a_policy_for_each(answer: Sequence[Any], given: Given) -> str:
         ranked = dict(_ranked(hours, given.costs, given.names))
         best = max(ranked.values())
         share = ranked[name] / best
-        require(share == 1, f"on given.traces[{at}] {name} trains {share:.1%} of what the best of them does")
+        require(share == 1, f"on given.traces[{at}] {name} trains {format_share(share)} of what the best of them does")
         said.append(f"{name} ({len(np.unique(hours.time_s[~hours.comes]))} losses)")
     return f"{', '.join(said)}: what is cheap while nothing happens may be dear when it does."
 

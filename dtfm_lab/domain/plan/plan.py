@@ -14,7 +14,7 @@ from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.network import QUEUEING, Topology
 from dtfm_lab.domain.plan.device_table import device_table
 from dtfm_lab.domain.registry import unknown
-from dtfm_lab.domain.units import FloatArray, IntArray, counted
+from dtfm_lab.domain.units import FAR_TIMES, FloatArray, IntArray, counted, format_s, format_share, format_times
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -162,10 +162,9 @@ class Plan:
         if self.absent:
             parts.append(f"without {', '.join(self.absent)}")
         if self.iteration_s is not None:
-            bound_s = self.iteration_lower_bound_s
-            most = f" (at most {self.speed_up_left:.2f} times faster with {self.scope})" if bound_s else ""
+            most = f" ({self.speed_up_words})" if self.speed_up_words else ""
             parts.append(f"iteration {self.iteration_s:.6g} s{most}")
-        parts.append(f"communication cost {self.cost.total_s:.6g} s, gap {self.gap:.1%}")
+        parts.append(f"communication cost {self.cost.total_s:.6g} s, gap {format_share(self.gap)}")
         return f"<Plan {self.job.name} on {self.topology.name}: {', '.join(parts)}, by {self.planner}>"
 
     def changed(self, **fields: Any) -> Self:
@@ -225,6 +224,18 @@ class Plan:
         if self.iteration_lower_bound_s == 0:
             return np.inf if self.iteration_s > 0 else 1.0
         return max(1.0, self.iteration_s / self.iteration_lower_bound_s)
+
+    @property
+    def speed_up_words(self) -> str:
+        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or how far the bound is; empty without."""
+        left, bound_s = self.speed_up_left, self.iteration_lower_bound_s
+        if not left or not bound_s:
+            return ""
+        if left <= 1 + 1e-6:
+            return f"{self.scope.replace('any', 'no', 1)} is faster"
+        if left > FAR_TIMES:
+            return f"the bound of {self.scope}, {format_s(bound_s)}, is far below"
+        return f"at most {format_times(left)} times faster with {self.scope}"
 
     @property
     def price_per_hour(self) -> float:

@@ -11,10 +11,9 @@ from plotly.subplots import make_subplots
 
 from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.comparison import LINK_MODEL
-from dtfm_lab.compare.errors import signed_share
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Kind
 from dtfm_lab.domain.trace import BY_MODEL
-from dtfm_lab.domain.units import counted, format_s
+from dtfm_lab.domain.units import counted, format_s, signed_share
 from dtfm_lab.figures.palette import BLUE, FAINT, GREEN, GREY, KIND_NAMES, LINE_GREY, ORANGE, SKY, VERMILLION, YELLOW
 from dtfm_lab.figures.theme import (
     by_name,

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.trace.causes import COMPUTE
-from dtfm_lab.domain.units import counted, format_s
+from dtfm_lab.domain.units import counted, format_s, format_share
 from dtfm_lab.figures.palette import CATEGORIES, CAUSE_COLORS, EDGES, GREY, LINE_GREY
 from dtfm_lab.figures.theme import (
     UNBOXED,
@@ -98,7 +98,7 @@ def _part_hover(bar: Bar, cause: str, part_s: float) -> str:
     whole_s = one.iteration_s or part_s
     lines = [
         f"<b>{literal(bar.name)}</b>: {format_s(whole_s)} an iteration",
-        f"{cause} {format_s(part_s)}, {part_s / whole_s:.0%}",
+        f"{cause} {format_s(part_s)}, {format_share(part_s / whole_s, 0)}",
         literal(one.shape),
         *wrapped(one.strategy.mathematics and f"{CHANGES} {one.strategy.mathematics}", LETTERS_A_LINE),
         *wrapped(one.strategy.cite, LETTERS_A_LINE),

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History, State
-from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, counted, format_share
 from dtfm_lab.figures.palette import BLUE, GREEN, GREY, LINE_GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from dtfm_lab.figures.theme import drawn_of, duration, numbered_rows, short, stacked, time_axis, titled, with_headings
 
@@ -87,10 +87,12 @@ def parts(history: History) -> dict[str, float]:
 
 
 def _subtitle(history: History) -> str:
-    shares = [f"{seconds / history.availability.end_s:.1%} {name}" for name, seconds in parts(history).items()]
-    told = [share for share in shares if not share.startswith("0.0%")]
+    shares = [
+        f"{format_share(seconds / history.availability.end_s)} {name}" for name, seconds in parts(history).items()
+    ]
+    told = [share for share in shares if not share.startswith("0.0 %")]
     if history.share_of_bound is not None:
-        told.append(f"{history.share_of_bound:.1%} of what nobody exceeds who knows the future")
+        told.append(f"{format_share(history.share_of_bound)} of what nobody exceeds who knows the future")
     if history.dollars:
         told.append(f"{history.dollars:.4g} $, {history.dollars_per_million_samples:.4g} $ a million samples")
     return "; ".join(told)

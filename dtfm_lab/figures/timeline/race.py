@@ -12,6 +12,7 @@ from dtfm_lab.course.guessing import figures
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.history import History
 from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.units import format_share
 from dtfm_lab.elasticity.race import RATE, Race
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY
 from dtfm_lab.figures.theme import (
@@ -46,7 +47,7 @@ class By(NamedTuple):
 
 def _foresight(history: History) -> str:
     share = history.share_of_bound
-    return "" if share is None else f", {share:.0%} of foresight"
+    return "" if share is None else f", {format_share(share, 0)} of foresight"
 
 
 BY = {
@@ -65,7 +66,7 @@ BY = {
     "foresight": By(
         lambda one: one.share_of_bound or 0.0,
         "comes nearest to foresight",
-        lambda one: f"{one.share_of_bound or 0.0:.1%} of foresight",
+        lambda one: f"{format_share(one.share_of_bound or 0.0)} of foresight",
         "share of foresight",
     ),
 }
@@ -138,7 +139,7 @@ def _bars(ranked: Mapping[str, History], by: str) -> go.Figure:
         shares = np.array([of[part] / one.availability.end_s for of, one in zip(split, ranked.values(), strict=True)])
         if not shares.any():
             continue
-        hover = [f"{literal(name)}: {share:.1%} {part}" for name, share in zip(ranked, shares, strict=True)]
+        hover = [f"{literal(name)}: {format_share(share)} {part}" for name, share in zip(ranked, shares, strict=True)]
         look = {"name": part, "marker_color": color, "width": 0.62}
         figure.add_trace(row_bars(shares.tolist(), rows, hover, base=before.tolist(), **look))
         before = before + shares

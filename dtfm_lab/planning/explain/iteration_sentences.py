@@ -6,7 +6,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
-from dtfm_lab.domain.units import counted, format_bytes, format_s, money
+from dtfm_lab.domain.units import FAR_TIMES, counted, format_bytes, format_s, format_share, money
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
 from dtfm_lab.planning.explain.sentences import none_of
 
@@ -62,7 +62,7 @@ def of_device(analysis: IterationAnalysis, device: int) -> str:
         f"{row['device']} serves stage {row['stage']} in pipeline {row['replica']}: "
         f"{count} micro-batch{'' if count == 1 else 'es'} an iteration.",
         f"It computes for {format_s(float(row['busy_s']))} of {format_s(whole_s)} "
-        f"({float(row['busy_s']) / whole_s:.0%})" + (f" and waits {waits}." if waits else "."),
+        f"({format_share(float(row['busy_s']) / whole_s, 0)})" + (f" and waits {waits}." if waits else "."),
     ]
     on_path_s = float(row["critical_s"])
     if on_path_s > 0:
@@ -77,7 +77,7 @@ def _seconds(analysis: IterationAnalysis) -> str:
     plan = analysis.plan
     job = plan.job
     parts = ", ".join(
-        f"{CAUSES.get(part.name, part.name)} {format_s(part.seconds)} ({part.share:.0%})"
+        f"{CAUSES.get(part.name, part.name)} {format_s(part.seconds)} ({format_share(part.share, 0)})"
         for part in analysis.parts("what")
         if part.share > NEGLIGIBLE
     )
@@ -100,12 +100,15 @@ def binding(analysis: IterationAnalysis) -> str:
     if analysis.binds == "device":
         others = f", {_named(devices[1])} next" if len(devices) > 1 and devices[1].share > WORTH_NAMING else ""
         most = f"{_on(analysis.plan, devices[0])} computes most on it"
-        return f"Devices bind, {share:.0%} of the critical path: {most}{others}."
+        return f"Devices bind, {format_share(share, 0)} of the critical path: {most}{others}."
     if analysis.binds == "link":
         many = f", the most of {counted(len(links), 'link')} on the path" if len(links) > 1 else ""
-        return f"Links bind, {share:.0%} of the critical path: messages over {_named(links[0])}{many}."
+        return f"Links bind, {format_share(share, 0)} of the critical path: messages over {_named(links[0])}{many}."
     through = f" It goes over {_named(links[0])}." if links else ""
-    return f"Synchronisation binds, {share:.0%} of the critical path: averaging the gradients of replicas.{through}"
+    return (
+        f"Synchronisation binds, {format_share(share, 0)} of the critical path: averaging the "
+        f"gradients of replicas.{through}"
+    )
 
 
 def _shared_cards(analysis: IterationAnalysis) -> str:
@@ -127,7 +130,11 @@ def _blocking(analysis: IterationAnalysis) -> str:
 
 def _would_take(seconds: float, analysis: IterationAnalysis) -> str:
     saved = 1 - seconds / analysis.iteration_s
-    return f"it would take {format_s(seconds)}, {saved:.1%} less" if saved > NEGLIGIBLE else "it would take as long"
+    return (
+        f"it would take {format_s(seconds)}, {format_share(saved)} less"
+        if saved > NEGLIGIBLE
+        else "it would take as long"
+    )
 
 
 def _on(plan: Plan, part: Part) -> str:
@@ -135,11 +142,11 @@ def _on(plan: Plan, part: Part) -> str:
     index = plan.topology.index(part.name)
     stage = next(s for s, group in enumerate(plan.placement.devices) if index in group)
     gpu = plan.topology.devices[index].gpu
-    return f"{part.name} ({gpu}, stage {stage}; {format_s(part.seconds)}, {part.share:.0%})"
+    return f"{part.name} ({gpu}, stage {stage}; {format_s(part.seconds)}, {format_share(part.share, 0)})"
 
 
 def _named(part: Part) -> str:
-    return f"{part.name} ({format_s(part.seconds)}, {part.share:.0%})"
+    return f"{part.name} ({format_s(part.seconds)}, {format_share(part.share, 0)})"
 
 
 def _memory(analysis: IterationAnalysis) -> str:
@@ -168,8 +175,8 @@ def _idle_time(analysis: IterationAnalysis) -> str:
     most = max(waited, key=lambda words: waited[words])
     least = bubble.iloc[int(bubble["busy_s"].to_numpy().argmin())]
     return (
-        f"The devices compute {analysis.busy_share:.0%} of the time and wait most {most}; "
-        f"{least['device']} computes least, {float(least['busy_s']) / analysis.iteration_s:.0%}."
+        f"The devices compute {format_share(analysis.busy_share, 0)} of the time and wait most {most}; "
+        f"{least['device']} computes least, {format_share(float(least['busy_s']) / analysis.iteration_s, 0)}."
     )
 
 
@@ -187,9 +194,8 @@ def _bound(plan: Plan) -> str:
         return ""
     if most <= 1 + 1e-6:
         return f"{none_of(plan, 'No')} is faster: that is its lower bound."
-    return (
-        f"{none_of(plan, 'No')} takes less than {format_s(bound_s)}: at most {most:.2f} times faster with {plan.scope}."
-    )
+    least = f"{none_of(plan, 'No')} takes less than {format_s(bound_s)}"
+    return f"{least}, which is far below." if most > FAR_TIMES else f"{least}: {plan.speed_up_words}."
 
 
 def _price(plan: Plan) -> str:

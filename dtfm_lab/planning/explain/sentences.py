@@ -3,7 +3,7 @@
 import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted, format_s
+from dtfm_lab.domain.units import counted, format_s, format_share
 from dtfm_lab.planning.explain.communication import ROUNDING, CostAnalysis, PairCost
 
 
@@ -66,7 +66,11 @@ def _group(analysis: CostAnalysis) -> str:
     else:
         follows = ""
     n_partners = analysis.plan.job.n_replicas - 1
-    most = f"its {n_partners} partners, {group.dearest_share:.0%} of it on " if n_partners > 1 else "its partner "
+    most = (
+        f"its {n_partners} partners, {format_share(group.dearest_share, 0)} of it on "
+        if n_partners > 1
+        else "its partner "
+    )
     return (
         f"The group of stage {group.stage} sets the data-parallel cost: {group.device} spends "
         f"{format_s(group.cost_s)} on {most}{group.dearest.devices[1]} ({_parts(group.dearest)}).{follows}"
@@ -114,7 +118,7 @@ def _bound(analysis: CostAnalysis) -> str:
     unknown = ", and whether any of it can is not known" if analysis.is_local_optimum else ""
     return (
         f"No placement of this job in this shape has a communication cost below {format_s(plan.lower_bound_s)}: "
-        f"at most {plan.gap:.1%} could be saved{unknown}."
+        f"at most {format_share(plan.gap)} could be saved{unknown}."
     )
 
 
@@ -192,4 +196,4 @@ def same(a_s: float, b_s: float) -> bool:
 
 
 def _share(part_s: float, whole_s: float) -> str:
-    return f"{part_s / whole_s:.0%}" if whole_s > 0 else "0%"
+    return format_share(part_s / whole_s, 0) if whole_s > 0 else "0 %"

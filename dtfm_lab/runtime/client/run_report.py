@@ -4,7 +4,7 @@ from html import escape
 from typing import NamedTuple
 
 from dtfm_lab.domain.trace import Fault
-from dtfm_lab.domain.units import counted, format_s
+from dtfm_lab.domain.units import counted, format_s, format_share
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
@@ -126,7 +126,8 @@ def html(run: RunRecord) -> str:
     head = "".join(f"<th>{name}</th>" for name in ("device", "stage", "replica", "state", "busy"))
     body = "".join(
         f"<tr><td>{escape(row.device)}</td><td>{row.stages}</td><td>{row.replica}</td>"
-        f"<td>{escape(row.condition) or 'ok'}</td><td>{'' if row.busy is None else f'{row.busy:.0%}'}</td></tr>"
+        f"<td>{escape(row.condition) or 'ok'}</td>"
+        f"<td>{'' if row.busy is None else format_share(row.busy, 0)}</td></tr>"
         for row in device_rows(run)
     )
     text = "<br>".join(escape(line) for line in lines if line)

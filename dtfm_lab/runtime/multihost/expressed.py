@@ -11,7 +11,7 @@ from dtfm_lab.domain.job import Job, LayerKind
 from dtfm_lab.domain.job.model.experts import moe, moe_sizes
 from dtfm_lab.domain.job.model.families import family_sizes
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted
+from dtfm_lab.domain.units import counted, signed_share
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 BY_PIPELINE = "rank = pipeline x stages + stage"
@@ -157,7 +157,9 @@ class Expressed:
         other_s = seconds_of(self.plan, job)
         if self.own_s is None or other_s is None:
             return None
-        return f"an iteration takes {other_s:.4g} s instead of {self.own_s:.4g} ({other_s / self.own_s - 1:+.1%})"
+        return (
+            f"an iteration takes {other_s:.4g} s instead of {self.own_s:.4g} ({signed_share(other_s / self.own_s - 1)})"
+        )
 
     def losses(self) -> tuple[str, ...]:
         """A line for each thing that was given up, and where several have a price, one for all of them."""

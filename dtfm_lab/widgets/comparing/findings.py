@@ -13,10 +13,10 @@ import pandas as pd
 
 from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.blame import NOTABLE
-from dtfm_lab.compare.errors import Estimate, estimate, share_of, signed_s, signed_share
+from dtfm_lab.compare.errors import Estimate, estimate, share_of, signed_s
 from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import BY_MODEL
-from dtfm_lab.domain.units import counted
+from dtfm_lab.domain.units import counted, signed_share
 from dtfm_lab.widgets import markup
 
 MOST_SENTENCES = 12

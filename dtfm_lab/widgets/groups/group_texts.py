@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import FloatArray, counted, format_s, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, counted, format_s, format_share, to_gbps, to_ms
 from dtfm_lab.planning.cost import EXACT_UP_TO, path_cost, shortest_path
 from dtfm_lab.planning.step import PROVEN
 from dtfm_lab.widgets.views.groups import Lettered, lettered
@@ -115,7 +115,7 @@ def _weights(plan: Plan, groups: Lettered) -> StepText:
 
 def _path(plan: Plan, groups: Lettered) -> StepText:
     cost, s = plan.cost, plan.job.n_stages
-    left = f"at most {max(plan.gap, 0.001):.1%} of it could be saved"
+    left = f"at most {format_share(max(plan.gap, 0.001))} of it could be saved"
     proof = "which is proven best in this shape" if plan.gap < PROVEN else left
     whole = f"{format_s(cost.total_s)} of communication cost, {proof}."
     if s == 1:

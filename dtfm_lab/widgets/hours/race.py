@@ -15,7 +15,7 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History, State
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.units import counted
+from dtfm_lab.domain.units import counted, format_share
 from dtfm_lab.elasticity import policy_of
 from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.figures.theme import time_axis
@@ -202,6 +202,6 @@ def sentence(ranked: Sequence[History]) -> str:
         return f"{names} train the same: {share}{partly}, {BY}."
     second = others[0]
     more = best.samples / second.samples - 1 if second.samples else 0.0
-    by = f"{more:.1%} more than {title_of(second.policy)}" if more else "and no other does"
+    by = f"{format_share(more)} more than {title_of(second.policy)}" if more else "and no other does"
     theirs = "" if second.share_of_bound is None else f"; {title_of(second.policy)} {second.share_of_bound:.2f}"
     return f"{title_of(best.policy)} trains most, {by}: {share}{partly}{theirs}, {BY}."

@@ -10,14 +10,14 @@ import ipywidgets as w
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.options import Option, options_of
+from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
 from dtfm_lab.domain.units import counted
 from dtfm_lab.figures.measures import MEASURES, ObjectiveWords, measure_of
 from dtfm_lab.files import job_names, override
 from dtfm_lab.planning import default_objective, objectives
 from dtfm_lab.planning.iteration.left_open import divisors
 from dtfm_lab.simulation import schedules
-from dtfm_lab.widgets.controls import SavedControls, control_for, controls_for, menu, show
+from dtfm_lab.widgets.controls import SavedControls, controls_for, labelled, menu, show
 from dtfm_lab.widgets.lab_state import Guard, LabState
 
 COMMUNICATION = "communication"
@@ -132,7 +132,8 @@ class JobControls(SavedControls):
         )
         self.shape = menu("Shape", "265px", "48px", (), "Pipeline stages x data-parallel replicas")
         options = {option.name: option for option in options_of(Job)}
-        self.batch = control_for(options["global_batch"])
+        # unbounded: a bounded one would make a batch of 0 into 1 without a word, where the job says what is wanted
+        self.batch = labelled(w.IntText, "Batch", "125px", "45px", tooltip=options["global_batch"].help)
         self.microbatch = menu(
             "Micro-batch", "262px", "82px", [(CHOOSES, OPEN_MICROBATCH)], "Sequences per pipeline step"
         )
@@ -179,6 +180,9 @@ class JobControls(SavedControls):
 
     def restore(self, settings: dict[str, Any]) -> None:
         """Set the controls to saved values; unknown or impossible values are ignored."""
+        batch = settings.get("batch")
+        if isinstance(batch, int) and not 1 <= batch <= MOST_COUNT:
+            settings = {name: value for name, value in settings.items() if name != "batch"}
         super().restore(settings)
         shape = settings.get("shape")
         if isinstance(shape, list | tuple) and tuple(shape) in [offered for _, offered in self.shape.options]:
@@ -202,7 +206,7 @@ class JobControls(SavedControls):
     def _offer_microbatches(self, also: int | None = None) -> None:
         """Offer the micro-batches that divide the batch, and the one that is set."""
         batch, kept = self.batch.value, self.microbatch.value if also is None else also
-        sizes = sorted({*divisors(batch), kept} - {OPEN_MICROBATCH})
+        sizes = sorted({*(divisors(batch) if batch > 0 else ()), kept} - {OPEN_MICROBATCH})
         chooses = [] if self._chosen.model is None else [(CHOOSES, OPEN_MICROBATCH)]
         with self._is_filling:
             self.microbatch.options = [*chooses, *((f"{n:,}", n) for n in sizes)]

@@ -3,7 +3,6 @@
 It contains no widget.
 """
 
-import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from html import escape
@@ -12,27 +11,20 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted, format_s
-from dtfm_lab.figures.measures import format_dollars, format_times
+from dtfm_lab.domain.units import counted, format_s, format_share
+from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.planning import Difference
-from dtfm_lab.planning.explain.sentences import none_of
 
 
 def result_words(plan: Plan) -> str:
     """Return ``iteration 24.1 s, at most 1.2 times faster with any plan``, or the communication cost and its gap."""
     if plan.objective == "communication" or plan.iteration_s is None:
-        return f"communication cost {format_s(plan.cost.total_s)}, gap {plan.gap:.1%}"
+        return f"communication cost {format_s(plan.cost.total_s)}, gap {format_share(plan.gap)}"
     return f"iteration {format_s(plan.iteration_s)}{_at_most(plan, ', ')}"
 
 
 def _at_most(plan: Plan, before: str, after: str = "") -> str:
-    left = plan.speed_up_left
-    if left is None or not math.isfinite(left):
-        return ""
-    words = (
-        f"{none_of(plan)} is faster" if left <= 1 else f"at most {format_times(left)} times faster with {plan.scope}"
-    )
-    return f"{before}{words}{after}"
+    return f"{before}{plan.speed_up_words}{after}" if plan.speed_up_words else ""
 
 
 def headline(plan: Plan) -> str:
@@ -43,7 +35,7 @@ def headline(plan: Plan) -> str:
     communication = format_s(cost.total_s)
     how = (
         f" = data parallel {format_s(cost.data_parallel_s)} + pipeline {format_s(cost.pipeline_s)}; "
-        f"lower bound {format_s(plan.lower_bound_s)}, gap {plan.gap:.1%}"
+        f"lower bound {format_s(plan.lower_bound_s)}, gap {format_share(plan.gap)}"
     )
     if plan.iteration_s is None or plan.objective == "communication":
         communication = f"<b>{communication}</b>{how}"

@@ -15,8 +15,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.registry import listed
-from dtfm_lab.domain.units import by_key
-from dtfm_lab.figures.measures import MEASURES, TIMES, ObjectiveWords, format_count, measure_of, percent
+from dtfm_lab.domain.units import TIMES, by_key
+from dtfm_lab.figures.measures import MEASURES, ObjectiveWords, format_count, measure_of, percent
 from dtfm_lab.planning import PlanStep, planners, search, simulated
 from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.step import PROVEN

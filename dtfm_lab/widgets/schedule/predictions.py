@@ -18,7 +18,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import CAUSES, Trace, predicted_ends
 from dtfm_lab.domain.trace.causes import Cause
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.files.traces import save_chrome_trace
 from dtfm_lab.simulation import schedules, simulate
 from dtfm_lab.simulation.memory import MemoryReport, memory
@@ -78,16 +78,19 @@ class ChartedPrediction:
 
 
 def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -> str:
-    """Return ``predicted 25.3 s from FLOP and peak · 41,439 tokens/s · MFU 4.7% · bubble 88.1%, chiefly latency``."""
+    """Return ``predicted 25.3 s from FLOP and peak · 41,439 tokens/s · MFU 4.7 % · bubble 88.1 %, chiefly latency``."""
     known = trace.metrics
     parts = [f"predicted {format_s(trace.iteration_s)}{note}{_drawn_iteration(trace)}"]
     if known["tokens_per_s"] is not None:
         parts.append(f"{known['tokens_per_s']:,.0f} {trace.context.counted}/s")
     if known["mfu"] is not None:
-        parts.append(f"MFU {known['mfu']:.1%}")
+        parts.append(f"MFU {format_share(known['mfu'])}")
     if bubble is not None:
         share, cause, of_cause = _idle(bubble)
-        parts.append(f"bubble {share:.1%}" + (f", chiefly {cause} ({of_cause:.1%})" if round(share, 3) > 0 else ""))
+        parts.append(
+            f"bubble {format_share(share)}"
+            + (f", chiefly {cause} ({format_share(of_cause)})" if round(share, 3) > 0 else "")
+        )
     return " · ".join(parts)
 
 

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import traitlets
 
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted, format_range, format_s
-from dtfm_lab.figures.measures import format_count, format_dollars, format_times
-from dtfm_lab.planning.explain.sentences import none_of
+from dtfm_lab.domain.units import FAR_TIMES, counted, format_range, format_s, format_times, signed_share
+from dtfm_lab.figures.measures import format_count, format_dollars
 from dtfm_lab.widgets.lab_state import (
     RESULT_TRAITS,
     LabState,
@@ -235,6 +234,8 @@ def gap_words(plan: Plan) -> str:
     if not plan.lower_bound_s > 0:
         return "no bound yet" if plan.cost.total_s > 0 else "nothing to send"
     times, best = plan.cost.total_s / plan.lower_bound_s, f"the best of {plan.job.n_stages} x {plan.job.n_replicas}"
+    if times > FAR_TIMES:
+        return f"far above the bound of {plan.job.n_stages} x {plan.job.n_replicas}"
     return f"proved {best}" if plan.gap < PROVED else f"at most {format_times(times)} × {best}"
 
 
@@ -259,8 +260,10 @@ def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
     left = plan.speed_up_left
     if left is None or not math.isfinite(left):
         return schedule, schedule
-    if left <= 1:
-        return f"{none_of(plan)} is faster", "no faster plan"
+    if left <= 1 + 1e-6:
+        return plan.speed_up_words, "no faster plan"
+    if left > FAR_TIMES:
+        return plan.speed_up_words, "bound far below"
     of = "any plan's bound" if plan.scope == "any plan" else f"the bound of {plan.scope}"
     return f"at most {format_times(left)} × {of}", f"≤ {format_times(left)} × bound"
 
@@ -282,7 +285,7 @@ def _measured_number(state: LabState) -> dict[str, Any]:
         return _number("Measured", "…" if runs else "–", note=note, word="measured")
     if run_staleness(state):
         return _number("Measured", format_s(measured.iteration_s), note="before the last edit", word="error")
-    note = "" if comparison is None else f"{comparison.iteration_error:+.1%}".replace("%", " %").replace("-", "−")
+    note = "" if comparison is None else signed_share(comparison.iteration_error)
     bad = comparison is not None and abs(comparison.iteration_error) > 0.1
     return _number("Measured", format_s(measured.iteration_s), note=note, bad=bad, word="error")
 

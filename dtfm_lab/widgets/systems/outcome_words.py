@@ -13,7 +13,7 @@ import ipywidgets as w
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s
+from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.systems import Assumption, Outcome, Outcomes, Strategy, strategies
 from dtfm_lab.systems.outcomes import CHANGES, Bar, bars
 from dtfm_lab.systems.why import MOST_CAUSES, Why, stream_why
@@ -287,7 +287,7 @@ def why_html(why: Why | None, state: str = "") -> str:
     rows = "".join(
         f'<li title="{escape(one.sentence)}"><span>{escape(one.noun[:1].upper() + one.noun[1:])}</span>'
         f'<span class="dtfm-why-track"><i style="width:{100 * min(1.0, one.share):.1f}%"></i></span>'
-        f"<span>saves {format_s(one.gain_s)} ({one.share:.0%})</span></li>"
+        f"<span>saves {format_s(one.gain_s)} ({format_share(one.share, 0)})</span></li>"
         for one in why.causes
     )
     listed = f'<ul class="dtfm-why">{rows}</ul>' if rows else ""

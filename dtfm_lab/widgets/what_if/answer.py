@@ -15,7 +15,7 @@ from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import CAUSES, Trace
-from dtfm_lab.domain.units import format_bytes, format_s
+from dtfm_lab.domain.units import format_bytes, format_s, format_share
 from dtfm_lab.figures.measures import format_count, format_dollars
 from dtfm_lab.planning import Cancellation, price_placement
 from dtfm_lab.widgets.lab_state import roles_of
@@ -75,8 +75,8 @@ def percent(share: float) -> str:
 MEASURES = (
     Measure("iteration_s", "iteration", format_s),
     Measure("tokens_per_s", "tokens/s", lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}"),
-    Measure("mfu", "MFU", "{:.1%}".format, in_points=True),
-    Measure("bubble", "bubble", "{:.1%}".format, in_points=True),
+    Measure("mfu", "MFU", format_share, in_points=True),
+    Measure("bubble", "bubble", format_share, in_points=True),
     Measure("communication_s", "communication cost", format_s),
     Measure("peak_bytes", "worst memory", format_bytes),
     Measure("price_per_million_tokens", "price of 1M tokens", format_dollars),
@@ -184,7 +184,7 @@ def _follows(part: str, name: str, factor: float, now: Answer, base: Answer) -> 
 def _share(part: str, answer: Answer) -> str:
     whole_s = sum(answer.parts.values())
     share = answer.parts[part] / whole_s if whole_s > 0 else 0.0
-    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "under 1 %"
+    return format_share(share, 0) if share >= 0.01 or share == 0 else "under 1 %"
 
 
 MOST_KEPT = 12

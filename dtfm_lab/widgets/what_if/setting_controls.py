@@ -134,7 +134,7 @@ def _free(name: str, others: Sequence[Pin]) -> str:
 
 MOVED = "dtfm-moved"
 """CSS class of a control that differs from the plan."""
-LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "410px", "350px"
+LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "410px", "410px"
 SLIDERS = (*BATCH_OPTIONS, "synchronise_every")
 """Job options that are sliders over the values that the plan allows; others get the control of their type."""
 MAIN = {

@@ -43,7 +43,7 @@ function render({ model, el }) {
     const time = h("td", { class: "dtfm-time" },
       h("i", { class: "dtfm-length", style: `width:${(share * 100).toFixed(1)}%` }),
       h("span", {}, `${seconds(row.iteration_s)}${best ? " · fastest that fits" : ""}`));
-    return h("tr", { onclick }, name, time, h("td", {}, `${(row.bubble * 100).toFixed(1)}%`), h("td", {}, row.memory),
+    return h("tr", { onclick }, name, time, h("td", {}, `${(row.bubble * 100).toFixed(1)} %`), h("td", {}, row.memory),
       h("td", { class: row.fits ? "" : "dtfm-no" }, row.fits ? "yes" : "\u26a0\ufe0e no"));
   }
 

@@ -6,6 +6,7 @@ import { view } from "shared/view.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [62, 18, 14, 40];
 const STEEP = 6; // ratio of the largest to the smallest from which an axis is logarithmic
+const LEAST_ROOM = 0.02; // share of the largest value beside the points: less, and all marks would read alike
 
 function render({ model, el }) {
   const cleanUp = cleanUps();
@@ -13,10 +14,11 @@ function render({ model, el }) {
   const box = h("div", { class: "dtfm-frontier-box" });
   const caption = h("div", { class: "dtfm-caption", "aria-live": "polite" });
   const told = h("div", { class: "dtfm-frontier-told" });
+  const key = h("span", { class: "dtfm-frontier-key dtfm-line" }, "no plan is faster");
   const root = frame("dtfm-frontier", "Seconds against dollars");
   root.removeAttribute("tabindex"); // its points take the focus
   root.append(h("div", { class: "dtfm-heading" }, title,
-    h("span", { class: "dtfm-grow" }), h("span", { class: "dtfm-frontier-key dtfm-line" }, "no plan is faster")), box, told, caption);
+    h("span", { class: "dtfm-grow" }), key), box, told, caption);
   el.append(root);
   const rove = roving(box, () => [...box.querySelectorAll("[role=button]")], () => 1);
 
@@ -30,6 +32,7 @@ function render({ model, el }) {
     title.textContent = model.get("title");
     caption.textContent = model.get("caption");
     box.replaceChildren();
+    key.hidden = bounds.length < 2; // there is no line
     if (!points.length) return void box.append(h("div", { class: "dtfm-empty" }, "No frontier yet"));
     const x = scale(points.map((one) => one.dollars), LEFT, wide - RIGHT);
     const y = scale([...points.map((one) => one.seconds), ...bounds.map(([, bound]) => bound)], high - BOTTOM, TOP);
@@ -76,7 +79,7 @@ function scale(values, from, to) {
   const known = values.filter((value) => isFinite(value));
   const least = Math.min(...known), most = Math.max(...known);
   const log = least > 0 && most / least > STEEP;
-  const room = (most - least || most || 1) * 0.08;
+  const room = Math.max((most - least) * 0.08, most * LEAST_ROOM) || 0.08;
   const [bottom, top] = log ? [least / 1.15, most * 1.15] : [Math.max(0, least - room), most + room];
   const of = log ? Math.log : (value) => value;
   return {

@@ -5,7 +5,7 @@ import { roving } from "shared/roving.js";
 import { GREY } from "shared/theme.js";
 import { view } from "shared/view.js";
 
-const percent = (share) => `${Math.round(share * 100)}%`;
+const percent = (share) => `${Math.round(share * 100)} %`;
 const times = (value) => `${value < 9.995 ? value.toFixed(2) : figures(Math.round(value))} ×`;
 
 function render({ model, el }) {

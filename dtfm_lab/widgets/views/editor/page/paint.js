@@ -7,6 +7,7 @@ import { curve, inCircle, inRectangle, trace } from "./geometry.js";
 const FADED = 0.28;
 const MANY_USED = 16; // lines, above which those of averaging alone and those that the plan does not use are thin
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
+const BESIDE_TITLE = 10; // pixels beside a small region that its title, above it, may take
 const font = (size, weight = 400) => `${weight} ${size}px ${FONT}`;
 const [LEAST_NUMBER, LEAST_NAME] = [12.5, 44]; // pixels of a device's height for its number, of distance for its name
 
@@ -57,11 +58,12 @@ export function layOut(context, scene, view, peeked) {
     const box = boxes.get(name);
     if (!box) continue;
     const within = view.padding >= 18;
-    const wide = box.x2 - box.x1 - (within ? 28 : 0);
-    context.font = font(12);
+    const wide = box.x2 - box.x1 + (within ? -20 : BESIDE_TITLE);
+    const size = within ? 12 : 10;
+    context.font = font(size);
     const text = labels.find((label) => context.measureText(label).width <= wide) ?? fitting(context, name, Math.max(30, wide));
     const [x, y] = within ? [box.x1 + 14, box.y1 + Math.min(18, view.padding - 4)] : [box.x1, box.y1 - 4];
-    titles.set(name, { text, x, y });
+    titles.set(name, { text, x, y, size });
     taken.push({ owner: name, x1: x, x2: x + context.measureText(text).width, y1: y - 11, y2: y + 4 });
   }
   return { places, boxes, curves, names, titles, taken, shapes };
@@ -133,7 +135,7 @@ function paintBoxes(context, scene, laid, { theme, selected, aimed }) {
 function paintTitles(context, laid, { theme, selected }) {
   context.globalAlpha = 1;
   for (const [name, title] of laid.titles) {
-    context.font = font(12, selected("region", name) ? 650 : 400);
+    context.font = font(title.size, selected("region", name) ? 650 : 400);
     context.textAlign = "left";
     context.textBaseline = "alphabetic";
     haloed(context, title.text, title.x, title.y, theme.softText, theme.surface);
