@@ -62,3 +62,23 @@ def test_a_view_that_took_long_to_load_hears_the_kernel(page, open_notebook, ask
     page.evaluate("AbortSignal.timeout = inTime")
     ask_kernel(page, "legend.n_stages = 3")
     expect(page.locator(".dtfm-lab-foot")).to_contain_text("stage012")
+
+
+def test_marks_of_a_frontier_of_one_plan_differ_and_a_line_that_is_not_drawn_has_no_key(
+    page, open_notebook, ask_kernel
+):
+    one = '{"seconds": 0.30501, "dollars": 1.2, "by_token": 99.0, "words": "2 x 2", "pays": True}'
+    open_notebook(
+        page,
+        [
+            "from dtfm_lab.widgets.views.frontier import FrontierView\n"
+            f"frontier = FrontierView(points=[{one}], bounds=[[1.2, 0.30500]])\nfrontier"
+        ],
+    )
+    texts = page.locator(".dtfm-frontier-box text")
+    texts.first.wait_for()
+    told = texts.all_text_contents()
+    assert len(told) == len(set(told)) > 4
+    expect(page.locator(".dtfm-frontier-key")).to_be_hidden()
+    ask_kernel(page, "frontier.bounds = [[0.6, 0.305], [1.2, 0.3]]")
+    expect(page.locator(".dtfm-frontier-key")).to_be_visible()

@@ -6,7 +6,7 @@ import { view } from "shared/view.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [62, 18, 14, 40];
 const STEEP = 6; // ratio of the largest to the smallest from which an axis is logarithmic
-const LEAST_ROOM = 0.02; // share of the largest value beside the points: less, and all marks would read alike
+const LEAST_ROOM = 0.1; // share of the largest value beside the points: with less, marks of three figures would read alike
 
 function render({ model, el }) {
   const cleanUp = cleanUps();

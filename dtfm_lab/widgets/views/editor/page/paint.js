@@ -62,7 +62,7 @@ export function layOut(context, scene, view, peeked) {
     const size = within ? 12 : 10;
     context.font = font(size);
     const text = labels.find((label) => context.measureText(label).width <= wide) ?? fitting(context, name, Math.max(30, wide));
-    const [x, y] = within ? [box.x1 + 14, box.y1 + Math.min(18, view.padding - 4)] : [box.x1, box.y1 - 4];
+    const [x, y] = within ? [box.x1 + 14, box.y1 + Math.min(18, view.padding - 4)] : [box.x1, box.y1 - 2];
     titles.set(name, { text, x, y, size });
     taken.push({ owner: name, x1: x, x2: x + context.measureText(text).width, y1: y - 11, y2: y + 4 });
   }
@@ -95,7 +95,6 @@ export function paint(context, scene, view, laid, look) {
     context.lineWidth = 1.5;
     stroke(context, laid.curves.get("peek"), [4, 4]);
   }
-  paintTitles(context, laid, look);
   for (const device of scene.devices) {
     const place = laid.places.get(device.name);
     if (!place || !onScreen(place, look)) continue;
@@ -104,6 +103,7 @@ export function paint(context, scene, view, laid, look) {
   }
   paintBadges(context, scene, view, laid, look, alpha, litDevice);
   paintRun(context, scene, view, laid, look);
+  paintTitles(context, laid, look); // over the devices of a region above, where all are small
   paintNames(context, scene, view, laid, look, alpha, litDevice);
   context.globalAlpha = 1;
 }
