@@ -55,8 +55,9 @@ async def test_an_edit_replans_from_the_current_plan_and_tells_what_changed():
 
 @on_a_loop
 async def test_the_plan_at_hand_is_shown_on_the_edited_network_before_the_search_answers():
-    lab_state, replanning = a_lab_state(17)
-    shown = []
+    topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny", n_stages=2, n_replicas=2)
+    lab_state = LabState(topology=topology, job=job, plan=lab.plan(topology, job, objective="iteration", steps=1))
+    replanning, shown = LiveReplanning(lab_state, live=False), []
     replanning.show_at_hand = lambda plan: lambda: shown.append((plan, lab_state.plan_is_stale))
     replanning.switch.value = True
     before, lab_state.topology = lab_state.plan, slower(lab_state)

@@ -24,6 +24,8 @@ from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop, run_on_thread
 RESTS_S = (0.25, 0.4)
 """Seconds without an edit before the second and the third search, so that the first plan is predicted and drawn with
 the processor to itself."""
+SHOWN_S = 0.1
+"""Most seconds that a search waits until the plan at hand has been sent to the page."""
 BOUND_REST_S = 4.0
 """Seconds that a plan stands before its bound is raised: longer than the searches that follow an edit."""
 BOUND_FRAME_S = 0.5
@@ -183,7 +185,9 @@ class LiveReplanning(Panel):
 
         def at_hand(start: Plan) -> None:
             if not cancelled.is_set() and (show := self.show_at_hand(start)) is not None:
-                loop.call_soon_threadsafe(show)
+                shown = asyncio.run_coroutine_threadsafe(_called(show), loop)
+                with suppress(TimeoutError):
+                    shown.result(SHOWN_S)  # the search would share the interpreter with what is sent
 
         if plan is None:
             found = first_plan(topology, job, cancelled, self._options(), live)
@@ -213,6 +217,10 @@ class LiveReplanning(Panel):
         self._lab_state.not_planned = ""
         self.last = found
         self._lab_state.plan = found.plan
+
+
+async def _called(show: Callable[[], None]) -> None:
+    show()
 
 
 def _same(one: Request, other: Request) -> bool:

@@ -151,7 +151,8 @@ def replanned(
     of ``earlier``, with the planner that found it. Where the edit changes no cost, as a new name of a region does,
     nothing is searched, so that a placement made by hand stays. Of what is found, as many devices as can stay where
     they were. Where there are too few devices for the plan's shape, the search begins with fewer of its pipelines.
-    ``at_hand`` is called before the search with ``plan`` on the edited network, where it can serve there as it is.
+    ``at_hand`` is called before a search for seconds with ``plan`` on the edited network, where it can serve there as
+    it is.
 
     Raises PlanError where the job does not fit the network.
     """
@@ -163,8 +164,8 @@ def replanned(
     options |= {"live": live, "seed": plan.seed or 0, "start": start}
     if start is None and plan.objective != COMMUNICATION:
         options["nearby"] = tuple(beginnings(plan, topology))
-    if start is not None and is_same_placement(start, plan):
-        at_hand(start)
+    if start is not None and plan.objective != COMMUNICATION and is_same_placement(start, plan):
+        at_hand(start)  # a search for the communication cost is as quick as its chart
     best = _searched(topology, job, cancelled, BUDGETS_S[0], **options)
     if best is None:
         return None
