@@ -265,7 +265,18 @@ def test_what_was_stays_as_a_line_with_a_mark_where_it_ended(plan):
 
 @pytest.mark.parametrize(
     ("regions", "told"),
-    [(("Oregon", "Tokyo"), "Ore + Tok"), (("site-a", "site-b"), "…e-a + …e-b"), (("Delhi", "Delhi"), "Delhi")],
+    [
+        (("Oregon", "Tokyo"), "Ore + Tok"),
+        (("site-a", "site-b"), "…e-a + …e-b"),
+        (("Delhi", "Delhi"), "Delhi"),
+        (("Paris", "Delhi", "Paris", "Tokyo"), "Paris +2"),
+    ],
 )
-def test_a_stage_in_two_regions_is_told_by_where_their_names_differ(regions, told):
+def test_a_stage_in_several_regions_is_told_by_where_their_names_differ_or_by_their_number(regions, told):
     assert place(regions) == told
+
+
+def test_a_stage_in_no_region_is_told_by_its_first_device_and_the_number_of_others():
+    rows = ChartRows(simulate(lab.plan("worldwide", steps=1), "gpipe").context)
+    labels = [unit["label"] for unit in units_of(rows, {})]
+    assert labels == [f"{rows.devices[8 * stage * ROWS_PER_DEVICE]} +7" for stage in range(8)]

@@ -310,7 +310,7 @@ def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]
         members = [unit(position, replica) for replica in range(n_replicas)]
         first = members[0]["device"]
         return members[0] | {
-            "label": _place([regions.get(one["device"], "") for one in members]) or f"{first} …",
+            "label": _place([regions.get(one["device"], "") for one in members]) or f"{first} +{n_replicas - 1}",
             "replica": -1,
             "members": members,
             "tip": f"stage {position}: drawn is {first} of pipeline 0; a click opens its "
@@ -323,12 +323,12 @@ def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]
 
 
 def _place(regions: Sequence[str]) -> str:
-    """Return where devices are: their region, or two of them shortened; empty where they are in more, or in none."""
+    """Return where devices are: in one region, in two, shortened, or in the first of more; empty where in none."""
     names = list(dict.fromkeys(name for name in regions if name))
     if len(names) == 2:
         begins = [name[:LETTERS] for name in names]
         return " + ".join(begins if begins[0] != begins[1] else [f"…{name[-LETTERS:]}" for name in names])
-    return names[0] if len(names) == 1 else ""
+    return f"{names[0]} +{len(names) - 1}" if len(names) > 2 else "".join(names)
 
 
 def _kind_microbatch_stage(actions: Sequence[Action], action: IntArray) -> tuple[IntArray, IntArray, IntArray]:

@@ -320,10 +320,10 @@ function badgeSize(n, width, height) {
   return SMALLEST_BADGE;
 }
 
-/** "Tokyo", "Tokyo, Seoul", "Tokyo + 3". */
+/** "Tokyo", "Tokyo, Seoul", "Tokyo +3". */
 function placesOf(regions = []) {
   if (regions.length <= 2) return regions.join(", ");
-  return `${regions[0]} + ${regions.length - 1}`;
+  return `${regions[0]} +${regions.length - 1}`;
 }
 
 /** Three digits that count: "13.3 s". */
