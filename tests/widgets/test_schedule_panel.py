@@ -172,6 +172,7 @@ async def test_the_schedule_fits_the_memory_unless_a_person_has_chosen_one() -> 
 async def test_the_plan_at_hand_answers_an_edit_before_the_search_does_and_is_drawn_once_where_it_stays() -> None:
     lab_state, panel = await shown()
     plan, drawn = lab_state.plan, []
+    lab_state.job = plan.job
     panel.drawn.view.show = lambda *prediction: drawn.append(prediction[0])
     edited = lab_state.topology.with_link("ada", "alan", latency_s=0.2)
     at_hand = lab.evaluate(edited, plan.job, stages=plan.stages)
@@ -196,5 +197,10 @@ async def test_the_plan_at_hand_answers_an_edit_before_the_search_does_and_is_dr
     lab_state.plan = moved
     await until(lambda: lab_state.predicted.context.devices == moved.device_names)
     assert [one.plan for one in drawn[1:]] == [on_it, moved]
+    lab_state.topology = edited
+    panel.show_at_hand(at_hand)()
+    assert drawn[-1].plan is at_hand
+    lab_state.topology = moved.topology  # the edit is undone before a search has answered
+    await until(lambda: drawn[-1].plan is moved and lab_state.predicted is drawn[-1].trace)
     lab_state.choices = lab_state.choices | {"compression": "int8"}
     assert panel.show_at_hand(on_it) is None, "what is chosen is no choice of the plan's"

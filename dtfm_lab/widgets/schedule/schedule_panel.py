@@ -230,7 +230,10 @@ class SchedulePanel(Panel):
             self.chart.stale = BEFORE
 
     def _follow_edit(self) -> None:
-        """Dim the picture once an edit has no plan for longer than a moment."""
+        """Dim the picture once an edit has no plan for longer than a moment; draw the plan again if that is undone."""
+        state, shown = self._lab_state, self._shown
+        if shown is not None and shown.trace is not state.predicted and not state.plan_is_stale:
+            self._begin()  # the plan at hand was drawn on the network of that edit
         if has_event_loop() and not self._awaits_plan:
             self._awaits_plan = True
             begin(self._dim_without_plan(), self._report_error)
