@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from loops import on_a_loop, until
+from loops import WAIT_S, on_a_loop, until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.history import History
@@ -99,11 +100,13 @@ async def test_an_edit_of_the_network_makes_it_stale_and_another_job_too() -> No
 
 
 @on_a_loop
-async def test_a_replay_is_stopped_and_what_was_replayed_is_kept() -> None:
-    panel = a_panel()
+async def test_a_replay_is_stopped_and_what_was_replayed_is_kept(monkeypatch) -> None:
+    panel, goes_on, replay = a_panel(), threading.Event(), race.replay
+    monkeypatch.setattr(race, "replay", lambda *about, **told: goes_on.wait(WAIT_S) and replay(*about, **told))
     panel.start.click()
     await until(lambda: panel._is_replaying)
     panel.stop.click()
+    goes_on.set()
     await until(lambda: not panel._asked.is_running)
     assert "stopped:" in panel.race.caption
     assert panel.stop.layout.display == "none"

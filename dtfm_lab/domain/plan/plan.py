@@ -162,7 +162,10 @@ class Plan:
         if self.absent:
             parts.append(f"without {', '.join(self.absent)}")
         if self.iteration_s is not None:
-            most = f" ({self.speed_up_words})" if self.speed_up_words else ""
+            left, said = self.speed_up_left, self.speed_up_words
+            if said and left is not None and left <= FAR_TIMES:
+                said = f"at most {format_times(left)} times faster with {self.scope}"
+            most = f" ({said})" if said else ""
             parts.append(f"iteration {self.iteration_s:.6g} s{most}")
         parts.append(f"communication cost {self.cost.total_s:.6g} s, gap {format_share(self.gap)}")
         return f"<Plan {self.job.name} on {self.topology.name}: {', '.join(parts)}, by {self.planner}>"
