@@ -72,8 +72,8 @@ class LiveReplanning(Panel):
         self.foresee: Callable[[Plan], None] = lambda plan: None
         """Called on the search's thread with the plan that is set next: what is shown of it is then there with it."""
         self.show_at_hand: Callable[[Plan], Callable[[], None] | None] = lambda plan: None
-        """Called on that thread before the search with the plan at hand on the edited network; what it returns is
-        called on the kernel's loop while the search goes on."""
+        """Called on that thread with the plan at hand on the edited network; what it returns is called on the kernel's
+        loop, and the search begins after it."""
         self.last: Replanned | None = None
         self.took_s = 0.0
         """Seconds from the last edit to the first plan that followed it."""

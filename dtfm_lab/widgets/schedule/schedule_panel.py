@@ -263,8 +263,8 @@ class SchedulePanel(Panel):
     def show_at_hand(self, plan: Plan) -> Callable[[], None] | None:
         """Predict the plan at hand on an edited network, on a thread; return what shows it, for the kernel's loop.
 
-        A search goes on meanwhile. None where what will be shown is another thing: a prediction with choices, or one
-        from the profile of a run.
+        A search follows. None where what will be shown is another thing: a prediction with choices, or one from the
+        profile of a run.
         """
         state, self._at_hand = self._lab_state, None
         is_of_run = state.comparison is not None or "run" in state.busy
