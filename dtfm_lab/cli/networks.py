@@ -59,7 +59,9 @@ def network(
     told = {name: value for name, value in peaks.items() if name in own}
     others = {name: _number(value) for name, value in peaks.items() if name not in own}
     if hosts:
-        made = lab.probe(hosts, sources, at=at, peak_tflops=others, gpus=told, report=err.print)
+        from dtfm_lab.runtime.probe import probe_over_ssh
+
+        made = probe_over_ssh(hosts, sources, at=at, peak_tflops=others, gpus=told, report=err.print)
     else:
         made = lab.load_topology(sources, at=at, peak_tflops=others)
     written = None if output is None else str(files.save(made, output))

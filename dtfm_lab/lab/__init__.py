@@ -17,18 +17,7 @@ from dtfm_lab.lab import missions
 from dtfm_lab.lab.advising import advise
 from dtfm_lab.lab.histories import replay
 from dtfm_lab.lab.missions import guess
-from dtfm_lab.lab.plans import (
-    evaluate,
-    explain,
-    frontier,
-    load_job,
-    load_topology,
-    plan,
-    probe,
-    replan,
-    search,
-    with_job,
-)
+from dtfm_lab.lab.plans import evaluate, explain, frontier, load_job, load_topology, plan, replan, search, with_job
 from dtfm_lab.lab.predictions import memory, simulate, sweep
 from dtfm_lab.lab.runs import compare, reproduce, run, start
 from dtfm_lab.lab.strategies import strategies
@@ -60,7 +49,6 @@ __all__ = [
     "plan",
     "planners",
     "policies",
-    "probe",
     "published",
     "replan",
     "replay",

@@ -20,6 +20,7 @@ FORMER = {
     "load_schedule": "the file's path, wherever a schedule is asked for",
     "papers_table": "lab.published.papers_table(...)",
     "papers_waterfall": "lab.published.papers_waterfall(...)",
+    "probe": "dtfm_lab.runtime.probe.probe_over_ssh, or dtfm-lab network probe",
     "refit": "lab.compare(predicted, measured).refit(plan, lab.simulate)",
     "save_chrome_trace": "lab.save(trace, 'trace.chrome.json')",
     "save_job": "lab.save(job, path)",

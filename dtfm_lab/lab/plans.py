@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from dtfm_lab import files, planning
@@ -53,30 +53,6 @@ def load_topology(
     Raises FileError, TopologyError or UnknownName in one line.
     """
     return files.load_topology(name_or_path, at=at, peak_tflops=peak_tflops)
-
-
-def probe(
-    hosts: Sequence[str],
-    files: Sequence[str | os.PathLike[str]] = (),
-    *,
-    at: Mapping[str, str] | None = None,
-    peak_tflops: Mapping[str, float] | None = None,
-    gpus: Mapping[str, str] | None = None,
-    report: Callable[[str], None] = lambda line: None,
-) -> Topology:
-    """The network of hosts that answer to ``ssh`` without a question, measured in about two minutes.
-
-    Nothing is installed on them: NVIDIA's driver tells their GPUs, and their python3 times messages between every two,
-    directly. ``files``, ``at`` and ``peak_tflops`` are as in ``load_topology``; ssh reads an ssh config among the
-    files. ``gpus`` names what a host without nvidia-smi computes with, ``{"ada": "MI300X:8"}``. ``report`` is
-    called with a line of text about every step. A host that fails is left out, a pair that does not reach each other is
-    estimated where both places are known; ``.description`` says so.
-
-    Raises RunError where fewer than two hosts are left, FileError and TopologyError, in one line.
-    """
-    from dtfm_lab.runtime.probe import probe_over_ssh  # which few sessions need: not when the lab is imported
-
-    return probe_over_ssh(hosts, files, at=at, peak_tflops=peak_tflops, gpus=gpus, report=report)
 
 
 @of_name(LoadedJob)

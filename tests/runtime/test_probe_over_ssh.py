@@ -28,7 +28,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.network import LINK_SPREAD
 from dtfm_lab.files.machines.network import ESTIMATED_SPREAD
-from dtfm_lab.runtime.probe import messages, over_ssh, ssh_host
+from dtfm_lab.runtime.probe import messages, over_ssh, probe_over_ssh, ssh_host
 
 RECORDED = Path(__file__).parents[1] / "data" / "machines"
 SSH = """#!/bin/sh
@@ -95,7 +95,9 @@ def test_hosts_become_a_network_of_measured_links(hosts):
     hosts.has("ada", "nvidia-smi", f"#!/bin/sh\n[ $1 = -q ] && cat <<'END'\n{smi}\nEND\n")
     hosts.before("ada", "echo Welcome; echo '{\"port\": 1}'; echo 'All use is logged' >&2")
     lines: list[str] = []
-    found = lab.probe(["ada", "root@alan", "grace"], gpus={"alan": "MI300X:2", "grace": "laptop"}, report=lines.append)
+    found = probe_over_ssh(
+        ["ada", "root@alan", "grace"], gpus={"alan": "MI300X:2", "grace": "laptop"}, report=lines.append
+    )
     assert [device.gpu for device in found.devices] == ["RTX A5000"] * 2 + ["MI300X"] * 2 + ["laptop"]
     assert found.names[:3] == ("ada-0", "ada-1", "alan-0")
     assert "6 links: measured by the probe" in found.description
@@ -115,7 +117,7 @@ def test_what_was_measured_of_a_known_line_is_in_the_network(hosts, monkeypatch)
     with slow_proxy(port, there, back) as reached_at:
         script = hosts.folder / "alan.bin" / "python3"
         script.write_text(script.read_text()[:-2] + f".replace({PORT!r}, '{reached_at}'))\n")
-        found = lab.probe(["ada", "alan"], gpus={"ada": "T4", "alan": "T4"})
+        found = probe_over_ssh(["ada", "alan"], gpus={"ada": "T4", "alan": "T4"})
     assert 0.015 <= found.latency_s[0, 1] < 0.2  # computers that have other things to do are late, never early
     for rate, line in ((found.bandwidth_bytes_per_s[0, 1], there), (found.bandwidth_bytes_per_s[1, 0], back)):
         assert line.bytes_per_s / 6 < rate < 6 * line.bytes_per_s
@@ -172,21 +174,23 @@ def test_a_host_that_fails_is_named_and_the_others_make_a_network(hosts, failure
     if failure == "silence":
         monkeypatch.setattr(over_ssh, "START_S", 6.0)  # enough for the others on busy cores
     monkeypatch.setattr(over_ssh, "CLOSE_S", 0.5)
-    found = lab.probe(["eve", "ada", "alan"], gpus={"ada": "T4", "alan": "T4"} | eves_gpu(failure), at={"eve": "Oslo"})
+    found = probe_over_ssh(
+        ["eve", "ada", "alan"], gpus={"ada": "T4", "alan": "T4"} | eves_gpu(failure), at={"eve": "Oslo"}
+    )
     assert found.names == ("ada", "alan")
     (note,) = (note for note in found.description.split("; ") if "eve" in note)
     assert note.startswith("left out eve: it ")
     assert says in note
     assert note.isprintable()
     with pytest.raises(RunError) as refused:
-        lab.probe(["eve", "ada"], gpus={"ada": "T4"} | eves_gpu(failure))
+        probe_over_ssh(["eve", "ada"], gpus={"ada": "T4"} | eves_gpu(failure))
     assert "1 of 2 hosts can be probed: eve " in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_host_that_ends_while_another_one_times_it_is_left_out(hosts):
     hosts.alters("grace", "if what == TAKE:", "if os._exit(3):")
-    found = lab.probe(["ada", "alan", "grace"], gpus=T4)
+    found = probe_over_ssh(["ada", "alan", "grace"], gpus=T4)
     assert found.names == ("ada", "alan")
     assert "left out grace: it does not run the probe's program" in found.description
     assert "ada -> alan, alan -> ada: measured by the probe" in found.description
@@ -200,8 +204,8 @@ def test_hosts_that_do_not_reach_each_other_are_estimated_where_their_places_are
     for name in ("ada", "alan"):
         hosts.alters(name, PORT, "9")  # nobody listens there
     with pytest.raises(LabError, match=r"nothing tells the link ada -> alan; wanted .* --at ada=CITY --at alan=CITY"):
-        lab.probe(["ada", "alan", "grace"], gpus=T4)
-    found = lab.probe(["ada", "alan", "grace"], gpus=T4, at={"ada": "Zurich", "alan": "Oslo"})
+        probe_over_ssh(["ada", "alan", "grace"], gpus=T4)
+    found = probe_over_ssh(["ada", "alan", "grace"], gpus=T4, at={"ada": "Zurich", "alan": "Oslo"})
     assert "ada - alan not measured: neither reaches the other ('127.0.0.1 connection refused" in found.description
     assert "ada -> alan, alan -> ada: estimated from their distance" in found.description
     assert "4 links: measured by the probe" in found.description, "grace is reached by both"
@@ -261,14 +265,14 @@ def test_the_program_ends_by_itself_where_the_end_of_ssh_does_not_reach_it(hosts
 def test_what_is_wrong_is_refused_before_any_ssh(hosts, names, told, says, monkeypatch):
     monkeypatch.setattr(ssh_host.subprocess, "Popen", pytest.fail)
     with pytest.raises(LabError) as refused:
-        lab.probe(names, gpus=told)
+        probe_over_ssh(names, gpus=told)
     assert says in str(refused.value)
 
 
 def test_a_mistake_is_refused_before_the_pairs_are_timed(hosts, monkeypatch):
     monkeypatch.setattr(over_ssh._Probe, "time_pairs", pytest.fail)
     with pytest.raises(LabError, match="no host named 'bob'"):
-        lab.probe(["ada", "alan"], gpus={"ada": "T4", "alan": "T4"}, at={"bob": "Oslo"})
+        probe_over_ssh(["ada", "alan"], gpus={"ada": "T4", "alan": "T4"}, at={"bob": "Oslo"})
 
 
 def test_the_program_is_plain_text_for_old_pythons():
@@ -314,7 +318,7 @@ def test_real_sshd(tmp_path):
         time.sleep(0.5)
         if any(each.poll() is not None for each in daemons):
             pytest.skip("sshd does not start here")
-        found = lab.probe(["ada", "alan"], [config], gpus={"ada": "T4", "alan": "T4"})
+        found = probe_over_ssh(["ada", "alan"], [config], gpus={"ada": "T4", "alan": "T4"})
     finally:
         for each in daemons:
             each.kill()

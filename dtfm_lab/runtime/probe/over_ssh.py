@@ -51,11 +51,13 @@ def probe_over_ssh(
     gpus: Mapping[str, str] | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Topology:
-    """The network of ``hosts``, as ssh knows them, with measured links, and of what ``files`` tell besides.
+    """The network of hosts that answer to ``ssh`` without a question, measured in about two minutes.
 
-    ``gpus`` has what a host without nvidia-smi computes with: ``T4``, or ``MI300X:8``. A host that fails is left out,
-    and a pair that does not reach each other is estimated where there is a rule; the description says so. All else is
-    as in ``files.machines.network_from``. ``report`` is called with a line of text about every step.
+    Nothing is installed on them: NVIDIA's driver tells their GPUs, and their python3 times messages between every two,
+    directly. ``files``, ``at`` and ``peak_tflops`` are as in ``lab.load_topology``; ssh reads an ssh config among the
+    files. ``gpus`` names what a host without nvidia-smi computes with, ``{"ada": "MI300X:8"}``. ``report`` is
+    called with a line of text about every step. A host that fails is left out, a pair that does not reach each other is
+    estimated where both places are known; the network's ``description`` says so.
 
     Raises RunError where fewer than two of several hosts are left, and LabError for what is wrong beforehand.
     """
