@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import create_model
 
 from dtfm_lab.domain.errors import JobError, UnknownName
-from dtfm_lab.domain.job import JOBS, MODELS, Job, JobChanges, ModelSpec, with_adapters
+from dtfm_lab.domain.job import JOBS, Job, JobChanges, ModelSpec, with_adapters
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import options_of, refuse_unknown
 from dtfm_lab.domain.registry import unknown
@@ -61,9 +61,8 @@ def load_job(name_or_path: str | os.PathLike[str], **overrides: Any) -> Job:
     elif path.suffix in (".yaml", ".yml", ".json") or os.path.exists(os.fspath(name_or_path)):
         job = job_from_mapping(read_mapping(path), where=path.name, name=path.stem, folder=path.parent)
     else:
-        error = unknown("job", name, JOBS)
-        model = f" ({name} is a model: wanted a job with model={name})" if name in MODELS else ""
-        raise UnknownName(f"{error}{model or (f' ({name} is a network)' if name in topology_names() else '')}")
+        network = f" ({name} is a network)" if name in topology_names() else ""
+        raise UnknownName(f"{unknown('job', name, JOBS)}{network}")
     return override(job, **overrides)
 
 

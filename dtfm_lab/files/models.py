@@ -240,6 +240,15 @@ class Qwen2Config(_LlamaShaped):
         return llama(name=name, qkv_bias=True, **self.model_dump())
 
 
+class Qwen3Config(_LlamaShaped):
+    n_kv_heads: int | None = _optional_size("num_key_value_heads", default=32)
+    head_dim: int | None = _optional_size("head_dim", default=128)
+    biased: Literal[False] = Field(alias="attention_bias", default=False)
+
+    def spec(self, name: str) -> ModelSpec:
+        return llama(name=name, qk_norm=True, **self.model_dump(exclude={"biased"}))
+
+
 class MixtralConfig(_LlamaShaped):
     n_kv_heads: int | None = _optional_size("num_key_value_heads", default=8)
     n_experts: int = _size("num_local_experts")
@@ -295,6 +304,7 @@ CONFIGS: dict[str, type[_Config]] = {
     "llama": LlamaConfig,
     "mistral": MistralConfig,
     "qwen2": Qwen2Config,
+    "qwen3": Qwen3Config,
     "mixtral": MixtralConfig,
     "qwen3_moe": Qwen3MoeConfig,
     "deepseek_v2": DeepseekConfig,

@@ -61,7 +61,8 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
     sections = [section for region in file.regions for section in _region_sections(region)] + file.devices
     for section in sections:
         if section.region and section.region not in regions:
-            raise unknown("region", section.region, regions)
+            known = unknown("region", section.region, regions)
+            raise TopologyError(f"device {section.name}: {known}; wanted one with a line under 'regions'")
     paired = [(section, regions.get(section.region or "")) for section in sections]
     devices = [_device(section, region, file.typical_prices) for section, region in paired]
     latency_ms, gbps = _region_speeds(file, regions, devices)

@@ -90,7 +90,7 @@ def _gpt(given: Mapping[str, Any], sizes: dict[str, Any]) -> ModelSpec:
 
 
 def _llama(given: Mapping[str, Any], sizes: dict[str, Any]) -> ModelSpec:
-    _refuse(given, ("qk_layernorm", "moe_layer_freq", "moe_shared_expert_intermediate_size"), "Llama")
+    _refuse(given, ("moe_layer_freq", "moe_shared_expert_intermediate_size"), "Llama")
     biased = not given.get("disable_bias_linear", False)
     return llama(
         **sizes,
@@ -98,6 +98,7 @@ def _llama(given: Mapping[str, Any], sizes: dict[str, Any]) -> ModelSpec:
         qkv_bias=biased or given.get("add_qkv_bias", False),
         attention_out_bias=biased,
         mlp_bias=biased,
+        qk_norm=given.get("qk_layernorm", False),
     )
 
 

@@ -57,7 +57,16 @@ def test_a_device_has_the_numbers_of_the_gpu_it_names(gpu):
 
 @pytest.mark.parametrize(
     ("typed", "gpu"),
-    [("a100", "A100"), ("RTX4090", "RTX 4090"), ("rtx-4090", "RTX 4090"), ("NVIDIA T4", "T4"), ("LAPTOP", "laptop")],
+    [
+        *(
+            ("a100", "A100"),
+            ("RTX4090", "RTX 4090"),
+            ("rtx-4090", "RTX 4090"),
+            ("NVIDIA T4", "T4"),
+            ("LAPTOP", "laptop"),
+        ),
+        *(("M4 Max", "Apple M4 Max"), ("AMD Instinct MI300X", "MI300X"), ("geforce rtx 2060 super", "RTX 2060 Super")),
+    ],
 )
 def test_a_gpu_in_another_spelling_is_the_one_of_the_table(typed, gpu):
     assert Device(name="a", gpu=typed) == Device(name="a", gpu=gpu)

@@ -23,6 +23,19 @@ CHECKPOINTS = {
     "mistral-7b": 7_241_732_096,
     "qwen2-0.5b": 494_032_768,
     "qwen2-7b": 7_615_616_512,
+    "llama-3.1-405b": 405_853_388_800,
+    "llama-3.2-1b": 1_235_814_400,
+    "llama-3.2-3b": 3_212_749_824,
+    "qwen2.5-1.5b": 1_543_714_304,
+    "qwen2.5-3b": 3_085_938_688,
+    "qwen2.5-14b": 14_770_033_664,
+    "qwen2.5-32b": 32_763_876_352,
+    "qwen2.5-72b": 72_706_203_648,
+    "qwen3-0.6b": 596_049_920,
+    "qwen3-4b": 4_022_468_096,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-14b": 14_768_307_200,
+    "qwen3-32b": 32_762_123_264,
 }
 """What the published checkpoints hold, tied matrices once."""
 
@@ -45,6 +58,7 @@ def builders(draw):
     if draw(st.booleans()):
         return gpt, sizes | {"d_model": heads * head_dim, "n_positions": 64}
     biases = {name: draw(st.booleans()) for name in ("qkv_bias", "attention_out_bias", "mlp_bias")}
+    biases |= {"qk_norm": not any(biases.values()) and draw(st.booleans())}
     return llama, sizes | biases | {"d_model": draw(st.integers(1, 40)), "n_kv_heads": kv, "head_dim": head_dim}
 
 
@@ -87,6 +101,8 @@ def test_every_token_meets_every_matrix_once(builder, seq_len):
         block_vectors, norm = 2 * d, d
         held = 4 * d + 2 * q + 2 * kv + 4 * ff
         block_vectors += sizes["qkv_bias"] * (q + 2 * kv) + sizes["attention_out_bias"] * d
+        block_vectors += 2 * model.head_dim * sizes["qk_norm"]
+        held += sizes["qk_norm"] * (q + kv)
         block_vectors += sizes["mlp_bias"] * (2 * ff + d)
     own_matrix = 0 if model.tied else model.vocab_size * d
     embedding, *blocks, head = model.layers

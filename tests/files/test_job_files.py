@@ -204,10 +204,7 @@ def test_a_mistake_is_refused_in_one_line_that_names_the_file(tmp_path, name):
 
 
 def test_an_unknown_job_or_field_is_refused_with_the_nearest_one():
-    with pytest.raises(
-        UnknownName,
-        match=r"no job named 'gpt3-x'; did you mean 'gpt3-xl'\? known: deepseek-v3, dtfm-gpt3-xl, gpt2-small, ",
-    ):
+    with pytest.raises(UnknownName, match=r"no job named 'gpt3-x'; did you mean 'gpt3-xl'\? known: deepseek-v2, "):
         load_job("gpt3-x")
     with pytest.raises(UnknownName, match="no job named ''"):
         load_job("")

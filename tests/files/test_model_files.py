@@ -26,6 +26,7 @@ SAME = {
     "Mistral-7B-v0.1": "mistral-7b",
     "Qwen2-0.5B": "qwen2-0.5b",
     "Qwen2-7B": "qwen2-7b",
+    "Qwen3-8B": "qwen3-8b",
 }
 
 

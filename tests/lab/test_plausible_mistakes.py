@@ -33,10 +33,6 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         r"no topology named 'tiny'.*\(tiny is a job\)",
     ),
     "a network for a job": (lambda: lab.load_job("campus"), r"no job named 'campus'.*\(campus is a network\)"),
-    "a model for a job": (
-        lambda: lab.load_job("gpt3-13b"),
-        r"no job named 'gpt3-13b'.*wanted a job with model=gpt3-13b",
-    ),
     "a network for a plan": (
         lambda: lab.simulate("lecture-hall"),
         "plan is 'lecture-hall', a network; wanted a Plan",

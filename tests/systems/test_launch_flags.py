@@ -121,7 +121,7 @@ def test_a_script_gives_the_flags_that_its_command_would_have():
         (LLAMA.replace("--seq-length 64", ""), "flags of a model lack --seq-length"),
         (f"{LLAMA} --moe-layer-freq 2 --num-experts 4 --disable-bias-linear", "--moe-layer-freq is '2'; wanted 1, or"),
         (f"{LLAMA} --num-experts 4", "--num-experts without --disable-bias-linear has no model here"),
-        (f"{LLAMA} --qk-layernorm", "--qk-layernorm has no model here with a Llama"),
+        (f"{SIZES} --qk-layernorm", "--qk-layernorm has no model here with a GPT"),
         (f"{SIZES} --disable-bias-linear", "--disable-bias-linear has no model here with a GPT"),
         (
             "#!/bin/sh\nif [ $1 ]; then A+=(--log-interval 1 --bf16); fi\nrun --micro-batch-size 1 $A",

@@ -28,11 +28,11 @@ def _gpt3(name: str, n_layers: int, d_model: int, n_heads: int) -> ModelSpec:
     return gpt(name=name, n_layers=n_layers, d_model=d_model, n_heads=n_heads, seq_len=2048, vocab_size=GPT_VOCABULARY)
 
 
-LLAMA_COLUMNS = ("n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "seq_len", "vocab_size")
+LLAMA_COLUMNS = ("n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "seq_len", "vocab_size", "head_dim")
 
 
 def _llama(name: str, *row: int, **variant: bool) -> ModelSpec:
-    sizes: dict[str, Any] = dict(zip(LLAMA_COLUMNS, row, strict=True))
+    sizes: dict[str, Any] = dict(zip(LLAMA_COLUMNS, row, strict=False))
     return llama(name=name, **sizes, **variant)
 
 
@@ -66,6 +66,22 @@ _MODELS = (
     # Yang et al. 2024, table 1; most of the training was on 4096 tokens; vocabulary from the published configurations
     _llama("qwen2-0.5b", 24, 896, 14, 2, 4864, 4096, 151936, qkv_bias=True, tied=True),
     _llama("qwen2-7b", 28, 3584, 28, 4, 18944, 4096, 152064, qkv_bias=True),
+    # Llama 3.1 and 3.2, Qwen2.5 and Qwen3: from the published configurations, on the lengths of their elders
+    _llama("llama-3.1-8b", 32, 4096, 32, 8, 14336, 8192, 128256),
+    _llama("llama-3.1-405b", 126, 16384, 128, 8, 53248, 8192, 128256),
+    _llama("llama-3.2-1b", 16, 2048, 32, 8, 8192, 8192, 128256, tied=True),
+    _llama("llama-3.2-3b", 28, 3072, 24, 8, 8192, 8192, 128256, tied=True),
+    _llama("qwen2.5-1.5b", 28, 1536, 12, 2, 8960, 4096, 151936, qkv_bias=True, tied=True),
+    _llama("qwen2.5-3b", 36, 2048, 16, 2, 11008, 4096, 151936, qkv_bias=True, tied=True),
+    _llama("qwen2.5-7b", 28, 3584, 28, 4, 18944, 4096, 152064, qkv_bias=True),
+    _llama("qwen2.5-14b", 48, 5120, 40, 8, 13824, 4096, 152064, qkv_bias=True),
+    _llama("qwen2.5-32b", 64, 5120, 40, 8, 27648, 4096, 152064, qkv_bias=True),
+    _llama("qwen2.5-72b", 80, 8192, 64, 8, 29568, 4096, 152064, qkv_bias=True),
+    _llama("qwen3-0.6b", 28, 1024, 16, 8, 3072, 4096, 151936, 128, qk_norm=True, tied=True),
+    _llama("qwen3-4b", 36, 2560, 32, 8, 9728, 4096, 151936, 128, qk_norm=True, tied=True),
+    _llama("qwen3-8b", 36, 4096, 32, 8, 12288, 4096, 151936, 128, qk_norm=True),
+    _llama("qwen3-14b", 40, 5120, 40, 8, 17408, 4096, 151936, 128, qk_norm=True),
+    _llama("qwen3-32b", 64, 5120, 64, 8, 25600, 4096, 151936, 128, qk_norm=True),
     # with experts; trained on 4096 tokens, but for Mixtral, of which that is not published
     moe(  # Jiang et al. 2024, table 1
         name="mixtral-8x7b",
@@ -107,9 +123,16 @@ DTFM_HOP_BYTES = 2024 * 2048 * 2 * (1.25e5 / 2048) / GiB * GB
 kept as it is, because published costs rest on it."""
 
 
-def _job(name: str, global_batch: int, microbatch: int = 1) -> Job:
-    """A job whose stages and replicas the planner chooses."""
-    return Job(name=name, model=MODELS[name], global_batch=global_batch, microbatch=microbatch, dtype="bf16")
+BATCHES = {
+    **{"llama-2-7b": 1024, "llama-2-13b": 1024, "llama-2-70b": 1024},  # Touvron et al. 2023: 4 million tokens
+    **{"qwen3-30b-a3b": 1024, "deepseek-v3": 4096},  # DeepSeek's report: from 3072 to 15360
+}
+"""Sequences per iteration of a model's job, 512 where not named, as Radford et al. 2019 have it."""
+
+
+def _job(model: ModelSpec) -> Job:
+    """The job to train a model, whose stages and replicas the planner chooses."""
+    return Job(name=model.name, model=model, global_batch=BATCHES.get(model.name, 512), microbatch=1, dtype="bf16")
 
 
 _JOBS = (
@@ -126,22 +149,16 @@ _JOBS = (
     Job(name="gpt3-xl", model=GPT3_XL, global_batch=1024, microbatch=1),
     Job(name="tiny", model=TINY, n_stages=4, n_replicas=2, global_batch=16, microbatch=2, dtype="fp32"),
     Job(name="small", model=SMALL, n_stages=4, n_replicas=2, global_batch=16, microbatch=2, dtype="fp32"),
-    _job("gpt2-small", global_batch=512, microbatch=4),  # Radford et al. 2019: 512 sequences
-    _job("gpt2-xl", global_batch=512),
-    _job("qwen2-0.5b", global_batch=512),
-    _job("llama-2-7b", global_batch=1024),  # Touvron et al. 2023: 4 million tokens
-    _job("llama-2-70b", global_batch=1024),
-    _job("llama-3-8b", global_batch=512),
-    _job("mistral-7b", global_batch=512),
-    _job("mixtral-8x7b", global_batch=512),
-    _job("qwen3-30b-a3b", global_batch=1024),
-    _job("deepseek-v3", global_batch=4096),  # the report's batch grows from 3072 to 15360
+    _job(MODELS["gpt2-small"]).with_fields(microbatch=4),
 )
 
 JOBS: Registry[Job] = Registry(
-    "job", group="dtfm_lab.jobs", entries={job.name: job for job in _JOBS}, fits=lambda entry: isinstance(entry, Job)
+    "job",
+    group="dtfm_lab.jobs",
+    entries={job.name: job for job in (*map(_job, _MODELS), *_JOBS)},
+    fits=lambda entry: isinstance(entry, Job),
 )
 """``dtfm-gpt3-xl`` is priced with the constants of DT-FM's public code, which are for its shape and batch, and
 simulated as GPT3-XL, whose sizes it has in other shapes and batches. ``gpt3-xl`` follows its own sizes throughout;
-``tiny`` and ``small`` are for real runs on one machine. The others are well-known models with batches of 0.5 to 4
-million tokens. ``gpt3-xl`` and the well-known models leave stages and replicas to the planner."""
+``tiny`` and ``small`` are for real runs on one machine. Every other model is a job of its name, with batches of 0.5
+to 17 million tokens. ``gpt3-xl`` and these leave stages and replicas to the planner."""

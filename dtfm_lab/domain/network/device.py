@@ -73,14 +73,19 @@ module for a GH200; what a GPU is set to may be less.
 Prices are what was listed, per GPU; they move by the month and between sellers, often by a factor of two."""
 
 
-OTHER_NAMES = {"V100 16GB": "V100", "A100 80GB": "A100", "H100 80GB": "H100", "H100 SXM": "H100"}
+OTHER_NAMES = {"V100 16GB": "V100", "A100 80GB": "A100", "A800": "A100"} | dict.fromkeys(
+    ("H100 80GB", "H100 SXM", "H800"), "H100"
+)
 """Further names of rows of the table."""
+
+MAKERS_WORDS = "nvidia", "tesla", "geforce", "amd", "instinct", "radeon", "apple"
+"""Before a GPU's own name."""
 
 
 def _bare(gpu: str) -> str:
     """The letters and digits of a GPU's name in lower case, without the makers' words before it."""
     words = re.findall(r"[^\W_]+", gpu.casefold())
-    while len(words) > 1 and words[0] in ("nvidia", "tesla", "geforce"):
+    while len(words) > 1 and words[0] in MAKERS_WORDS:
         words.pop(0)
     return "".join(words)
 
@@ -90,12 +95,14 @@ _SPELLINGS = {_bare(gpu): gpu for gpu in (*HARDWARE, *OTHER_NAMES)}
 
 @lru_cache(maxsize=256)
 def spelling_of(gpu: str) -> str | None:
-    """The name of the table that differs from this one at most in case, blanks and hyphens, or in NVIDIA's brand
-    before it (``a100``, ``RTX4090``, ``NVIDIA T4``); None for a GPU that is not in the table."""
+    """The name of the table that differs from this one at most in case, blanks and hyphens, or in its maker's
+    words before it (``a100``, ``RTX4090``, ``NVIDIA T4``); None for a GPU that is not in the table."""
     return _SPELLINGS.get(_bare(gpu))
 
 
-NOISE = re.compile(r"nvidia|tesla|geforce|amd|instinct|quadro|generation|gpu|sxm\d?|oam|dgxs|pcie|hbm\d?e?|\d+gb")
+NOISE = re.compile(
+    rf"{'|'.join(MAKERS_WORDS)}|quadro|generation|workstation|edition|gpu|sxm\d?|oam|dgxs|pcie|hbm\d?e?|\d+gb"
+)
 """Words of a driver's name of a GPU that are no part of the table's name."""
 MEMORY_WORD = re.compile(r"(\d+)gb")
 

@@ -50,8 +50,9 @@ def torchtitan(of: Expressed) -> Told:
     of.usual()
     of.inside("context_parallel")
     sizes = of.sizes("llama")
-    if sizes["head_dim"] or any(sizes[what] for what in ("qkv_bias", "attention_out_bias", "mlp_bias")):
-        raise of.refuse(f"model {of.job.modelled().name} has biases or wide heads; wanted a Llama without")
+    if sizes["head_dim"] or any(sizes[what] for what in ("qkv_bias", "attention_out_bias", "mlp_bias", "qk_norm")):
+        name = of.job.modelled().name
+        raise of.refuse(f"model {name} has biases, wide heads or norms of queries; wanted a Llama without")
     if sizes["tied"] and of.job.n_stages > 1:
         what = "embedding and head are tied; torchtitan ties them without a pipeline only"
         of.lose(what, model=llama(**sizes | {"tied": False}, name=of.job.modelled().name))
@@ -145,6 +146,8 @@ def megatron(of: Expressed) -> Told:
             given["add-qkv-bias"] = ""
         if sizes["head_dim"]:
             given["kv-channels"] = sizes["head_dim"]
+        if sizes["qk_norm"]:
+            given["qk-layernorm"] = ""
     if not sizes["tied"]:
         given["untie-embeddings-and-output-weights"] = ""
     if dtype:
@@ -181,8 +184,7 @@ def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
         "moe-token-dispatcher-type": "alltoall",
         "moe-grouped-gemm": "",
     }
-    shared = {"moe-shared-expert-intermediate-size": sizes["d_shared"]} if sizes["d_shared"] else {}
-    return given | shared | ({"qk-layernorm": ""} if sizes["qk_norm"] else {})
+    return given | ({"moe-shared-expert-intermediate-size": sizes["d_shared"]} if sizes["d_shared"] else {})
 
 
 def deepspeed(of: Expressed) -> Told:

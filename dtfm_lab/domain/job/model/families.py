@@ -123,11 +123,13 @@ def llama(
     qkv_bias: bool = False,
     attention_out_bias: bool = False,
     mlp_bias: bool = False,
+    qk_norm: bool = False,
     name: str = "llama",
 ) -> ModelSpec:
     """A Llama shaped model (Touvron et al. 2023): rotary positions, RMS norms, a gated MLP, grouped queries.
 
-    Mistral 7B (Jiang et al. 2023) and Qwen2 (Yang et al. 2024; ``qkv_bias``) are of this shape.
+    Mistral 7B (Jiang et al. 2023), Qwen2 (Yang et al. 2024; ``qkv_bias``) and the dense Qwen3 (Yang et al. 2025;
+    ``qk_norm``, a norm of each head's queries and keys) are of this shape.
 
     Parameters
     ----------
@@ -145,17 +147,18 @@ def llama(
     if n_heads % n_kv:
         raise JobError(f"{thing}: n_kv_heads is {n_kv}; wanted a divisor of its {counted(n_heads, 'head')}")
     own_dim = 0 if head_dim is None else whole(thing, "head_dim", head_dim)
-    q, kv = ((own_dim or d // n_heads) * heads for heads in (n_heads, n_kv))
+    per_head = own_dim or d // n_heads
+    q, kv = per_head * n_heads, per_head * n_kv
     biases = qkv_bias * (q + 2 * kv) + attention_out_bias * d + mlp_bias * (2 * ff + d)
     block = block_of(
         (d, n_heads, own_dim, t),
         weights=2 * d * q + 2 * d * kv + 3 * d * ff,
-        vectors=biases + 2 * d,
-        held=4 * d + 2 * q + 2 * kv + 4 * ff,
+        vectors=biases + 2 * d + 2 * per_head * qk_norm,
+        held=4 * d + (2 + qk_norm) * (q + kv) + 4 * ff,
         half_scores=2,
         selective=2 * d + 2 * q + kv + ff,
         selective_weights=d * kv + d * q + d * ff,
-        moved=10 * d + 2 * q + 2 * kv + 5 * ff,
+        moved=10 * d + (2 + 2 * qk_norm) * (q + kv) + 5 * ff,
         kv=2 * kv,
     )
     sizes = {
@@ -267,10 +270,13 @@ def family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpe
         raise JobError(f"model {model.name}: no builder of family {model.family}")
     q = model.n_heads * model.head_dim
     weights = round((block.forward_flop - model.attention_flop) / (2 * t))  # 2 d q + 2 d kv + 3 d d_ff
-    rest = held - 4 * d - 2 * q  # 2 kv + 4 d_ff
+    vectors = block.parameters - weights - 2 * d
+    qk_norm = vectors == 2 * model.head_dim
+    normed = qk_norm * (q + block.kv_elements // (2 * t))
+    rest = held - normed - 4 * d - 2 * q  # 2 kv + 4 d_ff
     d_ff = 2 * q + rest - weights // d
     kv = (rest - 4 * d_ff) // 2
-    biases = block.parameters - weights - 2 * d
+    biases = 0 if qk_norm else vectors
     return llama, sizes | {
         "d_ff": d_ff,
         "n_kv_heads": kv // model.head_dim,
@@ -278,6 +284,7 @@ def family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpe
         "qkv_bias": biases % (2 * d_ff + d) in (q + 2 * kv, q + 2 * kv + d),
         "attention_out_bias": biases % (2 * d_ff + d) == q + 2 * kv + d,
         "mlp_bias": biases >= 2 * d_ff + d,
+        "qk_norm": qk_norm,
     }
 
 
