@@ -22,9 +22,10 @@ from dtfm_lab.cli.options import (
 )
 from dtfm_lab.cli.plans import report_topology
 from dtfm_lab.cli.terminal import err, out, print_json
-from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.errors import FileError, LabError
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import counted, format_bytes
+from dtfm_lab.domain.units import counted, format_bytes, format_range, format_s
 from dtfm_lab.files.reading import read_text
 from dtfm_lab.lab.arguments import as_schedule
 from dtfm_lab.runtime.client.run_report import describe_reductions
@@ -39,6 +40,8 @@ from dtfm_lab.runtime.protocol.run_options import RunSettings
 PAGE = ".html"
 EXPORTED = told(command_line_options(RunSettings), iterations="Iterations to train.")
 """Options of a run that an exported run folder holds."""
+STEPS = 4
+"""Generations of the search behind what a probe predicts."""
 TO_OPTIONS = ("targets", "hosts_path", "per_host", "port", "force")
 """Options that a folder for another framework takes, too."""
 
@@ -187,7 +190,8 @@ def probe(
 
     One of --listen and --join. Every host runs dtfm-lab doctor --probe --join HOST:PORT and is told the token
     by DTFM_PROBE_TOKEN, --token-file or a prompt; one machine (it may be one of them) runs dtfm-lab doctor --probe
-    --listen ADDRESS:PORT --hosts N -o network.yaml.
+    --listen ADDRESS:PORT --hosts N -o network.yaml. Each host times a block of a GPT, too, and what a job would come
+    to is predicted.
     """
     if (listen is None) == (joined is None):
         raise click.UsageError("wanted one of --listen and --join")
@@ -215,7 +219,21 @@ def probe(
         network = listener.probe(n_hosts, wait_s=as_host["wait_s"], seconds=seconds, name=found_as, report=_print_now)
     if output is not None:
         files.save_topology(network, output)
+    _print_now(_prediction(network))
     return report_topology(network, as_json)
+
+
+def _prediction(network: Topology) -> str:
+    """What a job of the network's size would come to on it, in a line to be proved wrong by a run."""
+    try:
+        plan = lab.plan(network, steps=STEPS)
+    except LabError as error:
+        return f"no plan for it: {error}"
+    trace, job = lab.simulate(plan), plan.job
+    return (
+        f"{job.name} on it, {job.n_stages} x {job.n_replicas}: {format_s(trace.iteration_s)} an iteration, "
+        f"{format_range(*trace.interval())} with 90 % confidence"
+    )
 
 
 def _token(file: str | None) -> str | None:

@@ -16,9 +16,10 @@ from slow_proxy import Line, slow_proxy
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
+from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.network import known_gpu
-from dtfm_lab.runtime.probe import ProbeListener, host_and_port, join, listening
-from dtfm_lab.runtime.probe.facts import devices_of, sentence_of
+from dtfm_lab.runtime.probe import ProbeListener, facts, host_and_port, join, listening
+from dtfm_lab.runtime.probe.facts import devices_of, facts_of_this_host, sentence_of
 from dtfm_lab.runtime.probe.timing import bandwidth_of, one_way_s, topology_of
 from dtfm_lab.runtime.protocol.channels import PROTOCOL, Channel, respond
 from dtfm_lab.simulation.efficiency import peak_of, share_of
@@ -29,6 +30,7 @@ TOKEN = "of this test"
 @pytest.fixture(autouse=True)
 def _quick_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "FACTS_S", 0.02)
+    monkeypatch.setattr(facts, "_operator_times", lambda seconds: {})
 
 
 @pytest.fixture
@@ -93,7 +95,7 @@ def test_delay_and_rate_of_a_known_network_are_found_in_both_directions(listener
             assert expected_s / 6 - 0.02 < found_s < 6 * expected_s + 1  # a late small message makes more seem fast
     for found, line in ((network.bandwidth_bytes_per_s[0, 1], there), (network.bandwidth_bytes_per_s[1, 0], back)):
         assert line.bytes_per_s / 6 < found < 6 * line.bytes_per_s
-    assert "reached in fp32" in network.description
+    assert "reached in products" in network.description
     assert any("pair 1 of 1: ada - barbara" in line for line in lines)
 
 
@@ -206,7 +208,7 @@ def test_a_pair_is_timed_from_the_end_that_reaches_the_other(listener):
 def test_what_says_nothing_of_itself_makes_no_device(listener):
     def lie(channel: Channel) -> None:
         channel.receive(5)
-        channel.send(cores=0, memory_bytes=1, flop_per_s=[1], gpus=[])
+        channel.send(cores=0, memory_bytes=1, flop_per_s=[1], operators={}, gpus=[])
 
     complaint = r"host barbara says of itself .*; wanted its facts"
     with two_and(listener, lie), pytest.raises(RunError, match=complaint), listener:
@@ -293,7 +295,7 @@ def test_gpus_are_known_by_what_their_driver_calls_them(name):
     assert known_gpu(name) == NAMES[name]
 
 
-FACTS = {"cores": 8, "memory_bytes": 2.0**34, "flop_per_s": [250e9, 256e9, 23e9], "gpus": []}
+FACTS = {"cores": 8, "memory_bytes": 2.0**34, "flop_per_s": [250e9, 256e9, 23e9], "operators": {}, "gpus": []}
 
 
 def test_a_processor_reaches_the_median_of_what_was_measured_and_no_share_of_it():
@@ -301,7 +303,25 @@ def test_a_processor_reaches_the_median_of_what_was_measured_and_no_share_of_it(
     assert (device.gpu, device.host) == ("CPU, 8 cores", "")
     job = lab.load_job("tiny", n_stages=1, n_replicas=1)
     assert peak_of(device, "fp32") * share_of(job, device) == pytest.approx(250e9)
-    assert "250 GFLOP/s reached in fp32 (23 to 256 in 3 samples)" in sentence_of("ada", FACTS)
+    assert "250 GFLOP/s reached in products of numpy (23 to 256 in 3 samples)" in sentence_of("ada", FACTS)
+
+
+def test_a_block_is_timed_by_its_operators_as_a_worker_computes_them(monkeypatch):
+    """On one thread: what it reaches is the block's FLOP, as a model counts them, over the sum of the seconds."""
+    monkeypatch.undo()
+    found = facts_of_this_host(0.1)
+    assert found["operators"].keys() == set(facts.OPERATORS)
+    block = gpt(n_layers=1, d_model=256, n_heads=4, seq_len=128, vocab_size=1).layers[1]
+    reached = 3 * block.forward_flop / sum(found["operators"].values())
+    assert min(found["flop_per_s"]) / 3 < reached < 3 * max(found["flop_per_s"])
+    assert "reached in a block" in sentence_of("ada", found)
+
+
+def test_links_are_as_sure_as_single_messages_were_alike():
+    timing = {"median_s": 0.02, "there": [(1000, 0.021), (64000, 0.084)], "back": [(1000, 0.021), (64000, 0.084)]}
+    hosts = [devices_of(name, "", FACTS) for name in ("ada", "alan", "grace")]
+    timed = {(i, j): timing | {"spread": 0.1 * (i + j)} for i, j in ((0, 1), (0, 2), (1, 2))}
+    assert topology_of(hosts, timed, name="three", facts=[]).link_spread == pytest.approx((0.14 / 3) ** 0.5, rel=0.03)
 
 
 def test_eight_gpus_of_a_host_are_eight_devices():
@@ -310,7 +330,8 @@ def test_eight_gpus_of_a_host_are_eight_devices():
     assert [d.name for d in ada] == [f"ada-{i}" for i in range(8)]
     assert {d.gpu for d in ada} == {"H100"}
     assert "8 x NVIDIA H100 80GB HBM3" in sentence_of("ada", facts)
-    timing = {"median_s": 0.02, "there": [(1000, 0.021), (64000, 0.084)], "back": [(1000, 0.021), (64000, 0.084)]}
+    way = [(1000, 0.021), (64000, 0.084)]
+    timing = {"median_s": 0.02, "spread": 0.1, "there": way, "back": way}
     network = topology_of([ada, alan], {(0, 1): timing}, name="two", facts=["it"])
     assert len(network) == 9
     assert network.card_of.tolist() == [0] * 8 + [8]

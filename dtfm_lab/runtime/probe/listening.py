@@ -16,7 +16,7 @@ from typing import Any, Self
 from dtfm_lab.domain.errors import LabError, RunError, TopologyError
 from dtfm_lab.domain.network import Topology, check_text, shortened
 from dtfm_lab.domain.units import counted
-from dtfm_lab.runtime.probe.facts import checked_facts, devices_of, facts_of_this_host, sentence_of
+from dtfm_lab.runtime.probe.facts import PATIENCE_S, checked_facts, devices_of, facts_of_this_host, sentence_of
 from dtfm_lab.runtime.probe.messages import SILENCE_S, answer_requests, time_both_ways
 from dtfm_lab.runtime.probe.timing import (
     checked_timing,
@@ -141,8 +141,8 @@ def _timed(address: str, port: int, token: str, seconds: float) -> dict[str, Any
 MOST_HOSTS = 256
 MOST_REPORTS = 1000
 """Lines of text about rejected connections that wait to be reported."""
-FACTS_S = 1.0
-"""Seconds for which a host multiplies matrices."""
+FACTS_S = 3.0
+"""Seconds for which a host times its operators."""
 
 Report = Callable[[str], None]
 """Called with a line of text about every step."""
@@ -220,7 +220,7 @@ class ProbeListener:
         self._gather(n_hosts, wait_s, report)
         facts = []
         for host in self._hosts:
-            answer = self._ask(host, FACTS_S + 30, order="facts", seconds=FACTS_S)
+            answer = self._ask(host, FACTS_S + PATIENCE_S + 30, order="facts", seconds=FACTS_S)
             try:
                 facts.append(checked_facts(answer))
             except (KeyError, TypeError, ValueError):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import math
 import os
 import socket
 import statistics
@@ -62,6 +63,7 @@ def time_both_ways(connection: socket.socket, seconds: float, silence_s: float =
 
     Returns ``least_s`` and ``median_s`` of small messages, and lists of pairs (size in bytes, median seconds):
     ``there`` with a message of that size and a small reply, ``back`` with a small request and a message of that size.
+    ``spread`` is one standard deviation of the logarithm of the seconds of one large message.
     Sizes of which one message would take too long are left out; each other size is timed at least three times, even
     if that takes longer than ``seconds``.
     """
@@ -72,16 +74,18 @@ def time_both_ways(connection: socket.socket, seconds: float, silence_s: float =
     while len(pings) <= LEAST_PINGS or (len(pings) <= PINGS and time.monotonic() < deadline_s):
         pings.append(_take(connection, buffer, 0))
     small_s = statistics.median(pings[1:])
-    return {
-        "least_s": min(pings[1:]),
-        "median_s": small_s,
-        "there": _time_sizes(lambda size: _take(connection, buffer, size), seconds / 2, small_s),
-        "back": _time_sizes(lambda size: _give(connection, buffer, size), seconds / 2, small_s),
-    }
+    there, once = _time_sizes(lambda size: _take(connection, buffer, size), seconds / 2, small_s)
+    back, again = _time_sizes(lambda size: _give(connection, buffer, size), seconds / 2, small_s)
+    spread = math.sqrt(statistics.mean(map(statistics.variance, once + again)))
+    return {"least_s": min(pings[1:]), "median_s": small_s, "there": there, "back": back, "spread": spread}
 
 
-def _time_sizes(once: Callable[[int], float], seconds: float, small_s: float) -> list[tuple[int, float]]:
+def _time_sizes(
+    once: Callable[[int], float], seconds: float, small_s: float
+) -> tuple[list[tuple[int, float]], list[list[float]]]:
+    """The median seconds of each size, and the logarithms of all of the two largest."""
     timed: list[tuple[int, float]] = []
+    logarithms: list[list[float]] = []
     for size in SIZES:
         deadline_s = time.monotonic() + seconds / len(SIZES)
         if size >= LARGE:
@@ -90,10 +94,11 @@ def _time_sizes(once: Callable[[int], float], seconds: float, small_s: float) ->
         while len(samples) < MOST_REPEATS and time.monotonic() < deadline_s:
             samples.append(once(size))
         timed.append((size, statistics.median(samples)))
+        logarithms.append([math.log(sample) for sample in samples])
         next_s = small_s + 4 * (timed[-1][1] - small_s)
         if len(timed) > 1 and next_s > seconds / 4:
             break
-    return timed
+    return timed, logarithms[-2:]
 
 
 def _take(connection: socket.socket, buffer: memoryview, size: int) -> float:

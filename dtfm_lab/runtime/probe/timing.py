@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.network import Device, Topology, segment_of, shortened
+from dtfm_lab.domain.network import MOST_SPREAD, Device, Topology, segment_of, shortened
 from dtfm_lab.domain.units import GB, FloatArray, format_s, from_gbps, from_ms, to_gbps, to_ms
 from dtfm_lab.runtime.probe.messages import SIZES
 from dtfm_lab.runtime.protocol.channels import ConnectionLost
@@ -18,15 +18,17 @@ from dtfm_lab.runtime.protocol.channels import ConnectionLost
 def checked_timing(answer: dict[str, Any]) -> dict[str, Any]:
     """The times in a host's answer, validated. Raises ConnectionLost."""
     try:
-        least_s, median_s = float(answer["least_s"]), float(answer["median_s"])
+        least_s, median_s, spread = (float(answer[what]) for what in ("least_s", "median_s", "spread"))
         ways = {way: [(int(size), float(s)) for size, s in answer[way]] for way in ("there", "back")}
-        if not 0 < least_s <= median_s or any(len(way) < 2 or min(way)[1] <= 0 for way in ways.values()):
+        if not (0 < least_s <= median_s and 0 <= spread < 1e6):
+            raise ValueError
+        if any(len(way) < 2 or min(way)[1] <= 0 for way in ways.values()):
             raise ValueError
         if any(tuple(size for size, _ in way) != SIZES[: len(way)] for way in ways.values()):
             raise ValueError
     except (KeyError, OverflowError, TypeError, ValueError):
         raise ConnectionLost(f"sent no times: {shortened(answer)}") from None
-    return {"least_s": least_s, "median_s": median_s, **ways}
+    return {"least_s": least_s, "median_s": median_s, "spread": spread, **ways}
 
 
 def sentence_of_pair(a: str, b: str, timing: Mapping[str, Any]) -> str:
@@ -53,7 +55,8 @@ def topology_of(
 ) -> Topology:
     """The network of the timed pairs of hosts, each with one device or several.
 
-    Times of sizes that were too slow to measure are extrapolated linearly. Links inside a host were not timed.
+    Times of sizes that were too slow to measure are extrapolated linearly. Links inside a host were not timed. The
+    network's spread is that of single large messages, over all pairs: of the minutes of a probe, not of a day.
     """
     host = np.repeat(np.arange(len(hosts)), [len(devices) for devices in hosts])
     sizes = np.array(sorted({size for one in timed.values() for way in ("there", "back") for size, _ in one[way]}))
@@ -68,7 +71,7 @@ def topology_of(
             upper, share = segment_of(known, sizes)
             message_s[i, j] = times[upper - 1] + share * (times[upper] - times[upper - 1])
     latency_ms, gbps, message_ms = map(_four_digits, (to_ms(latency_s), to_gbps(bandwidth), to_ms(message_s)))
-    today = time.strftime("%Y-%m-%d")
+    today, spreads = time.strftime("%Y-%m-%d"), [one["spread"] for one in timed.values()]
     description = f"Probed over TCP on {today}; latencies are halves of round trips. {'; '.join(facts)}."
     grid = np.ix_(host, host)
     return Topology(
@@ -77,6 +80,7 @@ def topology_of(
         from_gbps(gbps)[grid],
         name=name,
         description=description,
+        link_spread=float(f"{min(float(np.hypot.reduce(spreads)) / len(spreads) ** 0.5, MOST_SPREAD):.2g}"),
         message_bytes=sizes,
         message_s=from_ms(message_ms)[grid],
     )
