@@ -221,11 +221,16 @@ def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
     return given
 
 
-def job_fields(names: Iterable[str], *, without: Iterable[str] = ()) -> Decorator:
+PLANNERS = "; chosen by the planner"
+"""Begins what the help of a field says of one that is not given."""
+
+
+def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool = True) -> Decorator:
     """Decorator: ``--set`` for these fields of a job, and flags for the most used of them but those ``without``, passed
-    as one dictionary, ``overrides``."""
+    as one dictionary, ``overrides``. Of a command that ``plans``, the help says which fields its planner chooses."""
     offered = {name: JOB[name] for name in names}
     flags = [option for name, option in offered.items() if name in FLAGS and name not in without]
+    may_choose = f"; {AUTO} where the planner may choose" if plans else ""
 
     def decorate(command: Command) -> Command:
         @click.option(
@@ -233,7 +238,7 @@ def job_fields(names: Iterable[str], *, without: Iterable[str] = ()) -> Decorato
             "settings",
             multiple=True,
             metavar="NAME=VALUE...",
-            help=f"Other fields of the job, such as dtype=bf16; {AUTO} where the planner may choose. Names: "
+            help=f"Other fields of the job, such as dtype=bf16{may_choose}. Names: "
             f"{', '.join(name for name in offered if name not in FLAGS)}.",
         )
         @wraps(command)
@@ -250,7 +255,7 @@ def job_fields(names: Iterable[str], *, without: Iterable[str] = ()) -> Decorato
 
         wrapped: Command = gather
         for option in reversed(flags):
-            about = option.help.replace("where null", f"where {AUTO}")
+            about = option.help if plans else f"{option.help.partition(PLANNERS)[0].rstrip('.')}."
             flag = click.option(
                 f"--{_flag(option)}", option.name, cls=_ListingOption, help=about, listed=option.choices
             )
@@ -273,7 +278,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 plan_argument = click.argument("plan_file", metavar="PLAN")
 
 
-def _job_options(fields: Iterable[str]) -> Decorator:
+def _job_options(fields: Iterable[str], *, plans: bool = True) -> Decorator:
     """Decorator: TOPOLOGY, --job and these fields of the job, passed as a Topology and a Job. Without --job the job is
     that of the --start plan, or else the network's default job."""
 
@@ -291,7 +296,7 @@ def _job_options(fields: Iterable[str]) -> Decorator:
         @click.option(
             "--timed", is_flag=True, help="Share its FLOP by the seconds that its blocks take on this machine."
         )
-        @job_fields(fields)
+        @job_fields(fields, plans=plans)
         @wraps(command)
         def with_job(
             topology: str,
@@ -324,6 +329,7 @@ def _default_job(network: Topology) -> Job:
 
 
 job_options = _job_options(JOB)
+placed_options = _job_options(JOB, plans=False)
 work_options = _job_options(WORK)
 shapeless_options = _job_options([name for name in JOB if name not in OF_ONE_SHAPE])
 """For commands that plan the job on several networks, each in a shape of its own."""
@@ -365,7 +371,7 @@ def simulation_options(command: Command) -> Command:
     @schedule_option
     @click.option("--like", type=click.Path(), help="A measured trace: predict what it ran, from its profile.")
     @gathered(SIMULATION, into="how")
-    @job_fields((*OF_THE_JOB, "schedule"), without=["schedule"])
+    @job_fields((*OF_THE_JOB, "schedule"), without=["schedule"], plans=False)
     @wraps(command)
     def with_plan(
         plan_file: str,

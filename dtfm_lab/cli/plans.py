@@ -27,6 +27,7 @@ from dtfm_lab.cli.options import (
     job_options,
     json_option,
     output_option,
+    placed_options,
     plan_argument,
     shapeless_options,
     start_option,
@@ -85,7 +86,7 @@ def plan(
 
 
 @cli.command()
-@job_options
+@placed_options
 @click.option(
     "--placement",
     required=True,
