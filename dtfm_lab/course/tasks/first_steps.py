@@ -92,17 +92,10 @@ def give_rents(rng: np.random.Generator) -> Mapping[str, Any]:
 def break_even_price(given: Given) -> Number:
     whole = given.hall_devices * given.hall_price
     wanted = whole * given.hall_s / (given.cities_devices * given.cities_s)
-    slower = given.cities_s / given.hall_s
-    return Number(
-        wanted,
-        f"Below {wanted:.2f} dollars the cities are cheaper by the token, though {slower:.1f} times as slow.",
-        slips={
-            whole * given.hall_s / given.cities_s: "that is the price of all devices of the cities together",
-            whole / given.cities_devices: "that forgets that the cities take longer for the same batch",
-            given.hall_price * given.hall_s / given.cities_s: "that forgets that there are not as many devices",
-            whole * given.cities_s / (given.cities_devices * given.hall_s): "whoever takes longer must be cheaper",
-        },
-    )
+    slips = {"together": whole * given.hall_s / given.cities_s, "as_fast": whole / given.cities_devices}
+    slips |= {"as_many": given.hall_price * given.hall_s / given.cities_s}
+    slips |= {"faster": whole * given.cities_s / (given.cities_devices * given.hall_s)}
+    return Number(wanted, slips, {"slower": given.cities_s / given.hall_s})
 
 
 TOKENS_PER_S = 70_000

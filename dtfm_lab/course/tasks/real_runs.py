@@ -142,17 +142,8 @@ def checkpoint_every(given: Given) -> Number:
     of_one_s = given.days * 86_400
     wanted_s = math.sqrt(2 * given.write_s * of_one_s / given.devices)
     share = given.write_s / wanted_s + wanted_s / 2 / (of_one_s / given.devices)
-    return Number(
-        wanted_s,
-        f"{format_share(share)} of the time is lost, half of it by writing and half by failing: at the least, the "
-        "two are equal.",
-        slips={
-            wanted_s * math.sqrt(given.devices): "that is for one device alone; the run stops when any of them fails",
-            wanted_s / math.sqrt(2): "that takes a failure to lose a whole interval; on average it comes in the middle",
-            wanted_s / 60: "that is in minutes",
-        },
-        within=0.02,
-    )
+    slips = {"one_device": wanted_s * math.sqrt(given.devices), "whole_interval": wanted_s / math.sqrt(2)}
+    return Number(wanted_s, slips | {"minutes": wanted_s / 60}, {"share": format_share(share)}, within=0.02)
 
 
 capstone = MissionsOf("18_capstone")

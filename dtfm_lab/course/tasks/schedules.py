@@ -45,19 +45,10 @@ def give_pipeline(rng: np.random.Generator) -> Mapping[str, Any]:
 def bubble_share(given: Given) -> Number:
     idle, working = given.n_stages - 1, given.n_microbatches
     wanted = idle / (working + idle)
-    return Number(
-        wanted,
-        f"{format_share(wanted)}, whatever a pass takes: f + b stands above and below the line. Twice the "
-        f"micro-batches make it {format_share(idle / (2 * working + idle))}.",
-        slips={
-            100 * wanted: "that is in per cent; wanted a share between 0 and 1",
-            idle / working: "that is idle time in shares of the time at work; wanted in shares of the iteration",
-            1 - wanted: "that is the share at work",
-            given.n_stages / (working + given.n_stages): "the first device of a pipeline waits for nobody at first: "
-            "count again how many passes the last one waits",
-        },
-        within=0.002,
-    )
+    slips = {"per_cent": 100 * wanted, "of_work": idle / working, "at_work": 1 - wanted}
+    slips |= {"first_device": given.n_stages / (working + given.n_stages)}
+    told = {"share": format_share(wanted), "half": format_share(idle / (2 * working + idle))}
+    return Number(wanted, slips, told, within=0.002)
 
 
 def give_slow_row(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -113,20 +104,10 @@ def give_sharded(rng: np.random.Generator) -> Mapping[str, Any]:
 def sixteen_bytes(given: Given) -> Number:
     count, over = given.millions * 1e6, given.n_replicas
     wanted = count * (4 + 12 / over)
-    return Number(
-        wanted,
-        f"{wanted / GIB:.1f} GiB instead of {16 * count / GIB:.1f}: only the 12 bytes of Adam are shared out.",
-        slips={
-            count * 16: "that is without ZeRO: every replica would keep all of the optimiser's states",
-            count * 16 / over: "that is ZeRO-3, which splits parameters and gradients too",
-            count * (2 + 14 / over): "that is ZeRO-2, which splits gradients too",
-            count * (4 + 8 / over): "Adam keeps two moments in fp32, and in half precision a third number beside them",
-            count * (8 + 8 / over): "that is training in fp32",
-            wanted / GIB: "that is in GiB; wanted bytes",
-            wanted / 1e9: "that is in GB; wanted bytes",
-        },
-        within=0.002,
-    )
+    slips = {"no_zero": count * 16, "zero_3": count * 16 / over, "zero_2": count * (2 + 14 / over)}
+    slips |= {"no_copy": count * (4 + 8 / over), "fp32": count * (8 + 8 / over)}
+    slips |= {"in_gib": wanted / GIB, "in_gb": wanted / 1e9}
+    return Number(wanted, slips, {"gib": wanted / GIB, "whole_gib": 16 * count / GIB}, within=0.002)
 
 
 @filling.function("most-held")

@@ -48,17 +48,10 @@ def give_row(rng: np.random.Generator) -> Mapping[str, Any]:
 @lesson.number("charged-too-much", give=give_row)
 def charged_too_much(given: Given) -> Number:
     hops, count = given.n_stages - 1, given.n_microbatches
-    return Number(
-        hops * count / (count + hops - 1),
-        f"{hops} hops x {counted(count, 'micro-batch')} against {count} + {hops} - 1: with many micro-batches the "
-        "closed form charges every hop, and a pipeline waits for about one.",
-        slips={
-            float(hops): "that is for endlessly many micro-batches; the pipeline has to fill and drain",
-            given.n_stages * count / (count + given.n_stages - 1): "so many stages have one hop less",
-            float(count): "more micro-batches do not save more than there are hops",
-            (count + hops - 1) / (hops * count): "that is the seconds over the cost; wanted the other way round",
-        },
-    )
+    slips = {"endless": float(hops), "stages": given.n_stages * count / (count + given.n_stages - 1)}
+    slips |= {"microbatches": float(count), "inverse": (count + hops - 1) / (hops * count)}
+    told = {"hops": hops, "count": counted(count, "micro-batch")}
+    return Number(hops * count / (count + hops - 1), slips, told)
 
 
 def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:

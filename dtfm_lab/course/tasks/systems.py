@@ -163,10 +163,9 @@ def least_batch(rng: np.random.Generator) -> Iterator[Trial]:
         case = (
             f"{compute_s:.3g} s, {synchronise_s:.3g} s, {counted(n_replicas, 'replica')} and a target of {target:.2f}"
         )
-        slips: dict[float, str] = {
-            each: "that is the batch of one replica",
-            n_replicas * max(1, math.ceil(target * synchronise_s / compute_s)): "that makes computing the target's "
-            "share of averaging, not of the whole iteration",
+        slips = {
+            "one_replica": float(each),
+            "of_averaging": float(n_replicas * max(1, math.ceil(target * synchronise_s / compute_s))),
         }
         arguments = compute_s, synchronise_s, n_replicas, target
         yield Trial(arguments, n_replicas * each, slips, within=0, about=f"for {case}")

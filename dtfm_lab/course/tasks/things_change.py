@@ -137,18 +137,10 @@ def give_drawn_hours(rng: np.random.Generator) -> Mapping[str, Any]:
 def able_to_train(given: Given) -> Number:
     wanted = able_s(given.hours, given.least, given.start_s)
     there_s = able_s(given.hours, given.least, 0.0)
-    return Number(
-        wanted,
-        f"{wanted:.0f} s of {given.hours.end_s:.0f}: what is there is not yet what can serve.",
-        slips={
-            there_s: "so long enough of them are there; who comes has to start first",
-            able_s(given.hours, given.least + 1, given.start_s): "that is with one more; exactly so many suffice",
-            given.hours.end_s - wanted: "that is how long they cannot",
-            wanted / 60: "that is in minutes; wanted seconds",
-            wanted / 3600: "that is in hours; wanted seconds",
-        },
-        within=0.002,
-    )
+    more_s = able_s(given.hours, given.least + 1, given.start_s)
+    slips = {"at_once": there_s, "one_more": more_s, "unable": given.hours.end_s - wanted}
+    slips |= {"minutes": wanted / 60, "hours": wanted / 3600}
+    return Number(wanted, slips, {"end_s": given.hours.end_s}, within=0.002)
 
 
 def give_failing_cards(rng: np.random.Generator) -> Mapping[str, Any]:

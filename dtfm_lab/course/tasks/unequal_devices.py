@@ -46,19 +46,9 @@ def worth_of_a_slow_one(given: Given) -> Number:
     without_s = batch * fast_s / n
     wanted = without_s - batch / (n / fast_s + 1 / slow_s)
     equal_s = batch * slow_s / (n + 1)
-    return Number(
-        wanted,
-        f"{wanted:.3f} s of {without_s:.2f} s: its part of the speed. With equal shares it would make the iteration "
-        f"{equal_s:.1f} s long.",
-        slips={
-            1e3 * wanted: "that is in milliseconds",
-            without_s - equal_s: "so it is with equal shares, where all wait for the slow one",
-            equal_s - without_s: "so much longer it gets with equal shares, where all wait for the slow one",
-            without_s - batch * fast_s / (n + 1): "that is the worth of one more fast device",
-            without_s - wanted: "that is the length of the iteration",
-        },
-        within=0.005,
-    )
+    slips = {"milliseconds": 1e3 * wanted, "saved": without_s - equal_s, "lost": equal_s - without_s}
+    slips |= {"one_more": without_s - batch * fast_s / (n + 1), "whole": without_s - wanted}
+    return Number(wanted, slips, {"without_s": without_s, "equal_s": equal_s}, within=0.005)
 
 
 GPUS = ("A100", "V100", "T4", "RTX 3090", "P100", "RTX 4090", "L4", "H100")
