@@ -6,7 +6,6 @@ so that the lab can say what that costs.
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,6 +14,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.model.families import llama
 from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.multihost.expressed import BY_PIPELINE, BY_STAGE, ZERO, Expressed, Told
+from dtfm_lab.runtime.multihost.hosts import filled
 
 ACCELERATE = (
     "accelerate launch --config_file accelerate.yaml --gradient_accumulation_steps {} \\\n    "
@@ -63,39 +63,26 @@ def torchtitan(of: Expressed) -> Told:
     job = of.job
     shards = 1 if sharding == "none" else job.n_replicas
     policy = {"none": "None", "selective": "SelectiveAC.Config()", "block": "FullAC.Config()"}[checkpointing]
-    sequences = job.microbatch * (job.n_microbatches if job.n_stages > 1 else 1)
     parts, first = [], 0
     for count in of.blocks():
         parts.append([f"layers.{block}" for block in range(first, first + count)])
         first += count
     parts[0].insert(0, "tok_embeddings")
     parts[-1] += ["norm", "lm_head"]
-    cut = "None" if job.n_stages == 1 else "[\n" + "".join(f"            {json.dumps(part)},\n" for part in parts)
-    text = (
-        Path(__file__)
-        .with_name("torchtitan.txt")
-        .read_text(encoding="utf-8")
-        .format(
-            **sizes,
-            kv=sizes["n_kv_heads"],
-            skip="_SKIP" if sizes["tied"] else "",
-            head=sizes["d_model"] // sizes["n_heads"],
-            parallelism=f"""data_parallel_replicate_degree={job.n_replicas // shards},
-        data_parallel_shard_degree={shards},
-        fsdp_reshard_after_forward="{"always" if sharding == "zero-3" else "never"}",
-        tensor_parallel_degree={of.tensor_parallel},
-        context_parallel_degree={job.context_parallel},
-        pipeline_parallel_degree={job.n_stages},
-        pipeline_parallel_schedule="{schedule}",
-        pipeline_parallel_microbatch_size={job.microbatch},
-        module_fqns_per_model_part={cut if cut == "None" else cut + "        ]"},""",
-            training=f"""local_batch_size={sequences},
-        global_batch_size={job.global_batch},
-        seq_len={sizes["seq_len"]},
-        mixed_precision_param="{dtype}",
-        disable_cuda_graphs={job.n_stages > 1},""",
-            policy=policy,
-        )
+    listed = "".join(f"            {json.dumps(part)},\n" for part in parts)
+    text = filled(
+        "torchtitan.txt",
+        **sizes,
+        **{"job": job, "shards": shards, "policy": policy, "schedule": schedule, "dtype": dtype},
+        kv=sizes["n_kv_heads"],
+        skip="_SKIP" if sizes["tied"] else "",
+        head=sizes["d_model"] // sizes["n_heads"],
+        replicated=job.n_replicas // shards,
+        reshard="always" if sharding == "zero-3" else "never",
+        tensor_parallel=of.tensor_parallel,
+        cut="None" if job.n_stages == 1 else f"[\n{listed}        ]",
+        sequences=job.microbatch * (job.n_microbatches if job.n_stages > 1 else 1),
+        pipelined=job.n_stages > 1,
     )
     run = "-m torchtitan.train --module plan --config plan"
     return Told(order=BY_STAGE, script=run, job=job, lost=of.losses(), files={"plan.py": text})
