@@ -29,8 +29,7 @@ from dtfm_lab.lab.plans import (
     search,
     with_job,
 )
-from dtfm_lab.lab.predictions import memory, simulate, sweep
-from dtfm_lab.lab.runs import compare, reproduce, run, start
+from dtfm_lab.lab.runs import compare, memory, reproduce, run, simulate, start, sweep
 from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules

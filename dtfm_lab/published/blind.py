@@ -23,9 +23,9 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import GB
 from dtfm_lab.files.reading import read_mapping, read_text, require_version, write_text
 from dtfm_lab.published import own as own_files
-from dtfm_lab.published import sailor_memory, sailor_records
+from dtfm_lab.published import sailor_records
 from dtfm_lab.published.ledger import Ledger
-from dtfm_lab.published.own_predictions import assumptions_of, evidence_of, located_plan, predicted_with_interval
+from dtfm_lab.published.own import assumptions_of, evidence_of, located_plan, predicted_with_interval
 from dtfm_lab.published.row import BY_RULE, Band, Evidence, Row
 from dtfm_lab.published.sources import Source
 from dtfm_lab.published.systems import sailor
@@ -130,11 +130,11 @@ def _of_records(document: sailor_records.Document) -> Iterator[Prediction]:
         if record.measured_iteration_s is not None or record.measured_memory_bytes is not None:
             raise FileError(f"{record.case}: holds a measurement; wanted none, to predict the record blind")
         seconds = sailor_records.predicted_s(record, document.message_bytes, sharing)
-        assumed = (*sailor_records.ASSUMPTIONS, *filter(None, [sailor_memory.unknown_because(record)]))
+        assumed = (*sailor_records.ASSUMPTIONS, *filter(None, [sailor_records.unknown_because(record)]))
         yield _prediction(record.case, "iteration", "s", seconds, None, Evidence.PROFILED, assumed)
-        if (reserved := sailor_memory.reserved_bytes(record)) is not None:
-            held = reserved.max() + sailor_memory.FRAMEWORK_BYTES
-            kept = (*sailor_memory.ASSUMPTIONS, sailor.FRAMEWORK)
+        if (reserved := sailor_records.reserved_bytes(record)) is not None:
+            held = reserved.max() + sailor_records.FRAMEWORK_BYTES
+            kept = (*sailor_records.MEMORY_ASSUMPTIONS, sailor.FRAMEWORK)
             yield _prediction(record.case, "memory", "GB", held / GB, None, Evidence.PROFILED, kept)
 
 
