@@ -66,6 +66,9 @@ class Trial:
     """Where the function is wrong, the beginning of the sentence that says so."""
 
 
+Told = Mapping[str, Any]
+"""What a text of a mission names in braces, beside what the reader is given."""
+Checked = Callable[[Any, Given], Told]
 Cases = Callable[[np.random.Generator], Iterable[Trial]]
 
 
@@ -78,11 +81,15 @@ class MissionsOf:
         self._lesson = lesson
         self._texts = read_mapping(TEXTS / f"{lesson}.yaml")
 
-    def mission(self, name: str, **about: Any) -> Callable[[Check], Check]:
-        """Register a check; ``about`` is what a Mission has beside its texts."""
+    def mission(self, name: str, **about: Any) -> Callable[[Checked], Checked]:
+        """Register a check; ``about`` is what a Mission has beside its texts.
 
-        def register(check: Check) -> Check:
-            self._register(name, check, **about)
+        These have ``said``, to an answer that wins; the check returns what is in braces there.
+        """
+        said = self._texts[name].pop("said")
+
+        def register(check: Checked) -> Checked:
+            self._register(name, lambda answer, given: said.format(**{**vars(given), **check(answer, given)}), **about)
             return check
 
         return register

@@ -44,7 +44,8 @@ from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.files.reading import parse
 from dtfm_lab.planning import evaluate
-from dtfm_lab.published.units import ALLOCATED, RESERVED, measured_model
+from dtfm_lab.published.row import assumptions
+from dtfm_lab.published.units import ALLOCATED, measured_model
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.collectives import ring_gather_s
 from dtfm_lab.simulation.memory import memory
@@ -57,13 +58,7 @@ eighteen NVLink 4 links of 25 GB/s each way (Fusco et al. 2024, "Understanding D
 Heterogeneous Systems"; De Sensi et al., SC 2024); the others have half of their data sheets' totals."""
 PCIE_3 = 15.75e9
 """Bytes/s of PCIe 3.0 with 16 lanes, one way (PCI-SIG): any other GPU, of which no faster link is known."""
-ASSUMPTIONS = (
-    "profile, message times and sizes as published",
-    "transport blocking",
-    "receivers gather the parts of tensor-parallel ranks",
-    "ring of fp32 gradients",
-)
-
+ASSUMPTIONS, MEMORY_ASSUMPTIONS = (assumptions()["sailor"][what] for what in ("iteration", "memory"))
 ONLY_KNOWN = ConfigDict(extra="forbid")
 
 
@@ -314,15 +309,6 @@ def _job(record: Record) -> Job:
     )
 
 
-MEMORY_ASSUMPTIONS = (
-    "fp32",
-    "unfused attention",
-    "no dropout of the attention matrix, as in its code",
-    "Adam",
-    "the model's published shape, tensor-parallel",
-    "gradients in one buffer more where they are averaged (DeepSpeed)",
-    RESERVED,
-)
 FRAMEWORK_BYTES = 5.0e9
 """What Sailor's own predictions hold on every GPU beside states and activations: between its rows of four stages and of
 two they grow by 24 bytes a parameter from there."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.checks import MissionsOf, Number, Trial, require
+from dtfm_lab.course.checks import MissionsOf, Number, Told, Trial, require
 from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
@@ -97,7 +97,7 @@ def _slowest(network: Topology) -> frozenset[str]:
 
 
 @lesson.mission("best-upgrade", takes=(list, tuple), give=give_upgrade)
-def best_upgrade(pair: list[str], given: Given) -> str:
+def best_upgrade(pair: list[str], given: Given) -> Told:
     gains = _upgrade_gains(given.plan)
     chosen = frozenset(str(name) for name in pair)
     require(chosen in gains, f"found {list(pair)!r:.60}; wanted two of {', '.join(given.plan.topology.names)}")
@@ -106,7 +106,4 @@ def best_upgrade(pair: list[str], given: Given) -> str:
         slow = " It is the slowest link, but who waits for it?" if chosen == _slowest(given.plan.topology) else ""
         raise NotYet(f"that saves {saved_s * 1e3:.1f} ms an iteration; another link saves more.{slow}")
     nothing = sum(gain < 1e-3 * best_s for gain in gains.values())
-    return (
-        f"It saves {best_s * 1e3:.0f} ms an iteration; on {nothing} of {counted(len(gains), 'link')} that would save "
-        "nothing."
-    )
+    return {"saved_ms": best_s * 1e3, "nothing": nothing, "links": counted(len(gains), "link")}

@@ -9,6 +9,7 @@ from dtfm_lab.course.checks import (
     TRAINED,
     MissionsOf,
     Number,
+    Told,
     Trial,
     fits,
     plan_of,
@@ -70,7 +71,7 @@ def _turns(hop_s: float) -> int:
 
 
 @orders.mission("deep-enough", takes=(list, tuple), give=give_slow_row)
-def deep_enough(warmups: list[int], given: Given) -> str:
+def deep_enough(warmups: list[int], given: Given) -> Told:
     job = given.plan.job
     numbers = [int(each) for each in warmups if isinstance(each, (int, np.integer)) and not isinstance(each, bool)]
     require(len(numbers) == len(warmups), "warm-ups are whole numbers, one for each device")
@@ -83,10 +84,7 @@ def deep_enough(warmups: list[int], given: Given) -> str:
         found_s <= ROUNDING * shortest_s,
         f"it takes {found_s:.1f} s with {held} activations held, GPipe {shortest_s:.1f} s",
     )
-    return (
-        f"{found_s:.1f} s with {held} activations instead of GPipe's {job.n_microbatches}. Where a hop is less than "
-        "half a turn, this doubles 1F1B's warm-up; where it is more, it takes more than that."
-    )
+    return {"found_s": found_s, "held": held, "n_microbatches": job.n_microbatches}
 
 
 filling = MissionsOf("09_memory")
@@ -143,7 +141,7 @@ def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @filling.mission("into-sixteen", takes=Plan, give=give_small_devices)
-def into_sixteen(plan: Plan, given: Given) -> str:
+def into_sixteen(plan: Plan, given: Given) -> Told:
     wanted = given.plan
     plan_of(plan, wanted.topology, wanted.job, "global_batch", "attention", *TRAINED)
     trace = simulate(plan)
@@ -152,7 +150,4 @@ def into_sixteen(plan: Plan, given: Given) -> str:
         trace.iteration_s <= SLOWER * given.gpipe_s,
         f"it fits, and takes {trace.iteration_s:.1f} s; wanted at most {SLOWER * given.gpipe_s:.1f} s",
     )
-    return (
-        f"{trace.iteration_s:.1f} s within 16 GiB: the fullest device holds "
-        f"{memory(plan, trace=trace).peak_bytes.max() / GIB:.1f} GiB. No more has to be held than hides the links."
-    )
+    return {"iteration_s": trace.iteration_s, "peak_gib": memory(plan, trace=trace).peak_bytes.max() / GIB}

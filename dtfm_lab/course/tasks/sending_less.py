@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.checks import MissionsOf, Number, really_measured, require
+from dtfm_lab.course.checks import MissionsOf, Number, Told, really_measured, require
 from dtfm_lab.course.mission import Given
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.trace import Trace
@@ -83,7 +83,7 @@ def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @lesson.mission("sooner-at-the-loss", takes=Trace, give=give_laptops)
-def sooner_at_the_loss(trace: Trace, given: Given) -> str:
+def sooner_at_the_loss(trace: Trace, given: Given) -> Told:
     really_measured(trace)
     context, plan = trace.context, given.plan
     same_network_as(trace, plan.topology)
@@ -114,11 +114,7 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> str:
         f"{wanted_s:.3f} s",
     )
     n_needed = int(below[0]) + MEAN_OF
-    return (
-        f"Below 3.0 after {counted(n_needed, 'iteration')}, {n_needed * spent_s:.1f} s on the run's clock; each would "
-        f"have taken {whole_s / spent_s:.1f} times as long with whole numbers every time. The loss decides, not the "
-        "bytes."
-    )
+    return {"iterations": counted(n_needed, "iteration"), "taken_s": n_needed * spent_s, "times": whole_s / spent_s}
 
 
 def same_network_as(trace: Trace, network: Topology) -> None:

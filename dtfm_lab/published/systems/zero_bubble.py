@@ -23,7 +23,7 @@ from dtfm_lab.domain.schedule.task_graph import COMPUTATION
 from dtfm_lab.domain.units import GB, GiB, by_key
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.published.calibration import SecondsLine, leave_one_out
-from dtfm_lab.published.row import Evidence, Row, numbers
+from dtfm_lab.published.row import Evidence, Row, assumptions, numbers
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.units import simulated_row
 from dtfm_lab.simulation.engine import PlacedTasks
@@ -223,13 +223,7 @@ def zero_bubble_memory() -> Iterator[Row]:
 TRIED = (0.5, 0.8)
 """Efficiencies at which an iteration is simulated."""
 ONE_EFFICIENCY = ", one efficiency"
-ASSUMED = (
-    "attention unfused",
-    "memory_traffic",
-    "transport blocking (the paper's scripts name --no-overlap-p2p-communication)",
-    "a message takes what the paper profiled",
-    "embedding and head count as a layer each in the cut",
-)
+ASSUMED = assumptions()["zero-bubble-throughput"]
 
 
 @published("zero-bubble-throughput")
