@@ -119,21 +119,7 @@ class Ledger:
                 {"name": each.name, "title": each.title, "cite": each.cite, "licence": each.licence, "url": each.url}
                 for each in self.sources
             ],
-            "groups": [
-                {
-                    "source": group.source,
-                    "group": group.group,
-                    "quantity": group.quantity,
-                    "classes": [*group.classes],
-                    "rows": group.n,
-                    "inside": group.inside,
-                    "mean_error": group.mean_error,
-                    "their_mean_error": group.their_mean_error,
-                    "goal": group.goal,
-                    "verdict": group.verdict,
-                }
-                for group in self.groups
-            ],
+            "groups": [each.to_dict() for each in self.groups],
             "rows": plain_rows(self.to_frame()),
         }
 

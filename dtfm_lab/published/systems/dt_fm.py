@@ -8,17 +8,17 @@ from dtfm_lab.published.paper.settings import (
     CASES,
     DATACENTER,
     LAYERS,
+    MEASURED,
     WORLDWIDE,
     Setting,
     is_fitted,
     own_factors,
-    timed_lines,
     timed_plan,
     timed_seconds,
 )
 from dtfm_lab.published.paper.systems import SYSTEMS
 from dtfm_lab.published.paper.table import STATED, Entry, PapersTable, papers_table
-from dtfm_lab.published.row import Evidence, Row, assumptions
+from dtfm_lab.published.row import Evidence, Row, assumptions, numbers
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.units import interval_of
 from dtfm_lab.simulation import simulate
@@ -79,7 +79,7 @@ def _ratios(table: PapersTable) -> Iterator[Row]:
 
 
 def _even_links() -> Iterator[Row]:
-    lines, factors = timed_lines(), own_factors()
+    lines, factors = numbers(MEASURED), own_factors()
     number = 0
     for line in lines:
         fits = is_fitted(line)
