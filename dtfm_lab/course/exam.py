@@ -71,9 +71,7 @@ def worked(numbers: Numbers) -> Numbers:
     group_s, path_s = 2 * (members - 1) * shard_s, 2 * (stages - 1) * hop_s
     size = few // n["few_groups"]
     before_s = 3 * (microbatches + stages - 1)
-    slow_s = 6 * microbatches + 3 * (
-        stages - 1
-    )  # each micro-batch waits for it; one passes the others before and after
+    slow_s = 6 * microbatches + 3 * (stages - 1)  # each waits for the slow stage; one passes all others, too
     averaging_s, rest_s, sent_s = n["averaging_s"], n["rest_s"], n["sent_ms"] / 1e3
     gigabytes = 16 * n["billions"]
     return n | {

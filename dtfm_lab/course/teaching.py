@@ -142,15 +142,8 @@ def _parts(cell: Cell) -> list[Cell]:
     if len(parts) == 1:
         return [cell]
     base = str(cell.get("id", "part"))[:50]
-    return [
-        {
-            "cell_type": "markdown",
-            "id": f"{base}-{number}",
-            "metadata": cell.get("metadata", {}),
-            "source": "".join(part),
-        }
-        for number, part in enumerate(parts)
-    ]
+    about = {"metadata": cell.get("metadata", {})}
+    return [_markdown(f"{base}-{number}", "".join(part)) | about for number, part in enumerate(parts)]
 
 
 def _source(cell: Cell) -> str:
