@@ -305,6 +305,8 @@ def positive(text: str) -> float:
     return value
 
 
+AS_GIVEN = ("group", "setting", "quantity", "unit", "published", "band", "theirs", "note", "cite")
+"""Fields of a ledger's row that are those of the file."""
 SEARCH_STEPS = 4
 """Steps of the search that places a row without a rank map; with them, the same row always has the same plan."""
 
@@ -327,20 +329,12 @@ def predict_rows(rows: Sequence[OwnRow]) -> Iterator[Row]:
             fitted = f"efficiency {efficiency:.3g}, fitted to {len(others)} other rows of {row.group}"
         value, interval = predicted_with_interval(row, plans[id(row)], efficiency)
         yield Row(
-            group=row.group,
-            setting=row.setting,
-            quantity=row.quantity,
-            unit=row.unit,
-            published=row.published,
+            **{name: getattr(row, name) for name in AS_GIVEN},
             predicted=value,
             interval=None if fitted else interval,
             evidence=evidence_of(row),
-            band=row.band,
-            theirs=row.theirs,
             assumptions=assumptions_of(row, plans[id(row)]),
             fitted=fitted,
-            note=row.note,
-            cite=row.cite,
         )
 
 

@@ -135,6 +135,11 @@ class Record:
             raise FileError(f"{self.case}: no measured_iteration_s; wanted one, or a blind prediction (--blind)")
         return self.measured_iteration_s
 
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Fields of its job."""
+        return {name: getattr(self, name) for name in ("n_stages", "n_replicas", "global_batch", "microbatch")}
+
     @cached_property
     def group(self) -> dict[tuple[int, int], TensorGroup]:
         """By stage and replica."""
@@ -298,10 +303,7 @@ def _job(record: Record) -> Job:
     return Job(
         name=record.case,
         model=measured_model(record.model, record.stage_parameters, int(elements)),
-        n_stages=record.n_stages,
-        n_replicas=record.n_replicas,
-        global_batch=record.global_batch,
-        microbatch=record.microbatch,
+        **record.shape,
         dtype="fp32",
         schedule="1f1b",
         synchronisation="ring",
@@ -318,14 +320,16 @@ PAIR_BYTES, GROUP_BYTES = 544e6, 688e6
 """Buffers of a communicator of two GPUs, and of more, on A100s with NVLink (NVIDIA/nccl, issue 964)."""
 
 
+MODELS: dict[str, dict[str, Any]] = {
+    "GPT-Neo-2.7": {"n_layers": 32, "d_model": 2560, "n_heads": 20, "vocab_size": 50257},
+    "OPT-350": {"n_layers": 24, "d_model": 1024, "n_heads": 16, "vocab_size": 50272},
+}
+"""Of their configurations: EleutherAI/gpt-neo-2.7B and facebook/opt-350m, with sequences of 2048 tokens."""
+
+
 def model_of(name: str) -> ModelSpec | None:
     """A model of Sailor's evaluation by the name of its records; None for another."""
-    # of their configurations: EleutherAI/gpt-neo-2.7B and facebook/opt-350m, with sequences of 2048 tokens
-    if name == "GPT-Neo-2.7":
-        return gpt(name=name, n_layers=32, d_model=2560, n_heads=20, seq_len=2048, vocab_size=50257)
-    if name == "OPT-350":
-        return gpt(name=name, n_layers=24, d_model=1024, n_heads=16, seq_len=2048, vocab_size=50272)
-    return None
+    return gpt(name=name, seq_len=2048, **MODELS[name]) if name in MODELS else None
 
 
 def unknown_because(record: Record) -> str:
@@ -402,10 +406,7 @@ def _reserved_bytes(record: Record, model: ModelSpec) -> FloatArray:
     )
     job = Job(
         model=model,
-        n_stages=record.n_stages,
-        n_replicas=record.n_replicas,
-        global_batch=record.global_batch,
-        microbatch=record.microbatch,
+        **record.shape,
         blocks_per_stage=_blocks(record),
         dtype="fp32",
         attention="unfused",
