@@ -105,8 +105,9 @@ class Comparison:
     def kinds(self) -> pd.DataFrame:
         """Per kind of action: count, and mean predicted and measured seconds of one action; seconds_by says whether the
         latter were timed ("clock") or are those of messages on emulated links ("link model")."""
-        frame = self._mean_durations("kind", self.rows)
-        frame["seconds_by"] = [LINK_MODEL if self._by_model(str(kind)) else CLOCK for kind in frame.index]
+        frame = _mean_durations("kind", self.rows)
+        modelled = self.measured.context.links_by_model
+        frame["seconds_by"] = [LINK_MODEL if modelled and Kind(kind) not in COMPUTE else CLOCK for kind in frame.index]
         return frame
 
     @cached_property
@@ -128,7 +129,7 @@ class Comparison:
         prediction of the same links is exact by construction. On the paced clock messages may have come later.
         """
         received = self.rows[self.rows["lane"] == Lane.RECEIVE.value]
-        frame = self._mean_durations("link", received)
+        frame = _mean_durations("link", received)
         frame["count"] = pd.to_numeric((frame["count"] / self.measured.n_iterations).round(2), downcast="integer")
         frame["arrival_error_s"] = received.groupby("link")["end_s_error"].mean()
         frame["seconds_by"] = LINK_MODEL if self.measured.context.links_by_model else CLOCK
@@ -234,20 +235,6 @@ class Comparison:
         lines = [self.sentence, self.inside_sentence, self.verdict, *self.suspects["sentence"].head(SHOWN)]
         return f"{''.join(f'<p>{escape(line)}</p>' for line in lines)}{self.kinds.to_html()}"
 
-    def _by_model(self, kind: str) -> bool:
-        return self.measured.context.links_by_model and Kind(kind) not in COMPUTE
-
-    def _mean_durations(self, by: str, rows: pd.DataFrame) -> pd.DataFrame:
-        groups = rows.groupby(by)
-        frame = pd.DataFrame(
-            {
-                "count": groups.size(),
-                "predicted_s": groups["duration_s_predicted"].mean(),
-                "measured_s": groups["duration_s_measured"].mean(),
-            }
-        )
-        return _with_errors(frame)
-
     def _compute_per(self, by: list[str]) -> pd.DataFrame:
         rows = self.rows[self.rows["lane"] == Lane.COMPUTE.value]
         columns = ["duration_s_predicted", "duration_s_measured"]
@@ -299,6 +286,12 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
     for what in ("start_s", "end_s", "duration_s"):
         rows[f"{what}_error"] = rows[f"{what}_measured"] - rows[f"{what}_predicted"]
     return Comparison(predicted, measured, rows)
+
+
+def _mean_durations(by: str, rows: pd.DataFrame) -> pd.DataFrame:
+    predicted, measured = "duration_s_predicted", "duration_s_measured"
+    means = {"predicted_s": (predicted, "mean"), "measured_s": (measured, "mean")}
+    return _with_errors(rows.groupby(by).agg(count=(predicted, "size"), **means))
 
 
 def _with_errors(frame: pd.DataFrame) -> pd.DataFrame:

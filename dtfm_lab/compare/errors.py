@@ -36,11 +36,8 @@ def format_error(error_s: float, predicted_s: float) -> str:
 def signed_s(seconds: float) -> str:
     """``+0.4 s``, ``−12 ms``, ``0 s``."""
     text = format_s(abs(seconds))
-    return text if text == "0 s" else f"{_sign(seconds)}{text}"
-
-
-def _sign(value: float) -> str:
-    return "\u2212" if value < 0 else "+"
+    sign = "\u2212" if seconds < 0 else "+"
+    return text if text == "0 s" else sign + text
 
 
 def iteration_error(predicted: Trace, measured: Trace) -> float:
@@ -116,5 +113,4 @@ def half_width(standard_error: float, freedom: int) -> float:
 
 def theil_sen(x: FloatArray | IntArray, y: FloatArray) -> Any:
     """The median slope of y over x (Theil and Sen): ``slope``, and ``low_slope`` to ``high_slope``, its interval."""
-
     return scipy.stats.theilslopes(y, x, CONFIDENCE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
 
@@ -27,16 +27,8 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import memory
 
 TRAINED = (
-    "model",
-    "dtype",
-    "compression",
-    "gradient_compression",
-    "gradient_dtype",
-    "synchronise_every",
-    "fragments",
-    "fragment_delay",
-    "memory_traffic",
-    "flush_every",
+    *("model", "dtype", "compression", "gradient_compression", "gradient_dtype"),
+    *("synchronise_every", "fragments", "fragment_delay", "memory_traffic", "flush_every"),
 )
 """Fields of a job that say what is trained and in which numbers, for ``same_job``; the batch and how all of it is
 divided are left to the answer."""
@@ -50,12 +42,15 @@ class Number:
     """The number that wins, for one reader."""
 
     wanted: float
-    said: str
-    """What is said to an answer that wins."""
-    slips: Mapping[float, str] = field(default_factory=dict)
-    """What well-known mistakes lead to, each with the sentence that helps; never the answer itself."""
+    slips: Mapping[str, float]
+    """What well-known mistakes lead to, by the names of the sentences that help; never the answer itself."""
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What the texts name in braces, beside ``wanted`` and what the reader is given."""
     within: float = 0.01
     """Largest share by which an answer may differ from what is wanted."""
+    said: str = ""
+    """What is said to an answer that wins; filled in from the texts, as are the ``sentences`` of the slips."""
+    sentences: Mapping[float, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,13 +59,16 @@ class Trial:
 
     arguments: Sequence[Any]
     wanted: float
-    slips: Mapping[float, str] = field(default_factory=dict)
+    slips: Mapping[str, float] = field(default_factory=dict)
     """As those of Number."""
     within: float = 1e-6
     about: str = "on a fresh case"
     """Where the function is wrong, the beginning of the sentence that says so."""
 
 
+Told = Mapping[str, Any]
+"""What a text of a mission names in braces, beside what the reader is given."""
+Checked = Callable[[Any, Given], Told]
 Cases = Callable[[np.random.Generator], Iterable[Trial]]
 
 
@@ -83,42 +81,57 @@ class MissionsOf:
         self._lesson = lesson
         self._texts = read_mapping(TEXTS / f"{lesson}.yaml")
 
-    def mission(self, name: str, **about: Any) -> Callable[[Check], Check]:
-        """Register a check; ``about`` is what a Mission has beside its texts."""
+    def mission(self, name: str, **about: Any) -> Callable[[Checked], Checked]:
+        """Register a check; ``about`` is what a Mission has beside its texts.
 
-        def register(check: Check) -> Check:
-            self._register(name, check, **about)
+        These have ``said``, to an answer that wins; the check returns what is in braces there.
+        """
+        said = self._texts[name].pop("said")
+
+        def register(check: Checked) -> Checked:
+            self._register(name, lambda answer, given: said.format(**{**vars(given), **check(answer, given)}), **about)
             return check
 
         return register
 
     def number(self, name: str, give: Give) -> Callable[[Callable[[Given], Number]], Callable[[Given], Number]]:
-        """Register a mission whose answer is a number; what is decorated computes it from what the reader is given."""
+        """Register a mission whose answer is a number; what is decorated computes it from what the reader is given.
+
+        Its texts have ``said``, to an answer that wins, and ``slips``, a sentence for each by its name.
+        """
+        said, slips = (self._texts[name].pop(key) for key in ("said", "slips"))
 
         def register(wanted_of: Callable[[Given], Number]) -> Callable[[Given], Number]:
-            def check(found: float, given: Given) -> str:
+            def worded(given: Given) -> Number:
                 number = wanted_of(given)
-                near(found, number.wanted, number.within, number.slips)
+                told = {**vars(given), "wanted": number.wanted, **number.told}
+                sentences = {slip: slips[which].format(**told) for which, slip in number.slips.items()}
+                return replace(number, said=said.format(**told), sentences=sentences)
+
+            def check(found: float, given: Given) -> str:
+                number = worded(given)
+                near(found, number.wanted, number.within, number.sentences)
                 return number.said
 
             self._register(name, check, takes=float, give=give)
-            return wanted_of
+            return worded
 
         return register
 
     def function(self, name: str) -> Callable[[Cases], Cases]:
         """Register a mission whose answer is a function; what is decorated draws the cases on which it is tried.
 
-        Its texts have ``said``, the sentence to a function that wins.
+        Its texts have ``said``, the sentence to a function that wins, and perhaps ``slips``.
         """
-        said = self._texts[name].pop("said")
+        said, slips = self._texts[name].pop("said"), self._texts[name].pop("slips", {})
 
         def register(cases: Cases) -> Cases:
             def check(function: Callable[..., Any], given: Given) -> str:
                 for case in cases(fresh_cases()):
                     found = number_from(function, *case.arguments)
+                    sentences = {slip: slips[which] for which, slip in case.slips.items()}
                     try:
-                        near(found, case.wanted, case.within, case.slips, side=True)
+                        near(found, case.wanted, case.within, sentences, side=True)
                     except NotYet as error:
                         raise NotYet(f"{case.about} it returned {found:.6g}: {error}") from None
                 return str(said)

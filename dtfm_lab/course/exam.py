@@ -71,9 +71,7 @@ def worked(numbers: Numbers) -> Numbers:
     group_s, path_s = 2 * (members - 1) * shard_s, 2 * (stages - 1) * hop_s
     size = few // n["few_groups"]
     before_s = 3 * (microbatches + stages - 1)
-    slow_s = 6 * microbatches + 3 * (
-        stages - 1
-    )  # each micro-batch waits for it; one passes the others before and after
+    slow_s = 6 * microbatches + 3 * (stages - 1)  # each waits for the slow stage; one passes all others, too
     averaging_s, rest_s, sent_s = n["averaging_s"], n["rest_s"], n["sent_ms"] / 1e3
     gigabytes = 16 * n["billions"]
     return n | {
@@ -105,14 +103,6 @@ def questions(numbers: Numbers) -> Iterator[Question]:
         yield Question(each.asks.format(**everything), each.answer.format(**everything))
 
 
-STYLE = """
-body { font: 11pt/1.45 Georgia, serif; max-width: 44em; margin: 2em auto; padding: 0 1em; }
-section { break-after: page; border-bottom: 1px solid #999; padding-bottom: 2em; }
-h1 { font-size: 1.4em; } li { margin: .9em 0; } .answer { color: #0a4f7a; margin: .3em 0; }
-@media print { body { margin: 0; } section { border: 0; } }
-"""
-
-
 def printed(numbers: Mapping[str, Numbers], *, answers: bool) -> str:
     """An HTML page to print, with a sheet for each student, by name; the key to it where ``answers``."""
     title = "Exam: decentralised training" + (", with answers" if answers else "")
@@ -123,7 +113,7 @@ def printed(numbers: Mapping[str, Numbers], *, answers: bool) -> str:
             said = f'<p class="answer">{_html(each.answer)}</p>' if answers else ""
             items.append(f"<li>{_html(each.asks)}{said}</li>")
         sheets.append(f"<section><h1>{title}: {escape(student)}</h1><ol>{''.join(items)}</ol></section>")
-    head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{title}</title><style>\n{_EXAM["style"]}\n</style>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(sheets)}</body></html>\n'
 
 

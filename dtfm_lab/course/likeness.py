@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dtfm_lab.domain.network import Topology
@@ -110,9 +110,5 @@ def same_as(handed: Sequence[Handed], worked: Mapping[str, str]) -> list[str]:
         copied += alike[each.mission, "code", each.code] if each.code else []
         names = [other.student for other in copied if other.student != each.student]
         names += [THE_WORKED_ANSWER] if each.code and each.code == worked.get(each.mission) else []
-        found.append(" ".join(_once(names)))
+        found.append(" ".join(dict.fromkeys(names)))
     return found
-
-
-def _once(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))

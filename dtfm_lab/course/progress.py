@@ -10,7 +10,6 @@ import re
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from platformdirs import user_state_path
 from pydantic import ConfigDict
@@ -152,8 +151,4 @@ def save_progress(progress: Progress, path: Path | None = None) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"{path.parent}: cannot be made: {error.strerror}") from None
-    return write_text(path, json.dumps(_plain(progress), indent=1) + "\n")
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=vars))
+    return write_text(path, json.dumps(progress, default=vars, indent=1) + "\n")

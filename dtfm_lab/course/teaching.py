@@ -11,40 +11,15 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from dtfm_lab.course.mission import LESSONS, Mission, in_order
+from dtfm_lab.course.mission import LESSONS, TEXTS, Mission, in_order
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.files.reading import read_mapping
 
 Cell = dict[str, Any]
 MINUTES_A_POINT = 5
 VARIANT = "variant="
 """How the first cell of a notebook begins to say the variant of its numbers."""
-STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
-"""What nbgrader puts in the place of a solution."""
-READER = """\
-import os
-from pathlib import Path
-
-import dtfm_lab as lab
-
-if os.environ.get("NBGRADER_EXECUTION") == "autograde":  # in a folder that is named after the student
-    lab.missions.reader(Path.cwd().parent.name)
-"""
-BEGINNING = """\
-# {title}
-
-**{question}**
-
-For every task, write code that ends with `answer = ...`, then run the cell below it, which says whether the answer
-wins, and why not; tries are counted. {helped} Run the last cell before you save and hand in: it is the record of them.
-
-Many numbers are drawn for you, so that nobody else's answer is yours. The cell below shows under which name you hand
-in. {named}"""
-HELPED = {
-    True: '`lab.missions.hint("...")` helps, a step at a time, and is counted, too.',
-    False: "There are no hints.",
-}
-OWN_NAME = 'If it is not the one of your course, set it there: `lab.missions.reader("name")`.'
-ITS_NAME = "This notebook is yours alone: another's has other numbers."
+TEXTS_OF_ONE = read_mapping(TEXTS / "assignment.yaml")
 
 
 def points_of(mission: Mission) -> int:
@@ -72,11 +47,12 @@ def assignment(lesson: str, *, solved: bool, hints: bool = True, own: Own | None
     about = LESSONS[lesson]
     rules = "" if hints else ", hints=False"
     if own is None:
-        named, first = OWN_NAME, READER
+        named, first = TEXTS_OF_ONE["own_name"], TEXTS_OF_ONE["reader"]
     else:
-        named, first = ITS_NAME, f"import dtfm_lab as lab\n\nlab.missions.reader({own.reader!r})\n"
+        named, first = TEXTS_OF_ONE["its_name"], f"import dtfm_lab as lab\n\nlab.missions.reader({own.reader!r})\n"
         rules += f", {VARIANT}{own.variant!r}"
-    text = BEGINNING.format(title=about.title, question=about.question, helped=HELPED[hints], named=named)
+    helped = TEXTS_OF_ONE["hints"]["on" if hints else "off"]
+    text = TEXTS_OF_ONE["beginning"].format(title=about.title, question=about.question, helped=helped, named=named)
     first += f"lab.missions.assignment({lesson!r}{rules})"
     cells = [_markdown("about", text), _code("reader", first, _locked("reader"))]
     for mission in chosen:
@@ -94,7 +70,7 @@ def answer_id(mission: str) -> str:
 def _cells_of(mission: Mission, *, solved: bool) -> list[Cell]:
     name = mission.name
     given = f"given = lab.missions.given({name!r})\n" if mission.give else ""
-    solution = f"### BEGIN SOLUTION\n{given}{mission.answer}\n### END SOLUTION" if solved else STUB
+    solution = f"### BEGIN SOLUTION\n{given}{mission.answer}\n### END SOLUTION" if solved else TEXTS_OF_ONE["stub"]
     check = f"verdict = lab.missions.check({name!r}, answer)\nassert verdict, verdict.reason\nprint(verdict.reason)"
     graded = {"grade": True, "locked": True, "points": points_of(mission), "solution": False}
     open_to_all = {"grade": False, "locked": False, "solution": True}
@@ -166,15 +142,8 @@ def _parts(cell: Cell) -> list[Cell]:
     if len(parts) == 1:
         return [cell]
     base = str(cell.get("id", "part"))[:50]
-    return [
-        {
-            "cell_type": "markdown",
-            "id": f"{base}-{number}",
-            "metadata": cell.get("metadata", {}),
-            "source": "".join(part),
-        }
-        for number, part in enumerate(parts)
-    ]
+    about = {"metadata": cell.get("metadata", {})}
+    return [_markdown(f"{base}-{number}", "".join(part)) | about for number, part in enumerate(parts)]
 
 
 def _source(cell: Cell) -> str:

@@ -21,6 +21,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
+from dtfm_lab.elasticity.policy import kept
 from dtfm_lab.planning.adapting import device_classes, nearest_grid
 from dtfm_lab.planning.cost import price_placement
 from dtfm_lab.planning.evaluate import evaluate, simulated
@@ -54,22 +55,6 @@ class PlannedFleet:
     seed: int = 0
     _class_of: IntArray = field(init=False, repr=False)
     _planned: dict[Counts, Plan | None] = field(default_factory=dict, init=False, repr=False)
-    _plans: dict[frozenset[int], Plan | None] = field(default_factory=dict, init=False, repr=False)
-    _operations: dict[tuple[frozenset[int], Operation | None], Operation | None] = field(
-        default_factory=dict, init=False, repr=False
-    )
-    _shared: dict[tuple[frozenset[int], frozenset[int], Operation | None], Operation | None] = field(
-        default_factory=dict, init=False, repr=False
-    )
-    _rerouted: dict[tuple[Operation, frozenset[int]], Operation | None] = field(
-        default_factory=dict, init=False, repr=False
-    )
-    _without: dict[tuple[Operation, frozenset[int]], Operation | None] = field(
-        default_factory=dict, init=False, repr=False
-    )
-    _survives: dict[tuple[Operation, frozenset[int]], bool] = field(default_factory=dict, init=False, repr=False)
-    _grids: dict[Operation, IntArray] = field(default_factory=dict, init=False, repr=False)
-    _moved_s: dict[tuple[Operation, Operation], float] = field(default_factory=dict, init=False, repr=False)
     _known: dict[tuple[object, ...], Operation] = field(default_factory=dict, init=False, repr=False)
     """One of all that are alike: hours come back to the same few, and what was found of them is found again."""
     _loads: dict[tuple[Job, bytes], Load] = field(default_factory=dict, init=False, repr=False)
@@ -82,25 +67,20 @@ class PlannedFleet:
     def n_devices(self) -> int:
         return len(self.network)
 
-    @property
-    def _n_classes(self) -> int:
-        return int(self._class_of.max()) + 1
-
     def _ordered(self, present: frozenset[int]) -> list[int]:
         """The devices by class and number: in this order, fleets with as many of each class have equal matrices."""
         return sorted(present, key=lambda device: (self._class_of[device], device))
 
+    @kept
     def plan(self, present: frozenset[int]) -> Plan | None:
         """The plan of a fleet, on the network of these devices alone; None where none fits."""
-        if present not in self._plans:
-            ordered = self._ordered(present)
-            found = self._found(ordered)
-            self._plans[present] = None if found is None else replace(found, topology=self.network.subset(ordered))
-        return self._plans[present]
+        ordered = self._ordered(present)
+        found = self._found(ordered)
+        return None if found is None else replace(found, topology=self.network.subset(ordered))
 
     def _counts(self, devices: Collection[int]) -> Counts:
         """How many of each class."""
-        return tuple(np.bincount(self._class_of[list(devices)], minlength=self._n_classes).tolist())
+        return tuple(np.bincount(self._class_of[list(devices)], minlength=int(self._class_of.max()) + 1).tolist())
 
     def _found(self, devices: Collection[int]) -> Plan | None:
         """The plan for as many devices of each class, of which the first were searched."""
@@ -128,18 +108,16 @@ class PlannedFleet:
             improve_bound=False,
         )
 
+    @kept
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
         """The plan of who is there, its devices near those of ``current``."""
-        key = (present, current)
-        if key not in self._operations:
-            found = self.plan(present)
-            if found is not None and current is not None and current.plan is not None:
-                # alike devices change places without changing any cost
-                grid = nearest_grid(found, current.plan)
-                cost = price_placement(found.topology, found.job, grid)
-                found = replace(found, placement=Placement(grid), cost=cost)
-            self._operations[key] = None if found is None else self._one(self.of(found))
-        return self._operations[key]
+        found = self.plan(present)
+        if found is not None and current is not None and current.plan is not None:
+            # alike devices change places without changing any cost
+            grid = nearest_grid(found, current.plan)
+            cost = price_placement(found.topology, found.job, grid)
+            found = replace(found, placement=Placement(grid), cost=cost)
+        return None if found is None else self._one(self.of(found))
 
     def shared(
         self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
@@ -149,16 +127,12 @@ class PlannedFleet:
         found = self._found(other)
         if found is None or _samples(found) <= above * _iteration_s(found):
             return None
-        if other <= present:
-            return self.operation(other, current)
-        key = (other, present, current)
-        if key not in self._shared:
-            self._shared[key] = self._holed(found, other, present, current)
-        return self._shared[key]
+        return self.operation(other, current) if other <= present else self._holed(other, present, current)
 
-    def _holed(
-        self, found: Plan, larger: frozenset[int], present: frozenset[int], current: Operation | None
-    ) -> Operation | None:
+    @kept
+    def _holed(self, larger: frozenset[int], present: frozenset[int], current: Operation | None) -> Operation | None:
+        found = self._found(larger)
+        assert found is not None, "the caller has looked"
         ordered, load = np.array(self._ordered(larger)), self._load(found)
         slots = self._counts(ordered[found.placement.devices].ravel().tolist())
         if found.job.n_replicas == 1 and any(np.array(slots) > self._counts(present)):
@@ -185,40 +159,29 @@ class PlannedFleet:
 
     def _one(self, operation: Operation) -> Operation:
         """The operation that was made first of all that are like this one."""
-        assert operation.plan is not None, "operations of this fleet have plans"
-        grid, names = self.grid(operation), operation.plan.topology.names
-        key = (operation.plan.job, names, grid.shape, grid.tobytes(), operation.left, operation.step_s)
+        grid, plan = self.grid(operation), _plan_of(operation)
+        key = (plan.job, plan.topology.names, grid.shape, grid.tobytes(), operation.left, operation.step_s)
         return self._known.setdefault(key, operation)
 
+    @kept
     def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
         """Whether somebody is left of each stage."""
-        key = (operation, lost)
-        if key not in self._survives:
-            left = operation.devices - lost
-            self._survives[key] = not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
-        return self._survives[key]
+        left = operation.devices - lost
+        return not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
 
+    @kept
     def grid(self, operation: Operation) -> IntArray:
         """(stages, replicas) devices of the operation's plan."""
-        if operation not in self._grids:
-            assert operation.plan is not None, "operations of this fleet have plans"
-            self._grids[operation] = self._indices(operation.plan)
-        return self._grids[operation]
+        return self._indices(_plan_of(operation))
 
     def _indices(self, plan: Plan) -> IntArray:
         """(stages, replicas) indices of a plan's devices in the whole network."""
         return np.array([self.network.index(name) for name in plan.topology.names])[plan.placement.devices]
 
+    @kept
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """The plan without the pipelines of the lost, each of the others with its own micro-batches, simulated."""
-        key = (operation, lost)
-        if key not in self._without:
-            self._without[key] = self._with_whole_pipelines(operation, lost)
-        return self._without[key]
-
-    def _with_whole_pipelines(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        grid, plan = self.grid(operation), operation.plan
-        assert plan is not None, "operations of this fleet have plans"
+        grid, plan = self.grid(operation), _plan_of(operation)
         kept = np.flatnonzero(np.isin(grid, list(operation.devices - lost)).all(axis=0))
         if not len(kept):
             return None
@@ -232,16 +195,13 @@ class PlannedFleet:
         smaller = simulated(evaluate(plan.topology, job, rank_map=ranks))
         return None if smaller.iteration_s is None else self._one(self.of(smaller))
 
+    @kept
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """The peers of a lost device share its work. None where a stage has nobody left, or a peer's memory does not
         hold its share of the micro-batches under way, too."""
-        key = (operation, lost)
-        if key not in self._rerouted:
-            grid, plan = self.grid(operation), operation.plan
-            assert plan is not None, "operations of this fleet have plans"
-            step_s = self._shared_s(plan, ~np.isin(grid, list(operation.devices - lost)))
-            self._rerouted[key] = None if step_s == np.inf else self._one(operation.losing(lost, step_s=step_s))
-        return self._rerouted[key]
+        gone = ~np.isin(self.grid(operation), list(operation.devices - lost))
+        step_s = self._shared_s(_plan_of(operation), gone)
+        return None if step_s == np.inf else self._one(operation.losing(lost, step_s=step_s))
 
     def _shared_s(self, plan: Plan, gone: BoolArray) -> float:
         """Seconds of a step in which peers share the work of those who are gone, simulated message by message, but no
@@ -270,18 +230,12 @@ class PlannedFleet:
             self._loads[key] = load_of(plan)
         return self._loads[key]
 
+    @kept
     def move_s(self, old: Operation | None, new: Operation) -> float:
         """Until everybody who serves other layers than before has their parameters and optimiser states, from those who
         are left and held them, over the links. 0 where there was no plan: a restart reads a checkpoint."""
         if old is None or old.plan is None or new.plan is None:
             return 0.0
-        if (old, new) not in self._moved_s:
-            self._moved_s[old, new] = self._move_s(old, new)
-        return self._moved_s[old, new]
-
-    def _move_s(self, old: Operation, new: Operation) -> float:
-        assert old.plan is not None, "operations of this fleet have plans"
-        assert new.plan is not None, "operations of this fleet have plans"
         names, there = self.network.names, set(new.plan.topology.names)
         gone = {names[device] for device in new.left}
         holders = [name for index in old.devices if (name := names[index]) in there - gone]
@@ -319,6 +273,11 @@ class PlannedFleet:
 def _samples(plan: Plan) -> float:
     """Sequences of a step."""
     return float(sum(plan.job.microbatch_counts) * plan.job.microbatch)
+
+
+def _plan_of(operation: Operation) -> Plan:
+    assert operation.plan is not None, "operations of this fleet have plans"
+    return operation.plan
 
 
 def _iteration_s(plan: Plan) -> float:

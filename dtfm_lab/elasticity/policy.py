@@ -21,7 +21,8 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, auto
-from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.history import Operation
@@ -29,6 +30,9 @@ from dtfm_lab.domain.network import as_number, shortened
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.domain.units import IntArray
 
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
 QUARTER_S = 900.0
 """Seconds between two checkpoints of every policy that is not told otherwise, so that none has an advantage."""
 
@@ -37,6 +41,21 @@ REMEMBERED = 16
 """Fleets of the past that a policy is told of."""
 REMEMBERED_LOSSES = 64
 """Instants of the past at which somebody left that a policy is told of."""
+
+
+def kept(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Decorator of a method whose results are kept by its arguments, as long as its object lives."""
+
+    @wraps(method)
+    def known(self: S, /, *args: P.args, **keywords: P.kwargs) -> T:
+        results = vars(self).setdefault(f"_kept_{method.__name__}", {})
+        key = (*args, *keywords.items())
+        if key not in results:
+            results[key] = method(self, *args, **keywords)
+        found: T = results[key]
+        return found
+
+    return known
 
 
 class Fleet(Protocol):

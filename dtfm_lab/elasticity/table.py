@@ -11,6 +11,7 @@ import numpy as np
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.history import Operation
 from dtfm_lab.domain.units import IntArray, counted
+from dtfm_lab.elasticity.policy import kept
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -38,7 +39,6 @@ class TableFleet:
     whole_ms: bool = False
     """Whether steps are cut to whole milliseconds, as some simulators do."""
     _like: dict[int, Operation] = field(default_factory=dict, init=False, repr=False)
-    _most: dict[tuple[int, bool], float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.samples_per_s or not self.batch > 0:
@@ -108,11 +108,9 @@ class TableFleet:
     def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
         """The fastest row of at most so many devices; where the batch may shrink, also the devices' share of a larger
         one."""
-        n = len(present)
-        if (n, full_batch) not in self._most:
-            self._most[n, full_batch] = self._most_of(n, full_batch)
-        return self._most[n, full_batch]
+        return self._most_of(len(present), full_batch)
 
+    @kept
     def _most_of(self, n: int, full_batch: bool) -> float:
         sizes = {n, *self.samples_per_s} if full_batch else {n, *self.samples_per_s, self.n_devices}
         able = [size for size in sizes if self._rate(size) > 0 and (size <= n or not full_batch)]

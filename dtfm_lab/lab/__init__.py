@@ -18,8 +18,7 @@ from dtfm_lab.lab.advising import advise
 from dtfm_lab.lab.histories import replay
 from dtfm_lab.lab.missions import guess
 from dtfm_lab.lab.plans import evaluate, explain, frontier, load_job, load_topology, plan, replan, search, with_job
-from dtfm_lab.lab.predictions import memory, simulate, sweep
-from dtfm_lab.lab.runs import compare, reproduce, run, start
+from dtfm_lab.lab.runs import compare, memory, reproduce, run, simulate, start, sweep
 from dtfm_lab.lab.strategies import strategies
 from dtfm_lab.planning import planners
 from dtfm_lab.simulation.schedules import schedules

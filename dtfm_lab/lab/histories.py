@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, overload
 
@@ -234,7 +234,7 @@ def _fleet(
         except JobError as error:
             what = f"policy {name} sets synchronise_every to its {policy.local_steps} local_steps"
             raise JobError(f"{what}: {error}, or another policy") from None
-    fleet = _planned(_Key(network, job), seed)
+    fleet = _planned(_Key((network.fingerprint, network.names, repr(job)), network, job), seed)
     prices = np.array([device.price_per_hour for device in network.devices])
     everyone = range(len(network))
     whole = fleet.plan(frozenset(everyone)) or fleet.searched(everyone)  # which says why there is none
@@ -243,18 +243,13 @@ def _fleet(
     return fleet, availability.on(network), prices, state_bytes / STORAGE_BYTES_PER_S
 
 
+@dataclass(frozen=True)
 class _Key:
     """A network and a job, equal where their numbers are."""
 
-    def __init__(self, network: Topology, job: Job) -> None:
-        self.network, self.job = network, job
-        self.identity = (network.fingerprint, network.names, repr(job))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.identity == other.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
+    identity: tuple[object, ...]
+    network: Topology = field(compare=False)
+    job: Job = field(compare=False)
 
 
 @lru_cache(maxsize=4)

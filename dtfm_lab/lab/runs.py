@@ -1,26 +1,127 @@
-"""Real runs, and predictions beside measurements: one's own, and those that others published."""
+"""Predictions, real runs, and both side by side: one's own measurements, and those that others published."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, ParamSpec, Protocol, cast, overload
 
-from dtfm_lab import published
+from pandas import DataFrame
+
+from dtfm_lab import files, published, simulation
 from dtfm_lab.compare import Comparison, HistoryComparison
 from dtfm_lab.compare import compare as compare_traces
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.history import History
-from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.lab.arguments import AnySchedule, MeasuredOptions, Progress, as_plan, as_schedule, of_schedule
+from dtfm_lab.lab.arguments import (
+    AnySchedule,
+    MeasuredOptions,
+    Progress,
+    SimulationOptions,
+    as_plan,
+    as_plan_or_network,
+    as_schedule,
+    of_schedule,
+)
 from dtfm_lab.lab.histories import AnyAvailability, AnyPolicy, run_hours
+from dtfm_lab.lab.plans import nouns
 from dtfm_lab.planning import Difference, Draws, drawn
 from dtfm_lab.planning.draws import DRAWS, GivenSpread
+from dtfm_lab.planning.sweeps import sweep_points, sweep_summary, sweep_table
 from dtfm_lab.published import Ledger, Source
 from dtfm_lab.runtime.client import launch
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.runtime.protocol.run_options import RunOptions
+from dtfm_lab.simulation.executors import AnyExecutor, opened
+from dtfm_lab.simulation.memory import MemoryReport
+from dtfm_lab.simulation.memory import memory as memory_of
+from dtfm_lab.simulation.task_runner import table_of
+
+
+@of_schedule(SimulationOptions)
+def simulate(plan: Plan | str, schedule: AnySchedule | None = None, **options: Any) -> Trace:
+    """Predict one iteration in virtual time.
+
+    ``schedule`` is a name, a Schedule, or a schedule's file (.txt, or torch's .csv); None for the job's own. ``like`` a
+    measured Trace, what ran is predicted from the profile taken before the run; if only a part of the plan ran, that
+    part. A ``profile`` has rows (stage, replica, kind, seconds).
+    """
+    return simulation.simulate(as_plan(plan), as_schedule(schedule), **options)
+
+
+def memory(plan: Plan | str, schedule: AnySchedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
+    """The peak memory of every device, and whether it fits: ``.sentence``, ``.fits``, ``.to_frame()``,
+    and ``.advice``: what would fit, in one line.
+
+    It follows from the order of passes alone, before anything runs; with a ``trace`` of this plan there is also
+    ``.timeline(device)``.
+    """
+    return memory_of(as_plan(plan), as_schedule(schedule), trace=trace)
+
+
+def sweep(
+    what: Plan | Topology | str,
+    job: Job | str | None = None,
+    *,
+    repeats: int | None = None,
+    seconds: float | None = None,
+    executor: AnyExecutor | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    summary: bool | str = False,
+    **varied: Any,
+) -> DataFrame:
+    """A plan simulated under every combination of some settings, one row each; ``lab.figures.sweep`` draws them.
+
+    ``lab.sweep(plan, schedule=["gpipe", "1f1b"], bandwidth=[0.5, 1, 2])``. A setting is a list of values, or one
+    value: schedule, queueing, efficiency; fields of the job that keep its placement, such as microbatch, compression
+    or recompute; bandwidth and latency, as factors on all links. An impossible combination is a row with an ``error``.
+    ``progress`` is called with every point; Ctrl-C keeps the rows so far. Long sweeps use one process a core.
+
+    ``lab.sweep("worldwide", "gpt3-xl", planner=["evolutionary", "random"], shape=["8x8", "4x16"], repeats=5)`` plans
+    every combination anew. So it does for a network in place of a plan, for a job, ``repeats`` or ``seconds`` (of each
+    search), and for the settings network, shape (or n_stages and n_replicas), planner, objective, max_price_per_hour,
+    max_iteration_s, steps and seed. Repeats differ in their seed. ``summary=True``, or the name of another result than
+    ``iteration_s``, gives their mean and its interval of 95 % confidence in place of the rows: n, failed, mean, low,
+    high, least, most.
+
+    ``executor`` computes the rows elsewhere: any object with the ``submit`` of ``concurrent.futures``, such as
+    ``loky.get_reusable_executor()`` or ``dask.distributed.Client(address)``, or ``"loky:4"``, ``"threads:4"``,
+    ``"dask://host:8786"``, or ``"here"`` for this process alone. With ``resume="rows.jsonl"`` rows that are done are
+    kept in that file, and taken from it when the same sweep is begun again.
+    """
+    given = as_plan_or_network(what)
+    read = {name: _read(name, values) for name, values in varied.items()}
+    job_for = None if job is None and isinstance(given, Plan) else partial(_job_for, job)
+    with ExitStack() as closing:
+        pool = closing.enter_context(opened(executor))
+        kept = None if resume is None else closing.enter_context(files.SweepRows(resume))
+        points = sweep_points(given, job_for, repeats=repeats, seconds=seconds, executor=pool, kept=kept, **read)
+        table = table_of(points, sweep_table, progress)
+    of = given.job if job is None and isinstance(given, Plan) else job
+    table.attrs["counted"] = of.counted if isinstance(of, Job) else "tokens"
+    return sweep_summary(table, "iteration_s" if summary is True else summary) if summary else table
+
+
+def _job_for(job: Job | str | None, network: Topology) -> Job:
+    return nouns(network, job)[1]
+
+
+def _read(name: str, given: Any) -> Any:
+    """The values of a setting, with names and files of networks, and files of schedules, replaced by what they hold."""
+    if name not in ("network", "schedule"):
+        return given
+    one = isinstance(given, str | os.PathLike | Topology | Schedule) or not isinstance(given, Iterable)
+    values = [given] if one else list(given)
+    if name == "schedule":
+        return [as_schedule(value) for value in values]
+    return [files.load_topology(value) if isinstance(value, str | os.PathLike) else value for value in values]
 
 
 @of_schedule(RunOptions)

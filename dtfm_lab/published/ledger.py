@@ -20,7 +20,7 @@ from dtfm_lab.domain.units import format_share, plain_rows, signed_share
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.published import own as own_files
 from dtfm_lab.published import sailor_records
-from dtfm_lab.published.own_predictions import predict_rows
+from dtfm_lab.published.own import predict_rows
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Omission, Source, sources
 from dtfm_lab.published.systems import sailor
@@ -119,21 +119,7 @@ class Ledger:
                 {"name": each.name, "title": each.title, "cite": each.cite, "licence": each.licence, "url": each.url}
                 for each in self.sources
             ],
-            "groups": [
-                {
-                    "source": group.source,
-                    "group": group.group,
-                    "quantity": group.quantity,
-                    "classes": [*group.classes],
-                    "rows": group.n,
-                    "inside": group.inside,
-                    "mean_error": group.mean_error,
-                    "their_mean_error": group.their_mean_error,
-                    "goal": group.goal,
-                    "verdict": group.verdict,
-                }
-                for group in self.groups
-            ],
+            "groups": [each.to_dict() for each in self.groups],
             "rows": plain_rows(self.to_frame()),
         }
 

@@ -290,6 +290,16 @@ def numbers(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(line for line in lines if line and not line.startswith("#")))
 
 
+@cache
+def assumptions() -> dict[str, Any]:
+    """What the rows of a source assume, in tuples, by its name (``data/assumptions.yaml``)."""
+    return {name: _in_tuples(said) for name, said in document("assumptions.yaml").items()}
+
+
+def _in_tuples(said: Any) -> Any:
+    return {what: _in_tuples(each) for what, each in said.items()} if isinstance(said, dict) else tuple(said)
+
+
 def document(name: str) -> dict[str, Any]:
     """A JSON or YAML file of ``published/data``."""
     return read_mapping(DATA / name)

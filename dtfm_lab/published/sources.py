@@ -10,6 +10,8 @@ from dtfm_lab.domain.registry import Registry
 from dtfm_lab.published.row import KnownMiss, Row, document, numbers
 
 Rows = Callable[[], Iterator[Row]]
+DESCRIBED = document("sources.yaml")
+"""What is said of the publications that come with the lab, by name."""
 
 
 @dataclass(frozen=True)
@@ -67,23 +69,13 @@ def published(name: str, **described: Any) -> Callable[[Rows], Rows]:
     fields, or else those of ``data/sources.yaml``."""
 
     def add(rows: Rows) -> Rows:
-        fields = described or dict(_described()[name])
-        fields["omitted"] = tuple(
-            one if isinstance(one, Omission) else Omission(**one) for one in fields.get("omitted", ())
-        )
-        sources.register(name)(Source(name=name, rows=rows, known_misses=_known_misses().get(name, {}), **fields))
+        fields = described or DESCRIBED[name]
+        omitted = tuple(one if isinstance(one, Omission) else Omission(**one) for one in fields.get("omitted", ()))
+        known_misses = _known_misses().get(name, {})
+        sources.register(name)(Source(name=name, rows=rows, known_misses=known_misses, **fields | {"omitted": omitted}))
         return rows
 
     return add
-
-
-@cache
-def _described() -> dict[str, dict[str, Any]]:
-    """What is said of the publications that come with the lab, by name."""
-    return {
-        name: about | {"omitted": tuple(Omission(**each) for each in about.get("omitted", ()))}
-        for name, about in document("sources.yaml").items()
-    }
 
 
 @cache

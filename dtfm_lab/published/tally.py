@@ -56,6 +56,12 @@ class Group:
         known = self.known_miss
         return "known miss" if known is not None and self.mean_error <= known.ratio - 1 + NO_WORSE else "miss"
 
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as plain values."""
+        key = {"source": self.source, "group": self.group, "quantity": self.quantity}
+        told = ("inside", "mean_error", "their_mean_error", "goal", "verdict")
+        return {**key, "classes": [*self.classes], "rows": self.n, **{name: getattr(self, name) for name in told}}
+
 
 def groups_of(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Group, ...]:
     """A summary of each group and quantity, in the order of the rows."""

@@ -73,7 +73,9 @@ def pass_times(
     last, backward = n_stages - 1, job.modelled().backward
     elements, n_bytes = job.boundary_elements(n_stages), boundary_bytes(job, n_stages)
     coded_s = BYTES_PER_ELEMENT[job.dtype] / job.codec_bytes_per_s if job.codes_activations else 0.0
-    rings = _rings(plan, links) if job.gathers_passes and job.n_replicas > 1 else None
+    rings = None
+    if job.gathers_passes and job.n_replicas > 1:
+        rings = GroupRings(plan.topology, links or Links.of(plan.topology, plan.queueing), plan.placement.devices)
     rows = []
     for stage, layers in enumerate(job.layers_of(n_stages)):
         position = stage % job.n_stages
@@ -111,11 +113,6 @@ def pass_times(
                 ComputeTime(stage, replica, Kind.BACKWARD_WEIGHT, passes.backward_weight),
             ]
     return rows
-
-
-def _rings(plan: Plan, links: Links | None) -> GroupRings:
-    given = Links.of(plan.topology, plan.queueing) if links is None else links
-    return GroupRings(plan.topology, given, plan.placement.devices)
 
 
 def _messages(job: Job, layers: Sequence[Layer], rings: GroupRings, group: int) -> LayerMessages:

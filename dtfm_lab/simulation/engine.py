@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +22,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, Kind, Programs, Schedule, lower
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND, TaskGraph, task_graph
 from dtfm_lab.domain.trace import ComputeTime
-from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 from dtfm_lab.simulation.durations import compute_seconds
 from dtfm_lab.simulation.kernels import kernel
 
@@ -41,26 +41,7 @@ def programs_of(plan: Plan, schedule: Schedule, *, synchronise: bool = True) -> 
     regions = tuple(tuple(devices[int(d)].region for d in row) for row in plan.placement.devices)
     if plan.absent:
         check_shared(plan.job)
-    return programs_in(plan.job, schedule, regions, synchronise=synchronise, absent=plan.absent_at)
-
-
-def check_shared(job: Job) -> None:
-    """Raise JobError where the work of a device that is gone cannot be shared by those who hold its stage."""
-    wanted: dict[str, object] = {"sharding": "none", "synchronise_every": 1, "overlap": False, "ties_stages": False}
-    for what, value in wanted.items():
-        if (found := getattr(job, what) or value) != value:
-            raise JobError(f"job {job.name}: {what} is {found} where peers share a lost device's work; wanted {value}")
-
-
-def programs_in(
-    job: Job,
-    schedule: Schedule,
-    regions: tuple[tuple[str, ...], ...],
-    *,
-    synchronise: bool = True,
-    absent: tuple[tuple[int, int], ...] = (),
-) -> Programs:
-    """The programs of a job on any devices of these regions, (stages, replicas)."""
+    job = plan.job
     return lower(
         schedule,
         job.n_replicas,
@@ -76,8 +57,16 @@ def programs_in(
         transport=job.transport,
         averaged=job.averaged_share,
         delayed=job.fragment_delay > 0,
-        absent=absent,
+        absent=plan.absent_at,
     )
+
+
+def check_shared(job: Job) -> None:
+    """Raise JobError where the work of a device that is gone cannot be shared by those who hold its stage."""
+    wanted: dict[str, object] = {"sharding": "none", "synchronise_every": 1, "overlap": False, "ties_stages": False}
+    for what, value in wanted.items():
+        if (found := getattr(job, what) or value) != value:
+            raise JobError(f"job {job.name}: {what} is {found} where peers share a lost device's work; wanted {value}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,6 +232,17 @@ def simulate_iteration(
 ) -> TaskTimes:
     """One iteration of a plan under a schedule, computations as long as in the profile."""
     return PlacedTasks.of(plan, programs_of(plan, schedule, synchronise=synchronise), profile).simulate(links)
+
+
+def without_edges(graph: TaskGraph, gone: BoolArray) -> TaskGraph:
+    """The graph without some of its edges."""
+    n, target = len(graph), graph.successors
+    return replace(
+        graph,
+        n_predecessors=graph.n_predecessors - np.bincount(target[gone], minlength=n),
+        successors_from=np.concatenate([[0], np.cumsum(np.bincount(graph.sources[~gone], minlength=n))]),
+        successors=target[~gone],
+    )
 
 
 def describe_deadlock(graph: TaskGraph, done: IntArray) -> str:

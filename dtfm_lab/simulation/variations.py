@@ -89,16 +89,13 @@ class Variation:
         low_s, high_s = trace.interval()
         metrics = {what: math.nan if value is None else float(value) for what, value in trace.metrics.items()}
         return SimulatedOutcome(
+            **{what: metrics[what] for what in ("tokens_per_s", "mfu", "pflops", "price_per_million_tokens")},
             iteration_s=trace.iteration_s,
-            tokens_per_s=metrics["tokens_per_s"],
-            mfu=metrics["mfu"],
-            pflops=metrics["pflops"],
             bubble_share=1 - trace.compute_share if trace.iteration_s > 0 else 0.0,
             peak_memory_bytes=float(report.peak_bytes.max()),
             over_bytes=float(report.over_bytes.max()),
             fits=report.fits,
             peak_activations=max(peak_activations(trace.context.recorded_schedule)),
-            price_per_million_tokens=metrics["price_per_million_tokens"],
             iteration_low_s=low_s,
             iteration_high_s=high_s,
         )

@@ -56,9 +56,9 @@ def wrong_answers(mission: Mission, reader: str, right: object):
         yield from WRONG[mission.name](mission.given(reader), right)
         return
     number = number_of(mission, reader)
-    assert number.slips, "well-known mistakes are told from others"
-    for slip, sentence in number.slips.items():
-        alike = [said for other, said in number.slips.items() if abs(other - slip) <= number.within * abs(other)]
+    assert number.sentences, "well-known mistakes are told from others"
+    for slip, sentence in number.sentences.items():
+        alike = [said for other, said in number.sentences.items() if abs(other - slip) <= number.within * abs(other)]
         yield slip, alike[0] if len(alike) > 1 else sentence
     yield from ((right * (1 + far * number.within), "") for far in (-1.5, 1.5))
 

@@ -15,10 +15,11 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.options import options_of
-from dtfm_lab.lab.former_names import FORMER
+from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
 PLAN = lab.plan("lecture-hall", "tiny", steps=1)
+FORMER = read_mapping(Path(lab.lab.__file__).with_name("former_names.yaml"))["went"]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.runtime.protocol.certificates import require_private, write_certificates, write_private
 from dtfm_lab.runtime.protocol.channels import Channel, ConnectionLost, Refused
 from dtfm_lab.runtime.protocol.connections import Listener, authenticated
-from dtfm_lab.runtime.worker.peer_listener import PeerListener, connect_to_peer
+from dtfm_lab.runtime.worker.transport import PeerListener, connect_to_peer
 
 pytest.importorskip("cryptography")
 SECRET = "of this test"

@@ -24,9 +24,8 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.worker import group_pairs
 from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier, GroupWire, PairStore
-from dtfm_lab.runtime.worker.peer_listener import PeerListener, connect_to_peer
 from dtfm_lab.runtime.worker.processors import CpuProcessor, HostBuffer
-from dtfm_lab.runtime.worker.transport import Aborted, Transport
+from dtfm_lab.runtime.worker.transport import Aborted, PeerListener, Transport, connect_to_peer
 
 SECRET = "0" * 64
 PATIENCE_S = 60.0
@@ -211,7 +210,7 @@ def test_aborts_race_sends_without_harm() -> None:
 STOPPED_PEER = """
 import sys, time, torch
 from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
-from dtfm_lab.runtime.worker.peer_listener import PeerListener, connect_to_peer
+from dtfm_lab.runtime.worker.transport import PeerListener, connect_to_peer
 from dtfm_lab.runtime.worker.processors import CpuProcessor
 from dtfm_lab.runtime.worker.transport import Transport
 listener = PeerListener("127.0.0.1", sys.argv[1])

@@ -20,9 +20,8 @@ from dtfm_lab.domain.schedule import Action, Kind
 from dtfm_lab.runtime.multihost.export import spec_for
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
-from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import CpuProcessor
-from dtfm_lab.runtime.worker.transport import Transport
+from dtfm_lab.runtime.worker.transport import PeerListener, Transport
 
 MODEL = gpt(name="smallest", n_layers=4, d_model=16, n_heads=2, seq_len=8, vocab_size=256, tied=False)
 

@@ -28,7 +28,7 @@ from dtfm_lab.runtime.protocol.channels import (
     whole_number,
 )
 from dtfm_lab.runtime.protocol.connections import Listener, any_address, authenticated, connect
-from dtfm_lab.runtime.worker.peer_listener import PeerListener, connect_to_peer
+from dtfm_lab.runtime.worker.transport import PeerListener, connect_to_peer
 
 SECRET = "of this test"
 GARBAGE = {

@@ -12,10 +12,10 @@ from training_alone import train_alone
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
-from dtfm_lab.domain.history import Operation, State
+from dtfm_lab.domain.history import History, Operation, State
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.runtime.client.hours import refuse_unplayable
-from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history
+from dtfm_lab.runtime.client.measured_history import Booked, Departure, measured_history
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 N = 6
@@ -95,23 +95,15 @@ def test_a_policy_whose_answer_is_no_plan_is_refused() -> None:
         lab.run(a_plan(), "gpipe", availability=there())
 
 
-def heard(events: list[tuple[float, dict[str, Any]]], **fields: Any) -> Heard:
+def history_of(events: list[tuple[float, dict[str, Any]]], **fields: Any) -> History:
     plans = [lab.plan(NETWORK, JOB.with_fields(n_stages=s, n_replicas=r), seed=0, steps=1) for s, r in ((2, 3), (2, 2))]
-    operations = tuple(
+    followed = [
         Operation(devices=frozenset(range(plan.job.n_tasklets)), step_s=4.0, samples=12.0, plan=plan) for plan in plans
-    )
+    ]
     specs = [RunSpec(plan=plan, schedule="gpipe", orders=("",), iterations=1).to_line() for plan in plans]
     told = [(at, event | ({"spec": specs[1]} if event["event"] == "replanned" else {})) for at, event in events]
-    known: dict[str, Any] = {
-        "availability": there(),
-        "policy": "oobleck",
-        "operations": operations,
-        "started_s": 1.0,
-        "first_step_s": 3.0,
-        "departures": (),
-        "waits": (),
-    }
-    return Heard(events=tuple(told), **(known | fields))
+    booked = Booked(availability=there(), name="oobleck", followed=followed, started_s=1.0, first_step_s=3.0, **fields)
+    return measured_history(booked, told)
 
 
 STEPS = [(7.0, {"event": "iteration"}), (11.0, {"event": "iteration"}), (15.0, {"event": "iteration"})]
@@ -126,7 +118,7 @@ def test_a_loss_makes_its_step_void_and_a_checkpoint_those_since() -> None:
         (24.0, {"event": "iteration"}),
         (500.0, {"event": "iteration"}),
     ]
-    history = measured_history(heard(events, departures=(Departure(17.0, ("device-1",), 1),)))
+    history = history_of(events, departures=[Departure(17.0, ("device-1",), 1)])
     assert history.samples == 3 * 12
     wanted = {"stopped": 1, "redone": 2 + 4, "reconfiguring": 2 + 3, "training": 8 + 4 + 96, "idle": 0, "checkpoint": 0}
     assert {name: history.seconds[name] for name in wanted} == pytest.approx(wanted)
@@ -135,9 +127,7 @@ def test_a_loss_makes_its_step_void_and_a_checkpoint_those_since() -> None:
 
 
 def test_who_comes_is_taken_in_after_a_step_and_waiting_for_a_plan_is_idleness() -> None:
-    joined = measured_history(
-        heard([*STEPS, (15.5, {"event": "replanned", "undone": 0}), (16.0, {"event": "resumed"})])
-    )
+    joined = history_of([*STEPS, (15.5, {"event": "replanned", "undone": 0}), (16.0, {"event": "resumed"})])
     assert joined.seconds["reconfiguring"] == pytest.approx(2 + 1)
     assert joined.seconds["redone"] == 0
     events = [
@@ -146,6 +136,6 @@ def test_who_comes_is_taken_in_after_a_step_and_waiting_for_a_plan_is_idleness()
         (60.0, {"event": "replanned", "undone": 0}),
         (62.0, {"event": "resumed"}),
     ]
-    waited = heard(events, departures=(Departure(17.0, ("device-1",), 1),), waits=((17.0, 59.0),))
-    assert measured_history(waited).seconds["idle"] == pytest.approx(42.0)
-    assert measured_history(waited).seconds["reconfiguring"] == pytest.approx(2 + 3)
+    waited = history_of(events, departures=[Departure(17.0, ("device-1",), 1)], waits=[(17.0, 59.0)])
+    assert waited.seconds["idle"] == pytest.approx(42.0)
+    assert waited.seconds["reconfiguring"] == pytest.approx(2 + 3)

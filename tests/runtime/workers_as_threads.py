@@ -28,10 +28,9 @@ from dtfm_lab.runtime.worker.clocks import VirtualClock
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.execute import ProgramExecutor
 from dtfm_lab.runtime.worker.group_pairs import GlooBackend, GroupCarrier
-from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import CpuProcessor
 from dtfm_lab.runtime.worker.reporter import ComputeLog
-from dtfm_lab.runtime.worker.transport import NO_DELAY, Message, Transport
+from dtfm_lab.runtime.worker.transport import NO_DELAY, Message, PeerListener, Transport
 from dtfm_lab.simulation import build
 from dtfm_lab.simulation.durations import analytic
 

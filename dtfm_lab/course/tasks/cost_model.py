@@ -72,21 +72,10 @@ def four_by_hand(given: Given) -> Number:
     whole_s = group_costs(groups, network.round_trip_s(job.gradient_bytes))
     pairings_s = _pairings_s(network, job, given.groups)
     hop_s, wanted = min(pairings_s), group_s.max() + min(pairings_s)
-    share = group_s.max() / wanted
-    return Number(
-        wanted,
-        f"{wanted:.3g} s: {format_share(share, 0)} of it are the slower group's synchronisation, the rest is the one "
-        "hop.",
-        slips={
-            wanted / 2: "that counts one way only; every message has another that comes back",
-            group_s.sum() + hop_s: "that adds the two groups; they synchronise at the same time",
-            group_s.min() + hop_s: "that takes the faster group; everybody waits for the slower one",
-            group_s.max() + max(pairings_s): "the pairing is a choice too, and there is a better one",
-            whole_s.max() + hop_s: "that sends whole gradients; each of two devices owns one half",
-            group_s.max(): "that is the synchronisation alone; the stages also talk to each other",
-            hop_s: "that is the hop alone; the groups also synchronise",
-        },
-    )
+    slips = {"one_way": wanted / 2, "added": group_s.sum() + hop_s, "faster_group": group_s.min() + hop_s}
+    slips |= {"other_pairing": group_s.max() + max(pairings_s), "whole_gradients": whole_s.max() + hop_s}
+    slips |= {"synchronisation": group_s.max(), "hop": hop_s}
+    return Number(wanted, slips, {"share": format_share(group_s.max() / wanted, 0)})
 
 
 def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -109,18 +98,9 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
 
 @lesson.number("change-of-places", give=give_cities)
 def change_of_places(given: Given) -> Number:
-    wanted = given.n * given.activations_mb
-    return Number(
-        wanted,
-        f"At {wanted} MB a shard is as large as the activations. No latency and no bandwidth is in it: with as many "
-        "stages as replicas and cities alike, the network says how much a wrong choice costs, not which one is wrong.",
-        slips={
-            given.activations_mb: "that is the size of a shard; how large is the gradient that is cut into these?",
-            given.activations_mb / given.n: "what a group cuts into shards is the gradient, not the activations",
-            2 * wanted: "both messages go there and back; the 2 is on both sides",
-            wanted * 1e6: "that is a number of bytes",
-        },
-    )
+    shard_mb, wanted = given.activations_mb, given.n * given.activations_mb
+    slips = {"shard": shard_mb, "cut_again": shard_mb / given.n, "doubled": 2 * wanted, "bytes": wanted * 1e6}
+    return Number(wanted, slips)
 
 
 @lesson.function("own-cost")
@@ -140,11 +120,11 @@ def own_cost(rng: np.random.Generator) -> Iterator[Trial]:
         as_given = np.diag(weights_s, 1).sum()
         least_sum = sum(least_sum_s(pair.hop_s[np.ix_(a, b)]) for a, b in pairwise(groups))
         slips = {
-            cost.data_parallel_s + as_given: "it keeps the groups in the order given; a better path may exist",
-            cost.data_parallel_s + least_sum: "its pairing has the least sum, not the fastest slowest pair",
-            cost.data_parallel_s: "it leaves out the pipeline",
-            cost.pipeline_s: "it leaves out the synchronisation",
-            cost.group_s.sum() + cost.pipeline_s: "it adds up all groups; they synchronise at the same time",
-            cost.data_parallel_s + hop_costs(groups, pair.hop_s).sum(): "it pairs devices as they are listed",
+            "order_given": cost.data_parallel_s + as_given,
+            "least_sum": cost.data_parallel_s + least_sum,
+            "no_pipeline": cost.data_parallel_s,
+            "no_synchronisation": cost.pipeline_s,
+            "added": cost.group_s.sum() + cost.pipeline_s,
+            "as_listed": cost.data_parallel_s + hop_costs(groups, pair.hop_s).sum(),
         }
         yield Trial((latency_s, bandwidth, groups.tolist(), gradient, hop), cost.total_s, slips)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.checks import MissionsOf, Number, plan_of, require
+from dtfm_lab.course.checks import MissionsOf, Number, Told, plan_of, require
 from dtfm_lab.course.mission import Given
 from dtfm_lab.course.small_networks import of_sites
 from dtfm_lab.domain.job import Job
@@ -38,21 +38,13 @@ def bytes_by_hand(given: Given) -> Number:
     parameters = given.blocks * given.block_millions * 1e6
     gradients = 2 * (given.n_replicas - 1) * parameters * 2 / 1e9
     activations = 2 * (given.n_stages - 1) * given.batch * given.tokens * given.width * 2 / 1e9
-    return Number(
-        gradients + activations,
-        f"{gradients:.1f} GB of gradients at any batch, and {activations:.1f} GB of activations at any depth.",
-        slips={
-            (gradients + activations) / 2: "that is one way only, or one byte a number",
-            gradients: "activations cross the boundaries between stages, too",
-            activations: "replicas average their gradients, too",
-            gradients / 2 + activations: "the averages of the gradients have to come back",
-            gradients + activations / 2: "the gradients of the activations have to come back",
-            gradients / given.n_stages + activations: "that averages the gradients of one stage only",
-            gradients + activations * given.n_replicas: "replicas share the batch; not each does all of it",
-            gradients / (given.n_replicas - 1) * given.n_replicas + activations: "nobody sends a part to itself",
-            gradients + activations / (given.n_stages - 1) * given.n_stages: "between S stages are S - 1 boundaries",
-        },
-    )
+    stages, replicas = given.n_stages, given.n_replicas
+    slips = {"one_way": (gradients + activations) / 2, "no_activations": gradients, "no_gradients": activations}
+    slips |= {"averages_stay": gradients / 2 + activations, "gradients_stay": gradients + activations / 2}
+    slips |= {"one_stage": gradients / stages + activations, "every_replica": gradients + activations * replicas}
+    slips |= {"own_part": gradients / (replicas - 1) * replicas + activations}
+    slips |= {"own_boundary": gradients + activations / (stages - 1) * stages}
+    return Number(gradients + activations, slips, {"gradients": gradients, "activations": activations})
 
 
 def bytes_between_regions(trace: Trace, topology: Topology) -> float:
@@ -119,8 +111,8 @@ def _bytes_sent(job: Job, region: IntArray) -> float:
 
 
 @lesson.mission("keep-it-home", takes=Plan, give=give_islands)
-def keep_it_home(plan: Plan, given: Given) -> str:
+def keep_it_home(plan: Plan, given: Given) -> Told:
     plan_of(plan, given.network, given.job)
     crossing_gb = bytes_between_regions(simulate(plan), given.network) / 1e9
     require(crossing_gb <= given.limit_gb, f"{crossing_gb:.1f} GB cross; wanted at most {given.limit_gb} GB")
-    return f"{crossing_gb:.1f} GB cross. It is not the fastest plan by necessity: bytes count all wires alike."
+    return {"crossing_gb": crossing_gb}

@@ -9,6 +9,7 @@ from dtfm_lab.course.checks import (
     TRAINED,
     MissionsOf,
     Number,
+    Told,
     fits,
     iteration_again_s,
     plan_of,
@@ -39,11 +40,11 @@ def give_hall(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @tour.mission("one-left-the-hall", takes=Plan, give=give_hall)
-def one_left_the_hall(plan: Plan, given: Given) -> str:
+def one_left_the_hall(plan: Plan, given: Given) -> Told:
     plan_of(plan, given.network, load_job("tiny"), "global_batch", *TRAINED)
     iteration_s = iteration_again_s(plan)
     require(iteration_s < LIMIT_S, f"an iteration takes {iteration_s:.3f} s; wanted less than {LIMIT_S} s")
-    return f"{iteration_s:.3f} s: {given.slow} is idle, and all others are faster for it. Not every device helps."
+    return {"iteration_s": iteration_s}
 
 
 def give_waiting(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -57,7 +58,7 @@ def give_waiting(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @tour.mission("who-works-most", takes=str, give=give_waiting)
-def who_works_most(name: str, given: Given) -> str:
+def who_works_most(name: str, given: Given) -> Told:
     rows = simulate(given.plan).bubble
     require(name in set(rows.device), f"{name!r:.40} is no device of given.plan; they are {', '.join(rows.device)}")
     busy_s = rows.set_index("device").busy_s / rows.iteration_s.iloc[0]
@@ -67,10 +68,7 @@ def who_works_most(name: str, given: Given) -> str:
         raise NotYet(
             f"{name} computes for {format_share(busy_s[name], 0)} of the iteration; another one for more.{because}"
         )
-    return (
-        f"{name} computes for {format_share(busy_s[name], 0)} of the iteration, the mean device for "
-        f"{format_share(busy_s.mean(), 0)}."
-    )
+    return {"name": name, "busy": format_share(busy_s[name], 0), "mean": format_share(busy_s.mean(), 0)}
 
 
 why = MissionsOf("01_why_decentralise")
@@ -92,17 +90,10 @@ def give_rents(rng: np.random.Generator) -> Mapping[str, Any]:
 def break_even_price(given: Given) -> Number:
     whole = given.hall_devices * given.hall_price
     wanted = whole * given.hall_s / (given.cities_devices * given.cities_s)
-    slower = given.cities_s / given.hall_s
-    return Number(
-        wanted,
-        f"Below {wanted:.2f} dollars the cities are cheaper by the token, though {slower:.1f} times as slow.",
-        slips={
-            whole * given.hall_s / given.cities_s: "that is the price of all devices of the cities together",
-            whole / given.cities_devices: "that forgets that the cities take longer for the same batch",
-            given.hall_price * given.hall_s / given.cities_s: "that forgets that there are not as many devices",
-            whole * given.cities_s / (given.cities_devices * given.hall_s): "whoever takes longer must be cheaper",
-        },
-    )
+    slips = {"together": whole * given.hall_s / given.cities_s, "as_fast": whole / given.cities_devices}
+    slips |= {"as_many": given.hall_price * given.hall_s / given.cities_s}
+    slips |= {"faster": whole * given.cities_s / (given.cities_devices * given.hall_s)}
+    return Number(wanted, slips, {"slower": given.cities_s / given.hall_s})
 
 
 TOKENS_PER_S = 70_000
@@ -125,7 +116,7 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @why.mission("cities-win", takes=Plan, give=give_cities)
-def cities_win(plan: Plan, given: Given) -> str:
+def cities_win(plan: Plan, given: Given) -> Told:
     plan_of(plan, given.cities, load_job("gpt3-xl"), *TRAINED)
     batch = plan.job.global_batch
     require(batch <= MOST_BATCH, f"a batch has {counted(batch, 'sequence')}; wanted at most {MOST_BATCH:,}")
@@ -135,7 +126,4 @@ def cities_win(plan: Plan, given: Given) -> str:
     dollars = plan.price_per_hour / 3600 / tokens_per_s * 1e9
     require(tokens_per_s >= TOKENS_PER_S, f"it trains {tokens_per_s:,.0f} tokens a second; wanted {TOKENS_PER_S:,}")
     require(dollars < given.dollars, f"a billion tokens cost {dollars:.2f} dollars; wanted less than {given.dollars}")
-    return (
-        f"{dollars:.2f} dollars and {tokens_per_s:,.0f} tokens a second. What crosses the sea once an iteration counts "
-        "less, the more is computed between."
-    )
+    return {"dollars": dollars, "tokens_per_s": tokens_per_s}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.checks import MissionsOf, Number, Trial, require
+from dtfm_lab.course.checks import MissionsOf, Number, Told, Trial, require
 from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
@@ -27,17 +27,9 @@ def give_link(rng: np.random.Generator) -> Mapping[str, Any]:
 def half_and_half(given: Given) -> Number:
     latency_s, bits_per_s = given.latency_ms / 1e3, given.bandwidth_gbps * 1e9
     wanted = latency_s * bits_per_s / 8
-    return Number(
-        wanted,
-        f"Below {wanted / 1e6:.2f} MB this link's latency is the larger part, above it its bandwidth is.",
-        slips={
-            wanted * 8: "that is a number of bits",
-            wanted * 1000: "that counts milliseconds as seconds",
-            wanted / 1e6: "that is a number of megabytes",
-            wanted * 8 / 1e6: "that is a number of megabits",
-            wanted * 2: "that counts the way back too; a message goes one way",
-        },
-    )
+    slips = {"bits": wanted * 8, "milliseconds": wanted * 1000, "megabytes": wanted / 1e6}
+    slips |= {"megabits": wanted * 8 / 1e6, "way_back": wanted * 2}
+    return Number(wanted, slips, {"megabytes": wanted / 1e6})
 
 
 @lesson.function("ring-by-hand")
@@ -49,12 +41,12 @@ def ring_by_hand(rng: np.random.Generator) -> Iterator[Trial]:
         n_bytes, wanted = _simulated_ring_s(n, latency_s, bandwidth, str(rng.choice(["tiny", "small", "gpt2-small"])))
         send_s = n_bytes / n / bandwidth
         slips = {
-            wanted / 2: "half of the rounds are missing: the sums have to come back",
-            2 * n * (latency_s + send_s): "one round too many each way: nobody waits for a part of its own",
-            2 * (n - 1) * (latency_s + n * send_s): "a round sends the n-th part of the gradient, not all of it",
-            latency_s + 2 * (n - 1) * send_s: "every round waits for the latency, not only the first",
-            2 * (n - 1) * send_s: "a round has a latency, too",
-            2 * (n - 1) * (latency_s + 8 * send_s): "this bandwidth is in bytes a second; no bits are left to convert",
+            "half": wanted / 2,
+            "round_too_many": 2 * n * (latency_s + send_s),
+            "whole_gradient": 2 * (n - 1) * (latency_s + n * send_s),
+            "one_latency": latency_s + 2 * (n - 1) * send_s,
+            "no_latency": 2 * (n - 1) * send_s,
+            "bits": 2 * (n - 1) * (latency_s + 8 * send_s),
         }
         about = f"of ({n}, {n_bytes:.0f}, {latency_s:.4f}, {bandwidth:.4g})"
         yield Trial((n, n_bytes, latency_s, bandwidth), wanted, slips, about=about)
@@ -105,7 +97,7 @@ def _slowest(network: Topology) -> frozenset[str]:
 
 
 @lesson.mission("best-upgrade", takes=(list, tuple), give=give_upgrade)
-def best_upgrade(pair: list[str], given: Given) -> str:
+def best_upgrade(pair: list[str], given: Given) -> Told:
     gains = _upgrade_gains(given.plan)
     chosen = frozenset(str(name) for name in pair)
     require(chosen in gains, f"found {list(pair)!r:.60}; wanted two of {', '.join(given.plan.topology.names)}")
@@ -114,7 +106,4 @@ def best_upgrade(pair: list[str], given: Given) -> str:
         slow = " It is the slowest link, but who waits for it?" if chosen == _slowest(given.plan.topology) else ""
         raise NotYet(f"that saves {saved_s * 1e3:.1f} ms an iteration; another link saves more.{slow}")
     nothing = sum(gain < 1e-3 * best_s for gain in gains.values())
-    return (
-        f"It saves {best_s * 1e3:.0f} ms an iteration; on {nothing} of {counted(len(gains), 'link')} that would save "
-        "nothing."
-    )
+    return {"saved_ms": best_s * 1e3, "nothing": nothing, "links": counted(len(gains), "link")}

@@ -12,6 +12,7 @@ from dtfm_lab.compare import compare
 from dtfm_lab.course.checks import (
     MissionsOf,
     Number,
+    Told,
     fits,
     iteration_again_s,
     parts_of,
@@ -33,7 +34,7 @@ runs = MissionsOf("10_real_run")
 
 
 @runs.mission("predicted-within-5", takes=(list, tuple), give=lambda rng: {"plan": plan_of_laptops(rng, bandwidth=0.2)})
-def predicted_within_5(answer: Sequence[object], given: Given) -> str:
+def predicted_within_5(answer: Sequence[object], given: Given) -> Told:
     predicted, measured = parts_of(answer, "[predicted, measured], two Traces", Trace, Trace)
     ran_plan(measured, given.plan, iterations=4)
     require(
@@ -51,10 +52,7 @@ def predicted_within_5(answer: Sequence[object], given: Given) -> str:
         abs(error) < 0.05,
         f"it is off by {signed_share(error)}; wanted less than 5 %. Is this machine busy with other things?",
     )
-    return (
-        f"Off by {signed_share(error)}: order, waiting and messages follow from the plan, so only the seconds of "
-        "single computations had to be timed before."
-    )
+    return {"error": signed_share(error)}
 
 
 def give_secret(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -76,7 +74,7 @@ def secret_link(given: Given) -> tuple[str, str]:
 
 
 @runs.mission("mystery-link-measured", takes=(list, tuple), give=give_secret)
-def mystery_link_measured(answer: Sequence[object], given: Given) -> str:
+def mystery_link_measured(answer: Sequence[object], given: Given) -> Told:
     measured, name = parts_of(answer, '[measured, "a -> b"]', Trace, str)
     ran_plan(measured, given.plan, iterations=4)
     require(measured.context.links == "emulated", "no link was emulated in this run; wanted the virtual clock")
@@ -92,7 +90,7 @@ def mystery_link_measured(answer: Sequence[object], given: Given) -> str:
         "that is a device. Its computations took what they should; what did it send, or wait for?",
     )
     require(said == wanted, f"messages of {said} took what was drawn: if it was late, then it waited for another")
-    return f"{wanted} takes {late:.1f} times as long as drawn. Everything downstream was late, and none of it to blame."
+    return {"wanted": wanted, "late": late}
 
 
 faults = MissionsOf("11_faults")
@@ -107,7 +105,7 @@ def give_victim(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @faults.mission("survive-a-kill", takes=(list, tuple), give=give_victim)
-def survive_a_kill(answer: Sequence[object], given: Given) -> str:
+def survive_a_kill(answer: Sequence[object], given: Given) -> Told:
     calm, disturbed = parts_of(answer, "[undisturbed, disturbed], two Traces", Trace, Trace)
     for trace in (calm, disturbed):
         ran_plan(trace, given.plan, iterations=ITERATIONS)
@@ -122,10 +120,7 @@ def survive_a_kill(answer: Sequence[object], given: Given) -> str:
         calm.context.losses == disturbed.context.losses,
         "the losses differ; wanted the same job, seed, rate and number of iterations in both runs, and nothing else",
     )
-    return (
-        f"{fault.state_from} holds the same stage, so it had the same parameters: {fault.lost_s:.2f} s of this machine "
-        "were lost, and not a bit of the training."
-    )
+    return {"peer": fault.state_from, "lost_s": fault.lost_s}
 
 
 def give_failures(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -142,17 +137,8 @@ def checkpoint_every(given: Given) -> Number:
     of_one_s = given.days * 86_400
     wanted_s = math.sqrt(2 * given.write_s * of_one_s / given.devices)
     share = given.write_s / wanted_s + wanted_s / 2 / (of_one_s / given.devices)
-    return Number(
-        wanted_s,
-        f"{format_share(share)} of the time is lost, half of it by writing and half by failing: at the least, the "
-        "two are equal.",
-        slips={
-            wanted_s * math.sqrt(given.devices): "that is for one device alone; the run stops when any of them fails",
-            wanted_s / math.sqrt(2): "that takes a failure to lose a whole interval; on average it comes in the middle",
-            wanted_s / 60: "that is in minutes",
-        },
-        within=0.02,
-    )
+    slips = {"one_device": wanted_s * math.sqrt(given.devices), "whole_interval": wanted_s / math.sqrt(2)}
+    return Number(wanted_s, slips | {"minutes": wanted_s / 60}, {"share": format_share(share)}, within=0.02)
 
 
 capstone = MissionsOf("18_capstone")
@@ -190,7 +176,7 @@ def own_network(network: Topology) -> None:
 
 
 @capstone.mission("capstone-network", takes=Topology)
-def capstone_network(network: Topology, given: Given) -> str:
+def capstone_network(network: Topology, given: Given) -> Told:
     own_network(network)
     require(len(network.regions) >= 2, f"it has {len(network.regions)} region; wanted two or more")
     without = [device.name for device in network.devices if not device.peak_flop_per_s and not device.gpu]
@@ -199,14 +185,11 @@ def capstone_network(network: Topology, given: Given) -> str:
     require(
         words >= LEAST_WORDS, f"its description has {words} words; wanted {LEAST_WORDS}: where are the numbers from?"
     )
-    return (
-        f"{counted(len(network), 'device')} in {len(network.regions)} regions. What follows is as true as these "
-        "numbers."
-    )
+    return {"devices": counted(len(network), "device"), "n_regions": len(network.regions)}
 
 
 @capstone.mission("capstone-plan", takes=Plan)
-def capstone_plan(plan: Plan, given: Given) -> str:
+def capstone_plan(plan: Plan, given: Given) -> Told:
     own_network(plan.topology)
     fits(plan)
     found_s = iteration_again_s(plan)
@@ -220,11 +203,11 @@ def capstone_plan(plan: Plan, given: Given) -> str:
         f"it takes {found_s:.4g} s, {found_s / bound_s:.2f} times the bound of {bound_s:.4g} s; wanted "
         f"{NEAR_BOUND:g} times at most",
     )
-    return f"{found_s:.4g} s: nobody, by whatever plan, is more than {found_s / bound_s:.2f} times faster here."
+    return {"found_s": found_s, "times": found_s / bound_s}
 
 
 @capstone.mission("capstone-run", takes=(list, tuple))
-def capstone_run(answer: Sequence[object], given: Given) -> str:
+def capstone_run(answer: Sequence[object], given: Given) -> Told:
     wanted = "[plan, predicted, measured]: a Plan and two Traces"
     plan, predicted, measured = parts_of(answer, wanted, Plan, Trace, Trace)
     own_network(plan.topology)
@@ -237,4 +220,4 @@ def capstone_run(answer: Sequence[object], given: Given) -> str:
     )
     part = measured.context.rehearsed
     ran = "all of it" if part is None else part.sentence
-    return f"Off by {signed_share(error)}, {ran}. What a rehearsal does not check: how fast the drawn devices are."
+    return {"error": signed_share(error), "ran": ran}

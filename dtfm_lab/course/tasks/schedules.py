@@ -9,6 +9,7 @@ from dtfm_lab.course.checks import (
     TRAINED,
     MissionsOf,
     Number,
+    Told,
     Trial,
     fits,
     plan_of,
@@ -45,19 +46,10 @@ def give_pipeline(rng: np.random.Generator) -> Mapping[str, Any]:
 def bubble_share(given: Given) -> Number:
     idle, working = given.n_stages - 1, given.n_microbatches
     wanted = idle / (working + idle)
-    return Number(
-        wanted,
-        f"{format_share(wanted)}, whatever a pass takes: f + b stands above and below the line. Twice the "
-        f"micro-batches make it {format_share(idle / (2 * working + idle))}.",
-        slips={
-            100 * wanted: "that is in per cent; wanted a share between 0 and 1",
-            idle / working: "that is idle time in shares of the time at work; wanted in shares of the iteration",
-            1 - wanted: "that is the share at work",
-            given.n_stages / (working + given.n_stages): "the first device of a pipeline waits for nobody at first: "
-            "count again how many passes the last one waits",
-        },
-        within=0.002,
-    )
+    slips = {"per_cent": 100 * wanted, "of_work": idle / working, "at_work": 1 - wanted}
+    slips |= {"first_device": given.n_stages / (working + given.n_stages)}
+    told = {"share": format_share(wanted), "half": format_share(idle / (2 * working + idle))}
+    return Number(wanted, slips, told, within=0.002)
 
 
 def give_slow_row(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -79,7 +71,7 @@ def _turns(hop_s: float) -> int:
 
 
 @orders.mission("deep-enough", takes=(list, tuple), give=give_slow_row)
-def deep_enough(warmups: list[int], given: Given) -> str:
+def deep_enough(warmups: list[int], given: Given) -> Told:
     job = given.plan.job
     numbers = [int(each) for each in warmups if isinstance(each, (int, np.integer)) and not isinstance(each, bool)]
     require(len(numbers) == len(warmups), "warm-ups are whole numbers, one for each device")
@@ -92,10 +84,7 @@ def deep_enough(warmups: list[int], given: Given) -> str:
         found_s <= ROUNDING * shortest_s,
         f"it takes {found_s:.1f} s with {held} activations held, GPipe {shortest_s:.1f} s",
     )
-    return (
-        f"{found_s:.1f} s with {held} activations instead of GPipe's {job.n_microbatches}. Where a hop is less than "
-        "half a turn, this doubles 1F1B's warm-up; where it is more, it takes more than that."
-    )
+    return {"found_s": found_s, "held": held, "n_microbatches": job.n_microbatches}
 
 
 filling = MissionsOf("09_memory")
@@ -113,20 +102,10 @@ def give_sharded(rng: np.random.Generator) -> Mapping[str, Any]:
 def sixteen_bytes(given: Given) -> Number:
     count, over = given.millions * 1e6, given.n_replicas
     wanted = count * (4 + 12 / over)
-    return Number(
-        wanted,
-        f"{wanted / GIB:.1f} GiB instead of {16 * count / GIB:.1f}: only the 12 bytes of Adam are shared out.",
-        slips={
-            count * 16: "that is without ZeRO: every replica would keep all of the optimiser's states",
-            count * 16 / over: "that is ZeRO-3, which splits parameters and gradients too",
-            count * (2 + 14 / over): "that is ZeRO-2, which splits gradients too",
-            count * (4 + 8 / over): "Adam keeps two moments in fp32, and in half precision a third number beside them",
-            count * (8 + 8 / over): "that is training in fp32",
-            wanted / GIB: "that is in GiB; wanted bytes",
-            wanted / 1e9: "that is in GB; wanted bytes",
-        },
-        within=0.002,
-    )
+    slips = {"no_zero": count * 16, "zero_3": count * 16 / over, "zero_2": count * (2 + 14 / over)}
+    slips |= {"no_copy": count * (4 + 8 / over), "fp32": count * (8 + 8 / over)}
+    slips |= {"in_gib": wanted / GIB, "in_gb": wanted / 1e9}
+    return Number(wanted, slips, {"gib": wanted / GIB, "whole_gib": 16 * count / GIB}, within=0.002)
 
 
 @filling.function("most-held")
@@ -162,7 +141,7 @@ def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @filling.mission("into-sixteen", takes=Plan, give=give_small_devices)
-def into_sixteen(plan: Plan, given: Given) -> str:
+def into_sixteen(plan: Plan, given: Given) -> Told:
     wanted = given.plan
     plan_of(plan, wanted.topology, wanted.job, "global_batch", "attention", *TRAINED)
     trace = simulate(plan)
@@ -171,7 +150,4 @@ def into_sixteen(plan: Plan, given: Given) -> str:
         trace.iteration_s <= SLOWER * given.gpipe_s,
         f"it fits, and takes {trace.iteration_s:.1f} s; wanted at most {SLOWER * given.gpipe_s:.1f} s",
     )
-    return (
-        f"{trace.iteration_s:.1f} s within 16 GiB: the fullest device holds "
-        f"{memory(plan, trace=trace).peak_bytes.max() / GIB:.1f} GiB. No more has to be held than hides the links."
-    )
+    return {"iteration_s": trace.iteration_s, "peak_gib": memory(plan, trace=trace).peak_bytes.max() / GIB}

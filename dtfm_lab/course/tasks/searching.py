@@ -12,6 +12,7 @@ import scipy
 from dtfm_lab.course.checks import (
     MissionsOf,
     Number,
+    Told,
     fresh_cases,
     number_from,
     plan_of,
@@ -55,7 +56,7 @@ def give_table(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @steps.mission("pair-by-hand", takes=list, give=give_table)
-def pair_by_hand(partners: list[Any], given: Given) -> str:
+def pair_by_hand(partners: list[Any], given: Given) -> Told:
     require(
         sorted(map(str, partners)) == sorted(COLUMNS),
         f"found {partners!r:.80}; wanted each of {', '.join(COLUMNS)} once",
@@ -67,7 +68,7 @@ def pair_by_hand(partners: list[Any], given: Given) -> str:
         least_sum = sum(pairs) == table[scipy.optimize.linear_sum_assignment(table)].sum()
         why = "; it has the least sum, but the pairs work side by side" if least_sum else ""
         raise NotYet(f"its slowest pair takes {max(pairs):.0f} s, and another pairing has a faster slowest pair{why}")
-    return f"The slowest pair takes {wanted:.0f} s: the weight of this edge, whatever the other three pairs cost."
+    return {"wanted": wanted}
 
 
 def give_graph(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -92,7 +93,7 @@ def _nearest_first(weights: FloatArray, start: int) -> np.ndarray[Any, np.dtype[
 
 
 @steps.mission("order-of-stages", takes=list, give=give_graph)
-def order_of_stages(order: list[Any], given: Given) -> str:
+def order_of_stages(order: list[Any], given: Given) -> Told:
     require(sorted(map(str, order)) == sorted(STAGES), f"found {order!r:.80}; wanted each of {', '.join(STAGES)} once")
     weights = np.array(given.weights, dtype=float)
     found_s = sum(weights[STAGES.index(a), STAGES.index(b)] for a, b in pairwise(order))
@@ -101,20 +102,18 @@ def order_of_stages(order: list[Any], given: Given) -> str:
     why = "; it goes to the nearest group each time, and pays for that at the end" if nearest else ""
     require(found_s == wanted_s, f"this path costs {found_s:.0f} s, and a cheaper one exists{why}")
     closed_s = wanted_s + weights[STAGES.index(order[-1]), STAGES.index(order[0])]
-    return (
-        f"{wanted_s:.0f} s. A path stays open: closed to a tour it would cost {closed_s:.0f} s, and nothing goes back."
-    )
+    return {"wanted_s": wanted_s, "closed_s": closed_s}
 
 
 searches = MissionsOf("06_searching")
 
 
 @searches.mission("spot-under-32", takes=Plan)
-def spot_under_32(plan: Plan, given: Given) -> str:
+def spot_under_32(plan: Plan, given: Given) -> Told:
     plan_of(plan, "spot", load_job("dtfm-gpt3-xl"), "n_stages", "n_replicas", "gradient_bytes", "hop_bytes")
     cost_s = priced_again(plan).cost.total_s
     require(cost_s < 32, f"its placement costs {cost_s:.2f} s; wanted less than 32 s")
-    return f"{cost_s:.2f} s: the plateau of 49.5 s is left, by groups that keep what they exchange inside an instance."
+    return {"cost_s": cost_s}
 
 
 def give_claim(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -125,17 +124,8 @@ def give_claim(rng: np.random.Generator) -> Mapping[str, Any]:
 @searches.number("what-a-gap-promises", give=give_claim)
 def what_a_gap_promises(given: Given) -> Number:
     cost_s, gap = given.cost_s, given.gap_percent / 100
-    return Number(
-        cost_s * (1 - gap),
-        "Between the two, nobody knows: a better plan may exist, or the bound may be loose.",
-        slips={
-            cost_s: "she may well have a better plan: a gap leaves room for one",
-            cost_s * gap: "that is what she can save at most",
-            cost_s / (1 + gap): "the gap is a share of the cost, not of the bound",
-            0.0: "the bound says more than that",
-        },
-        within=0.002,
-    )
+    slips = {"cost": cost_s, "saved": cost_s * gap, "of_bound": cost_s / (1 + gap), "nothing": 0.0}
+    return Number(cost_s * (1 - gap), slips, within=0.002)
 
 
 def simple_bound_s(group_s: np.ndarray[Any, Any], hop_s: np.ndarray[Any, Any], n_stages: int, n_replicas: int) -> float:
@@ -185,7 +175,7 @@ TO_CLOSE = 0.2
 
 
 @searches.mission("tighten-a-bound", takes=types.FunctionType)
-def tighten_a_bound(function: Callable[..., Any], given: Given) -> str:
+def tighten_a_bound(function: Callable[..., Any], given: Given) -> Told:
     rng, closed = fresh_cases(), []
     for n_stages, n_replicas in ((2, 3), (3, 2), (4, 2), (2, 4)) * 6:
         pair = _random_pairs(rng, n_stages, n_replicas)
@@ -205,8 +195,4 @@ def tighten_a_bound(function: Callable[..., Any], given: Given) -> str:
         f"never above the least cost; it closes {format_share(share, 0)} of what the simple one leaves "
         f"open; wanted {format_share(TO_CLOSE, 0)}",
     )
-    return (
-        f"Valid on {len(closed)} networks, and {format_share(share, 0)} of what the simple bound leaves open is "
-        "closed. (One that tries all placements would close all of it here, and would not end in a lifetime for 64 "
-        "devices.)"
-    )
+    return {"n": len(closed), "share": format_share(share, 0)}

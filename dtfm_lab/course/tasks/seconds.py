@@ -8,6 +8,7 @@ import numpy as np
 from dtfm_lab.course.checks import (
     MissionsOf,
     Number,
+    Told,
     iteration_again_s,
     parts_of,
     plan_of,
@@ -48,17 +49,10 @@ def give_row(rng: np.random.Generator) -> Mapping[str, Any]:
 @lesson.number("charged-too-much", give=give_row)
 def charged_too_much(given: Given) -> Number:
     hops, count = given.n_stages - 1, given.n_microbatches
-    return Number(
-        hops * count / (count + hops - 1),
-        f"{hops} hops x {counted(count, 'micro-batch')} against {count} + {hops} - 1: with many micro-batches the "
-        "closed form charges every hop, and a pipeline waits for about one.",
-        slips={
-            float(hops): "that is for endlessly many micro-batches; the pipeline has to fill and drain",
-            given.n_stages * count / (count + given.n_stages - 1): "so many stages have one hop less",
-            float(count): "more micro-batches do not save more than there are hops",
-            (count + hops - 1) / (hops * count): "that is the seconds over the cost; wanted the other way round",
-        },
-    )
+    slips = {"endless": float(hops), "stages": given.n_stages * count / (count + given.n_stages - 1)}
+    slips |= {"microbatches": float(count), "inverse": (count + hops - 1) / (hops * count)}
+    told = {"hops": hops, "count": counted(count, "micro-batch")}
+    return Number(hops * count / (count + hops - 1), slips, told)
 
 
 def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -79,7 +73,7 @@ def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @lesson.mission("proven-and-beaten", takes=(list, tuple), give=give_mixed)
-def proven_and_beaten(plans: list[Any], given: Given) -> str:
+def proven_and_beaten(plans: list[Any], given: Given) -> Told:
     for each in parts_of(plans, "two Plans, the proven one first", Plan, Plan):
         plan_of(each, given.network, given.job)
     proven, faster = (priced_again(each) for each in plans)
@@ -99,7 +93,4 @@ def proven_and_beaten(plans: list[Any], given: Given) -> str:
         faster_s <= FASTER * proven_s,
         f"the second takes {faster_s:.2f} s an iteration, the first {proven_s:.2f} s; wanted at least 5 % less",
     )
-    return (
-        f"{faster_s:.2f} s instead of {proven_s:.2f} s, with {faster.cost.total_s / least:.1f} times the communication "
-        "cost. The proof was right: about a number that has no computation in it."
-    )
+    return {"faster_s": faster_s, "proven_s": proven_s, "dearer": faster.cost.total_s / least}

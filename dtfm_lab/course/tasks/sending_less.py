@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.checks import MissionsOf, Number, really_measured, require
+from dtfm_lab.course.checks import MissionsOf, Number, Told, really_measured, require
 from dtfm_lab.course.mission import Given
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.trace import Trace
@@ -25,18 +25,8 @@ def give_messages(rng: np.random.Generator) -> Mapping[str, Any]:
 @lesson.number("times-fewer-bytes", give=give_messages)
 def times_fewer_bytes(given: Given) -> Number:
     rounded = 4 * given.block / (given.block + 4)
-    return Number(
-        rounded * given.every,
-        f"{rounded:.2f} times from rounding and {given.every} times from waiting: they multiply. Neither shortens what "
-        f"is computed, nor the latency of a message.",
-        slips={
-            4 * given.every: "the scales are sent, too",
-            rounded: "that is of one averaging; how many iterations does it serve?",
-            4.0: "that leaves out the scales, and how seldom messages are sent",
-            1 / (rounded * given.every): "that is the share that is left; wanted how many times fewer",
-        },
-        within=0.005,
-    )
+    slips = {"no_scales": 4 * given.every, "once": rounded, "rounding": 4.0, "inverse": 1 / (rounded * given.every)}
+    return Number(rounded * given.every, slips, {"rounded": rounded}, within=0.005)
 
 
 def give_local_updates(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -56,19 +46,13 @@ def which_h(given: Given) -> Number:
     best = min(to_loss, key=lambda every: to_loss[every])
     most = max(to_loss)
     slips = {
-        to_loss[1]: "that is with H = 1, which needs fewest iterations",
-        to_loss[most]: f"that is with H = {most}, whose iterations are shortest",
-        given.compute_s + given.averaging_s / best: "that is one iteration; how many does it take?",
-        given.iterations[1] * (given.compute_s + given.averaging_s / most): f"with H = {most} more iterations are "
-        "needed than with H = 1",
+        "fewest": to_loss[1],
+        "shortest": to_loss[most],
+        "one_iteration": given.compute_s + given.averaging_s / best,
+        "as_few": given.iterations[1] * (given.compute_s + given.averaging_s / most),
     }
-    return Number(
-        to_loss[best],
-        f"H = {best}: {to_loss[best]:.0f} s, against {to_loss[1]:.0f} s with H = 1 and {to_loss[most]:.0f} s with "
-        f"H = {most}. Beyond the best H there is little left to save, and still more to learn anew.",
-        slips={k: v for k, v in slips.items() if k != to_loss[best]},
-        within=0.002,
-    )
+    told = {"best": best, "most": most, "at_once_s": to_loss[1], "rarest_s": to_loss[most]}
+    return Number(to_loss[best], {k: v for k, v in slips.items() if v != to_loss[best]}, told, within=0.002)
 
 
 LOSS = 3.0
@@ -99,7 +83,7 @@ def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @lesson.mission("sooner-at-the-loss", takes=Trace, give=give_laptops)
-def sooner_at_the_loss(trace: Trace, given: Given) -> str:
+def sooner_at_the_loss(trace: Trace, given: Given) -> Told:
     really_measured(trace)
     context, plan = trace.context, given.plan
     same_network_as(trace, plan.topology)
@@ -130,11 +114,7 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> str:
         f"{wanted_s:.3f} s",
     )
     n_needed = int(below[0]) + MEAN_OF
-    return (
-        f"Below 3.0 after {counted(n_needed, 'iteration')}, {n_needed * spent_s:.1f} s on the run's clock; each would "
-        f"have taken {whole_s / spent_s:.1f} times as long with whole numbers every time. The loss decides, not the "
-        "bytes."
-    )
+    return {"iterations": counted(n_needed, "iteration"), "taken_s": n_needed * spent_s, "times": whole_s / spent_s}
 
 
 def same_network_as(trace: Trace, network: Topology) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from dtfm_lab.course.checks import (
     TRAINED,
     MissionsOf,
+    Told,
     Trial,
     fits,
     fresh_cases,
@@ -66,7 +67,7 @@ def _rivals() -> list[Strategy]:
 
 
 @systems.mission("a-system-that-wins-here", takes=Topology, give=give_winner)
-def a_system_that_wins_here(network: Topology, given: Given) -> str:
+def a_system_that_wins_here(network: Topology, given: Given) -> Told:
     require(
         len(network) == len(given.network),
         f"it has {counted(len(network), 'device')}; wanted the eight of your network",
@@ -85,10 +86,7 @@ def a_system_that_wins_here(network: Topology, given: Given) -> str:
         next_s >= CLEARLY * seconds[first],
         f"the next takes {next_s / seconds[first]:.3f} times as long; wanted {CLEARLY} times or more",
     )
-    return (
-        f"{found[first].title} takes {seconds[first]:.3g} s, the next {next_s / seconds[first]:.2f} times as long: no "
-        "system is the fastest, only the fastest on a network."
-    )
+    return {"title": found[first].title, "first_s": seconds[first], "times": next_s / seconds[first]}
 
 
 def give_rooms(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -97,7 +95,7 @@ def give_rooms(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @systems.mission("which-assumption", takes=Outcome, give=give_rooms)
-def which_assumption(outcome: Outcome, given: Given) -> str:
+def which_assumption(outcome: Outcome, given: Given) -> Told:
     strategy = outcome.strategy
     require(strategy.name == "megatron", f"this is {strategy.title}; wanted Megatron-LM with one assumption changed")
     shipped = variant("megatron", **AS_SHIPPED)
@@ -115,7 +113,7 @@ def which_assumption(outcome: Outcome, given: Given) -> str:
     assert before_s is not None, "eight V100s hold this model"
     require(again_s < before_s, f"{changed[0]} saves nothing here")
     require(again_s <= best_s * 1.001, f"{changed[0]} saves {before_s - again_s:.3g} s; another one saves more")
-    return f"{changed[0]} alone makes {again_s:.3g} s of {before_s:.3g} s. On another network it may be another one."
+    return {"which": changed[0], "again_s": again_s, "before_s": before_s}
 
 
 codesign = MissionsOf("15_codesign")
@@ -133,7 +131,7 @@ def seconds_of(plan: Plan) -> tuple[float, float]:
 
 
 @codesign.mission("make-it-compute-bound", takes=Plan, give=lambda rng: {"plan": plan_of_laptops(rng)})
-def make_it_compute_bound(plan: Plan, given: Given) -> str:
+def make_it_compute_bound(plan: Plan, given: Given) -> Told:
     plan_of(plan, given.plan.topology, given.plan.job, *TRAINED)
     require(not plan.idle_devices, f"{len(plan.idle_devices)} laptops are idle; a single one would never wait")
     require(plan.job.global_batch <= MOST_BATCH, f"the batch is {plan.job.global_batch}; wanted {MOST_BATCH} at most")
@@ -147,11 +145,7 @@ def make_it_compute_bound(plan: Plan, given: Given) -> str:
         f"it is compute-bound, but trains {times:.2f} times as many tokens a second; wanted {TIMES:g}. Waiting for a "
         "pipeline to fill counts as computing, and trains nothing",
     )
-    return (
-        f"{format_share(before_free_s / before_s, 0)} of computing is now {format_share(computing, 0)}, "
-        f"and {times:.1f} times as many tokens a "
-        "second. Does the loss fall as far per token? That is what lesson 13 measures."
-    )
+    return {"before": format_share(before_free_s / before_s, 0), "now": format_share(computing, 0), "times": times}
 
 
 @codesign.function("least-batch")
@@ -163,10 +157,9 @@ def least_batch(rng: np.random.Generator) -> Iterator[Trial]:
         case = (
             f"{compute_s:.3g} s, {synchronise_s:.3g} s, {counted(n_replicas, 'replica')} and a target of {target:.2f}"
         )
-        slips: dict[float, str] = {
-            each: "that is the batch of one replica",
-            n_replicas * max(1, math.ceil(target * synchronise_s / compute_s)): "that makes computing the target's "
-            "share of averaging, not of the whole iteration",
+        slips = {
+            "one_replica": float(each),
+            "of_averaging": float(n_replicas * max(1, math.ceil(target * synchronise_s / compute_s))),
         }
         arguments = compute_s, synchronise_s, n_replicas, target
         yield Trial(arguments, n_replicas * each, slips, within=0, about=f"for {case}")
@@ -195,7 +188,7 @@ def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @ledger.mission("what-was-measured", takes=(list, tuple), give=give_measured)
-def what_was_measured(answer: Sequence[object], given: Given) -> str:
+def what_was_measured(answer: Sequence[object], given: Given) -> Told:
     transport, efficiency = parts_of(answer, "[transport, efficiency]", str, float)
     hidden_transport, hidden_efficiency = given._measured_with
     require(transport in TRANSPORTS, f"transport is {transport!r:.30}; wanted one of {', '.join(TRANSPORTS)}")
@@ -204,14 +197,11 @@ def what_was_measured(answer: Sequence[object], given: Given) -> str:
         "with that transport one of the two rows may be met, but not both with one efficiency",
     )
     near(float(efficiency), hidden_efficiency, slips={hidden_efficiency * 100: "that is per cent; wanted a share"})
-    return (
-        f"{hidden_transport}, at {format_share(hidden_efficiency)} of the peak. Of one row, either would have been "
-        "right: that is why a ledger states what it assumes."
-    )
+    return {"transport": hidden_transport, "share": format_share(hidden_efficiency)}
 
 
 @ledger.mission("judged-on-the-unseen", takes=types.FunctionType)
-def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> str:
+def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> Told:
     rng = fresh_cases()
     for n in (3, 4, 9):
         full_s = rng.uniform(1, 20, n)
@@ -236,4 +226,4 @@ def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> str:
         signs = "measured over predicted less 1 is wanted, not the other way round: plus is longer than predicted"
         require(not np.allclose(errors, 1 / (wanted + 1) - 1), signs)
         require(bool(np.allclose(errors, wanted)), f"for {counted(n, 'row')} the errors differ from the wanted ones")
-    return "What a fit says of its own rows flatters it. lab.published.calibrate tells the same two errors apart."
+    return {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.course.checks import TRAINED, MissionsOf, Number, fresh_cases, plan_of, require, value_of
+from dtfm_lab.course.checks import TRAINED, MissionsOf, Number, Told, fresh_cases, plan_of, require, value_of
 from dtfm_lab.course.mission import Given, NotYet
 from dtfm_lab.course.small_networks import CITIES, of_sites
 from dtfm_lab.domain.availability import Availability
@@ -137,18 +137,10 @@ def give_drawn_hours(rng: np.random.Generator) -> Mapping[str, Any]:
 def able_to_train(given: Given) -> Number:
     wanted = able_s(given.hours, given.least, given.start_s)
     there_s = able_s(given.hours, given.least, 0.0)
-    return Number(
-        wanted,
-        f"{wanted:.0f} s of {given.hours.end_s:.0f}: what is there is not yet what can serve.",
-        slips={
-            there_s: "so long enough of them are there; who comes has to start first",
-            able_s(given.hours, given.least + 1, given.start_s): "that is with one more; exactly so many suffice",
-            given.hours.end_s - wanted: "that is how long they cannot",
-            wanted / 60: "that is in minutes; wanted seconds",
-            wanted / 3600: "that is in hours; wanted seconds",
-        },
-        within=0.002,
-    )
+    more_s = able_s(given.hours, given.least + 1, given.start_s)
+    slips = {"at_once": there_s, "one_more": more_s, "unable": given.hours.end_s - wanted}
+    slips |= {"minutes": wanted / 60, "hours": wanted / 3600}
+    return Number(wanted, slips, {"end_s": given.hours.end_s}, within=0.002)
 
 
 def give_failing_cards(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -165,7 +157,7 @@ CLOSE = 0.997
 
 
 @lesson.mission("how-often-to-write", takes=(int, float), give=give_failing_cards)
-def how_often_to_write(every_s: float, given: Given) -> str:
+def how_often_to_write(every_s: float, given: Given) -> Told:
     require(not isinstance(every_s, bool) and 0 < every_s < np.inf, f"found {every_s!r}; wanted seconds above 0")
 
     def made(seconds: float) -> tuple[History, ...]:
@@ -183,10 +175,7 @@ def how_often_to_write(every_s: float, given: Given) -> str:
         raise NotYet(
             f"every {every_s:.0f} s trains {format_share(share)} of what the best of a sweep does, the loss {side}"
         )
-    return (
-        f"{format_share(share, 2)} of the best of the sweep: the curve is flat there, and Young's "
-        f"formula says {young:.0f} s."
-    )
+    return {"share": format_share(share, 2), "young": young}
 
 
 def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -217,7 +206,7 @@ def _ranked(hours: Availability, costs: Mapping[str, float], names: Sequence[str
 
 
 @lesson.mission("a-policy-for-each", takes=(list, tuple), give=give_three_traces)
-def a_policy_for_each(answer: Sequence[Any], given: Given) -> str:
+def a_policy_for_each(answer: Sequence[Any], given: Given) -> Told:
     require(len(answer) == 3, f"the list has {len(answer)} things; wanted three names")
     for name in answer:
         require(
@@ -230,7 +219,7 @@ def a_policy_for_each(answer: Sequence[Any], given: Given) -> str:
         share = ranked[name] / best
         require(share == 1, f"on given.traces[{at}] {name} trains {format_share(share)} of what the best of them does")
         said.append(f"{name} ({len(np.unique(hours.time_s[~hours.comes]))} losses)")
-    return f"{', '.join(said)}: what is cheap while nothing happens may be dear when it does."
+    return {"ranked": ", ".join(said)}
 
 
 def give_three_regions(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -260,7 +249,7 @@ def give_three_regions(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 @lesson.mission("spread-the-replicas", takes=Plan, give=give_three_regions)
-def spread_the_replicas(plan: Plan, given: Given) -> str:
+def spread_the_replicas(plan: Plan, given: Given) -> Told:
     plan_of(plan, given.network, given.job, "n_stages", "n_replicas", "global_batch", "microbatch", *TRAINED)
     own = simulated(evaluate(given.network, given.job, stages=plan.placement.devices.tolist()))
     made = after_each_region(own)
@@ -274,7 +263,7 @@ def spread_the_replicas(plan: Plan, given: Given) -> str:
     require(
         made[worst] >= given.limit, f"without {worst} it trains {made[worst]:.0f} samples; wanted {given.limit:.0f}"
     )
-    return f"{made[worst]:.0f} samples in the worst case, and training never stops: each stage lives in two cities."
+    return {"samples": made[worst]}
 
 
 WINS_BY = 1.05
@@ -282,7 +271,7 @@ BEATEN = "oobleck"
 
 
 @lesson.mission("beat-a-policy", takes=FunctionType)
-def beat_a_policy(function: Callable[[Situation], Response | None], given: Given) -> str:
+def beat_a_policy(function: Callable[[Situation], Response | None], given: Given) -> Told:
     rng, ratios = fresh_cases(), []
     for _ in range(4):
         life_s, away_s, seed = int(rng.integers(3600, 7200)), int(rng.integers(1200, 2400)), int(rng.integers(10**6))
@@ -292,4 +281,4 @@ def beat_a_policy(function: Callable[[Situation], Response | None], given: Given
         ratios.append(own.samples / other.samples)
     times = float(np.mean(ratios))
     require(times >= WINS_BY, f"it trains {times:.3f} times the samples of {BEATEN}; wanted {WINS_BY} times")
-    return f"{times:.2f} times the samples of {BEATEN}, on {len(ratios)} fresh traces: who comes is put to work."
+    return {"times": times, "beaten": BEATEN, "n": len(ratios)}

@@ -10,6 +10,7 @@ from dtfm_lab.course.checks import (
     TRAINED,
     MissionsOf,
     Number,
+    Told,
     fits,
     iteration_again_s,
     plan_of,
@@ -46,19 +47,9 @@ def worth_of_a_slow_one(given: Given) -> Number:
     without_s = batch * fast_s / n
     wanted = without_s - batch / (n / fast_s + 1 / slow_s)
     equal_s = batch * slow_s / (n + 1)
-    return Number(
-        wanted,
-        f"{wanted:.3f} s of {without_s:.2f} s: its part of the speed. With equal shares it would make the iteration "
-        f"{equal_s:.1f} s long.",
-        slips={
-            1e3 * wanted: "that is in milliseconds",
-            without_s - equal_s: "so it is with equal shares, where all wait for the slow one",
-            equal_s - without_s: "so much longer it gets with equal shares, where all wait for the slow one",
-            without_s - batch * fast_s / (n + 1): "that is the worth of one more fast device",
-            without_s - wanted: "that is the length of the iteration",
-        },
-        within=0.005,
-    )
+    slips = {"milliseconds": 1e3 * wanted, "saved": without_s - equal_s, "lost": equal_s - without_s}
+    slips |= {"one_more": without_s - batch * fast_s / (n + 1), "whole": without_s - wanted}
+    return Number(wanted, slips, {"without_s": without_s, "equal_s": equal_s}, within=0.005)
 
 
 GPUS = ("A100", "V100", "T4", "RTX 3090", "P100", "RTX 4090", "L4", "H100")
@@ -91,7 +82,7 @@ def _row_of(gpus: tuple[str, ...], gbps: float) -> Mapping[str, Any]:
 
 
 @lesson.mission("a-cut-of-your-own", takes=Plan, give=give_four_gpus)
-def a_cut_of_your_own(plan: Plan, given: Given) -> str:
+def a_cut_of_your_own(plan: Plan, given: Given) -> Told:
     shape = ("global_batch", "microbatch", "n_stages", "n_replicas", "tensor_parallel")
     plan_of(plan, given.network, given.job, *shape, *TRAINED)
     fits(plan)
@@ -100,4 +91,4 @@ def a_cut_of_your_own(plan: Plan, given: Given) -> str:
         seconds <= given.limit_s,
         f"blocks {plan.job.blocks_per_stage or (3, 3, 3, 3)} take {seconds:.2f} s; wanted at most {given.limit_s:.2f}",
     )
-    return f"{seconds:.2f} s instead of {given.even_s:.2f} s: the slowest stage sets the pace, so no stage may be slow."
+    return {"seconds": seconds}

@@ -41,8 +41,8 @@ class Adapting(Policy):
         return Response(adapted, pause_s=pause_s, keeps=keeps, again=again)
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:
-        """The operation without the lost; None where only another shape can go on."""
-        raise NotImplementedError
+        """The operation without the lost, whose peers share their work; None where only another shape can go on."""
+        return now.fleet.rerouted(operation, now.lost)
 
     def pausing(self, now: Situation, operation: Operation) -> float:
         """Seconds until it goes on."""
@@ -57,9 +57,6 @@ class ReCycle(Adapting):
 
     keeps_step: bool = False
 
-    def adapted(self, now: Situation, operation: Operation) -> Operation | None:
-        return now.fleet.rerouted(operation, now.lost)
-
     def pausing(self, now: Situation, operation: Operation) -> float:
         return now.costs.regrouping(len(now.present))
 
@@ -71,9 +68,6 @@ class Swarm(Adapting):
 
     GWTF's rerouting along the cheapest flow has the same seconds here, as peers of a stage share its work evenly.
     """
-
-    def adapted(self, now: Situation, operation: Operation) -> Operation | None:
-        return now.fleet.rerouted(operation, now.lost)
 
 
 @policies.register("torchft")

@@ -140,9 +140,7 @@ SEQUENCES = 96
 Line = dict[str, str]
 
 
-def timed_lines() -> list[Line]:
-    """The measured lines."""
-    return numbers("dt_fm_one_pipeline.csv")
+MEASURED = "dt_fm_one_pipeline.csv"
 
 
 def timed_plan(line: Line) -> Plan:
@@ -179,7 +177,7 @@ def timed_seconds(plan: Plan, efficiency: float) -> float:
 @cache
 def own_factors() -> tuple[float, ...]:
     """The efficiency of each line of one pipeline whose passes, and not its links, take most of the time."""
-    fitted = (line for line in timed_lines() if is_fitted(line))
+    fitted = (line for line in numbers(MEASURED) if is_fitted(line))
     return tuple(own_factor(partial(timed_seconds, timed_plan(line)), float(line["seconds"])) for line in fitted)
 
 

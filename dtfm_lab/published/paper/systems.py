@@ -4,6 +4,7 @@ the way from our best Megatron grid against DT-FM's placement to what the paper 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from dtfm_lab.published.paper.settings import (
     Setting,
     efficiency,
 )
+from dtfm_lab.published.row import document
 from dtfm_lab.systems import Budget, Outcome, Strategy, outcome_of
 from dtfm_lab.systems.grids import in_rank_order
 from dtfm_lab.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
@@ -163,56 +165,19 @@ def papers_waterfall(layers: int = LAYERS[0], batch: int = BATCHES[0]) -> Waterf
 def switches(setting: Setting) -> list[Switch]:
     """The assumptions, each on top of those before it."""
     ours = DTFMOfThePaper(case=WORLDWIDE, flush_every=NEVER, synchronisation="sharded", checkpointing="stage")
-    flushed = DTFMOfThePaper(case=WORLDWIDE, synchronisation="sharded")
-    papers = DTFMOfThePaper(case=WORLDWIDE)
-    return [
-        Switch(
-            sentence="Megatron-LM's best grid of all, neighbours in a pipeline, sends that overlap; DT-FM's placement.",
-            source="this lab before it modelled other systems",
-            strategy=Megatron(**AS_SHIPPED | {"order": "pp-dp"}, transport="overlapped"),
-            against=ours,
-        ),
-        Switch(
-            sentence="Both train a classifier: the last stage has no words' probabilities to compute.",
-            source="DT-FM's authors, results/gpt3_xl_fp16.md: QQP, an embedding and a loss of little weight",
-            job=setting.job,
-        ),
-        Switch(
-            sentence="Ranks of one data-parallel group are neighbours: pipelines stride over the regions.",
-            source="Megatron-LM, megatron/core/parallel_state.py: the order tp-cp-ep-dp-pp",
-            strategy=Megatron(**AS_SHIPPED, transport="overlapped"),
-        ),
-        Switch(
-            sentence="A stage waits for each exchange of messages, both directions at once.",
-            source="Megatron-LM, p2p_communication.py: batch_isend_irecv, then a wait",
-            strategy=Megatron(**AS_SHIPPED),
-        ),
-        Switch(
-            sentence="Eight stages and eight replicas, every block recomputed.",
-            source=f"{RESULTS}: Megatron-P8; megatron_gpt3_xl_mp8_dp8.sh: --checkpoint-activations",
-            strategy=MegatronOfThePaper(**AS_SHIPPED),
-        ),
-        Switch(
-            sentence="DT-FM empties its pipeline after every 64 micro-batches and recomputes every block.",
-            source="DT-FM, scripts/aws_run_batch_gpt3_optimal.sh and modules/gpt_modules.py",
-            against=flushed,
-        ),
-        Switch(
-            sentence="DT-FM's replicas sum gradients along a chain of NCCL's and send the average back.",
-            source="DT-FM, gpt3_xl_pp8_dp8.sh: central_ps",
-            against=papers,
-        ),
-        Switch(
-            sentence="Megatron-LM's ranks are at random.",
-            source=f"{RESULTS}: Megatron-P8 (wo Scheduler), which the paper's ratio divides",
-            strategy=MegatronOfThePaper(**AS_SHIPPED, ranks="at random"),
-        ),
-        Switch(
-            sentence="Passes reach the share of the peak that one pipeline without slow links reached.",
-            source="fitted to DT-FM's authors' two rows of one pipeline at 5 and 10 Gbit/s, results/gpt3_xl_fp16.md",
-            budget=Budget(efficiency=efficiency(), queueing="pairs"),
-        ),
+    changes: list[dict[str, Any]] = [
+        {"strategy": Megatron(**AS_SHIPPED | {"order": "pp-dp"}, transport="overlapped"), "against": ours},
+        {"job": setting.job},
+        {"strategy": Megatron(**AS_SHIPPED, transport="overlapped")},
+        {"strategy": Megatron(**AS_SHIPPED)},
+        {"strategy": MegatronOfThePaper(**AS_SHIPPED)},
+        {"against": DTFMOfThePaper(case=WORLDWIDE, synchronisation="sharded")},
+        {"against": DTFMOfThePaper(case=WORLDWIDE)},
+        {"strategy": MegatronOfThePaper(**AS_SHIPPED, ranks="at random")},
+        {"budget": Budget(efficiency=efficiency(), queueing="pairs")},
     ]
+    told = document("dt_fm_ratios.yaml")["switches"]
+    return [Switch(**about, **change) for about, change in zip(told, changes, strict=True)]
 
 
 def _listed(counts: tuple[int, ...]) -> str:

@@ -8,17 +8,17 @@ from dtfm_lab.published.paper.settings import (
     CASES,
     DATACENTER,
     LAYERS,
+    MEASURED,
     WORLDWIDE,
     Setting,
     is_fitted,
     own_factors,
-    timed_lines,
     timed_plan,
     timed_seconds,
 )
-from dtfm_lab.published.paper.systems import HAS_RANDOM, SYSTEMS
+from dtfm_lab.published.paper.systems import SYSTEMS
 from dtfm_lab.published.paper.table import STATED, Entry, PapersTable, papers_table
-from dtfm_lab.published.row import Evidence, Row
+from dtfm_lab.published.row import Evidence, Row, assumptions, numbers
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.units import interval_of
 from dtfm_lab.simulation import simulate
@@ -27,13 +27,7 @@ FIRST, LAST = (LAYERS[0], BATCHES[0]), (LAYERS[-1], BATCHES[-1])
 """Layers and batch of the settings that the paper's ratios are of. The other seven lie between them, and take minutes;
 ``lab.published.papers_table`` has them."""
 PIPELINES = {"1": "one pipeline", "2": "two pipelines", "4": "four pipelines", "8": "eight pipelines"}
-GATHERED = "grids of 8 GPUs, ranks of a data-parallel group adjacent, batched exchanges, blocks recomputed"
-ASSUMED = {
-    "dt-fm": ("GPipe of 64 micro-batches, overlapped, blocks recomputed, averages in a ring", "40 % of the peak"),
-    "dt-fm-random": ("the same, the median of the three rank maps of its scripts", "40 % of the peak"),
-    "megatron": (GATHERED, "40 % of the peak"),
-    HAS_RANDOM: (GATHERED, "ranks at random", "40 % of the peak"),
-}
+ASSUMED = assumptions()["dt-fm"]
 
 
 @published("dt-fm")
@@ -85,7 +79,7 @@ def _ratios(table: PapersTable) -> Iterator[Row]:
 
 
 def _even_links() -> Iterator[Row]:
-    lines, factors = timed_lines(), own_factors()
+    lines, factors = numbers(MEASURED), own_factors()
     number = 0
     for line in lines:
         fits = is_fitted(line)

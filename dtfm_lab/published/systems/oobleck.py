@@ -15,7 +15,7 @@ from dtfm_lab.domain.availability import Availability
 from dtfm_lab.domain.history import History
 from dtfm_lab.elasticity import Costs, Policy, TableFleet, policy_of, replay
 from dtfm_lab.files import load_availability
-from dtfm_lab.published.row import Evidence, Row, numbers
+from dtfm_lab.published.row import Evidence, Row, assumptions, numbers
 from dtfm_lab.published.sources import published
 
 FEWEST = 12
@@ -35,22 +35,7 @@ TRACES = {
 }
 """By column of the data: the name of the trace, and what it is."""
 REAL = ("ec2-p3", "gcp")
-ASSUMED = {
-    "Oobleck": (
-        "a loss costs the step under way, which counts where it ends before they have regrouped",
-        "who comes is taken in at the next loss",
-    ),
-    "Varuna": (
-        "a checkpoint after every tenth step and after the first one that follows a loss",
-        "steps that end while a restart is prepared count",
-        "who comes is taken in at the next loss",
-    ),
-    "Bamboo": (
-        "the loss of a standing-by node slows the others, too",
-        "nodes of one instant stand as Python's heap gives them out",
-        "the loss of neighbours costs no step",
-    ),
-}
+ASSUMED = assumptions()["oobleck-simulators"]
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,14 @@ from collections.abc import Iterator
 
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.published.row import Evidence, Row, numbers
+from dtfm_lab.published.row import Evidence, Row, assumptions, numbers
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.units import PER_HOST, hosts_of, listed_plan, simulated_row
 
 VOCABULARY = 50257
 INSIDE_BYTES_PER_S, BETWEEN_BYTES_PER_S = 150e9, 100e9
 """One way, of its configurations: inside a host, and 800 Gbit/s of each host."""
-ASSUMED = (
-    "checkpointing block",
-    "attention unfused",
-    "memory_traffic",
-    "1f1b, exchanges batched",
-    "gradients averaged in a ring in fp16, not overlapped",
-    "tensor-parallel ranks beside each other, then replicas, then stages",
-)
+ASSUMED = assumptions()["vtrain"]
 REPEATED = {"92": 53937.9, "93": 53909.6}
 """Milliseconds of the other measurement of one configuration, by line."""
 

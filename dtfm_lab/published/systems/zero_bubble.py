@@ -23,10 +23,10 @@ from dtfm_lab.domain.schedule.task_graph import COMPUTATION
 from dtfm_lab.domain.units import GB, GiB, by_key
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.published.calibration import SecondsLine, leave_one_out
-from dtfm_lab.published.row import Evidence, Row, numbers
+from dtfm_lab.published.row import Evidence, Row, assumptions, numbers
 from dtfm_lab.published.sources import published
 from dtfm_lab.published.units import simulated_row
-from dtfm_lab.simulation.engine import PlacedTasks
+from dtfm_lab.simulation.engine import PlacedTasks, without_edges
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.schedules import schedules
 
@@ -87,15 +87,8 @@ def _without_left_out(graph: TaskGraph) -> TaskGraph:
         action.stage % n_stages == first_of_device.get(action.kind, -1) and (action.microbatch or 0) % n_stages > 0
         for action in graph.actions
     ]
-    source, target = graph.sources, graph.successors
-    kept = ~(np.array(left_out)[graph.action[source]] & (graph.role[target] == COMPUTATION))
-    n = len(graph)
-    return replace(
-        graph,
-        n_predecessors=graph.n_predecessors - np.bincount(target[~kept], minlength=n),
-        successors_from=np.concatenate([[0], np.cumsum(np.bincount(source[kept], minlength=n))]),
-        successors=target[kept],
-    )
+    gone = np.array(left_out)[graph.action[graph.sources]] & (graph.role[graph.successors] == COMPUTATION)
+    return without_edges(graph, gone)
 
 
 @published("zero-bubble")
@@ -223,13 +216,7 @@ def zero_bubble_memory() -> Iterator[Row]:
 TRIED = (0.5, 0.8)
 """Efficiencies at which an iteration is simulated."""
 ONE_EFFICIENCY = ", one efficiency"
-ASSUMED = (
-    "attention unfused",
-    "memory_traffic",
-    "transport blocking (the paper's scripts name --no-overlap-p2p-communication)",
-    "a message takes what the paper profiled",
-    "embedding and head count as a layer each in the cut",
-)
+ASSUMED = assumptions()["zero-bubble-throughput"]
 
 
 @published("zero-bubble-throughput")

@@ -27,7 +27,7 @@ from dtfm_lab.elasticity import Costs, Fleet, Policy
 from dtfm_lab.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.elasticity.policy import REMEMBERED, REMEMBERED_LOSSES, Asked, Keeps, Response, Situation
 from dtfm_lab.runtime.client.launch import start
-from dtfm_lab.runtime.client.measured_history import Departure, Heard, measured_history, plan_of
+from dtfm_lab.runtime.client.measured_history import Booked, Departure, measured_history, plan_of
 from dtfm_lab.runtime.client.record import Event
 from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.simulation.engine import check_shared
@@ -81,7 +81,16 @@ def run_hours(
         if options.get(option) not in (None, "paced" if option == "clock" else None):
             raise LabError(f"{option} is {options[option]} beside an availability, which sets it; wanted none")
     with tempfile.TemporaryDirectory(prefix="dtfm_lab-") as folder:
-        hours = Hours(availability, fleet, policy, costs, name, progress, options, folder)
+        hours = Hours(
+            availability=availability,
+            fleet=fleet,
+            policy=policy,
+            costs=costs,
+            name=name,
+            progress=progress,
+            options=options,
+            folder=folder,
+        )
         try:
             return hours.play()
         finally:
@@ -91,15 +100,13 @@ def run_hours(
                 hours.heard.join()
 
 
-@dataclass
-class Hours:
+@dataclass(kw_only=True)
+class Hours(Booked):
     """The state of the hours: who is there, what is at work, and what has been booked."""
 
-    availability: Availability
     fleet: Fleet
     policy: Policy
     costs: Costs
-    name: str
     progress: Callable[[Event], None] | None
     options: dict[str, Any]
     folder: str
@@ -130,12 +137,6 @@ class Hours:
     """When the latest iteration ended."""
     events: list[tuple[float, Event]] = field(default_factory=list)
     """With the wall time at which each came."""
-    departures: list[Departure] = field(default_factory=list)
-    waits: list[tuple[float, float]] = field(default_factory=list)
-    """From when until when the policy knew no plan for who was there."""
-    started_s: float = 0.0
-    first_step_s: float = 0.0
-    followed: list[Operation] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
     failure: BaseException | None = None
     is_ending: bool = False
@@ -158,18 +159,7 @@ class Hours:
         self.run.stop()
         self.heard.join()
         self._warn_late()
-        return measured_history(
-            Heard(
-                availability=self.availability,
-                policy=self.name,
-                operations=tuple(self.followed),
-                started_s=self.started_s,
-                first_step_s=self.first_step_s,
-                events=tuple(self._timed()),
-                departures=tuple(self.departures),
-                waits=tuple(self.waits),
-            )
-        )
+        return measured_history(self, self._timed())
 
     def _warn_late(self) -> None:
         """Warn where this machine was too slow for the pace."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,21 +24,20 @@ class Departure(NamedTuple):
     """How many of them served."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heard:
-    """What was heard of a run, in its own seconds."""
+@dataclass(kw_only=True)
+class Booked:
+    """What is known of a run beside its events, in its own seconds."""
 
     availability: Availability
-    policy: str
-    operations: tuple[Operation, ...]
+    name: str
+    """The policy's."""
+    followed: list[Operation] = field(default_factory=list)
     """In the order in which the run was told to follow them; it may have skipped some."""
-    started_s: float
+    started_s: float = 0.0
     """When the workers were started."""
-    first_step_s: float
-    events: tuple[tuple[float, Event], ...]
-    """With the time at which each came."""
-    departures: tuple[Departure, ...]
-    waits: tuple[tuple[float, float], ...]
+    first_step_s: float = 0.0
+    departures: list[Departure] = field(default_factory=list)
+    waits: list[tuple[float, float]] = field(default_factory=list)
     """From when until when there was no plan for who was there."""
 
 
@@ -49,12 +49,12 @@ def plan_of(operation: Operation, availability: Availability) -> Plan | None:
     return plan.changed(absent=tuple(availability.devices[device] for device in sorted(operation.left)))
 
 
-def measured_history(heard: Heard) -> History:
+def measured_history(booked: Booked, events: Iterable[tuple[float, Event]]) -> History:
     """Book every second: steps as their ends were heard, changes from a loss, or from the last step, to the moment at
-    which all workers have their state."""
-    rows = _Rows(heard)
-    for time_s, event in heard.events:
-        if time_s > heard.availability.end_s:
+    which all workers have their state. ``events`` have the time at which each came."""
+    rows = _Rows(booked)
+    for time_s, event in events:
+        if time_s > booked.availability.end_s:
             break
         rows.add(time_s, event)
     return rows.history()
@@ -63,14 +63,14 @@ def measured_history(heard: Heard) -> History:
 class _Rows:
     """Segments so far; the step or the change under way has begun at ``since_s``."""
 
-    def __init__(self, heard: Heard) -> None:
-        self.heard, self.operation, self.changing = heard, 0, False
+    def __init__(self, booked: Booked) -> None:
+        self.booked, self.operation, self.changing = booked, 0, False
         self.rows: list[list[Any]] = []  # start, end, state, operation, steps
         self.since_s = 0.0
-        self.losses = [Loss(*departure, 0.0, 0.0, 0.0) for departure in heard.departures]
+        self.losses = [Loss(*departure, 0.0, 0.0, 0.0) for departure in booked.departures]
         self.last_loss: int | None = None
-        self._row(heard.started_s, State.STOPPED)
-        self._book(heard.first_step_s, State.RECONFIGURING)
+        self._row(booked.started_s, State.STOPPED)
+        self._book(booked.first_step_s, State.RECONFIGURING)
 
     def add(self, time_s: float, event: Event) -> None:
         """Book what has ended with an event."""
@@ -91,14 +91,14 @@ class _Rows:
 
     def history(self) -> History:
         """All of it, to the end of the hours."""
-        heard = self.heard
+        booked = self.booked
         last = State.RECONFIGURING if self.changing or self.last_loss is not None else State.TRAINING
-        self._book(heard.availability.end_s, last)
+        self._book(booked.availability.end_s, last)
         start_s, end_s, state, operation, steps = (np.array(column) for column in zip(*self.rows, strict=True))
         return History(
-            availability=heard.availability,
-            policy=heard.policy,
-            operations=heard.operations,
+            availability=booked.availability,
+            policy=booked.name,
+            operations=tuple(booked.followed),
             start_s=start_s.astype(float),
             end_s=end_s.astype(float),
             state=state.astype(np.int64),
@@ -111,7 +111,7 @@ class _Rows:
         """Let what is under way end then; where nobody could work, it is idleness and not a change."""
         until_s = max(until_s, self.since_s)
         if state is State.RECONFIGURING:
-            for begin_s, end_s in self.heard.waits:
+            for begin_s, end_s in self.booked.waits:
                 if self.since_s < end_s and begin_s < until_s:
                     self._row(min(max(begin_s, self.since_s), until_s), state)
                     self._row(min(end_s, until_s), State.IDLE)
@@ -124,11 +124,11 @@ class _Rows:
 
     def _lose(self, time_s: float) -> None:
         """Somebody was lost: the step under way is void from its beginning to the last departure."""
-        known = [i for i, departure in enumerate(self.heard.departures) if departure.time_s <= time_s]
+        known = [i for i, departure in enumerate(self.booked.departures) if departure.time_s <= time_s]
         if not known or self.last_loss == known[-1]:
             return
         self.last_loss = known[-1]
-        left_s = self.heard.departures[known[-1]].time_s
+        left_s = self.booked.departures[known[-1]].time_s
         if not self.changing and left_s > self.since_s:
             loss = self.losses[self.last_loss]
             self.losses[self.last_loss] = loss._replace(redone_s=loss.redone_s + left_s - self.since_s)
@@ -140,15 +140,15 @@ class _Rows:
         for row in counted[len(counted) - n_steps :]:
             row[2], row[4] = State.REDONE, 0
             if self.last_loss is not None:
-                loss, samples = self.losses[self.last_loss], self.heard.operations[row[3]].samples
+                loss, samples = self.losses[self.last_loss], self.booked.followed[row[3]].samples
                 redone_s = loss.redone_s + row[1] - row[0]
                 self.losses[self.last_loss] = loss._replace(redone_s=redone_s, samples=loss.samples + samples)
 
     def _index(self, line: str) -> int:
         """The operation that the run follows from now on: the first of its plan after the last one."""
         plan = RunSpec.from_line(line).plan
-        for index in range(self.operation, len(self.heard.operations)):
-            told = plan_of(self.heard.operations[index], self.heard.availability)
+        for index in range(self.operation, len(self.booked.followed)):
+            told = plan_of(self.booked.followed[index], self.booked.availability)
             if told is not None and (told.stages, told.job, told.absent) == (plan.stages, plan.job, plan.absent):
                 return index
         return self.operation

@@ -34,6 +34,13 @@ ROW = np.dtype([(name, "f8" if name.endswith("_s") else "i8") for name in Span._
 Event = dict[str, Any]
 
 
+RECORDED = (
+    *("time_scale", "stretched", "message_s", "profile", "late_messages", "overruns", "faults", "held_out"),
+    *("unigram_entropy", "notes"),
+)
+"""Fields of a record that the context of its trace has under the same names."""
+
+
 class RunRecord:
     """Grows event by event on one thread, and may be read from any thread."""
 
@@ -156,24 +163,11 @@ class RunRecord:
             rehearsed=spec.subplan,
             stand_in="" if spec.stand_in is None else spec.stand_in.name,
             runs_on=spec.runs_on,
-            time_scale=self.time_scale,
-            stretched=self.stretched,
-            message_s=self.message_s,
             link_spread=self.compute_spread if spec.clock == "real" else 0.0,
             compute_spread=((self.compute_spread,) * plan.job.n_replicas,) * plan.job.n_stages,
-            profile=self.profile,
             losses=tuple(self.losses[self._since - spec.first_iteration :]),
-            late_messages=self.late_messages,
-            overruns=self.overruns,
-            faults=self.faults,
-            held_out=self.held_out,
-            unigram_entropy=self.unigram_entropy,
-            notes=self.notes,
-            versions={
-                "dtfm_lab": version("dtfm_lab"),
-                "python": platform.python_version(),
-                "torch": self._torch,
-            },
+            versions={"dtfm_lab": version("dtfm_lab"), "python": platform.python_version(), "torch": self._torch},
+            **{name: getattr(self, name) for name in RECORDED},
         )
 
     def absorb(self, event: Event) -> None:

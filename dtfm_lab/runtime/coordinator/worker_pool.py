@@ -25,6 +25,7 @@ STOOD_STILL = "stood still"
 """``Fault.how`` of a worker that was stopped or silent."""
 
 Answer = dict[str, Any]
+SIGNALS = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}
 
 
 class RunFailed(Exception):
@@ -234,9 +235,7 @@ class WorkerPool:
         """Wait up to CHECK_EVERY_S for messages and return them; commands of the client are carried out."""
         self._carry_out(self._commands.complete())  # these may have come in one piece with an earlier line
         self._send_slowdowns()
-        active: dict[Any, WorkerHandle] = {
-            worker.connection: worker for worker in self.workers.values() if worker.is_open
-        }
+        active: dict[Any, WorkerHandle] = {one.connection: one for one in self.workers.values() if one.is_open}
         sentinels = [worker.process.sentinel for worker in self.workers.values() if worker.process is not None]
         messages = []
         for ready in wait([*active, *sentinels, self._commands.fd], timeout=min(most_s, CHECK_EVERY_S)):
@@ -270,26 +269,17 @@ class WorkerPool:
 
     def _carry_out(self, commands: list[dict[str, Any]]) -> None:
         for command in commands:
-            if command["command"] == "follow":
-                self.new_plan = command
-                continue
-            if command["command"] == "leave":
-                self._leave(command["device"])
-                continue
-            if command["command"] == "checkpoint_every":
-                self._checkpoints.change_interval(command["iterations"], command["after_next"])
-                continue
-            if (rank := command["rank"]) not in self.workers:
-                continue
-            match command["command"]:
-                case "kill":
-                    self.workers[rank].signal(signal.SIGKILL)
-                case "pause":
-                    self.workers[rank].signal(signal.SIGSTOP)
-                case "resume":
-                    self.workers[rank].signal(signal.SIGCONT)
-                case "slow":
-                    self.slow(rank, command["factor"])
+            match command:
+                case {"command": "follow"}:
+                    self.new_plan = command
+                case {"command": "leave", "device": device}:
+                    self._leave(device)
+                case {"command": "checkpoint_every", "iterations": iterations, "after_next": after_next}:
+                    self._checkpoints.change_interval(iterations, after_next)
+                case {"command": "slow", "rank": rank, "factor": factor} if rank in self.workers:
+                    self.slow(rank, factor)
+                case {"command": "kill" | "pause" | "resume" as what, "rank": rank} if rank in self.workers:
+                    self.workers[rank].signal(SIGNALS[what])
 
     def _leave(self, name: str) -> None:
         """A device is gone for good, and so is a plan that was to be followed with it."""
@@ -302,9 +292,8 @@ class WorkerPool:
 
     def _send_slowdowns(self) -> None:
         """Send those that are due, except to stopped workers: what these do not read would fill their pipes."""
-        for rank in [
-            rank for rank in self._unsent_slowdowns & self.workers.keys() if not self.workers[rank].is_stopped()
-        ]:
+        due = self._unsent_slowdowns & self.workers.keys()
+        for rank in [rank for rank in due if not self.workers[rank].is_stopped()]:
             self._unsent_slowdowns.remove(rank)
             with contextlib.suppress(OSError):
                 self.workers[rank].order("slow", factor=self._slowdowns[rank])

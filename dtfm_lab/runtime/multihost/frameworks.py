@@ -6,7 +6,6 @@ so that the lab can say what that costs.
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,6 +14,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.model.families import llama
 from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.multihost.expressed import BY_PIPELINE, BY_STAGE, ZERO, Expressed, Told
+from dtfm_lab.runtime.multihost.hosts import filled
 
 ACCELERATE = (
     "accelerate launch --config_file accelerate.yaml --gradient_accumulation_steps {} \\\n    "
@@ -64,39 +64,26 @@ def torchtitan(of: Expressed) -> Told:
     job = of.job
     shards = 1 if sharding == "none" else job.n_replicas
     policy = {"none": "None", "selective": "SelectiveAC.Config()", "block": "FullAC.Config()"}[checkpointing]
-    sequences = job.microbatch * (job.n_microbatches if job.n_stages > 1 else 1)
     parts, first = [], 0
     for count in of.blocks():
         parts.append([f"layers.{block}" for block in range(first, first + count)])
         first += count
     parts[0].insert(0, "tok_embeddings")
     parts[-1] += ["norm", "lm_head"]
-    cut = "None" if job.n_stages == 1 else "[\n" + "".join(f"            {json.dumps(part)},\n" for part in parts)
-    text = (
-        Path(__file__)
-        .with_name("torchtitan.txt")
-        .read_text(encoding="utf-8")
-        .format(
-            **sizes,
-            kv=sizes["n_kv_heads"],
-            skip="_SKIP" if sizes["tied"] else "",
-            head=sizes["d_model"] // sizes["n_heads"],
-            parallelism=f"""data_parallel_replicate_degree={job.n_replicas // shards},
-        data_parallel_shard_degree={shards},
-        fsdp_reshard_after_forward="{"always" if sharding == "zero-3" else "never"}",
-        tensor_parallel_degree={of.tensor_parallel},
-        context_parallel_degree={job.context_parallel},
-        pipeline_parallel_degree={job.n_stages},
-        pipeline_parallel_schedule="{schedule}",
-        pipeline_parallel_microbatch_size={job.microbatch},
-        module_fqns_per_model_part={cut if cut == "None" else cut + "        ]"},""",
-            training=f"""local_batch_size={sequences},
-        global_batch_size={job.global_batch},
-        seq_len={sizes["seq_len"]},
-        mixed_precision_param="{dtype}",
-        disable_cuda_graphs={job.n_stages > 1},""",
-            policy=policy,
-        )
+    listed = "".join(f"            {json.dumps(part)},\n" for part in parts)
+    text = filled(
+        "torchtitan.txt",
+        **sizes,
+        **{"job": job, "shards": shards, "policy": policy, "schedule": schedule, "dtype": dtype},
+        kv=sizes["n_kv_heads"],
+        skip="_SKIP" if sizes["tied"] else "",
+        head=sizes["d_model"] // sizes["n_heads"],
+        replicated=job.n_replicas // shards,
+        reshard="always" if sharding == "zero-3" else "never",
+        tensor_parallel=of.tensor_parallel,
+        cut="None" if job.n_stages == 1 else f"[\n{listed}        ]",
+        sequences=job.microbatch * (job.n_microbatches if job.n_stages > 1 else 1),
+        pipelined=job.n_stages > 1,
     )
     run = "-m torchtitan.train --module plan --config plan"
     return Told(order=BY_STAGE, script=run, job=job, lost=of.losses(), files={"plan.py": text})
@@ -111,10 +98,20 @@ def megatron(of: Expressed) -> Told:
     dtype = of.precise(bf16="bf16", fp16="fp16", fp32="")
     checkpointing = of.recomputed("none", "block", "stage")
     job, blocks = of.job, of.blocks()
+    model = job.modelled()
+    stages = ["t" * count for count in blocks]
+    cut = "|".join(["E" + stages[0], *stages[1:]]) + "L" if len(set(blocks)) > 1 else None
+    virtual = len(blocks) // job.n_stages
+    biased = bool(sizes.get("attention_out_bias") or sizes.get("mlp_bias"))
+    gated: dict[str, Any] = {"swiglu": True, "group-query-attention": True, "num-query-groups": sizes.get("n_kv_heads")}
+    gated |= {"normalization": "RMSNorm", "position-embedding-type": "rope", "disable-bias-linear": not biased}
+    gated |= {"add-qkv-bias": bool(sizes.get("qkv_bias")) and not biased, "kv-channels": sizes.get("head_dim") or None}
+    gated["qk-layernorm"] = sizes.get("qk_norm")
+    every = 1 if checkpointing == "block" else max(blocks)
     given: dict[str, Any] = {
         "tensor-model-parallel-size": of.tensor_parallel,
         "pipeline-model-parallel-size": job.n_stages,
-        "use-tp-pp-dp-mapping": "",
+        "use-tp-pp-dp-mapping": True,
         "context-parallel-size": job.context_parallel,
         "micro-batch-size": job.microbatch // job.expert_parallel,
         "global-batch-size": job.global_batch,
@@ -124,50 +121,23 @@ def megatron(of: Expressed) -> Told:
         "num-attention-heads": sizes["n_heads"],
         "seq-length": sizes["seq_len"],
         "max-position-embeddings": sizes.get("n_positions") or sizes["seq_len"],
+        "pipeline-model-parallel-layout": cut,
+        "num-virtual-stages-per-pipeline-rank": virtual if virtual > 1 and not cut else None,
+        **(_experts(job, sizes) if model.family == "moe" else {}),
+        **(gated if model.family != "gpt" else {}),
+        "untie-embeddings-and-output-weights": not sizes["tied"],
+        **({dtype: True, "accumulate-allreduce-grads-in-fp32": job.gradients_in == "fp32"} if dtype else {}),
+        "use-distributed-optimizer": sharding == "zero-1",
+        "overlap-grad-reduce": job.overlap,
+        "sequence-parallel": job.sequence_parallel and of.tensor_parallel > 1,
+        **({"recompute-granularity": "full", "recompute-method": "uniform"} if checkpointing != "none" else {}),
+        "recompute-num-layers": every if checkpointing != "none" else None,
+        **({"attention-dropout": 0.0, "hidden-dropout": 0.0} if model.family != "gpt" or not job.dropout else {}),
+        **{"tokenizer-type": "NullTokenizer", "vocab-size": sizes["vocab_size"], "mock-data": True},
+        **{"train-iters": 20, "lr": 1e-4, "log-interval": 1, "eval-iters": 0},
     }
-    if len(set(blocks)) > 1:
-        stages = ["t" * count for count in blocks]
-        given["pipeline-model-parallel-layout"] = "|".join(["E" + stages[0], *stages[1:]]) + "L"
-    elif len(blocks) > job.n_stages:
-        given["num-virtual-stages-per-pipeline-rank"] = len(blocks) // job.n_stages
-    if job.modelled().family == "moe":
-        given |= _experts(job, sizes)
-    if job.modelled().family != "gpt":
-        for flag in ("swiglu", "group-query-attention"):
-            given[flag] = ""
-        given |= {
-            "num-query-groups": sizes["n_kv_heads"],
-            "normalization": "RMSNorm",
-            "position-embedding-type": "rope",
-        }
-        if not (sizes.get("attention_out_bias") or sizes.get("mlp_bias")):
-            given["disable-bias-linear"] = ""
-        if sizes.get("qkv_bias") and "disable-bias-linear" in given:
-            given["add-qkv-bias"] = ""
-        if sizes["head_dim"]:
-            given["kv-channels"] = sizes["head_dim"]
-        if sizes["qk_norm"]:
-            given["qk-layernorm"] = ""
-    if not sizes["tied"]:
-        given["untie-embeddings-and-output-weights"] = ""
-    if dtype:
-        given[dtype] = ""
-    if job.gradients_in == "fp32" and dtype:
-        given["accumulate-allreduce-grads-in-fp32"] = ""
-    if sharding == "zero-1":
-        given["use-distributed-optimizer"] = ""
-    if job.overlap:
-        given["overlap-grad-reduce"] = ""
-    if job.sequence_parallel and of.tensor_parallel > 1:
-        given["sequence-parallel"] = ""
-    if checkpointing != "none":
-        every = 1 if checkpointing == "block" else max(blocks)
-        given |= {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": every}
-    if job.modelled().family != "gpt" or not job.dropout:
-        given |= {"attention-dropout": 0.0, "hidden-dropout": 0.0}
-    given |= {"tokenizer-type": "NullTokenizer", "vocab-size": sizes["vocab_size"], "mock-data": ""}
-    given |= {"train-iters": 20, "lr": 1e-4, "log-interval": 1, "eval-iters": 0}
-    text = "".join(f"--{name} {value}".rstrip() + "\n" for name, value in given.items())
+    told = {name: value for name, value in given.items() if value is not None and value is not False}
+    text = "".join(f"--{name}\n" if value is True else f"--{name} {value}\n" for name, value in told.items())
     run = "\"${MEGATRON:-Megatron-LM}/pretrain_gpt.py\" $(grep -v '^#' megatron.args)"
     return Told(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files={"megatron.args": text})
 
@@ -175,16 +145,16 @@ def megatron(of: Expressed) -> Told:
 def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """Megatron-LM's arguments of experts, and of expert parallelism over data-parallel ranks."""
     dense = sizes["n_dense"]
-    given = {
+    return {
         "expert-model-parallel-size": job.expert_parallel,
         "num-experts": sizes["n_experts"],
         "moe-router-topk": sizes["experts_per_token"],
         "moe-ffn-hidden-size": sizes["d_expert"],
         "moe-layer-freq": f"([0]*{dense}+[1]*{sizes['n_layers'] - dense})" if dense else 1,
         "moe-token-dispatcher-type": "alltoall",
-        "moe-grouped-gemm": "",
+        "moe-grouped-gemm": True,
+        "moe-shared-expert-intermediate-size": sizes["d_shared"] or None,
     }
-    return given | ({"moe-shared-expert-intermediate-size": sizes["d_shared"]} if sizes["d_shared"] else {})
 
 
 def deepspeed(of: Expressed) -> Told:

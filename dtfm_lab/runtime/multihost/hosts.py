@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import Field
@@ -37,6 +38,14 @@ AWAIT_S = 300.0
 """Seconds that a worker tries to reach the coordinator, and that the coordinator waits for a worker."""
 SILENT_S = 30.0
 """Seconds without an acknowledgement after which a connection between worker and coordinator counts as lost."""
+
+
+TEXTS = Path(__file__).parent / "texts"
+
+
+def filled(file: str, /, **values: Any) -> str:
+    """A text of the folder ``texts`` with the values that it names in braces."""
+    return (TEXTS / file).read_text(encoding="utf-8").format(**values)
 
 
 class Host(Section):

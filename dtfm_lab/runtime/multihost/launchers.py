@@ -25,7 +25,7 @@ from dtfm_lab.files.machines.skypilot import accelerator_of
 from dtfm_lab.files.reading import explained, write_text
 from dtfm_lab.runtime.multihost.expressed import BY_STAGE, Expressed, Told
 from dtfm_lab.runtime.multihost.frameworks import FRAMEWORKS, script
-from dtfm_lab.runtime.multihost.hosts import Host, by_count, hosts_file, named_hosts, read_hosts
+from dtfm_lab.runtime.multihost.hosts import Host, by_count, filled, hosts_file, named_hosts, read_hosts
 from dtfm_lab.simulation.memory import memory
 
 
@@ -121,7 +121,6 @@ class Launched:
 
     def launch(self) -> str:
         """The script that starts what one host runs."""
-        names = " ".join(host.name for host in self.hosts)
         cases = []
         grid = _places(self.plan, self.told.order)
         for host in self.hosts:
@@ -131,28 +130,15 @@ class Launched:
                 gpus = ",".join(map(str, range(agent.first_gpu, agent.first_gpu + agent.processes)))
                 cases.append(f"    start {agent.rank} {agent.processes} {gpus}")
             cases.append("    ;;")
-        world = sum(agent.processes for agent in self.agents)
-        return "#!/usr/bin/env bash\n" + self.commented(
-            f"""# Usage: bash launch.sh HOST, on each of {names}
-set -euo pipefail
-cd "$(dirname "$0")"
-HOST="${{1:-$(hostname -s)}}"
-export MASTER_ADDR="${{MASTER_ADDR:-{self.hosts[0].address}}}" MASTER_PORT="${{MASTER_PORT:-{self.port}}}"
-NNODES={len(self.agents)} WORLD={world}
-{"" if "plan.env" not in self.told.files else ". ./plan.env" + chr(10)}
-start() {{  # rank among the agents, processes, GPUs
-  CUDA_VISIBLE_DEVICES="$3" {self.told.starter} \\
-    {self.told.script} &
-}}
-
-trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
-case "$HOST" in
-{chr(10).join(cases)}
-  *) echo "$HOST is no host of this plan; wanted one of {names}" >&2; exit 2 ;;
-esac
-for _ in $(jobs -p); do wait -n; done
-"""
+        text = filled(
+            "launch.txt",
+            **{"told": self.told, "port": self.port, "n_agents": len(self.agents), "address": self.hosts[0].address},
+            names=" ".join(host.name for host in self.hosts),
+            world=sum(agent.processes for agent in self.agents),
+            environment=". ./plan.env\n" if "plan.env" in self.told.files else "",
+            cases="\n".join(cases),
         )
+        return "#!/usr/bin/env bash\n" + self.commented(text)
 
 
 def _places(plan: Plan, order: str) -> list[tuple[int, int]]:
@@ -207,30 +193,9 @@ def compose(of: Launched) -> dict[str, str]:
     """Services of one machine, a service a host, each with GPUs of its own."""
     services, first = {}, 0
     for host in of.hosts:
-        n = len(host.workers) * of.gpus
-        services[host.name] = {
-            "image": "${IMAGE:-pytorch/pytorch:latest}",
-            "hostname": host.name,
-            "command": ["bash", "launch.sh", host.name],
-            "working_dir": "/plan",
-            "volumes": [".:/plan"],
-            "environment": {"MASTER_ADDR": of.hosts[0].name},
-            "ipc": "host",
-            "deploy": {
-                "resources": {
-                    "reservations": {
-                        "devices": [
-                            {
-                                "driver": "nvidia",
-                                "device_ids": [str(gpu) for gpu in range(first, first + n)],
-                                "capabilities": ["gpu"],
-                            }
-                        ]
-                    }
-                }
-            },
-        }
-        first += n
+        gpus = [str(gpu) for gpu in range(first, first + len(host.workers) * of.gpus)]
+        service = filled("compose.txt", host=host.name, first=of.hosts[0].name, gpus=gpus)
+        services[host.name], first = yaml.safe_load(service), first + len(gpus)
     note = (
         f"# All on one machine, with {counted(first, 'GPU')}: the plan's links between hosts are not those that you "
         "get.\n"
@@ -244,50 +209,13 @@ def kubernetes(of: Launched) -> dict[str, str]:
     for host in of.hosts:
         if host.name != host.name.lower():
             raise LabError(f"--to kubernetes: host {host.name}; wanted names of nodes, in small letters, by --hosts")
-    n, label = len(of.hosts), {"app": of.named}
-    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host.name]}]} for host in of.hosts]
-    node = {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    container = {
-        "name": "train",
-        "image": "pytorch/pytorch:latest",
-        # A ConfigMap is read-only, and frameworks write beside their configuration.
-        "command": ["bash", "-c", 'cp -rL /plan /tmp/plan && exec bash /tmp/plan/launch.sh "$NODE"'],
-        "env": [node],
-        "resources": {"limits": {"nvidia.com/gpu": of.per_host()}},
-        "volumeMounts": [{"name": "plan", "mountPath": "/plan"}, {"name": "memory", "mountPath": "/dev/shm"}],
-    }
-    pod = {
-        "restartPolicy": "Never",
-        "hostNetwork": True,
-        "dnsPolicy": "ClusterFirstWithHostNet",
-        "affinity": {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
-            "podAntiAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": [
-                    {"labelSelector": {"matchLabels": label}, "topologyKey": "kubernetes.io/hostname"}
-                ]
-            },
-        },
-        "containers": [container],
-        "volumes": [
-            {"name": "plan", "configMap": {"name": f"{of.named}-plan"}},
-            {"name": "memory", "emptyDir": {"medium": "Memory"}},
-        ],
-    }
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": of.named},
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": n,
-            "parallelism": n,
-            "backoffLimit": 0,
-            "template": {"metadata": {"labels": label}, "spec": pod},
-        },
-    }
-    data = {"launch.sh": of.launch(), **of.files}
-    held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{of.named}-plan"}, "data": data}
+    text = filled("kubernetes.txt", name=of.named, n_hosts=len(of.hosts), gpus=of.per_host())
+    held, job = yaml.safe_load_all(text)
+    held["data"] = {"launch.sh": of.launch(), **of.files}
+    nodes = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    nodes["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host.name]}]} for host in of.hosts
+    ]
     return {"job.yaml": of.commented(yaml.dump_all([held, job], Dumper=_Readable, sort_keys=False))}
 
 

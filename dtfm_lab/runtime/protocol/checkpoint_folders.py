@@ -151,6 +151,10 @@ def check_free(parent: str | os.PathLike[str], first_iteration: int) -> None:
         )
 
 
+COMPARED = ("global_batch", "dtype", "synchronise_every", "fragments", "fragment_delay")
+"""Fields of a job that may differ where a run is continued, of which its user is told."""
+
+
 def resumable(checkpoint: Checkpoint, spec: RunSpec) -> tuple[str, ...]:
     """Return what differs in a run from the one that wrote the checkpoint, one sentence each; empty where nothing does.
 
@@ -169,11 +173,7 @@ def resumable(checkpoint: Checkpoint, spec: RunSpec) -> tuple[str, ...]:
     compared = {
         "seed": (checkpoint.seed, spec.seed),
         "learning_rate": (checkpoint.learning_rate, spec.learning_rate),
-        "global_batch": (was.global_batch, job.global_batch),
-        "dtype": (was.dtype, job.dtype),
-        "synchronise_every": (was.synchronise_every, job.synchronise_every),
-        "fragments": (was.fragments, job.fragments),
-        "fragment_delay": (was.fragment_delay, job.fragment_delay),
+        **{name: (getattr(was, name), getattr(job, name)) for name in COMPARED},
     }
     if was.synchronise_every > 1:
         compared["n_replicas"] = (was.n_replicas, job.n_replicas)

@@ -7,7 +7,8 @@ import json
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -128,21 +129,20 @@ class ComputeLog:
 
     def __init__(self) -> None:
         self.counts = False
-        self._cpu_s: dict[tuple[int, Kind], list[float]] = {}
-        self._wall_s: dict[tuple[int, Kind], list[float]] = {}
+        self._seconds: defaultdict[tuple[int, Kind], list[tuple[float, float]]] = defaultdict(list)
+        """CPU and wall seconds of each."""
 
     def clear(self) -> None:
-        self._cpu_s.clear()
-        self._wall_s.clear()
+        self._seconds.clear()
 
     def add(self, stage: int, kind: Kind, cpu_s: float, wall_s: float) -> None:
         if self.counts:
-            self._cpu_s.setdefault((stage, kind), []).append(cpu_s)
-            self._wall_s.setdefault((stage, kind), []).append(wall_s)
+            self._seconds[stage, kind].append((cpu_s, wall_s))
 
     def measured(self) -> dict[tuple[int, Kind], MeasuredDurations]:
-        crowded_s = {k: statistics.quantiles([*seconds, max(seconds)], n=10)[-1] for k, seconds in self._wall_s.items()}
-        return {
-            k: MeasuredDurations(statistics.fmean(self._cpu_s[k]), statistics.fmean(self._wall_s[k]), crowded_s[k])
-            for k in self._cpu_s
-        }
+        return {what: _summed(*zip(*seconds, strict=True)) for what, seconds in self._seconds.items()}
+
+
+def _summed(cpu_s: Sequence[float], wall_s: Sequence[float]) -> MeasuredDurations:
+    crowded_s = statistics.quantiles([*wall_s, max(wall_s)], n=10)[-1]
+    return MeasuredDurations(statistics.fmean(cpu_s), statistics.fmean(wall_s), crowded_s)

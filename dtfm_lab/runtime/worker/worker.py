@@ -29,10 +29,9 @@ from dtfm_lab.runtime.worker.batches import batches_of
 from dtfm_lab.runtime.worker.clocks import Clock, PacedClock, RealClock, VirtualClock
 from dtfm_lab.runtime.worker.device_math import DeviceMath
 from dtfm_lab.runtime.worker.execute import ProgramExecutor
-from dtfm_lab.runtime.worker.peer_listener import PeerListener
 from dtfm_lab.runtime.worker.processors import keep_freed_memory, make_processor
 from dtfm_lab.runtime.worker.reporter import ComputeLog, Reporter
-from dtfm_lab.runtime.worker.transport import Aborted, Transport
+from dtfm_lab.runtime.worker.transport import Aborted, PeerListener, Transport
 
 COMPUTING = ("calibrate", "iterate", "evaluate", "write")
 """Orders of which computations count as work one by one, or which take as long as the user asked for."""

@@ -24,7 +24,7 @@ from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray, counted
 from dtfm_lab.simulation.durations import compute_seconds
-from dtfm_lab.simulation.engine import PlacedTasks, programs_of
+from dtfm_lab.simulation.engine import PlacedTasks, programs_of, without_edges
 from dtfm_lab.simulation.schedules.building import schedules
 from dtfm_lab.simulation.schedules.builtin import adaptive, taking_turns
 
@@ -114,16 +114,9 @@ def _without_lanes(graph: TaskGraph) -> TaskGraph:
     by_key = np.argsort(edges, kind="stable")
     # where a pass also needs the one before it, the edge is there twice, and one stays
     lanes = by_key[np.searchsorted(edges[by_key], (before * n + after)[neighbours])]
-    left = np.ones(len(edges), dtype=bool)
-    left[lanes] = False
-    left[passing[graph.successors] & (graph.device[source] != graph.device[graph.successors])] = False
-    source, target = source[left], graph.successors[left]
-    return replace(
-        graph,
-        n_predecessors=graph.n_predecessors - np.bincount(graph.successors[~left], minlength=n),
-        successors_from=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=n))]),
-        successors=target,
-    )
+    gone = passing[graph.successors] & (graph.device[source] != graph.device[graph.successors])
+    gone[lanes] = True
+    return without_edges(graph, gone)
 
 
 @lru_cache(maxsize=2)
