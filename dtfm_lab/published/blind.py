@@ -23,9 +23,9 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import GB
 from dtfm_lab.files.reading import read_mapping, read_text, require_version, write_text
 from dtfm_lab.published import own as own_files
-from dtfm_lab.published import sailor_records
+from dtfm_lab.published import sailor_memory, sailor_records
 from dtfm_lab.published.ledger import Ledger
-from dtfm_lab.published.own import assumptions_of, evidence_of, located_plan, predicted_with_interval
+from dtfm_lab.published.own_predictions import assumptions_of, evidence_of, located_plan, predicted_with_interval
 from dtfm_lab.published.row import BY_RULE, Band, Evidence, Row
 from dtfm_lab.published.sources import Source
 from dtfm_lab.published.systems import sailor
@@ -100,8 +100,11 @@ def _rows(predictions: Sequence[Prediction], numbers: dict[Key, float]) -> Itera
     for one in predictions:
         yield Row(
             group="blind",
-            **{name: one[name] for name in ("setting", "quantity", "unit", "predicted")},
-            published=numbers[_key(one)],
+            setting=one["setting"],
+            quantity=one["quantity"],
+            unit=one["unit"],
+            published=numbers[one["setting"], one["quantity"]],
+            predicted=one["predicted"],
             evidence=Evidence(one["class"]),
             band=Band(**one["band"]) if one.get("band") else BY_RULE,
             interval=None if one["interval"] is None else (one["interval"][0], one["interval"][1]),
@@ -116,7 +119,7 @@ def _of_rows(rows: Sequence[own_files.OwnRow]) -> Iterator[Prediction]:
         plan = located_plan(row)
         value, interval = predicted_with_interval(row, plan, row.efficiency)
         said = assumptions_of(row, plan)
-        one = _prediction(row.setting, row.quantity, row.unit, value, interval, str(evidence_of(row)), said)
+        one = _prediction(row.setting, row.quantity, row.unit, value, interval, evidence_of(row), said)
         searched = {} if row.listed or row.rank_map is not None else {"rank_map": list(plan.rank_map)}
         yield one | {"band": asdict(row.band)} | searched
 
@@ -127,21 +130,32 @@ def _of_records(document: sailor_records.Document) -> Iterator[Prediction]:
         if record.measured_iteration_s is not None or record.measured_memory_bytes is not None:
             raise FileError(f"{record.case}: holds a measurement; wanted none, to predict the record blind")
         seconds = sailor_records.predicted_s(record, document.message_bytes, sharing)
-        assumed = (*sailor_records.ASSUMPTIONS, *filter(None, [sailor_records.unknown_because(record)]))
-        yield _prediction(record.case, "iteration", "s", seconds, None, str(Evidence.PROFILED), assumed)
-        if (reserved := sailor_records.reserved_bytes(record)) is not None:
-            held = reserved.max() + sailor_records.FRAMEWORK_BYTES
-            kept = (*sailor_records.MEMORY_ASSUMPTIONS, sailor.FRAMEWORK)
-            yield _prediction(record.case, "memory", "GB", held / GB, None, str(Evidence.PROFILED), kept)
+        assumed = (*sailor_records.ASSUMPTIONS, *filter(None, [sailor_memory.unknown_because(record)]))
+        yield _prediction(record.case, "iteration", "s", seconds, None, Evidence.PROFILED, assumed)
+        if (reserved := sailor_memory.reserved_bytes(record)) is not None:
+            held = reserved.max() + sailor_memory.FRAMEWORK_BYTES
+            kept = (*sailor_memory.ASSUMPTIONS, sailor.FRAMEWORK)
+            yield _prediction(record.case, "memory", "GB", held / GB, None, Evidence.PROFILED, kept)
 
 
-FIELDS = ("setting", "quantity", "unit", "predicted", "interval", "class", "assumptions")
-
-
-def _prediction(*values: Any) -> Prediction:
-    """The values of ``FIELDS``, ready for JSON."""
-    plain = (list(value) if isinstance(value, tuple) else value for value in values)
-    return dict(zip(FIELDS, plain, strict=True))
+def _prediction(
+    setting: str,
+    quantity: str,
+    unit: str,
+    value: float,
+    interval: tuple[float, float] | None,
+    evidence: Evidence,
+    assumptions: Sequence[str],
+) -> Prediction:
+    return {
+        "setting": setting,
+        "quantity": quantity,
+        "unit": unit,
+        "predicted": value,
+        "interval": None if interval is None else list(interval),
+        "class": str(evidence),
+        "assumptions": list(assumptions),
+    }
 
 
 def _file(path: str | os.PathLike[str]) -> Path:

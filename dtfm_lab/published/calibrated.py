@@ -20,7 +20,8 @@ from dtfm_lab.domain.schedule import Lane
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import by_key, format_s, format_share
 from dtfm_lab.published.calibration import CLOSE, leave_one_out, median, own_factor
-from dtfm_lab.published.own import OwnRow, located_plan, own_efficiency, predicted, read_rows
+from dtfm_lab.published.own import OwnRow, read_rows
+from dtfm_lab.published.own_predictions import located_plan, own_efficiency, predicted
 from dtfm_lab.simulation.efficiency import GivenEfficiency, ShareFactor, share_of
 from dtfm_lab.simulation.simulate import iteration_seconds
 

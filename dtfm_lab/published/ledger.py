@@ -20,7 +20,7 @@ from dtfm_lab.domain.units import format_share, plain_rows, signed_share
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.published import own as own_files
 from dtfm_lab.published import sailor_records
-from dtfm_lab.published.own import predict_rows
+from dtfm_lab.published.own_predictions import predict_rows
 from dtfm_lab.published.row import Row
 from dtfm_lab.published.sources import Omission, Source, sources
 from dtfm_lab.published.systems import sailor

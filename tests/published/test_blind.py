@@ -7,7 +7,7 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.planning import evaluate
-from dtfm_lab.published import own
+from dtfm_lab.published import own_predictions
 from dtfm_lab.published.blind import opened, save_sealed, seal
 from dtfm_lab.published.row import document
 
@@ -97,7 +97,7 @@ def test_rows_that_stand_twice_and_what_is_no_path_are_not_sealed(rows):
 
 def test_a_sealed_row_keeps_its_band_its_share_and_the_ranks_that_a_search_chose(rows, monkeypatch):
     found = [3, 2, 1, 0]
-    monkeypatch.setattr(own, "best_plan", lambda network, job, **_: evaluate(network, job, rank_map=found))
+    monkeypatch.setattr(own_predictions, "best_plan", lambda network, job, **_: evaluate(network, job, rank_map=found))
     head, line, *_ = rows.read_text().splitlines()
     rows.write_text(f"{head},band\n{line.removesuffix('listed')},3%\n{line.replace('mb 1', 'b')},\n")
     placed, listed = seal(rows)["content"]["predictions"]

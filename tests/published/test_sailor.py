@@ -13,22 +13,24 @@ from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.published import reproduce
 from dtfm_lab.published.row import document
+from dtfm_lab.published.sailor_memory import (
+    CONTEXT_BYTES,
+    PAIR_BYTES,
+    communicators,
+    framework_bytes,
+    reserved_bytes,
+    unknown_because,
+)
 from dtfm_lab.published.sailor_records import (
     BYTES,
-    CONTEXT_BYTES,
     INSIDE_A_HOST,
-    PAIR_BYTES,
     Record,
-    communicators,
     document_of,
-    framework_bytes,
     gathering_s,
     plan_of,
     predicted_s,
     profile_of,
-    reserved_bytes,
     shared_cards,
-    unknown_because,
 )
 from dtfm_lab.published.systems.sailor import COUNTED, ONE_FACTOR, ONE_KIND, packaged, rows_of
 

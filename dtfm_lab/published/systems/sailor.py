@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dtfm_lab.domain.units import GB, by_key
-from dtfm_lab.published import sailor_records
+from dtfm_lab.published import sailor_memory
 from dtfm_lab.published.calibration import leave_one_out
 from dtfm_lab.published.row import Evidence, Row, document
 from dtfm_lab.published.sailor_records import ASSUMPTIONS, Document, Record, document_of, predicted_s, shared_cards
@@ -44,10 +44,10 @@ def rows_of(records: Document) -> Iterator[Row]:
     seconds = [predicted_s(record, records.message_bytes, sharing) for record in records.rows]
     for record, predicted in zip(records.rows, seconds, strict=True):
         yield _row(record, predicted, records.rows, sharing)
-        if record.measured_memory_bytes and (held := sailor_records.reserved_bytes(record)) is not None:
-            whole = held.max() + sailor_records.FRAMEWORK_BYTES
+        if record.measured_memory_bytes and (held := sailor_memory.reserved_bytes(record)) is not None:
+            whole = held.max() + sailor_memory.FRAMEWORK_BYTES
             yield _memory_row(record, record.measured_memory_bytes, whole, records.rows)
-            framework = [sailor_records.framework_bytes(record, stage) for stage in range(record.n_stages)]
+            framework = [sailor_memory.framework_bytes(record, stage) for stage in range(record.n_stages)]
             counted = (held + framework).max()
             yield _memory_row(record, record.measured_memory_bytes, counted, records.rows, COUNTED)
     both = [one for one in zip(records.rows, seconds, strict=True) if len({d.gpu for d in one[0].devices}) == 1]
@@ -78,7 +78,7 @@ def rows_of(records: Document) -> Iterator[Row]:
 
 def _row(record: Record, predicted: float, records: Sequence[Record], sharing: set[str]) -> Row:
     cards = "one card a host" if {d.gpu for d in record.devices} & sharing else "a card of its own for each GPU"
-    lacking = sailor_records.unknown_because(record) if record.measured_memory_bytes else ""
+    lacking = sailor_memory.unknown_because(record) if record.measured_memory_bytes else ""
     return Row(
         group=_group(record),
         setting=record.case,
@@ -106,7 +106,7 @@ def _memory_row(
         predicted=held_bytes / GB,
         theirs=None if theirs is None else theirs / GB,
         evidence=Evidence.TRANSFERRED if how else Evidence.PROFILED,
-        assumptions=(*sailor_records.MEMORY_ASSUMPTIONS, OF_OTHERS if how else FRAMEWORK),
+        assumptions=(*sailor_memory.ASSUMPTIONS, OF_OTHERS if how else FRAMEWORK),
         note=_suspicion(record, records),
     )
 
