@@ -68,6 +68,14 @@ def test_nodes_of_slurm_and_how_their_gpus_are_connected():
     assert gpus(network("sinfo.txt")) == gpus(found)
 
 
+def test_nodes_of_slurm_that_take_no_job_are_left_out():
+    found = network("scontrol-states.txt")
+    assert [device.host for device in found.devices] == ["gpu01"] * 4 + ["gpu03"] * 4
+    assert gpus(found) == ["A100"] * 4 + ["H100"] * 4
+    assert "cpu01, gpu02 (idle+drain), gpu04 (down)" in found.description
+    assert "'gpu03 gpu:nvidia_h100_80gb' is cut off" in refused([RECORDED / "sinfo-cut.txt"])
+
+
 @pytest.mark.parametrize("name", ["ray_list.json", "ray_nodes.json"])
 def test_nodes_of_ray(name):
     assert gpus(network(name)) == ["A100"] * 4
