@@ -47,6 +47,7 @@ MEGATRON = _keys(
         **dict.fromkeys(("num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"), Count),
         **dict.fromkeys(("use_tp_pp_dp_mapping", "overlap_grad_reduce", "use_distributed_optimizer"), Switch),
         **dict.fromkeys(("bf16", "fp16", "accumulate_allreduce_grads_in_fp32", "sequence_parallel"), Switch),
+        "grad_reduce_in_bf16": Switch,
         **dict.fromkeys(("no_overlap_p2p_communication", "overlap_p2p_communication", "use_flash_attn"), Switch),
         **dict.fromkeys(("attention_dropout", "hidden_dropout"), Share),
         "transformer_impl": Literal["local", "transformer_engine"],
@@ -231,7 +232,7 @@ def _megatron(text: str) -> Launch:
         dropout=_drops_out(given),
         sequence_parallel=given.get("sequence_parallel", False),
         checkpointing="block" if "recompute_granularity" in given else "none",
-        gradient_dtype="fp32" if given.get("accumulate_allreduce_grads_in_fp32") else BY_PRECISION,
+        gradient_dtype=_gradient_dtype(given),
     )
     launched = "nnodes" in given or "nproc_per_node" in given
     processes = given.get("nnodes", 1) * given.get("nproc_per_node", 1)
@@ -250,6 +251,12 @@ def _job_of(given: Mapping[str, Any]) -> dict[str, Any]:
     job |= {"dtype": "bf16" if given.get("bf16") else "fp16" if given.get("fp16") else None}
     job["model"] = model_of(given)
     return {name: value for name, value in job.items() if value is not None}
+
+
+def _gradient_dtype(given: Mapping[str, Any]) -> str:
+    if given.get("bf16") and given.get("grad_reduce_in_bf16"):  # wins over the other
+        return "bf16"
+    return "fp32" if given.get("accumulate_allreduce_grads_in_fp32") else BY_PRECISION
 
 
 def _drops_out(given: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """A plan while it is written for a training framework: what that cannot express is given up, each with its price."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -100,13 +100,21 @@ class Expressed:
                 f"devices are {', '.join(kinds)}; {name} takes them for alike, and only the order of hosts differs"
             )
 
-    def schedules(self, known: Mapping[str, str]) -> str:
-        """The framework's name of the schedule; 1f1b takes the place of those that it lacks."""
+    def schedules(self, known: Mapping[str, str], rounds: Callable[[int, int], int] = lambda *_: 1) -> str:
+        """The framework's name of the schedule; 1f1b takes the place of those that it lacks.
+
+        ``rounds`` is the number, of micro-batches and stages, of which the micro-batches that interleave must be a
+        multiple.
+        """
         job = self.job
         if job.n_stages == 1:
             return known["1f1b"]
-        if job.schedule_name not in known or job.flush_every is not None:
+        interleaves = job.schedule_name == "interleaved-1f1b"
+        uneven = interleaves and job.n_microbatches % rounds(job.n_microbatches, job.n_stages)
+        if job.schedule_name not in known or job.flush_every is not None or uneven:
             what = f"the schedule is {job.schedule_name}{', flushed on the way' if job.flush_every else ''}"
+            if uneven:
+                what += f" of {counted(job.n_microbatches, 'micro-batch')} on {counted(job.n_stages, 'stage')}"
             self.lose(f"{what}; {self.framework} has 1f1b", schedule="1f1b", warmups=None, flush_every=None)
         return known[self.job.schedule_name]
 

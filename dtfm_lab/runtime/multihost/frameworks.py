@@ -14,7 +14,7 @@ import yaml
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.model.families import llama
 from dtfm_lab.domain.units import counted
-from dtfm_lab.runtime.multihost.expressed import BY_PIPELINE, BY_STAGE, ZERO, Expressed, Told
+from dtfm_lab.runtime.multihost.expressed import BY_PIPELINE, BY_STAGE, TORCHRUN, ZERO, Expressed, Told
 
 ACCELERATE = (
     "accelerate launch --config_file accelerate.yaml --gradient_accumulation_steps {} \\\n    "
@@ -56,7 +56,8 @@ def torchtitan(of: Expressed) -> Told:
         what = "embedding and head are tied; torchtitan ties them without a pipeline only"
         of.lose(what, model=llama(**sizes | {"tied": False}, name=of.job.modelled().name))
         sizes["tied"] = False
-    schedule = of.schedules({"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"})
+    named = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"}
+    schedule = of.schedules(named, lambda microbatches, stages: max(1, microbatches // stages))
     sharding = of.sharded("none", "zero-2", "zero-3")
     checkpointing = of.recomputed("none", "selective", "block")
     dtype = of.precise(bf16="bfloat16", fp32="float32")
@@ -105,8 +106,11 @@ def megatron(of: Expressed) -> Told:
     """Megatron-LM's arguments, with the mapping of ranks that is the plan's own."""
     of.usual()
     sizes = of.sizes("gpt", "llama", "moe")
-    of.schedules({"1f1b": "", "interleaved-1f1b": ""})
+    of.schedules({"1f1b": "", "interleaved-1f1b": ""}, lambda _, stages: stages)
     sharding = of.sharded("none", "zero-1")
+    if of.job.modelled().family == "moe" and of.tensor_parallel > 1 and not of.job.sequence_parallel:
+        what = "sequence_parallel is off; megatron trains no experts with tensor parallelism without it"
+        of.lose(what, sequence_parallel=True)
     dtype = of.precise(bf16="bf16", fp16="fp16", fp32="")
     checkpointing = of.recomputed("none", "block", "stage")
     job, blocks = of.job, of.blocks()
@@ -151,6 +155,8 @@ def megatron(of: Expressed) -> Told:
         given[dtype] = ""
     if job.gradients_in == "fp32" and dtype:
         given["accumulate-allreduce-grads-in-fp32"] = ""
+    elif dtype == "bf16":  # which Megatron-LM sums in fp32 where it is not told
+        given["grad-reduce-in-bf16"] = ""
     if sharding == "zero-1":
         given["use-distributed-optimizer"] = ""
     if job.overlap:
@@ -166,7 +172,10 @@ def megatron(of: Expressed) -> Told:
     given |= {"train-iters": 20, "lr": 1e-4, "log-interval": 1, "eval-iters": 0}
     text = "".join(f"--{name} {value}".rstrip() + "\n" for name, value in given.items())
     run = "\"${MEGATRON:-Megatron-LM}/pretrain_gpt.py\" $(grep -v '^#' megatron.args)"
-    return Told(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files={"megatron.args": text})
+    files = {"megatron.args": text}
+    shared = of.tensor_parallel > 1 or job.context_parallel > 1  # refused without, on GPUs before Blackwell
+    starter = ("CUDA_DEVICE_MAX_CONNECTIONS=1 " if shared else "") + TORCHRUN
+    return Told(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files=files, starter=starter)
 
 
 def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
