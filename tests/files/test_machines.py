@@ -105,6 +105,9 @@ def test_what_iperf_measured_from_its_sender_to_its_receiver(tmp_path):
     assert both.bandwidth_bytes_per_s[there, back] == pytest.approx(7223198324.612977 / 8)
     assert both.bandwidth_bytes_per_s[back, there] == pytest.approx(6541605636.429498 / 8)
     assert both.latency_s[there, back] == both.latency_s[back, there] == pytest.approx(630e-6 / 2)
+    at_once = load_topology([*sources, RECORDED / "ada-and-alan.iperf.json"])
+    assert at_once.bandwidth_bytes_per_s[there, back] == pytest.approx(4368002060.291254 / 8)
+    assert at_once.bandwidth_bytes_per_s[back, there] == pytest.approx(3376619830.6995282 / 8)
     one = load_topology([*sources, up])
     assert one.bandwidth_bytes_per_s[back, there] == both.bandwidth_bytes_per_s[there, back]
     assert "measured by iperf3 the other way" in one.description
@@ -172,6 +175,12 @@ def test_what_nothing_tells_is_refused_in_one_line(names, told, says):
             '"start":\t{',
             '"error": "unable to connect", "start":\t{',
             "iperf3 failed: 'unable",
+        ),
+        (
+            "ada-to-alan.iperf.json",
+            '"target_bitrate":\t0\n',
+            '"target_bitrate": 7.3e9\n',
+            "iperf3 was told to send 7.3 Gbit/s, and did; wanted a test without -u or -b",
         ),
         ("nodes.json", '"nvidia.com/gpu": "1"', '"nvidia.com/gpu": "many"', "says 'many' of its GPUs"),
         ("nodes.json", '"NVIDIA-A100-80GB-PCIe"', '""', "no label nvidia.com/gpu.product"),
