@@ -273,18 +273,18 @@ def test_what_megatron_needs_for_tensors_sequences_and_experts_that_are_shared()
     assert ("sequence-parallel" in flags, of.told.lost) == (True, ())
 
 
-@pytest.mark.parametrize(
-    ("batch", "megatron", "torchtitan"), [(8, True, True), (6, False, True), (3, False, True), (9, False, False)]
-)
-def test_stages_interleave_where_the_framework_takes_so_many_micro_batches(batch, megatron, torchtitan):
-    """Megatron-LM's groups have as many as there are stages; torch's rounds are at least so many, and all alike."""
+@pytest.mark.parametrize("batch", [8, 6, 3])
+def test_stages_interleave_and_alternate_where_the_framework_takes_so_many_micro_batches(batch):
+    """Megatron-LM interleaves groups of as many as there are stages (core/pipeline_parallel/schedules.py); torch has
+    1F1B for as many at least (torch/distributed/pipelining/schedules.py: Schedule1F1B)."""
     plan = a_plan(n_stages=4, schedule="interleaved-1f1b", global_batch=2 * batch)
     flags, of = megatrons(plan)
-    assert ("num-virtual-stages-per-pipeline-rank" in flags, of.told.lost == ()) == (megatron, megatron)
-    if not megatron:
-        assert f"interleaved-1f1b of {batch} micro-batches on 4 stages; megatron has 1f1b" in of.told.lost[0]
-    titan = launched(plan, ["torchtitan"], port=29400)
-    assert ('"Interleaved1F1B"' in titan.files["plan.py"]) == torchtitan
+    whole = batch % 4 == 0
+    assert ("num-virtual-stages-per-pipeline-rank" in flags, of.told.lost == ()) == (whole, whole)
+    if not whole:
+        assert f"interleaved-1f1b of {batch} micro-batches on 4 stages; megatron has 1f1b: an iter" in of.told.lost[0]
+    titan = launched(lab.with_job(plan, schedule="1f1b"), ["torchtitan"], port=29400)
+    assert ('"GPipe"' in titan.files["plan.py"], titan.told.lost != ()) == (batch < 4, batch < 4)
 
 
 def test_a_slurm_job_finds_its_folder_wherever_it_is_submitted(shell, tmp_path):

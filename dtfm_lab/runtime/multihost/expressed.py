@@ -1,7 +1,7 @@
 """A plan while it is written for a training framework: what that cannot express is given up, each with its price."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -100,17 +100,15 @@ class Expressed:
                 f"devices are {', '.join(kinds)}; {name} takes them for alike, and only the order of hosts differs"
             )
 
-    def schedules(self, known: Mapping[str, str], rounds: Callable[[int, int], int] = lambda *_: 1) -> str:
+    def schedules(self, known: Mapping[str, str], *, in_groups: bool = False) -> str:
         """The framework's name of the schedule; 1f1b takes the place of those that it lacks.
 
-        ``rounds`` is the number, of micro-batches and stages, of which the micro-batches that interleave must be a
-        multiple.
+        ``in_groups`` says that it interleaves nothing but groups of as many micro-batches as there are stages.
         """
         job = self.job
         if job.n_stages == 1:
             return known["1f1b"]
-        interleaves = job.schedule_name == "interleaved-1f1b"
-        uneven = interleaves and job.n_microbatches % rounds(job.n_microbatches, job.n_stages)
+        uneven = in_groups and job.schedule_name == "interleaved-1f1b" and job.n_microbatches % job.n_stages
         if job.schedule_name not in known or job.flush_every is not None or uneven:
             what = f"the schedule is {job.schedule_name}{', flushed on the way' if job.flush_every else ''}"
             if uneven:

@@ -56,8 +56,11 @@ def torchtitan(of: Expressed) -> Told:
         what = "embedding and head are tied; torchtitan ties them without a pipeline only"
         of.lose(what, model=llama(**sizes | {"tied": False}, name=of.job.modelled().name))
         sizes["tied"] = False
-    named = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"}
-    schedule = of.schedules(named, lambda microbatches, stages: max(1, microbatches // stages))
+    schedule = of.schedules({"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"})
+    if schedule == "1F1B" and of.job.n_microbatches < of.job.n_stages:  # refused by torch's Schedule1F1B
+        few = f"{counted(of.job.n_microbatches, 'micro-batch')} on {counted(of.job.n_stages, 'stage')}"
+        of.lose(f"the schedule is 1f1b of {few}; torchtitan is given gpipe", schedule="gpipe", warmups=None)
+        schedule = "GPipe"
     sharding = of.sharded("none", "zero-2", "zero-3")
     checkpointing = of.recomputed("none", "selective", "block")
     dtype = of.precise(bf16="bfloat16", fp32="float32")
@@ -106,7 +109,7 @@ def megatron(of: Expressed) -> Told:
     """Megatron-LM's arguments, with the mapping of ranks that is the plan's own."""
     of.usual()
     sizes = of.sizes("gpt", "llama", "moe")
-    of.schedules({"1f1b": "", "interleaved-1f1b": ""}, lambda _, stages: stages)
+    of.schedules({"1f1b": "", "interleaved-1f1b": ""}, in_groups=True)  # of micro-batches, as many as stages
     sharding = of.sharded("none", "zero-1")
     if of.job.modelled().family == "moe" and of.tensor_parallel > 1 and not of.job.sequence_parallel:
         what = "sequence_parallel is off; megatron trains no experts with tensor parallelism without it"
