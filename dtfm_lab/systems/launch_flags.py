@@ -93,6 +93,7 @@ DEEPSPEED = _keys(
         **dict.fromkeys(COUNTS, Count),
         "zero_optimization": _keys({"stage": Literal[0, 1, 2, 3]}, "overlap_comm", "contiguous_gradients"),
         "pipeline": _keys({"stages": Count}),
+        "communication_data_type": Literal["fp16", "bf16", "fp32"],
         **dict.fromkeys(("fp16", "bf16"), PRECISION),
     },
     *("optimizer", "scheduler", "gradient_clipping", "steps_per_print", "wall_clock_breakdown"),
@@ -304,6 +305,8 @@ def _deepspeed(text: str) -> Launch:
     how: dict[str, Any] = {"microbatches": "given" if sized else "tried", "devices": "all"}
     stage = given.get("zero_optimization", {}).get("stage", 0)
     if pipeline := given.get("pipeline"):
+        if "communication_data_type" in given:
+            raise LabError("communication_data_type beside a pipeline has no model here; wanted the text without it")
         if stage > 1:
             raise LabError(f"zero_optimization.stage is {stage} beside a pipeline; wanted 0 or 1")
         stages = pipeline["stages"]
@@ -311,7 +314,8 @@ def _deepspeed(text: str) -> Launch:
         return Launch(strategy=piped, job=job, of_a_replica=stages, accumulation=accumulation)
     if stage == 0:
         raise LabError("a DeepSpeed configuration without ZeRO or a pipeline is data parallelism; wanted system ddp")
-    return Launch(strategy=DeepSpeedZero3(stage=stage, **how), job=job, accumulation=accumulation)
+    strategy = DeepSpeedZero3(stage=stage, gradient_dtype=given.get("communication_data_type"), **how)
+    return Launch(strategy=strategy, job=job, accumulation=accumulation)
 
 
 def _torchtitan(text: str) -> Launch:

@@ -99,7 +99,7 @@ def test_degrees_multiply_to_the_ranks_and_batches_to_the_batch(shell, tmp_path)
 
 
 def test_a_cut_is_kept_where_it_can_be_and_priced_as_the_simulator_does_where_not(shell, tmp_path):
-    plan = a_plan(blocks_per_stage=(14, 18))
+    plan = a_plan(blocks_per_stage=(14, 18), gradient_dtype="fp32")
     lab.save(plan, tmp_path / "plan.json")
     for target in ("torchtitan", "megatron"):
         assert json.loads(shell("export", "plan.json", "-o", target, "--to", target, "--json")[1])["lost"] == []
@@ -248,6 +248,18 @@ def megatrons(plan: lab.Plan) -> tuple[dict[str, str], Launched]:
     return dict(re.findall(r"^--(\S+) ?(.*)$", of.files["megatron.args"], re.MULTILINE)), of
 
 
+def test_gradients_in_another_precision_are_told_or_priced():
+    """torchtitan 0.3.0 has fp32 alone (TrainingConfig.mixed_precision_reduce); DeepSpeed takes a key."""
+    [lost] = launched(plan := a_plan(), ["torchtitan"], port=29400).told.lost
+    own_s, other_s = (lab.simulate(one).iteration_s for one in (plan, lab.with_job(plan, gradient_dtype="fp32")))
+    assert lost.startswith("gradients are bf16; torchtitan has them in fp32: an iteration takes")
+    assert f"{other_s:.4g} s instead of {own_s:.4g}" in lost
+    for gradients in (None, "fp32"):
+        plan = a_plan(n_stages=1, sharding="zero-3", gradient_dtype=gradients)
+        of = launched(plan, ["deepspeed"], port=29400)
+        assert from_flags(of.files["ds_config.json"]).strategy.gradient_dtype == gradients
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
 @pytest.mark.parametrize("gradients", [None, "fp32"])
 def test_megatron_sums_gradients_in_the_plans_precision(dtype, gradients):
@@ -277,7 +289,7 @@ def test_what_megatron_needs_for_tensors_sequences_and_experts_that_are_shared()
 def test_stages_interleave_and_alternate_where_the_framework_takes_so_many_micro_batches(batch):
     """Megatron-LM interleaves groups of as many as there are stages (core/pipeline_parallel/schedules.py); torch has
     1F1B for as many at least (torch/distributed/pipelining/schedules.py: Schedule1F1B)."""
-    plan = a_plan(n_stages=4, schedule="interleaved-1f1b", global_batch=2 * batch)
+    plan = a_plan(n_stages=4, schedule="interleaved-1f1b", global_batch=2 * batch, gradient_dtype="fp32")
     flags, of = megatrons(plan)
     whole = batch % 4 == 0
     assert ("num-virtual-stages-per-pipeline-rank" in flags, of.told.lost == ()) == (whole, whole)

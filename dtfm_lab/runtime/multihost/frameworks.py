@@ -64,6 +64,8 @@ def torchtitan(of: Expressed) -> Told:
     sharding = of.sharded("none", "zero-2", "zero-3")
     checkpointing = of.recomputed("none", "selective", "block")
     dtype = of.precise(bf16="bfloat16", fp32="float32")
+    if of.job.gradients_in != "fp32":
+        of.lose(f"gradients are {of.job.gradients_in}; torchtitan has them in fp32", gradient_dtype="fp32")
     job = of.job
     shards = 1 if sharding == "none" else job.n_replicas
     policy = {"none": "None", "selective": "SelectiveAC.Config()", "block": "FullAC.Config()"}[checkpointing]
@@ -224,6 +226,7 @@ def deepspeed(of: Expressed) -> Told:
         "gradient_accumulation_steps": job.n_microbatches,
         "zero_optimization": {"stage": ZERO[sharding]},
         **({dtype: {"enabled": True}} if dtype else {}),
+        **({"communication_data_type": job.gradients_in} if job.gradients_in != job.dtype else {}),
         **({"pipeline": {"stages": job.n_stages}} if job.n_stages > 1 else {}),
         **({"tensor_parallel": {"autotp_size": of.tensor_parallel}} if of.tensor_parallel > 1 else {}),
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
