@@ -93,7 +93,8 @@ bench-ui: $(VENV)/.dev
 # What is exported, read by the frameworks' own parsers, in an environment of their own: they ask for other versions of
 # what the lab has, and some for what is built beside torch.
 EXPORTS_PYTHON := .venv-exports/bin/python
-FRAMEWORKS := torchtitan==0.3.0 triton accelerate==1.15.0 kubernetes-validate==1.37.0 skypilot==0.14.1
+FRAMEWORKS := torchtitan==0.3.0 triton accelerate==1.15.0 kubernetes-validate==1.37.0 skypilot==0.14.1 \
+	omegaconf "megatron-core==0.19.2; python_version >= '3.12'"
 
 exports: .venv-exports/.made
 	$(EXPORTS_PYTHON) -m pytest -p no:cacheprovider tests/cli/test_exports_read.py $(ARGS)

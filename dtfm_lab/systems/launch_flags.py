@@ -47,6 +47,7 @@ MEGATRON = _keys(
         **dict.fromkeys(("num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"), Count),
         **dict.fromkeys(("use_tp_pp_dp_mapping", "overlap_grad_reduce", "use_distributed_optimizer"), Switch),
         **dict.fromkeys(("bf16", "fp16", "accumulate_allreduce_grads_in_fp32", "sequence_parallel"), Switch),
+        "grad_reduce_in_bf16": Switch,
         **dict.fromkeys(("no_overlap_p2p_communication", "overlap_p2p_communication", "use_flash_attn"), Switch),
         **dict.fromkeys(("attention_dropout", "hidden_dropout"), Share),
         "transformer_impl": Literal["local", "transformer_engine"],
@@ -92,6 +93,7 @@ DEEPSPEED = _keys(
         **dict.fromkeys(COUNTS, Count),
         "zero_optimization": _keys({"stage": Literal[0, 1, 2, 3]}, "overlap_comm", "contiguous_gradients"),
         "pipeline": _keys({"stages": Count}),
+        "communication_data_type": Literal["fp16", "bf16", "fp32"],
         **dict.fromkeys(("fp16", "bf16"), PRECISION),
     },
     *("optimizer", "scheduler", "gradient_clipping", "steps_per_print", "wall_clock_breakdown"),
@@ -231,7 +233,7 @@ def _megatron(text: str) -> Launch:
         dropout=_drops_out(given),
         sequence_parallel=given.get("sequence_parallel", False),
         checkpointing="block" if "recompute_granularity" in given else "none",
-        gradient_dtype="fp32" if given.get("accumulate_allreduce_grads_in_fp32") else BY_PRECISION,
+        gradient_dtype=_gradient_dtype(given),
     )
     launched = "nnodes" in given or "nproc_per_node" in given
     processes = given.get("nnodes", 1) * given.get("nproc_per_node", 1)
@@ -250,6 +252,12 @@ def _job_of(given: Mapping[str, Any]) -> dict[str, Any]:
     job |= {"dtype": "bf16" if given.get("bf16") else "fp16" if given.get("fp16") else None}
     job["model"] = model_of(given)
     return {name: value for name, value in job.items() if value is not None}
+
+
+def _gradient_dtype(given: Mapping[str, Any]) -> str:
+    if given.get("bf16") and given.get("grad_reduce_in_bf16"):  # wins over the other
+        return "bf16"
+    return "fp32" if given.get("accumulate_allreduce_grads_in_fp32") else BY_PRECISION
 
 
 def _drops_out(given: Mapping[str, Any]) -> bool:
@@ -297,6 +305,8 @@ def _deepspeed(text: str) -> Launch:
     how: dict[str, Any] = {"microbatches": "given" if sized else "tried", "devices": "all"}
     stage = given.get("zero_optimization", {}).get("stage", 0)
     if pipeline := given.get("pipeline"):
+        if "communication_data_type" in given:
+            raise LabError("communication_data_type beside a pipeline has no model here; wanted the text without it")
         if stage > 1:
             raise LabError(f"zero_optimization.stage is {stage} beside a pipeline; wanted 0 or 1")
         stages = pipeline["stages"]
@@ -304,7 +314,8 @@ def _deepspeed(text: str) -> Launch:
         return Launch(strategy=piped, job=job, of_a_replica=stages, accumulation=accumulation)
     if stage == 0:
         raise LabError("a DeepSpeed configuration without ZeRO or a pipeline is data parallelism; wanted system ddp")
-    return Launch(strategy=DeepSpeedZero3(stage=stage, **how), job=job, accumulation=accumulation)
+    strategy = DeepSpeedZero3(stage=stage, gradient_dtype=given.get("communication_data_type"), **how)
+    return Launch(strategy=strategy, job=job, accumulation=accumulation)
 
 
 def _torchtitan(text: str) -> Launch:

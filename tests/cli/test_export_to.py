@@ -16,7 +16,7 @@ from dtfm_lab.domain.job import MODELS
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import signed_share
 from dtfm_lab.files.machines.skypilot import accelerator_of, spelled_out
-from dtfm_lab.runtime.multihost.launchers import SCHEDULERS, TARGETS
+from dtfm_lab.runtime.multihost.launchers import SCHEDULERS, TARGETS, Launched, launched
 from dtfm_lab.systems import from_flags
 
 N = 8
@@ -99,7 +99,7 @@ def test_degrees_multiply_to_the_ranks_and_batches_to_the_batch(shell, tmp_path)
 
 
 def test_a_cut_is_kept_where_it_can_be_and_priced_as_the_simulator_does_where_not(shell, tmp_path):
-    plan = a_plan(blocks_per_stage=(14, 18))
+    plan = a_plan(blocks_per_stage=(14, 18), gradient_dtype="fp32")
     lab.save(plan, tmp_path / "plan.json")
     for target in ("torchtitan", "megatron"):
         assert json.loads(shell("export", "plan.json", "-o", target, "--to", target, "--json")[1])["lost"] == []
@@ -241,6 +241,77 @@ def test_context_and_expert_parallelism_are_told_where_a_framework_has_them(shel
     assert "qk-layernorm" in experts
     titan = dict(re.findall(r"(\w+)_degree=(\d+)", (tmp_path / "context-torchtitan/plan.py").read_text()))
     assert np.prod([int(degree) for degree in titan.values()]) == 16
+
+
+def megatrons(plan: lab.Plan) -> tuple[dict[str, str], Launched]:
+    of = launched(plan, ["megatron"], port=29400)
+    return dict(re.findall(r"^--(\S+) ?(.*)$", of.files["megatron.args"], re.MULTILINE)), of
+
+
+def test_gradients_in_another_precision_are_told_or_priced():
+    """torchtitan 0.3.0 has fp32 alone (TrainingConfig.mixed_precision_reduce); DeepSpeed takes a key."""
+    [lost] = launched(plan := a_plan(), ["torchtitan"], port=29400).told.lost
+    own_s, other_s = (lab.simulate(one).iteration_s for one in (plan, lab.with_job(plan, gradient_dtype="fp32")))
+    assert lost.startswith("gradients are bf16; torchtitan has them in fp32: an iteration takes")
+    assert f"{other_s:.4g} s instead of {own_s:.4g}" in lost
+    for gradients in (None, "fp32"):
+        plan = a_plan(n_stages=1, sharding="zero-3", gradient_dtype=gradients)
+        of = launched(plan, ["deepspeed"], port=29400)
+        assert from_flags(of.files["ds_config.json"]).strategy.gradient_dtype == gradients
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("gradients", [None, "fp32"])
+def test_megatron_sums_gradients_in_the_plans_precision(dtype, gradients):
+    """With --bf16 alone it sums in fp32 (megatron/training/arguments.py), as the lab's reader of its flags knows."""
+    plan = a_plan(dtype=dtype, gradient_dtype=gradients)
+    flags, _ = megatrons(plan)
+    assert ("grad-reduce-in-bf16" in flags) == (plan.job.gradients_in == "bf16")
+    read = from_flags(" ".join(f"--{name} {value}" for name, value in flags.items()))
+    assert (read.strategy._gradients_in(plan.job) or dtype) == plan.job.gradients_in
+
+
+def test_what_megatron_needs_for_tensors_sequences_and_experts_that_are_shared():
+    """Megatron-LM refuses the first two without this variable, on GPUs before Blackwell, and the third when it trains
+    (megatron/core/transformer/moe/moe_layer.py)."""
+    for how in ({"tensor_parallel": 4}, {"context_parallel": 4}):
+        assert "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun" in megatrons(in_groups("llama-3-8b", **how))[1].launch()
+    assert "MAX_CONNECTIONS" not in megatrons(a_plan())[1].launch()
+    plan = in_groups("qwen3-30b-a3b", expert_parallel=2, tensor_parallel=2)
+    flags, of = megatrons(plan)
+    assert "sequence-parallel" in flags
+    assert of.told.lost[0].startswith("sequence_parallel is off; megatron trains no experts with tensor parallelism")
+    flags, of = megatrons(lab.with_job(plan, sequence_parallel=True))
+    assert ("sequence-parallel" in flags, of.told.lost) == (True, ())
+
+
+@pytest.mark.parametrize("batch", [8, 6, 3])
+def test_stages_interleave_and_alternate_where_the_framework_takes_so_many_micro_batches(batch):
+    """Megatron-LM interleaves groups of as many as there are stages (core/pipeline_parallel/schedules.py); torch has
+    1F1B for as many at least (torch/distributed/pipelining/schedules.py: Schedule1F1B)."""
+    plan = a_plan(n_stages=4, schedule="interleaved-1f1b", global_batch=2 * batch, gradient_dtype="fp32")
+    flags, of = megatrons(plan)
+    whole = batch % 4 == 0
+    assert ("num-virtual-stages-per-pipeline-rank" in flags, of.told.lost == ()) == (whole, whole)
+    if not whole:
+        assert f"interleaved-1f1b of {batch} micro-batches on 4 stages; megatron has 1f1b: an iter" in of.told.lost[0]
+    titan = launched(lab.with_job(plan, schedule="1f1b"), ["torchtitan"], port=29400)
+    assert ('"GPipe"' in titan.files["plan.py"], titan.told.lost != ()) == (batch < 4, batch < 4)
+
+
+def test_a_slurm_job_finds_its_folder_wherever_it_is_submitted(shell, tmp_path):
+    """Slurm runs a copy of the script where sbatch was called, and says whose copy it is."""
+    lab.save(a_plan(), tmp_path / "plan.json")
+    assert shell("export", "plan.json", "-o", "my run", "--to", "slurm")[0] == 0
+    text, tools = (tmp_path / "my run/job.sbatch").read_text(), tmp_path / "tools"
+    tools.mkdir()
+    said = {"scontrol": f"echo JobId=1 JobName=a; echo '   Command={tmp_path}/my run/job.sbatch'", "srun": "pwd"}
+    for name, line in said.items():
+        (tools / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tools / name).chmod(0o755)
+    path = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": "1"}
+    ran = subprocess.run(["bash", "-c", text], env=path, cwd=tools, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{tmp_path}/my run\n"
 
 
 @pytest.mark.parametrize(

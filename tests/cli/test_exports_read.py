@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,17 @@ import pytest
 import yaml
 
 import dtfm_lab as lab
+from dtfm_lab.runtime.multihost.launchers import launched
 
 N = 8
 NETWORK = lab.Topology.from_matrices(np.full((N, N), 0.1), np.full((N, N), 100.0), gpu=["A100"] * N)
+HOST = np.arange(16) // 4
+FOUR_HOSTS = lab.Topology.from_matrices(
+    np.where(HOST[:, None] == HOST, 0.001, 0.1),
+    np.where(HOST[:, None] == HOST, 2000.0, 100.0),
+    gpu="A100",
+    hosts=[f"h{n}" for n in HOST],
+)
 STAGES = pytest.mark.parametrize("n_stages", [2, 1, 4])
 
 
@@ -46,6 +55,65 @@ def test_torchtitan_takes_the_configuration_and_its_model_has_the_parameters(she
     assert sum(parameter.numel() for parameter in model.parameters()) == lab.load_job("llama-3-8b").model.parameters
     named = {name for part in degrees.module_fqns_per_model_part or [] for name in part}
     assert not named - {name for name, _ in model.named_modules()}
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        ("gpt3-xl", {"n_stages": 4, "schedule": "interleaved-1f1b", "global_batch": 32}),
+        ("gpt3-xl", {"n_stages": 8, "schedule": "interleaved-1f1b", "global_batch": 18}),
+        ("gpt3-xl", {"n_stages": 4, "blocks_per_stage": (5, 7, 7, 5), "gradient_dtype": "fp32"}),
+        ("gpt3-xl", {"n_stages": 8, "schedule": "interleaved-1f1b", "checkpointing": "stage"}),
+        ("gpt3-13b", {"n_stages": 2, "sharding": "zero-1", "checkpointing": "block", "overlap": True}),
+        ("gpt3-13b", {"n_stages": 2, "tensor_parallel": 4, "sequence_parallel": True, "checkpointing": "stage"}),
+        ("gpt3-13b", {"n_stages": 8, "dtype": "fp16"}),
+        ("gpt3-13b", {"n_stages": 1, "dtype": "fp32", "sharding": "zero-3"}),
+        ("llama-3-8b", {"n_stages": 2, "context_parallel": 4, "microbatch": 4}),
+        ("llama-3-8b", {"n_stages": 2, "context_parallel": 2, "tensor_parallel": 2, "microbatch": 2}),
+        ("llama-3-8b", {"n_stages": 2, "compression": "int8", "synchronise_every": 4, "schedule": "zb-h1"}),
+        ("mixtral-8x7b", {"n_stages": 2, "expert_parallel": 4, "microbatch": 4}),
+        ("mixtral-8x7b", {"n_stages": 2, "expert_parallel": 2, "tensor_parallel": 2, "microbatch": 2}),
+        ("mixtral-8x7b", {"n_stages": 2, "expert_parallel": 2, "context_parallel": 2, "microbatch": 2}),
+        ("qwen3-30b-a3b", {"n_stages": 4, "expert_parallel": 4, "microbatch": 4, "sharding": "zero-1"}),
+        ("qwen2-0.5b", {"n_stages": 4}),
+    ],
+)
+def test_megatron_takes_the_arguments_and_counts_the_parameters(model, fields, monkeypatch):
+    """As its start does: flags and sizes are checked against each other and the number of processes, GPUs left out."""
+    arguments = pytest.importorskip("megatron.training.arguments")
+    config = pytest.importorskip("megatron.training.argument_utils")
+    memory = pytest.importorskip("megatron.training.theoretical_memory_usage")
+    fields = {"schedule": "1f1b", "dtype": "bf16", "global_batch": 64, "microbatch": 1} | fields
+    group = math.prod(fields.get(f"{what}_parallel", 1) for what in ("tensor", "context", "expert"))
+    replicas = len(FOUR_HOSTS) // group // fields["n_stages"]
+    job = lab.load_job("gpt3-xl", model=model, n_replicas=replicas, **fields)
+    plan = lab.evaluate(FOUR_HOSTS, job, rank_map=range(fields["n_stages"] * replicas))
+    told = launched(plan, ["megatron"], port=29400)
+    flags = [line for line in told.files["megatron.args"].splitlines() if not line.startswith("#")]
+    monkeypatch.setattr("sys.argv", ["pretrain_gpt.py", *" ".join(flags).split()])
+    monkeypatch.setenv("WORLD_SIZE", str(sum(agent.processes for agent in told.agents)))
+    for name, value in re.findall(r"([A-Z_]+)=(\d+) ", told.told.starter):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda *_: (9, 0))
+    monkeypatch.setattr(arguments, "get_device_arch_version", lambda: 9)
+    read = arguments.parse_args()
+    arguments.validate_args(read)
+    has = told.told.job
+    sharers = (has.tensor_parallel or 1) * has.context_parallel * has.n_stages
+    assert (read.world_size, read.data_parallel_size) == (len(FOUR_HOSTS), len(FOUR_HOSTS) // sharers)
+    assert read.global_batch_size == read.micro_batch_size * read.data_parallel_size * has.n_microbatches
+    assert read.accumulate_allreduce_grads_in_fp32 == (has.gradients_in == "fp32" != has.dtype)
+    read.apply_rope_fusion = False  # of Transformer Engine, which needs GPUs
+    made = config.core_transformer_config_from_args(read)
+    assert made.num_moe_experts is None or made.sequence_parallel or made.tensor_model_parallel_size == 1
+    if read.virtual_pipeline_model_parallel_size is not None:
+        assert has.n_microbatches % has.n_stages == 0  # forward_backward_pipelining_with_interleaving
+    read.padded_vocab_size = read.vocab_size
+    said: list[str] = []
+    monkeypatch.setattr(memory, "print", said.append, raising=False)
+    memory.compute_weight_and_optimizer_memory(read, verbose=True)
+    [counted] = re.findall(r"Total number of parameters in billions: ([\d.]+)", " ".join(said))
+    assert float(counted) == pytest.approx(has.modelled().parameters / 1e9, rel=0.01, abs=0.01)
 
 
 @STAGES

@@ -68,6 +68,14 @@ def test_nodes_of_slurm_and_how_their_gpus_are_connected():
     assert gpus(network("sinfo.txt")) == gpus(found)
 
 
+def test_nodes_of_slurm_that_take_no_job_are_left_out():
+    found = network("scontrol-states.txt")
+    assert [device.host for device in found.devices] == ["gpu01"] * 4 + ["gpu03"] * 4
+    assert gpus(found) == ["A100"] * 4 + ["H100"] * 4
+    assert "cpu01, gpu02 (idle+drain), gpu04 (down)" in found.description
+    assert "'gpu03 gpu:nvidia_h100_80gb' is cut off" in refused([RECORDED / "sinfo-cut.txt"])
+
+
 @pytest.mark.parametrize("name", ["ray_list.json", "ray_nodes.json"])
 def test_nodes_of_ray(name):
     assert gpus(network(name)) == ["A100"] * 4
@@ -97,6 +105,9 @@ def test_what_iperf_measured_from_its_sender_to_its_receiver(tmp_path):
     assert both.bandwidth_bytes_per_s[there, back] == pytest.approx(7223198324.612977 / 8)
     assert both.bandwidth_bytes_per_s[back, there] == pytest.approx(6541605636.429498 / 8)
     assert both.latency_s[there, back] == both.latency_s[back, there] == pytest.approx(630e-6 / 2)
+    at_once = load_topology([*sources, RECORDED / "ada-and-alan.iperf.json"])
+    assert at_once.bandwidth_bytes_per_s[there, back] == pytest.approx(4368002060.291254 / 8)
+    assert at_once.bandwidth_bytes_per_s[back, there] == pytest.approx(3376619830.6995282 / 8)
     one = load_topology([*sources, up])
     assert one.bandwidth_bytes_per_s[back, there] == both.bandwidth_bytes_per_s[there, back]
     assert "measured by iperf3 the other way" in one.description
@@ -164,6 +175,12 @@ def test_what_nothing_tells_is_refused_in_one_line(names, told, says):
             '"start":\t{',
             '"error": "unable to connect", "start":\t{',
             "iperf3 failed: 'unable",
+        ),
+        (
+            "ada-to-alan.iperf.json",
+            '"target_bitrate":\t0\n',
+            '"target_bitrate": 7.3e9\n',
+            "iperf3 was told to send 7.3 Gbit/s, and did; wanted a test without -u or -b",
         ),
         ("nodes.json", '"nvidia.com/gpu": "1"', '"nvidia.com/gpu": "many"', "says 'many' of its GPUs"),
         ("nodes.json", '"NVIDIA-A100-80GB-PCIe"', '""', "no label nvidia.com/gpu.product"),

@@ -21,6 +21,8 @@ MIB = 2**20
 MOST_GPUS = 64
 """Most GPUs of a node."""
 LABELS = ("topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/")
+OUT = frozenset({"DOWN", "DRAIN", "FAIL"})
+"""Parts of a node's state, such as IDLE+DRAIN, in which Slurm starts nothing on it."""
 GRES = re.compile(r"gpu(?::([^:(,\s]+))?:(\d+)(?=[(,\s]|$)")
 """A generic resource of Slurm's, with its type, where it has one, and how many: gpu:a100:8(S:0-1)."""
 
@@ -136,8 +138,8 @@ def read_slurm(text: str, path: Path) -> Seen:
     """Nodes with their generic resources (Gres); ``scontrol`` has addresses and states, too."""
     if (columns := _columns(text)) is not None:
         lines = [line.split() for line in text.splitlines()[1:] if line.strip()]
-        if short := next((line for line in lines if len(line) <= max(columns)), None):
-            raise FileError(f"{path.name}: line {shortened(' '.join(short))} is cut off; wanted all columns")
+        if short := next((line for line in lines if len(line) <= max(columns) or _is_cut(line[columns[1]])), None):
+            raise FileError(f'{path.name}: line {shortened(" ".join(short))} is cut off; wanted sinfo -N -o "%N %G"')
         found = [(line[columns[0]], line[columns[1]], "", "") for line in lines]
     else:
         blocks = re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE)
@@ -151,8 +153,8 @@ def read_slurm(text: str, path: Path) -> Seen:
                 f'{path.name}: {name} is several nodes in one line; wanted sinfo -N -o "%N %G", a line each'
             )
         kinds = GRES.findall(resources)
-        if not kinds or state.startswith("DOWN"):
-            without.append(f"{name} (down)" if kinds else name)
+        if not kinds or not OUT.isdisjoint(re.split(r"[^A-Z_]", state)):
+            without.append(f"{name} ({state.lower()})" if kinds else name)
             continue
         if not all(kind for kind, _ in kinds):
             without.append(f"{name} ({resources} names no type)")
@@ -163,6 +165,11 @@ def read_slurm(text: str, path: Path) -> Seen:
         # a node stands in a line for each of its partitions
         hosts[name] = Host(name=name, addresses=frozenset({address} - {name, ""}), gpus=tuple(gpus))
     return _cluster(path, [*hosts.values()], list(dict.fromkeys(without)))
+
+
+def _is_cut(resources: str) -> bool:
+    """Whether GPUs lack their number: sinfo --Format has 20 characters for a column where it is not told."""
+    return resources.startswith("gpu") and GRES.search(resources) is None
 
 
 def _columns(text: str) -> tuple[int, int] | None:

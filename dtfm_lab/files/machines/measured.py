@@ -7,7 +7,7 @@ from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.domain.units import GB
+from dtfm_lab.domain.units import GB, format_gbps, to_gbps
 from dtfm_lab.files.machines.seen import Gpu, Host, Measurement, Seen, Told
 from dtfm_lab.files.reading import parse
 
@@ -25,7 +25,9 @@ class _Ends(Told):
 
 class _Test(Told):
     reverse: int = 0
-    protocol: str = "TCP"
+    num_streams: int = 1
+    target_bitrate: float = 0.0
+    """Of each stream, which ``-b`` limits; of UDP a megabit a second where nothing is said."""
 
 
 class _Start(Told):
@@ -49,6 +51,7 @@ class _Stream(Told):
 class _End(Told):
     sum_received: _Rate | None = None
     sum: _Rate | None = None
+    sum_received_bidir_reverse: _Rate | None = None
     streams: list[_Stream] = Field(default_factory=list)
 
 
@@ -62,19 +65,30 @@ def is_iperf(data: object) -> bool:
 
 
 def read_iperf(data: object, path: Path) -> Seen:
-    """The rate that was received, from the sender to the receiver, and half the least round trip that TCP saw."""
+    """The rate that was received, from the sender to the receiver, with ``--bidir`` back, too, and half the least round
+    trip that TCP saw."""
     if isinstance(data, dict) and data.get("error"):
         raise FileError(f"{path.name}: iperf3 failed: {shortened(data['error'])}; wanted a finished test")
     told = parse(_Iperf, data, path.name)
     ends, rate = told.start.connected[0], told.end.sum_received or told.end.sum
     if rate is None or rate.bits_per_second == 0:
         raise FileError(f"{path.name}: nothing was received; wanted a test in which something was")
+    limit_bytes_per_s = told.start.test_start.target_bitrate * told.start.test_start.num_streams / 8
+    if 0 < 0.9 * limit_bytes_per_s < rate.bits_per_second / 8:
+        sent = format_gbps(to_gbps(limit_bytes_per_s))
+        raise FileError(f"{path.name}: iperf3 was told to send {sent}, and did; wanted a test without -u or -b")
     source, target = ends.local_host, ends.remote_host
     if told.start.test_start.reverse:
         source, target = target, source
     round_trips = [stream.sender.min_rtt for stream in told.end.streams if stream.sender.min_rtt]
     latency_s = min(round_trips) / 2e6 if round_trips else None
-    return Seen(measurements=(Measurement(source, target, rate.bits_per_second / 8, latency_s, "iperf3"),))
+    both = [(source, target, rate), (target, source, told.end.sum_received_bidir_reverse)]
+    tests = [
+        Measurement(a, b, way.bits_per_second / 8, latency_s, "iperf3")
+        for a, b, way in both
+        if way and way.bits_per_second
+    ]
+    return Seen(measurements=tuple(tests))
 
 
 def is_nccl(text: str) -> bool:

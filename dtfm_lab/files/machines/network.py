@@ -60,7 +60,7 @@ OF_DATA: Sequence[tuple[Callable[[object], bool], Callable[[object, Path], Seen]
 )
 READ = (
     "nvidia-smi -q -x, nvidia-smi topo -m, iperf3 --json, a test of NCCL, kubectl get nodes -o json, ray list nodes "
-    "--format json, scontrol show node, sinfo -N, an ssh config, a SkyPilot task (YAML) or catalogue (CSV)"
+    "--format json, scontrol show node, sinfo -N -o '%N %G', an ssh config, a SkyPilot task (YAML) or catalogue (CSV)"
 )
 
 

@@ -100,13 +100,19 @@ class Expressed:
                 f"devices are {', '.join(kinds)}; {name} takes them for alike, and only the order of hosts differs"
             )
 
-    def schedules(self, known: Mapping[str, str]) -> str:
-        """The framework's name of the schedule; 1f1b takes the place of those that it lacks."""
+    def schedules(self, known: Mapping[str, str], *, in_groups: bool = False) -> str:
+        """The framework's name of the schedule; 1f1b takes the place of those that it lacks.
+
+        ``in_groups`` says that it interleaves nothing but groups of as many micro-batches as there are stages.
+        """
         job = self.job
         if job.n_stages == 1:
             return known["1f1b"]
-        if job.schedule_name not in known or job.flush_every is not None:
+        uneven = in_groups and job.schedule_name == "interleaved-1f1b" and job.n_microbatches % job.n_stages
+        if job.schedule_name not in known or job.flush_every is not None or uneven:
             what = f"the schedule is {job.schedule_name}{', flushed on the way' if job.flush_every else ''}"
+            if uneven:
+                what += f" of {counted(job.n_microbatches, 'micro-batch')} on {counted(job.n_stages, 'stage')}"
             self.lose(f"{what}; {self.framework} has 1f1b", schedule="1f1b", warmups=None, flush_every=None)
         return known[self.job.schedule_name]
 

@@ -13,7 +13,7 @@ import yaml
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.model.families import llama
 from dtfm_lab.domain.units import counted
-from dtfm_lab.runtime.multihost.expressed import BY_PIPELINE, BY_STAGE, ZERO, Expressed, Told
+from dtfm_lab.runtime.multihost.expressed import BY_PIPELINE, BY_STAGE, TORCHRUN, ZERO, Expressed, Told
 from dtfm_lab.runtime.multihost.hosts import filled
 
 ACCELERATE = (
@@ -58,9 +58,15 @@ def torchtitan(of: Expressed) -> Told:
         of.lose(what, model=llama(**sizes | {"tied": False}, name=of.job.modelled().name))
         sizes["tied"] = False
     schedule = of.schedules({"gpipe": "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"})
+    if schedule == "1F1B" and of.job.n_microbatches < of.job.n_stages:  # refused by torch's Schedule1F1B
+        few = f"{counted(of.job.n_microbatches, 'micro-batch')} on {counted(of.job.n_stages, 'stage')}"
+        of.lose(f"the schedule is 1f1b of {few}; torchtitan is given gpipe", schedule="gpipe", warmups=None)
+        schedule = "GPipe"
     sharding = of.sharded("none", "zero-2", "zero-3")
     checkpointing = of.recomputed("none", "selective", "block")
     dtype = of.precise(bf16="bfloat16", fp32="float32")
+    if of.job.gradients_in != "fp32":
+        of.lose(f"gradients are {of.job.gradients_in}; torchtitan has them in fp32", gradient_dtype="fp32")
     job = of.job
     shards = 1 if sharding == "none" else job.n_replicas
     policy = {"none": "None", "selective": "SelectiveAC.Config()", "block": "FullAC.Config()"}[checkpointing]
@@ -93,8 +99,11 @@ def megatron(of: Expressed) -> Told:
     """Megatron-LM's arguments, with the mapping of ranks that is the plan's own."""
     of.usual()
     sizes = of.sizes("gpt", "llama", "moe")
-    of.schedules({"1f1b": "", "interleaved-1f1b": ""})
+    of.schedules({"1f1b": "", "interleaved-1f1b": ""}, in_groups=True)  # of micro-batches, as many as stages
     sharding = of.sharded("none", "zero-1")
+    if of.job.modelled().family == "moe" and of.tensor_parallel > 1 and not of.job.sequence_parallel:
+        what = "sequence_parallel is off; megatron trains no experts with tensor parallelism without it"
+        of.lose(what, sequence_parallel=True)
     dtype = of.precise(bf16="bf16", fp16="fp16", fp32="")
     checkpointing = of.recomputed("none", "block", "stage")
     job, blocks = of.job, of.blocks()
@@ -127,6 +136,7 @@ def megatron(of: Expressed) -> Told:
         **(gated if model.family != "gpt" else {}),
         "untie-embeddings-and-output-weights": not sizes["tied"],
         **({dtype: True, "accumulate-allreduce-grads-in-fp32": job.gradients_in == "fp32"} if dtype else {}),
+        "grad-reduce-in-bf16": dtype == "bf16" and job.gradients_in != "fp32",  # fp32 where it is not told
         "use-distributed-optimizer": sharding == "zero-1",
         "overlap-grad-reduce": job.overlap,
         "sequence-parallel": job.sequence_parallel and of.tensor_parallel > 1,
@@ -139,7 +149,10 @@ def megatron(of: Expressed) -> Told:
     told = {name: value for name, value in given.items() if value is not None and value is not False}
     text = "".join(f"--{name}\n" if value is True else f"--{name} {value}\n" for name, value in told.items())
     run = "\"${MEGATRON:-Megatron-LM}/pretrain_gpt.py\" $(grep -v '^#' megatron.args)"
-    return Told(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files={"megatron.args": text})
+    files = {"megatron.args": text}
+    shared = of.tensor_parallel > 1 or job.context_parallel > 1  # refused without, on GPUs before Blackwell
+    starter = ("CUDA_DEVICE_MAX_CONNECTIONS=1 " if shared else "") + TORCHRUN
+    return Told(order=BY_PIPELINE, script=run, job=job, lost=of.losses(), files=files, starter=starter)
 
 
 def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,6 +197,7 @@ def deepspeed(of: Expressed) -> Told:
         "gradient_accumulation_steps": job.n_microbatches,
         "zero_optimization": {"stage": ZERO[sharding]},
         **({dtype: {"enabled": True}} if dtype else {}),
+        **({"communication_data_type": job.gradients_in} if job.gradients_in != job.dtype else {}),
         **({"pipeline": {"stages": job.n_stages}} if job.n_stages > 1 else {}),
         **({"tensor_parallel": {"autotp_size": of.tensor_parallel}} if of.tensor_parallel > 1 else {}),
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},

@@ -166,8 +166,12 @@ def slurm(of: Launched) -> dict[str, str]:
         "--exclusive",
     ]
     text = "".join(f"#SBATCH {line}\n" for line in lines)
-    run = "srun --kill-on-bad-exit=1 bash -c 'bash launch.sh \"$SLURMD_NODENAME\"'\n"
-    return {"job.sbatch": "#!/usr/bin/env bash\n" + text + of.commented("set -euo pipefail\n" + run)}
+    # Slurm runs a copy of the script, in the folder where sbatch was called.
+    run = """set -euo pipefail
+cd "$(dirname "$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p')")"
+srun --kill-on-bad-exit=1 bash -c 'bash launch.sh "$SLURMD_NODENAME"'
+"""
+    return {"job.sbatch": "#!/usr/bin/env bash\n" + text + of.commented(run)}
 
 
 def skypilot(of: Launched) -> dict[str, str]:
