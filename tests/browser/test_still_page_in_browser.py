@@ -4,13 +4,12 @@ import time
 from dataclasses import replace
 
 import pytest
+from playwright.sync_api import expect
 from serving import PATIENCE_MS, PATIENCE_S, Watch
 
 import dtfm_lab as lab
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.widgets.shell.still_page import answering_page, answers_of
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

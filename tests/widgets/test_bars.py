@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab import lab
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import SENDS, Kind, Lane, synchronisations

@@ -11,9 +11,6 @@ from dtfm_lab import lab
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.running.fault_controls import KILL, PAUSE, RESUME, SLOW, ConditionMonitor, FaultControls
 from dtfm_lab.widgets.running.run_progress import RunProgress

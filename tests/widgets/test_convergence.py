@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loops import send
 
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.figures.measures import MEASURES
 from dtfm_lab.widgets.views.convergence import MOST_ROWS, N_COLUMNS, UNSEEN, ConvergenceView
 

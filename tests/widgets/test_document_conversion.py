@@ -13,9 +13,8 @@ import pytest
 import dtfm_lab as lab
 from dtfm_lab import files
 from dtfm_lab.domain.network import Topology, find_place, link_between
-
-filling = pytest.importorskip("dtfm_lab.widgets.network.links", reason="needs the lab extra")
-documents = pytest.importorskip("dtfm_lab.widgets.network.document_conversion", reason="needs the lab extra")
+from dtfm_lab.widgets.network import document_conversion as documents
+from dtfm_lab.widgets.network import links as filling
 
 
 @pytest.mark.parametrize("name", files.topology_names())
@@ -150,9 +149,8 @@ LINK = {"source": "ada", "target": "grace", "latency_ms": 1.0, "bandwidth_gbps":
     ],
 )
 def test_a_mistake_is_told_by_the_thing_the_value_found_and_the_value_wanted(document: Any, says: str) -> None:
-    with pytest.raises(lab.LabError, match=says) as refused:
+    with pytest.raises(lab.LabError, match=says):
         documents.topology_of(document)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

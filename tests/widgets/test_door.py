@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab import lab
 from dtfm_lab.files import topology_names
 from dtfm_lab.lab.plans import opening_job

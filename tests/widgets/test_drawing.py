@@ -7,10 +7,7 @@ import copy
 import sys
 from typing import Any
 
-import pytest
-from loops import on_a_loop, send, until
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
+from loops import send, until
 
 from dtfm_lab.widgets.network.drawing import LOOK_S, MOST_KEPT, Drawing, PacedEdits, empty_document
 from dtfm_lab.widgets.views.view import DocumentView
@@ -137,7 +134,6 @@ def draw(drawing: Drawing, name: str) -> None:
     drawing.document = empty_document(name)
 
 
-@on_a_loop
 async def test_moments_of_a_drag_wait_for_the_answer_and_only_the_newest_is_accepted():
     drawing, _, accepted, answers = paced(answering=True)
     drawing.gesture("begin")
@@ -148,7 +144,6 @@ async def test_moments_of_a_drag_wait_for_the_answer_and_only_the_newest_is_acce
     await until(lambda: accepted == ["c"])
 
 
-@on_a_loop
 async def test_the_end_of_a_drag_is_accepted_at_once_and_no_later_again():
     drawing, _, accepted, answers = paced(answering=True)
     drawing.gesture("begin")
@@ -161,7 +156,6 @@ async def test_the_end_of_a_drag_is_accepted_at_once_and_no_later_again():
     assert accepted == ["last"]
 
 
-@on_a_loop
 async def test_an_edit_that_is_no_drag_is_accepted_at_once():
     drawing, _, accepted, _ = paced(answering=True)
     draw(drawing, "a")

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import on_a_loop, send, until
+from loops import send, until
 
 from dtfm_lab import Job, Topology
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import evaluate, explain
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.groups import GroupsPanel
 from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
 from dtfm_lab.widgets.groups.hand_moves import change, exchanged, offers
@@ -209,7 +206,6 @@ def test_an_edge_beside_the_path_opens_its_matching():
     assert lab_state.selected_link == tuple(panel.groups.other_matching[0][:2])
 
 
-@on_a_loop
 async def test_a_drag_is_priced_and_a_drop_on_a_device_exchanges_the_two() -> None:
     plan = plan_of()
     lab_state, panel = panel_of(plan)
@@ -226,7 +222,6 @@ async def test_a_drag_is_priced_and_a_drop_on_a_device_exchanges_the_two() -> No
     assert panel.groups.offers == {}, "prices of another plan"
 
 
-@on_a_loop
 async def test_the_seconds_of_an_iteration_follow_the_prices_of_a_move() -> None:
     from dtfm_lab import lab
 
@@ -243,7 +238,6 @@ async def test_the_seconds_of_an_iteration_follow_the_prices_of_a_move() -> None
     assert "in brackets the predicted iteration" in panel.line.value
 
 
-@on_a_loop
 async def test_a_drop_on_a_group_takes_the_cheapest_partner_an_idle_one_too() -> None:
     plan = plan_of(n_idle=3)
     lab_state, panel = panel_of(plan)
@@ -255,7 +249,6 @@ async def test_a_drop_on_a_group_takes_the_cheapest_partner_an_idle_one_too() ->
     assert device in {lab_state.plan.topology.names[i] for i in lab_state.plan.idle_devices}
 
 
-@on_a_loop
 async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers() -> None:
     plan = plan_of()
     lab_state, panel = panel_of(plan)
@@ -274,7 +267,6 @@ async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers()
     assert panel.hand.note == ""
 
 
-@on_a_loop
 async def test_a_device_is_moved_without_dragging() -> None:
     plan = plan_of()
     lab_state, panel = panel_of(plan)
@@ -289,7 +281,6 @@ async def test_a_device_is_moved_without_dragging() -> None:
     assert partner in lab_state.plan.stages[3]
 
 
-@on_a_loop
 async def test_a_move_that_is_not_possible_is_one_calm_line() -> None:
     plan = plan_of()
     lab_state, panel = panel_of(plan)
@@ -300,7 +291,6 @@ async def test_a_move_that_is_not_possible_is_one_calm_line() -> None:
     assert lab_state.plan is plan
 
 
-@on_a_loop
 async def test_why_so_answers_for_the_plan_and_for_a_device() -> None:
     plan = plan_of()
     lab_state, panel = panel_of(plan)

@@ -7,7 +7,6 @@ import pytest
 
 import dtfm_lab as lab
 
-pytest.importorskip("anywidget")
 pytestmark = pytest.mark.usefixtures("own_progress")
 
 

@@ -10,9 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.network.links import Origin, drawn_links, set_links

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
-from loops import on_a_loop, until
+from loops import until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import PlanError
@@ -15,9 +15,6 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.systems import Budget, Outcomes, Strategy, outcome_of, work_of
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.systems import SystemsPanel
@@ -57,7 +54,6 @@ async def asked(panel: SystemsPanel) -> Outcomes:
     return panel.outcomes
 
 
-@on_a_loop
 async def test_rows_are_the_outcomes_the_fastest_first_and_causes_add_up():
     panel = a_panel()
     panel.start.click()
@@ -87,7 +83,6 @@ def test_our_own_system_says_what_the_job_fixes_in_the_labs_plan():
         assert "as the job says" not in outcome_html(outcome, same)
 
 
-@on_a_loop
 async def test_what_was_found_before_stop_is_kept():
     panel = a_panel(names=(*NAMES, *(name for name in lab.systems.strategies if name not in NAMES)))
     panel.seconds.value = 0.5
@@ -99,7 +94,6 @@ async def test_what_was_found_before_stop_is_kept():
     assert [row["name"] for row in panel.bars.rows] == [one.strategy.name for one in panel.outcomes]
 
 
-@on_a_loop
 async def test_a_plan_is_on_the_network_while_its_pane_is_shown_taken_with_its_job_and_put_back():
     panel = a_panel()
     state = panel._lab_state
@@ -130,7 +124,6 @@ async def test_a_plan_is_on_the_network_while_its_pane_is_shown_taken_with_its_j
     assert panel.back.layout.display == "none"
 
 
-@on_a_loop
 async def test_a_plan_of_groups_draws_its_groups_and_its_gpus_are_asked_about_again():
     panel = a_panel("shared-cards", "gpt3-xl", ("megatron",))
     state = panel._lab_state
@@ -155,7 +148,6 @@ async def test_a_plan_of_groups_draws_its_groups_and_its_gpus_are_asked_about_ag
     assert state.plan is plan_before
 
 
-@on_a_loop
 async def test_why_is_explained_when_it_is_asked_for():
     panel = a_panel()
     outcomes = await asked(panel)
@@ -174,7 +166,6 @@ async def test_why_is_explained_when_it_is_asked_for():
     assert outcomes["megatron"] in panel.why.known
 
 
-@on_a_loop
 async def test_only_the_system_whose_assumption_changes_is_asked_again():
     panel = a_panel()
     edits = []
@@ -196,7 +187,6 @@ async def test_only_the_system_whose_assumption_changes_is_asked_again():
     assert panel.settings()["assumptions"] == {}
 
 
-@on_a_loop
 async def test_an_edit_makes_the_outcomes_stale_and_nothing_is_asked_by_itself():
     panel = a_panel()
     state = panel._lab_state
@@ -214,7 +204,6 @@ async def test_an_edit_makes_the_outcomes_stale_and_nothing_is_asked_by_itself()
     assert panel._outcome("megatron").strategy.transport == "overlapped"
 
 
-@on_a_loop
 async def test_settings_are_restored_and_impossible_ones_ignored():
     panel, other = a_panel(), a_panel()
     panel.seconds.value, panel.seed.value, panel.part.value = 0.7, 3, "Why"
