@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from dtfm_lab import cli
+from dtfm_lab.domain.errors import LabError
 
 # A shell starts background jobs with SIGINT ignored. Tests that interrupt a search or a run need the usual handling,
 # which processes that they start inherit.
@@ -21,6 +22,26 @@ settings.register_profile("any time", deadline=None, max_examples=50)
 settings.load_profile("any time")
 
 Shell = Callable[..., tuple[int, str, str]]
+
+TWO_LINES: list[str] = []
+"""What errors of the lab said that were made in this process, if it was more than a line."""
+
+
+def _listen(error: LabError, *told: object) -> None:
+    Exception.__init__(error, *told)
+    if "\n" in str(error):
+        TWO_LINES.append(str(error))
+
+
+LabError.__init__ = _listen  # type: ignore[method-assign]
+
+
+@pytest.fixture(autouse=True)
+def every_error_is_one_line() -> Iterator[None]:
+    """A user's mistake is one line, whichever test makes it and wherever it is caught."""
+    TWO_LINES.clear()
+    yield
+    assert TWO_LINES == []
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

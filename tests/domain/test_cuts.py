@@ -68,9 +68,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("blocks", "n_layers", "says"), WRONG, ids=["too few", "none", "a half"])
 def test_what_is_no_cut_of_the_model_is_refused(blocks, n_layers, says):
-    with pytest.raises(JobError, match=says) as refused:
+    with pytest.raises(JobError, match=says):
         job(blocks, n_layers=n_layers)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("blocks", [3, "22", {"a": 1}], ids=str)

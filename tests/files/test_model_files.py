@@ -139,10 +139,8 @@ def test_a_mistake_in_a_config_is_one_line_that_names_the_file_and_the_key(tmp_p
     data, error, says = WRONG[name]
     path = tmp_path / "config.json"
     path.write_text(json.dumps(data))
-    with pytest.raises(error, match=says) as refused:
+    with pytest.raises(error, match=f"^{path}: .*{says}"):
         load_model(path)
-    assert str(refused.value).startswith(f"{path}: ")
-    assert "\n" not in str(refused.value)
 
 
 def test_a_path_to_nothing_is_refused(tmp_path):

@@ -73,7 +73,7 @@ def test_the_summary_of_a_plan_file_is_for_people_and_not_read_back(tmp_path):
         (lambda d: d["placement"][0].__setitem__(0, 3), "device 3 is placed twice"),
         (lambda d: d["placement"][0].__setitem__(0, 8), "names device 8, but lecture-hall has 8"),
         (lambda d: d["placement"].pop(), "placement of 3 x 2; job wants 4 x 2"),
-        (lambda d: d["placement"][0].pop(), "mine.json: "),
+        (lambda d: d["placement"][0].pop(), ""),
         (lambda d: d["topology"]["latency_s"].pop(), r"latency_s has shape \(7, 8\), but there are 8 devices"),
         (lambda d: d["topology"]["latency_s"][0].__setitem__(1, -1), "ada -> alan: latency is -1.0"),
         (
@@ -93,10 +93,8 @@ def test_a_plan_file_that_contradicts_itself_is_refused(tmp_path, change, says):
     change(data)
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(data))
-    with pytest.raises(FileError, match=says) as refused:
+    with pytest.raises(FileError, match=rf"^mine\.json: .*{says}"):
         load_plan(path)
-    assert str(refused.value).startswith("mine.json: ")
-    assert "\n" not in str(refused.value)
 
 
 def measured(seed: int = 0) -> Trace:
@@ -150,10 +148,8 @@ def test_a_trace_file_that_contradicts_itself_is_refused(tmp_path, change, says)
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
-    with pytest.raises(FileError, match=says) as refused:
+    with pytest.raises(FileError, match=rf"^mine\.json: .*{says}"):
         load_trace(path)
-    assert str(refused.value).startswith("mine.json: ")
-    assert "\n" not in str(refused.value)
 
 
 def test_counts_of_micro_batches_cuts_and_warmups_survive_saving(tmp_path):

@@ -50,9 +50,8 @@ def test_a_cpu_brings_nothing_in_that_is_there():
 def test_without_a_gpu_there_is_a_cpu_and_a_refusal():
     assert isinstance(make_processor("cpu", 3, True), CpuProcessor)
     if not torch.cuda.is_available():
-        with pytest.raises(RunError, match="sees no GPU in a worker") as error:
+        with pytest.raises(RunError, match="sees no GPU in a worker"):
             make_processor("cuda", 0, False)
-        assert "\n" not in str(error.value)
 
 
 def test_workers_take_gpus_in_turn(monkeypatch):

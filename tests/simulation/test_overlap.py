@@ -175,9 +175,8 @@ def test_one_fragment_without_delay_is_local_updates_to_the_last_digit() -> None
     [{"fragments": 2}, {"fragment_delay": 1}, {"fragments": 3, "synchronise_every": 4}],
 )
 def test_fragments_that_do_not_divide_the_iterations_are_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(JobError, match="wanted local updates, with a multiple of") as refused:
+    with pytest.raises(JobError, match="wanted local updates, with a multiple of"):
         fragmented(1.0, **fields)
-    assert "\n" not in str(refused.value)
 
 
 def test_a_trace_of_other_fragments_is_refused() -> None:
