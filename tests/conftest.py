@@ -18,7 +18,7 @@ from dtfm_lab.domain.errors import LabError
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # On a busy machine an example may take any time. Where a law says nothing else, it is tried on so many.
-settings.register_profile("any time", deadline=None, max_examples=50)
+settings.register_profile("any time", deadline=None, max_examples=20)
 settings.load_profile("any time")
 
 Shell = Callable[..., tuple[int, str, str]]

@@ -50,7 +50,7 @@ def of_link(table, what):
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["gpipe", "1f1b"]))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_another_network_is_found_under_noise(seed, schedule):
     truth = other_network(np.random.default_rng(seed))
     ran = measured(PLAN, schedule, truth=truth, noise=0.05, seed=seed, slow={(1, 0): 2.0})

@@ -28,7 +28,6 @@ def graph(kind=nx.DiGraph, **changed):
 
 
 @given(st.integers(0, 1000), st.integers(1, 6))
-@settings(max_examples=20, deadline=None)
 def test_labelled_matrices_give_the_network_back(seed, n):
     topology = network(seed, n)
     latency_ms, bandwidth_gbps = topology.to_matrices()
@@ -48,7 +47,6 @@ def test_unlabelled_frames_and_names_of_one_s_own_name_the_devices():
 
 
 @given(st.permutations(range(6)))
-@settings(max_examples=20, deadline=None)
 def test_a_frame_may_come_in_any_order_of_rows(order):
     links = network(n=3).to_frame().iloc[order]
     back = Topology.from_frame(links)
@@ -149,14 +147,14 @@ anything = st.sampled_from(
 
 
 @given(st.lists(st.tuples(anything, anything, anything, anything), max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_frame_is_read_or_refused(rows):
     links = pd.DataFrame(rows, columns=["source", "target", "latency_ms", "bandwidth_gbps"], dtype=object)
     with_or_without(lambda: Topology.from_frame(links))
 
 
 @given(st.dictionaries(st.sampled_from(["latency_s", "bandwidth_bytes_per_s"]), anything), anything, anything)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_graph_is_read_or_refused(edge, gpu, position):
     drawn = graph(**edge)
     drawn.add_node("a", gpu=gpu, position=position, peak_flop_per_s=position)
@@ -164,7 +162,7 @@ def test_any_graph_is_read_or_refused(edge, gpu, position):
 
 
 @given(anything | st.lists(st.lists(anything, max_size=3), max_size=3), anything)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_matrices_are_read_or_refused(latency_ms, bandwidth_gbps):
     with_or_without(lambda: Topology.from_matrices(latency_ms, bandwidth_gbps))
 

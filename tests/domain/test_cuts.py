@@ -25,7 +25,7 @@ def job(blocks: tuple[int, ...] | None, *, n_layers: int | None = None, tied: bo
 
 
 @given(cuts, st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_stages_hold_the_blocks_that_they_are_given_and_the_whole_model_in_order(blocks, tied):
     cut = job(blocks, tied=tied)
     model = cut.modelled()
@@ -38,7 +38,6 @@ def test_stages_hold_the_blocks_that_they_are_given_and_the_whole_model_in_order
 
 
 @given(cuts)
-@settings(max_examples=20, deadline=None)
 def test_the_even_cut_spelled_out_is_the_even_cut(blocks):
     n_layers, n_stages = sum(blocks), len(blocks)
     each, spare = divmod(n_layers, n_stages)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import LabError
@@ -27,7 +27,6 @@ def measured(seed: int, known: float = 0.6, n: int = 3) -> Topology:
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.6, 1.0]))
-@settings(max_examples=15, deadline=None)
 def test_a_plan_file_holds_the_times_to_the_bit(seed, known):
     topology = measured(seed, known)
     topology = topology if topology.message_s is None else replace(topology, message_s=topology.message_s / 3)

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError, TraceError
@@ -46,7 +46,6 @@ def test_a_plan_of_64_devices_survives_saving_exactly(tmp_path):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 3))
-@settings(max_examples=20, deadline=None)
 def test_any_plan_survives_saving_exactly(seed, n_stages, n_replicas):
     """Any floats at all, asymmetric links, idle devices, jobs of message sizes only."""
     rng, n = np.random.default_rng(seed), 10

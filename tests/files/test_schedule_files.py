@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
 
 
 @given(names, st.integers(1, 4), st.integers(1, 3), st.sampled_from(ENDINGS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_schedule_comes_back_as_it_was(folder, name, n_devices, rounds, ending):
     schedule = schedules[name](n_devices, rounds * n_devices)
     path = save_schedule(schedule, folder / f"{name}.{ending}")

@@ -70,7 +70,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("ending", WHOLE)
 @given(topology=topologies())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_whole_format_gives_everything_back(folder, ending, topology):
     back = load_topology(save_topology(topology, folder / f"saved.{ending}"))
     assert back.devices == topology.devices
@@ -80,7 +80,7 @@ def test_a_whole_format_gives_everything_back(folder, ending, topology):
 
 
 @given(topology=topologies())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_csv_gives_names_and_links_back(folder, topology):
     back = load_topology(save_topology(topology, folder / "saved.csv"))
     assert back.names == topology.names

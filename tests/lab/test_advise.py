@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
@@ -92,6 +92,7 @@ def test_more_machines_or_bandwidth_never_slow_the_plan_they_are_tried_on(advice
 
 
 @given(st.none() | st.floats(1e-3, 10), st.none() | st.floats(0.01, 50), st.none() | st.floats(0, 10))
+@settings(max_examples=50)
 def test_no_way_of_the_table_beats_the_verdicts_by_its_own_rule(
     advice: Advice, days: float | None, dollars: float | None, per_kwh: float | None
 ) -> None:

@@ -200,7 +200,7 @@ some_bars = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some_bars, st.floats(-5, 5), st.randoms(use_true_random=False))
 def test_every_bar_of_a_shifted_copy_is_late_by_the_shift(actions, shift_s, random):
     start = np.arange(len(actions), dtype=float)

@@ -47,7 +47,7 @@ def gesture(panel: GroupsPanel, **content: object) -> None:
     send(panel.groups, content)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shapes)
 def test_an_offer_is_what_the_plan_costs_after_the_move(shape):
     plan = plan_of(*shape)
@@ -87,7 +87,6 @@ def test_a_change_has_a_sign():
     assert change(0.012, 0.4) == "+12 ms"
 
 
-@settings(max_examples=20, deadline=None)
 @given(shapes)
 def test_a_matching_is_slowest_first_and_its_two_ways_make_its_seconds(shape):
     plan = plan_of(*shape)
@@ -101,7 +100,6 @@ def test_a_matching_is_slowest_first_and_its_two_ways_make_its_seconds(shape):
             assert {pair[1] for pair in pairs} == set(plan.stages[b])
 
 
-@settings(max_examples=20, deadline=None)
 @given(shapes)
 def test_the_parts_of_the_cost_make_its_seconds(shape):
     plan = plan_of(*shape)

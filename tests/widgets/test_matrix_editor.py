@@ -72,7 +72,7 @@ documents = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(documents, st.booleans())
 def test_what_is_said_of_each_link_is_what_the_topology_has(drawn: dict[str, Any], by_distance: bool) -> None:
     drawn = {**drawn, "fill": "distance" if by_distance else "default"}
@@ -87,7 +87,7 @@ def test_what_is_said_of_each_link_is_what_the_topology_has(drawn: dict[str, Any
 cards = st.dictionaries(st.sampled_from(["uplink_gbps", "downlink_gbps"]), st.sampled_from([0.05, 0.4, 20.0]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(documents, st.lists(cards, min_size=5, max_size=5), st.sets(st.integers(0, 4), min_size=4, max_size=4))
 def test_a_latency_for_picked_links_leaves_every_bandwidth_and_other_link(
     drawn: dict[str, Any], own: list[dict[str, float]], corners: set[int]
@@ -105,7 +105,7 @@ def test_a_latency_for_picked_links_leaves_every_bandwidth_and_other_link(
     assert meant(editor.canvas.drawing.document) == before
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(documents, st.dictionaries(pairs, speeds, max_size=5))
 def test_setting_links_changes_these_and_no_others(drawn: dict[str, Any], new: dict[Any, Any]) -> None:
     assert meant(set_links(drawn, new)) == {**meant(drawn), **new}

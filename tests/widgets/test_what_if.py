@@ -152,7 +152,7 @@ def worldwide() -> Plan:
     return a_plan("worldwide", n_stages=8, n_replicas=8)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.floats(0.1, 10), st.sampled_from(["bandwidth", "latency"]))
 def test_a_reason_is_of_the_part_that_changed_most(worldwide: Plan, factor: float, name: str) -> None:
     plan = worldwide
@@ -337,6 +337,7 @@ async def test_settings_come_back_now_or_with_the_next_plan() -> None:
 
 
 @given(st.integers(1, 5000), st.integers(1, 16))
+@settings(max_examples=50)
 def test_micro_batches_are_those_that_divide_the_batch(a_replica: int, replicas: int) -> None:
     job = replace(
         lab.load_job("tiny", n_stages=1, n_replicas=1), n_replicas=replicas, global_batch=replicas, microbatch=1
@@ -345,6 +346,7 @@ def test_micro_batches_are_those_that_divide_the_batch(a_replica: int, replicas:
 
 
 @given(st.integers(2, 5000), st.integers(2, 16), st.data())
+@settings(max_examples=50)
 def test_a_batch_that_replicas_share_unequally_offers_what_leaves_each_of_them_one(
     a_replica: int, replicas: int, data: st.DataObject
 ) -> None:
