@@ -233,11 +233,7 @@ def test_context_and_expert_parallelism_are_told_where_a_framework_has_them(shel
     degrees = ("tensor-model-parallel-size", "expert-model-parallel-size", "context-parallel-size")
     assert [experts[name] for name in degrees] == ["2", "2", "1"]
     assert experts["micro-batch-size"] == "2"  # of a GPU, of whose experts another has half
-    assert (experts["num-experts"], experts["moe-layer-freq"], experts["moe-router-topk"]) == (
-        "128",
-        "1",
-        "8",
-    )
+    assert (experts["num-experts"], experts["moe-layer-freq"], experts["moe-router-topk"]) == ("128", "1", "8")
     assert "qk-layernorm" in experts
     titan = dict(re.findall(r"(\w+)_degree=(\d+)", (tmp_path / "context-torchtitan/plan.py").read_text()))
     assert np.prod([int(degree) for degree in titan.values()]) == 16

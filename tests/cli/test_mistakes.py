@@ -46,10 +46,7 @@ def test_a_name_too_long_for_a_file_is_refused_as_any_other(shell, arguments):
 
 @pytest.mark.parametrize(
     ("key", "alone"),
-    [
-        ("stages", [["ada", "alan"], ["barbara", 3]]),
-        ("rank_map", [0, 1, 2, 3, None, None, None, None]),
-    ],
+    [("stages", [["ada", "alan"], ["barbara", 3]]), ("rank_map", [0, 1, 2, 3, None, None, None, None])],
 )
 def test_a_placement_may_be_a_list_alone(shell, tmp_path, key, alone):
     file, told = tmp_path / "placement.json", []

@@ -190,10 +190,7 @@ def test_the_summary_is_plain_json_and_infinite_bounds_are_null():
     [
         (lecture_hall_plan([(1, 0), (2, 3), (4, 5), (6, 7)]), "ran on stages .* wanted the same"),
         (replace(PLAN, topology=with_factor(PLAN.topology, "ada", "alan", bandwidth=0.5)), "ran on network .* wanted"),
-        (
-            lecture_hall_plan(global_batch=2 * PLAN.job.global_batch),
-            "ran with n_microbatches .* wanted the same",
-        ),
+        (lecture_hall_plan(global_batch=2 * PLAN.job.global_batch), "ran with n_microbatches .* wanted the same"),
     ],
     ids=["placement", "network", "batch"],
 )

@@ -69,16 +69,7 @@ def with_link(keys, _):
     return Topology.from_matrices(one, one).with_link(0, 1, **speeds(keys))
 
 
-DOORS = [
-    from_matrices,
-    from_frame,
-    from_networkx,
-    from_yaml,
-    from_csv,
-    from_matrices_in_csv,
-    from_npz,
-    with_link,
-]
+DOORS = [from_matrices, from_frame, from_networkx, from_yaml, from_csv, from_matrices_in_csv, from_npz, with_link]
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -37,10 +37,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: lab.load_job("gpt3-13b"),
         r"no job named 'gpt3-13b'.*wanted a job with model=gpt3-13b",
     ),
-    "a network for a plan": (
-        lambda: lab.simulate("lecture-hall"),
-        "plan is 'lecture-hall', a network; wanted a Plan",
-    ),
+    "a network for a plan": (lambda: lab.simulate("lecture-hall"), "plan is 'lecture-hall', a network; wanted a Plan"),
     "a model's name in a Job": (lambda: lab.Job(model="tiny", global_batch=4), "model is 'tiny'; wanted a ModelSpec"),
     "a start of nothing": (lambda: lab.plan("lecture-hall", "tiny", start=3), "start is 3; wanted a Plan"),
     "GPU in capitals": (

@@ -148,12 +148,7 @@ def test_any_shape_is_told_in_words_and_plain_types(shape):
         json.dumps(explanation.summary(name))
     for table in ("devices", "groups", "hops"):
         assert (
-            len(explanation.to_frame(table))
-            == {
-                "devices": shape[0],
-                "groups": shape[1],
-                "hops": shape[1] - 1,
-            }[table]
+            len(explanation.to_frame(table)) == {"devices": shape[0], "groups": shape[1], "hops": shape[1] - 1}[table]
         )
 
 

@@ -16,15 +16,7 @@ from safetensors.torch import save_file
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job, gpt
-from dtfm_lab.runtime.protocol.checkpoint_folders import (
-    META,
-    TENSORS,
-    Checkpoint,
-    describe,
-    folder_for,
-    prepare,
-    seal,
-)
+from dtfm_lab.runtime.protocol.checkpoint_folders import META, TENSORS, Checkpoint, describe, folder_for, prepare, seal
 from dtfm_lab.runtime.worker.batches import TextBatches, load_model
 from dtfm_lab.runtime.worker.checkpoint_tensors import read, read_parameters, write
 from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss

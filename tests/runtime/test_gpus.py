@@ -76,15 +76,7 @@ def test_a_driver_without_gpus_says_why(driver, monkeypatch, script, why):
 
 @pytest.mark.parametrize(
     ("variable", "left"),
-    [
-        (None, [0, 1, 2]),
-        ("", []),
-        ("-1", []),
-        ("2,0", [2, 0]),
-        ("1, 7, 0", [1]),
-        ("GPU-2ab", [2]),
-        ("GPU-9,0", []),
-    ],
+    [(None, [0, 1, 2]), ("", []), ("-1", []), ("2,0", [2, 0]), ("1, 7, 0", [1]), ("GPU-2ab", [2]), ("GPU-9,0", [])],
 )
 def test_hidden_gpus_do_not_count(variable, left):
     assert visible(THREE, variable) == [THREE[i] for i in left]

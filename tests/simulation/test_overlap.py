@@ -163,10 +163,7 @@ def test_one_fragment_without_delay_is_local_updates_to_the_last_digit() -> None
     assert plain.context == named.context
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"fragments": 2}, {"fragment_delay": 1}, {"fragments": 3, "synchronise_every": 4}],
-)
+@pytest.mark.parametrize("fields", [{"fragments": 2}, {"fragment_delay": 1}, {"fragments": 3, "synchronise_every": 4}])
 def test_fragments_that_do_not_divide_the_iterations_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(JobError, match="wanted local updates, with a multiple of"):
         fragmented(1.0, **fields)

@@ -103,10 +103,7 @@ def test_a_script_gives_the_flags_that_its_command_would_have():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (
-            "--tensor-model-parallel-size 2 --hierarchical 2 --moe 1",
-            "known here: --hierarchical, --moe",
-        ),
+        ("--tensor-model-parallel-size 2 --hierarchical 2 --moe 1", "known here: --hierarchical, --moe"),
         ("--micro-batch-size $MBS", "--micro-batch-size is '$MBS'; wanted a valid integer"),
         ("hello", "flags are 'hello'; wanted those of Megatron-LM"),
         ('{"zero_optimization": {"stage": 3, "offload_param": {}}}', "known here: zero_optimization.offload_param"),
