@@ -82,3 +82,18 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
         return int(left.value.code or 0), captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def refuses(shell: Shell) -> Callable[..., str]:
+    """``refuses("wanted", "plan")`` holds a user's mistake to exit status 2 and one line on standard error, which says
+    so and is returned; nothing is on standard output."""
+
+    def refuse(says: str, *arguments: str) -> str:
+        status, out, line = shell(*arguments)
+        assert (status, out, len(line.strip().splitlines())) == (2, "", 1), line
+        assert line.startswith("dtfm-lab: ")
+        assert says in line
+        return line
+
+    return refuse

@@ -94,12 +94,9 @@ def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch)
         (("--join", "4711"), "'4711' is no address; wanted HOST:PORT"),
     ],
 )
-def test_mistakes_of_a_probe_are_one_line(shell, monkeypatch, arguments, complaint):
+def test_mistakes_of_a_probe_are_one_line(refuses, monkeypatch, arguments, complaint):
     monkeypatch.delenv("DTFM_PROBE_TOKEN", raising=False)
-    status, out, err = shell("doctor", "--probe", *arguments)
-    assert (status, out) == (2, "")
-    assert complaint in err
-    assert len(err.strip().splitlines()) == 1
+    refuses(complaint, "doctor", "--probe", *arguments)
 
 
 def test_hosts_that_do_not_come_are_a_failure_and_not_a_mistake(shell):
@@ -130,11 +127,8 @@ def test_export_tells_each_hosts_line(shell, plan_file):
         (("--per-host", "0"), "workers per host is 0; wanted 1 or more"),
     ],
 )
-def test_mistakes_of_an_export_are_one_line(shell, plan_file, arguments, complaint):
-    status, out, err = shell("export", plan_file, "-o", "run", *arguments)
-    assert (status, out) == (2, "")
-    assert complaint in err
-    assert len(err.strip().splitlines()) == 1
+def test_mistakes_of_an_export_are_one_line(refuses, plan_file, arguments, complaint):
+    refuses(complaint, "export", plan_file, "-o", "run", *arguments)
     assert not Path("run").exists()
 
 
@@ -148,9 +142,7 @@ def test_a_plan_is_exported_as_a_page_by_its_ending(shell, plan_file):
     assert "--per-host is of a run folder; wanted other.html without it" in err
 
 
-def test_a_folder_of_something_else_is_left_alone(shell, plan_file):
+def test_a_folder_of_something_else_is_left_alone(refuses, plan_file):
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("mine")
-    status, _, err = shell("export", plan_file, "-o", "mine")
-    assert status == 2
-    assert "mine: is a folder of something else; wanted a new one" in err
+    refuses("mine: is a folder of something else; wanted a new one", "export", plan_file, "-o", "mine")

@@ -76,12 +76,6 @@ def test_a_paused_device_can_be_resumed_until_another_worker_has_taken_its_place
     assert RESUME not in found["may"]
 
 
-def test_when_a_run_is_over_nothing_can_be_done() -> None:
-    run = running()
-    run.absorb({"event": "stopped"})
-    assert {state["may"] for state in ConditionMonitor(run).look().values()} == {()}
-
-
 def test_a_message_that_is_none_does_nothing() -> None:
     done = []
     view = DevicesView(lambda *act: done.append(act))

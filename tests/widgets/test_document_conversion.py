@@ -29,14 +29,6 @@ def test_a_shipped_network_survives_the_canvas_whole(name: str) -> None:
     assert documents.is_document(document)
 
 
-def test_an_asymmetric_network_survives_the_canvas() -> None:
-    rng = np.random.default_rng(0)
-    topology = Topology.from_matrices(rng.uniform(1, 90, (6, 6)), rng.uniform(0.1, 5, (6, 6)), regions=list("aabbcc"))
-    drawn = documents.topology_of(documents.document_of(topology))
-    np.testing.assert_allclose(drawn.latency_s, topology.latency_s, rtol=1e-15)
-    np.testing.assert_allclose(drawn.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s, rtol=1e-15)
-
-
 def test_cards_and_one_way_pairs_are_drawn_as_such_not_link_by_link() -> None:
     cards = documents.document_of(lab.load_topology("volunteers"))
     assert cards["links"] == []

@@ -187,18 +187,13 @@ def test_a_selected_group_is_the_labs_stage_until_a_device_is_selected():
     assert panel.groups.selected_group == 1
 
 
-def test_a_hop_selects_its_slowest_pair_as_the_link():
+def test_a_hop_and_an_edge_beside_the_path_select_their_slowest_pair_as_the_link():
     plan = plan_of()
     lab_state, panel = panel_of(plan)
     panel.groups.selected_edge = 1
     slowest = max(panel.groups.matchings[1], key=lambda pair: pair[2])
     assert lab_state.selected_link == tuple(slowest[:2])
     assert slowest[2] == pytest.approx(plan.cost.hop_s[1])
-
-
-def test_an_edge_beside_the_path_opens_its_matching():
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
     panel.groups.other_edge = [0, 2]
     assert panel.groups.other_matching == matching_of(plan, 0, 2)
     assert lab_state.selected_link == tuple(panel.groups.other_matching[0][:2])

@@ -47,6 +47,13 @@ async def settled(the_lab: lab.Lab) -> None:
     await until(at_rest)
 
 
+async def opened() -> lab.Lab:
+    """A lab that has planned."""
+    the_lab = lab.Lab("lecture-hall", autosave=False)
+    await settled(the_lab)
+    return the_lab
+
+
 def act(the_lab: lab.Lab, rng: np.random.Generator, what: str) -> None:
     """Do something at random, as a reader would."""
     state, choices, what_if = the_lab.lab_state, the_lab.schedule_panel.choices, the_lab.what_if_panel
@@ -176,9 +183,7 @@ def check_answer(the_lab: lab.Lab, note: str, base: Trace) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_one_quantity_has_one_value_after_any_choice(seed: int) -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    rng = np.random.default_rng(seed)
-    await settled(the_lab)
+    the_lab, rng = await opened(), np.random.default_rng(seed)
     for what in rng.permutation([*ACTS, *ACTS]):
         act(the_lab, rng, str(what))
         await settled(the_lab)
@@ -211,8 +216,7 @@ def bar_of(the_lab: lab.Lab) -> dict[str, Any]:
 
 
 async def test_what_is_said_of_a_run_ends_with_the_plan_that_ran_and_comes_back_with_it() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     await measured(the_lab)
     state, comparison = the_lab.lab_state, the_lab.comparison
     run_s = format_s(state.measured.iteration_s)
@@ -243,8 +247,7 @@ async def test_what_is_said_of_a_run_ends_with_the_plan_that_ran_and_comes_back_
 
 
 async def test_a_mystery_that_is_solved_leaves_what_was_measured() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     await measured(the_lab)
     state, guessing = the_lab.lab_state, the_lab.run_panel.guessing
     guessing.begin(Secret("device", the_lab.topology.names[0], 3.0))
@@ -266,9 +269,8 @@ async def test_a_mystery_that_is_solved_leaves_what_was_measured() -> None:
 
 
 async def test_what_was_planned_anew_is_forgotten_with_the_plan_that_it_is_laid_against() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
+    the_lab = await opened()
     panel = the_lab.what_if_panel
-    await settled(the_lab)
     the_lab.show_pane("what-if")
     panel.controls.by_name["bandwidth"].value = 0.2
     await until(lambda: panel.anew is not None)
@@ -280,8 +282,7 @@ async def test_what_was_planned_anew_is_forgotten_with_the_plan_that_it_is_laid_
 
 
 async def test_while_another_plan_is_on_the_picture_nothing_is_said_of_the_labs_own() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     state, inspector = the_lab.lab_state, the_lab.network_pane.inspector
     stages = {name: s for s, names in enumerate(reversed(the_lab.plan.stages)) for name in names}
     state.shown_stages = stages
@@ -294,8 +295,7 @@ async def test_while_another_plan_is_on_the_picture_nothing_is_said_of_the_labs_
 
 
 async def test_a_schedule_that_is_chosen_after_an_edit_is_no_doing_of_the_edit() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     state, bar = the_lab.lab_state, the_lab.bar.view
     act(the_lab, np.random.default_rng(0), "link")
     await settled(the_lab)
@@ -312,8 +312,7 @@ async def test_a_schedule_that_is_chosen_after_an_edit_is_no_doing_of_the_edit()
 
 
 async def test_all_fields_of_a_job_that_were_changed_at_once_are_named() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     controls = the_lab.plan_panel.job_controls
     controls.batch.value, controls.schedule.value = 32, "gpipe"
     await settled(the_lab)
@@ -332,8 +331,7 @@ async def test_all_fields_of_a_job_that_were_changed_at_once_are_named() -> None
 
 
 async def test_where_nothing_can_be_planned_no_number_of_the_plan_before_stands() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     bar, inspector = the_lab.bar.view, the_lab.network_pane.inspector
     before = inspector.facts["title"]
     controls = the_lab.plan_panel.job_controls

@@ -24,6 +24,15 @@ def a_panel(topology: Topology | None = None) -> tuple[LabState, PlanPanel]:
     return lab_state, PlanPanel(lab_state, JOB)
 
 
+async def searched(topology: Topology | None = None) -> tuple[LabState, PlanPanel, PopulationView]:
+    """A pane that is looked at and whose search is over, with the view of it."""
+    lab_state, panel = a_panel(topology)
+    panel.teaching.pace.value = FAST
+    lab_state.pane = "plan"
+    await until(lambda: panel.teaching.view.is_over)
+    return lab_state, panel, panel.teaching.view
+
+
 async def test_nothing_is_searched_before_the_pane_is_looked_at():
     lab_state, panel = a_panel()
     await asyncio.sleep(0.1)
@@ -38,10 +47,7 @@ async def test_nothing_is_searched_before_the_pane_is_looked_at():
 
 
 async def test_scrubbing_moves_the_network_and_leaving_gives_it_back():
-    lab_state, panel = a_panel()
-    lab_state.pane = "plan"
-    view = panel.teaching.view
-    await until(lambda: view.is_over)
+    lab_state, panel, view = await searched()
     first = lab_state.shown_stages
     view.frame = len(view.frames) - 1
     names, best = lab_state.topology.names, view.frames[-1].best
@@ -52,11 +58,7 @@ async def test_scrubbing_moves_the_network_and_leaving_gives_it_back():
 
 
 async def test_playing_turns_a_generation_after_the_other_to_the_last():
-    lab_state, panel = a_panel(irregular(6))
-    panel.teaching.pace.value = FAST
-    lab_state.pane = "plan"
-    view = panel.teaching.view
-    await until(lambda: view.is_over)
+    _, _, view = await searched(irregular(6))
     view.frame = len(view.frames) - 4
     seen = []
     view.observe(lambda change: seen.append(change["new"]), "frame")
@@ -76,10 +78,7 @@ async def test_the_reference_is_what_the_planner_finds():
 
 
 async def test_the_plan_at_hand_is_kept_until_an_individual_is_taken_over():
-    lab_state, panel = a_panel()
-    lab_state.pane = "plan"
-    view = panel.teaching.view
-    await until(lambda: view.is_over)
+    lab_state, _, view = await searched()
     assert lab_state.plan is None
     one = view.frames[3].individuals[7]
     view.received({"kind": "take", "number": one.number}, [])
@@ -89,10 +88,7 @@ async def test_the_plan_at_hand_is_kept_until_an_individual_is_taken_over():
 
 
 async def test_another_network_or_seed_begins_anew():
-    lab_state, panel = a_panel()
-    lab_state.pane = "plan"
-    view = panel.teaching.view
-    await until(lambda: view.is_over)
+    lab_state, panel, view = await searched()
     first = view.frames[0].best.cost_s
     panel.teaching.seed.value = 5
     await until(lambda: view.is_over and bool(view.frames))
@@ -114,10 +110,7 @@ async def test_a_search_that_runs_ends_when_the_network_goes():
 
 
 async def test_a_page_that_opens_late_is_sent_every_frame_and_individual():
-    lab_state, panel = a_panel()
-    lab_state.pane = "plan"
-    view = panel.teaching.view
-    await until(lambda: view.is_over)
+    _, _, view = await searched()
     sent: list[tuple] = []
     view.send = lambda content, buffers=None: sent.append((content, buffers))
     view.received({"kind": "hello"}, [])

@@ -336,28 +336,15 @@ async def test_settings_come_back_now_or_with_the_next_plan() -> None:
     assert other.setting.values["global_batch"] == plan.job.global_batch
 
 
-@given(st.integers(1, 5000), st.integers(1, 16))
-@settings(max_examples=50)
-def test_micro_batches_are_those_that_divide_the_batch(a_replica: int, replicas: int) -> None:
-    job = replace(
-        lab.load_job("tiny", n_stages=1, n_replicas=1), n_replicas=replicas, global_batch=replicas, microbatch=1
-    )
-    assert microbatches_of(job, a_replica * replicas, 1) == [n for n in range(1, a_replica + 1) if a_replica % n == 0]
-
-
-@given(st.integers(2, 5000), st.integers(2, 16), st.data())
-@settings(max_examples=50)
-def test_a_batch_that_replicas_share_unequally_offers_what_leaves_each_of_them_one(
-    a_replica: int, replicas: int, data: st.DataObject
-) -> None:
-    job = replace(
-        lab.load_job("tiny", n_stages=1, n_replicas=1), n_replicas=replicas, global_batch=replicas, microbatch=1
-    )
-    batch = a_replica * replicas + data.draw(st.integers(1, replicas - 1))
+@given(st.integers(1, 5000), st.integers(1, 16), st.just(0) | st.integers(1, 15))
+@settings(max_examples=100)
+def test_micro_batches_are_those_that_divide_the_batch_and_leave_each_replica_one(each: int, n: int, over: int) -> None:
+    job = lab.load_job("tiny", n_stages=1, n_replicas=n, global_batch=n, microbatch=1)
+    batch = each * n + over % n
     offered = microbatches_of(job, batch, 1)
-    assert offered == [n for n in range(1, a_replica + 1) if batch % n == 0]
-    for microbatch in offered:
-        assert min(job.with_fields(global_batch=batch, microbatch=microbatch).microbatch_counts) >= 1
+    assert offered == [size for size in range(1, each + 1) if (batch if batch % n else each) % size == 0]
+    for size in offered:
+        assert min(job.with_fields(global_batch=batch, microbatch=size).microbatch_counts) >= 1
 
 
 def test_an_answer_keeps_the_shares_of_the_pipelines_where_it_can() -> None:
