@@ -200,11 +200,6 @@ def test_a_factor_that_is_none_is_refused(factor: object) -> None:
         Availability.steady(network(1), 60).faster(factor)
 
 
-def test_intervals_that_overlap_are_refused() -> None:
-    with pytest.raises(TraceError, match="a comes at 2 s while it is there"):
-        Availability.from_intervals({"a": [(0, 3), (2, 5)]}, 60)
-
-
 @pytest.mark.parametrize("end_s", [0, -1, 61, np.nan, "soon"])
 def test_it_is_not_known_for_longer_than_it_is(end_s: float) -> None:
     with pytest.raises(TraceError, match="wanted more than 0, at most its 60 s"):

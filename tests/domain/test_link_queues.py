@@ -55,15 +55,6 @@ def test_synchronisation_starts_when_the_one_before_has_arrived(sent, queueing):
         turn_s = passage.delivered_s
 
 
-def test_a_busy_pair_does_not_hold_up_another_and_a_busy_card_does():
-    pairs, cards = three().outgoing(0), three("cards").outgoing(0)
-    for links in (pairs, cards):
-        links.carry(0, 0.0, 100, in_turn=False)
-    assert pairs.carry(1, 0.0, 1, in_turn=False).start_s == 0
-    assert cards.carry(1, 0.0, 1, in_turn=False).start_s == 100
-    assert pairs.carry(0, 0.0, 1, in_turn=False).start_s == 100
-
-
 def test_a_reset_makes_every_link_idle():
     for queueing in ("pairs", "cards"):
         links = three(queueing).outgoing(1)

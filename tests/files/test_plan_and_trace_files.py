@@ -39,12 +39,6 @@ def assert_same_plan(a: Plan, b: Plan) -> None:
     assert (a.topology.name, a.topology.description) == (b.topology.name, b.topology.description)
 
 
-def test_a_plan_of_64_devices_survives_saving_exactly(tmp_path):
-    plan = evaluate(load_topology("worldwide"), load_job("dtfm-gpt3-xl"), stages=np.arange(64).reshape(8, 8).tolist())
-    plan = replace(plan, planner="evolutionary", seed=7, generation=3, evaluations=99, seconds=0.1)
-    assert_same_plan(load_plan(save_plan(plan, tmp_path / "plan.json")), plan)
-
-
 @given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 3))
 def test_any_plan_survives_saving_exactly(seed, n_stages, n_replicas):
     """Any floats at all, asymmetric links, idle devices, jobs of message sizes only."""
@@ -55,6 +49,7 @@ def test_any_plan_survives_saving_exactly(seed, n_stages, n_replicas):
     topology = Topology(devices, rng.random((n, n)), rng.uniform(1, 1e10, (n, n)))
     grid = rng.permutation(n)[: n_stages * n_replicas].reshape(n_stages, n_replicas)
     plan = evaluate(topology, Job.from_bytes(n_stages, n_replicas, *rng.uniform(0, 1e9, 2)), stages=grid.tolist())
+    plan = replace(plan, planner="evolutionary", seed=seed, generation=3, evaluations=99, seconds=rng.random())
     assert_same_plan(plan_from_mapping(json.loads(json.dumps(plan_to_mapping(plan)))), plan)
 
 
