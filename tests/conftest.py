@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -82,6 +84,30 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
         return int(left.value.code or 0), captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def prints(shell: Shell) -> Callable[..., str]:
+    """``prints("show", "plan.json")`` is what the command writes on standard output; it holds it to exit status 0."""
+
+    def succeed(*arguments: str) -> str:
+        status, out, err = shell(*arguments)
+        assert status == 0, err
+        return out
+
+    return succeed
+
+
+@pytest.fixture
+def tells(shell: Shell) -> Callable[..., Any]:
+    """``tells("plan", "worldwide")`` is what the command says with --json, and nothing beside it."""
+
+    def tell(*arguments: str) -> Any:
+        status, out, err = shell(*arguments, "--json")
+        assert (status, err) == (0, "")
+        return json.loads(out)
+
+    return tell
 
 
 @pytest.fixture

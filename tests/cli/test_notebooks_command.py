@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -14,6 +15,7 @@ from jupyter_client.manager import start_new_kernel
 from dtfm_lab.cli import machine
 
 Shell = Callable[..., tuple[int, str, str]]
+Said, Told = Callable[..., str], Callable[..., Any]
 ROOT = Path(__file__).parents[2]
 LOADED = "('dtfm_lab.widgets' in __import__('sys').modules, 'dtfm_lab' in globals())"
 LESSONS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -31,22 +33,18 @@ def test_all_lessons_are_copied_and_their_links_lead_somewhere(shell: Shell) -> 
         assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-def test_what_a_reader_worked_in_is_overwritten_only_when_asked(shell: Shell, refuses: Callable[..., str]) -> None:
-    assert shell("lab", "--copy", "lessons", "--json")[0] == 0
+def test_what_a_reader_worked_in_is_overwritten_only_when_asked(tells: Told, refuses: Said) -> None:
+    tells("lab", "--copy", "lessons")
     Path("lessons/00_tour.ipynb").write_text("mine")
     refuses("00_tour.ipynb is there already; wanted another folder, or --force", "lab", "--copy", "lessons")
     assert Path("lessons/00_tour.ipynb").read_text() == "mine"
-    status, said, _ = shell("lab", "--copy", "lessons", "--force", "--json")
-    assert (status, json.loads(said)["lessons"]) == (0, LESSONS)
+    assert tells("lab", "--copy", "lessons", "--force")["lessons"] == LESSONS
     assert Path("lessons/00_tour.ipynb").read_text() != "mine"
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(shell: Shell) -> None:
+def test_a_folder_that_cannot_be_written_is_one_line(refuses: Said) -> None:
     Path("taken").write_text("a file")
-    status, _, err = shell("lab", "--copy", "taken")
-    assert status == 2
-    assert err.startswith("dtfm-lab: taken: cannot be written: ")
-    assert len(err.splitlines()) == 1
+    refuses("dtfm-lab: taken: cannot be written: ", "lab", "--copy", "taken")
 
 
 def test_the_lab_opens_on_the_lessons_of_the_folder_that_it_is_called_in(shell: Shell) -> None:
@@ -84,10 +82,8 @@ def test_without_voila_it_says_what_to_install(refuses, monkeypatch):
     refuses("pip install 'dtfm_lab[app]'", "lab", "--app")
 
 
-def test_a_port_is_a_number_of_a_port(shell):
-    status, _, line = shell("lab", "--app", "--port", "70000")
-    assert status == 2
-    assert "70000 is not in the range 1<=x<=65535" in line
+def test_a_port_is_a_number_of_a_port(refuses):
+    refuses("70000 is not in the range 1<=x<=65535", "lab", "--app", "--port", "70000")
 
 
 @pytest.mark.parametrize("ip", ["203.0.113.5", "no.such.host.invalid"])
