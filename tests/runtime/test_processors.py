@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -89,11 +89,9 @@ def test_workers_that_share_a_gpu_compute_one_at_a_time():
                 time.sleep(0.0005)
                 busy.pop()
 
-    threads = [threading.Thread(target=compute) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(4):
+            pool.submit(compute)
     assert most == [1] * 80
     GpuLock(name).path.unlink()
 

@@ -176,8 +176,7 @@ def test_a_selection_is_shared_both_ways():
 
 
 def test_a_selected_group_is_the_labs_stage_until_a_device_is_selected():
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     with panel.groups.hold_trait_notifications():
         panel.groups.selected, panel.groups.selected_group = list(plan.stages[2]), 2
     assert (lab_state.selected_stage, lab_state.selected) == (2, tuple(plan.stages[2]))
@@ -188,8 +187,7 @@ def test_a_selected_group_is_the_labs_stage_until_a_device_is_selected():
 
 
 def test_a_hop_and_an_edge_beside_the_path_select_their_slowest_pair_as_the_link():
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     panel.groups.selected_edge = 1
     slowest = max(panel.groups.matchings[1], key=lambda pair: pair[2])
     assert lab_state.selected_link == tuple(slowest[:2])
@@ -200,8 +198,7 @@ def test_a_hop_and_an_edge_beside_the_path_select_their_slowest_pair_as_the_link
 
 
 async def test_a_drag_is_priced_and_a_drop_on_a_device_exchanges_the_two() -> None:
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     device, partner = plan.stages[0][0], plan.stages[2][1]
     gesture(panel, kind="lift", device=device)
     await until(lambda: panel.groups.offers.get("device") == device)
@@ -243,8 +240,7 @@ async def test_a_drop_on_a_group_takes_the_cheapest_partner_an_idle_one_too() ->
 
 
 async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers() -> None:
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     device, partner = plan.stages[0][0], plan.stages[3][0]
     gesture(panel, kind="drop", device=device, partner=partner)
     await until(lambda: lab_state.plan is not plan)
@@ -261,8 +257,7 @@ async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers()
 
 
 async def test_a_device_is_moved_without_dragging() -> None:
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     device = plan.stages[3][1]
     lab_state.selected = (device,)
     await until(lambda: not panel.hand.move.disabled)
@@ -275,8 +270,7 @@ async def test_a_device_is_moved_without_dragging() -> None:
 
 
 async def test_a_move_that_is_not_possible_is_one_calm_line() -> None:
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     gesture(panel, kind="drop", device=plan.stages[0][0], partner="nobody")
     await until(lambda: lab_state.message != "")
     assert lab_state.step == "groups"
@@ -285,8 +279,7 @@ async def test_a_move_that_is_not_possible_is_one_calm_line() -> None:
 
 
 async def test_why_so_answers_for_the_plan_and_for_a_device() -> None:
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     await until(lambda: "The plan" in panel.why.value)
     device = plan.stages[1][0]
     lab_state.selected = (device,)

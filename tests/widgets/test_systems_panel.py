@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import pytest
 from loops import until
+from own_strategy import Nowhere
 
 import dtfm_lab as lab
-from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.systems import Budget, Outcomes, Strategy, outcome_of, work_of
+from dtfm_lab.systems import Outcomes, outcome_of, work_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.systems import SystemsPanel
@@ -23,19 +19,6 @@ from dtfm_lab.widgets.systems.question import tasks_of
 from dtfm_lab.widgets.views.systems import SystemsView
 
 NAMES = ("dtfm-lab", "megatron")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hopeless(Strategy):
-    """Plans nothing."""
-
-    name: ClassVar[str] = "hopeless"
-    title: ClassVar[str] = "Hopeless <b>"
-    cite: ClassVar[str] = "nobody"
-    mathematics: ClassVar[str] = "averages never"
-
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        raise PlanError("it needs a 1,000 GPUs")
 
 
 def a_panel(network: str = "lecture-hall", job: str = "tiny", names: tuple[str, ...] = NAMES) -> SystemsPanel:
@@ -223,16 +206,16 @@ async def test_settings_are_restored_and_impossible_ones_ignored():
 
 def test_a_system_without_a_plan_says_why_and_one_that_changes_the_training_says_how():
     topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny")
-    none = outcome_of(Hopeless(), topology, job)
+    none = outcome_of(Nowhere(), topology, job)
     found = outcome_of(lab.systems.variant("megatron"), topology, job)
     outcomes = Outcomes(topology=topology, job=job, outcomes=(none, found))
-    rows = rows_of(outcomes, [Hopeless()], None)
-    assert [row["name"] for row in rows] == ["megatron", "hopeless"]
-    assert rows[1]["reason"] == "it needs a 1,000 GPUs"
+    rows = rows_of(outcomes, [Nowhere()], None)
+    assert [row["name"] for row in rows] == ["megatron", "nowhere"]
+    assert rows[1]["reason"] == "it wants $1 and <b>more</b> than there is"
     view = SystemsView()
     view.show([rows[0] | {"mathematics": "averages never"}, rows[1]])
     assert "† averages never" in view.alt_text()
-    assert "has no plan: it needs a 1,000 GPUs" in view.alt_text()
+    assert "has no plan: it wants $1 and <b>more</b> than there is" in view.alt_text()
 
 
 def test_a_job_of_given_sizes_cannot_be_asked_about():
