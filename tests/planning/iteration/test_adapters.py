@@ -1,21 +1,17 @@
 """Adapters beside frozen weights: what is trained, held, sent and computed, by hand, by torch and by small plans."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from every_plan import FAMILIES, check_bound, drawn, frozen
+from test_choices_planned import chosen, seconds_of_plans
+from test_iteration_replay import assert_lacking, random_plan, replayed
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.job import MODELS, LayerKind, frozen_bytes, with_adapters
 from dtfm_lab.simulation.memory_intervals import static_memory
-
-sys.path.insert(0, str(Path(__file__).parent))
-from every_plan import FAMILIES, check_bound, drawn, frozen
-from test_choices_planned import chosen, seconds_of_plans
-from test_iteration_replay import assert_lacking, random_plan, replayed
 
 LLAMA = MODELS["llama-3-8b"]
 GPU = lab.Topology.from_matrices([[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]], gpu=["A100", "A100"])
