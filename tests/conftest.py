@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from dtfm_lab import cli
+from dtfm_lab.domain.errors import LabError
 
 # A shell starts background jobs with SIGINT ignored. Tests that interrupt a search or a run need the usual handling,
 # which processes that they start inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # On a busy machine an example may take any time. Where a law says nothing else, it is tried on so many.
-settings.register_profile("any time", deadline=None, max_examples=50)
+settings.register_profile("any time", deadline=None, max_examples=20)
 settings.load_profile("any time")
 
 Shell = Callable[..., tuple[int, str, str]]
+
+TWO_LINES: list[str] = []
+"""What errors of the lab said that were made in this process, if it was more than a line."""
+
+
+def _listen(error: LabError, *told: object) -> None:
+    Exception.__init__(error, *told)
+    if "\n" in str(error):
+        TWO_LINES.append(str(error))
+
+
+LabError.__init__ = _listen  # type: ignore[method-assign]
+
+
+@pytest.fixture(autouse=True)
+def every_error_is_one_line() -> Iterator[None]:
+    """A user's mistake is one line, whichever test makes it and wherever it is caught."""
+    TWO_LINES.clear()
+    yield
+    assert TWO_LINES == []
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -61,3 +84,42 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
         return int(left.value.code or 0), captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def prints(shell: Shell) -> Callable[..., str]:
+    """``prints("show", "plan.json")`` is what the command writes on standard output; it holds it to exit status 0."""
+
+    def succeed(*arguments: str) -> str:
+        status, out, err = shell(*arguments)
+        assert status == 0, err
+        return out
+
+    return succeed
+
+
+@pytest.fixture
+def tells(shell: Shell) -> Callable[..., Any]:
+    """``tells("plan", "worldwide")`` is what the command says with --json, and nothing beside it."""
+
+    def tell(*arguments: str) -> Any:
+        status, out, err = shell(*arguments, "--json")
+        assert (status, err) == (0, "")
+        return json.loads(out)
+
+    return tell
+
+
+@pytest.fixture
+def refuses(shell: Shell) -> Callable[..., str]:
+    """``refuses("wanted", "plan")`` holds a user's mistake to exit status 2 and one line on standard error, which says
+    so and is returned; nothing is on standard output."""
+
+    def refuse(says: str, *arguments: str) -> str:
+        status, out, line = shell(*arguments)
+        assert (status, out, len(line.strip().splitlines())) == (2, "", 1), line
+        assert line.startswith("dtfm-lab: ")
+        assert says in line
+        return line
+
+    return refuse

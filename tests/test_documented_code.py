@@ -25,11 +25,7 @@ TESTED_ELSEWHERE = {
     "examples.md": "tests/test_site.py",
     "figures.md": "tests/test_site.py",
 }
-SHORTER = [
-    (r"\bseconds=\d+", "steps=1"),
-    (r"\brepeats=\d+", "repeats=2"),
-    (r"\biterations=\d+", "iterations=2"),
-]
+SHORTER = [(r"\bseconds=\d+", "steps=1"), (r"\brepeats=\d+", "repeats=2"), (r"\biterations=\d+", "iterations=2")]
 """What makes searches and runs shorter than a reader's: pattern -> replacement."""
 ALSO = {
     "README.md": [(r'shape=\["8x8", "4x16"\]', 'shape=["8x8"], steps=1')],
@@ -45,10 +41,7 @@ ALSO = {
             'lab.published.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,))',
         )
     ],
-    "published.md": [
-        (r"reproduce\(\)", 'reproduce("sailor")'),
-        (r'clock="virtual"\), \.\.\.\]', "iterations=2)]"),
-    ],
+    "published.md": [(r"reproduce\(\)", 'reproduce("sailor")'), (r'clock="virtual"\), \.\.\.\]', "iterations=2)]")],
     "real-run.md": [
         (r"\biterations=20", "iterations= 6"),  # the blank keeps it from SHORTER: it waits for the third
         (r'"lecture-hall", "tiny", systems=asked, steps=5', 'four, "tiny", systems=asked, steps=1'),

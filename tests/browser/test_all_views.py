@@ -1,8 +1,6 @@
 """What every view does, found by its folder: it follows the theme, and goes without a trace."""
 
-import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 VIEWS = """
 import importlib

@@ -1,8 +1,6 @@
 """The table of schedules alone in a cell."""
 
-import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 CANDIDATES = """
 from dtfm_lab.widgets.views.candidates import CandidatesView

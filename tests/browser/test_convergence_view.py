@@ -1,9 +1,5 @@
 """The live curve of a search alone in a cell."""
 
-import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
-
 CONVERGENCE = """
 import numpy as np
 from dtfm_lab.widgets.views.convergence import ConvergenceView

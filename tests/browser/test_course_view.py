@@ -1,8 +1,6 @@
 """The pane Course in the lab: found by its key, a mission is opened, helped with, checked and won."""
 
-import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 START = """
 import os, tempfile

@@ -1,8 +1,6 @@
 """The button that disturbs a device, alone in a cell: its menu by mouse and by keyboard."""
 
-import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 DEVICES = """
 from dtfm_lab.widgets.views.devices import DevicesView

@@ -1,8 +1,6 @@
 """A first visit, the door alone in a cell: it opens by itself, and stays closed once it was closed."""
 
-import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 CELL = "from dtfm_lab.widgets.views.door import Door\ndoor = Door()\ndoor.offer()\ndoor"
 

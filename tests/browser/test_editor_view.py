@@ -1,8 +1,7 @@
 """The topology editor alone in a cell: real gestures in the page, and what Python holds after them."""
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 EDITOR = """
 from dtfm_lab.widgets.views.editor import TopologyEditor

@@ -1,8 +1,7 @@
 """The chart of one iteration alone in a cell."""
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 GANTT = """
 import numpy as np

@@ -2,9 +2,7 @@
 
 import re
 
-import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 GROUPS = """
 from dtfm_lab.widgets.views.groups import GroupsView

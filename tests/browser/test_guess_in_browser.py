@@ -1,8 +1,6 @@
 """A guess in the browser: by keyboard, and on a phone's width."""
 
-import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 START = """
 import os, tempfile

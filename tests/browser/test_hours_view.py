@@ -1,8 +1,6 @@
 """The pane Hours on the page: a departure is dragged, added and taken back, and the network shows the moment."""
 
-import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 CELL = """
 import ipywidgets as w

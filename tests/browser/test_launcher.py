@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from conftest import shared
 
-pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
-
 REPOSITORY = Path(__file__).parents[2]
 SAVED = """async () => {
     const kept = await (await fetch("/lab/api/workspaces")).json();

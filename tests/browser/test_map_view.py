@@ -3,8 +3,7 @@
 import itertools
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 MAP = """
 from dtfm_lab import load_topology

@@ -1,8 +1,7 @@
 """The matrix of links alone in a cell: real gestures in the page, and what Python holds after them."""
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 MATRIX = """
 from dtfm_lab import load_topology

@@ -7,8 +7,8 @@ import re
 
 import pytest
 from lab_page import LabPage
+from playwright.sync_api import expect
 
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
 pytest.importorskip("torch", reason="the student trains with torch")
 
 SITES = 16

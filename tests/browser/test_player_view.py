@@ -1,8 +1,7 @@
 """The row that plays an iteration, alone in a cell: it tells the moment, up to what is known, and stops."""
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 PLAYER = """
 from dtfm_lab.widgets.views.player import PlayerView

@@ -1,8 +1,6 @@
 """The teaching search alone in a cell."""
 
-import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 POPULATION = """
 import numpy as np

@@ -1,8 +1,7 @@
 """Residuals alone in a cell: sorted, chosen, and bars on the right side of zero."""
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
+from playwright.sync_api import expect
 
 RESIDUALS = """
 from dtfm_lab.widgets.views.residuals import ResidualsView

@@ -1,41 +1,40 @@
 """The still page of a plan, opened as a file in a browser without a network: it plays, points and explains."""
 
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from serving import PATIENCE_MS, PATIENCE_S, Watch
+from playwright.sync_api import expect
+from serving import PATIENCE_S, watched_page
 
 import dtfm_lab as lab
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.widgets.shell.still_page import answering_page, answers_of
 
-expect = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright").expect
-
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
 @pytest.fixture
-def still(browser, tmp_path):
-    """A page of this test's own that has opened the plan's page."""
+def opened(browser):
+    """``opened(path)`` is a page of this test's own that has opened the file, with no other machine in reach."""
+    context = browser.new_context(offline=True, viewport={"width": 1200, "height": 800})
+    with closing(context), watched_page(context) as page:
+        page.on("dialog", lambda dialog: pytest.fail(f"a name became markup: {dialog.message}"))
+
+        def go_to(path):
+            page.goto(path.as_uri())
+            page.wait_for_selector(".dtfm-still[data-shown]")
+            return page
+
+        yield go_to
+
+
+def test_it_plays_points_and_explains_without_a_kernel(opened, tmp_path):
     network = lab.load_topology("lecture-hall")
     devices = tuple(replace(device, region=f"{device.region}{HOSTILE}") for device in network.devices)
     plan = lab.plan(replace(network, devices=devices, name=HOSTILE), lab.load_job("tiny"), steps=3)
-    path = lab.save(plan, tmp_path / "plan.html")
-    context = browser.new_context(offline=True, viewport={"width": 1100, "height": 800})
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
-    watch = Watch(page)
-    page.on("dialog", lambda dialog: pytest.fail(f"a name became markup: {dialog.message}"))
-    page.goto(path.as_uri())
-    page.wait_for_selector(".dtfm-still[data-shown]")
-    yield page
-    watch.check()
-    context.close()
-
-
-def test_it_plays_points_and_explains_without_a_kernel(still):
-    page = still
+    page = opened(lab.save(plan, tmp_path / "plan.html"))
     until(page, "document.querySelector('.dtfm-map').whatIs?.().badges.length === 8")
     expect(page.locator(".dtfm-gantt")).not_to_have_attribute("data-predicted", "0")
     assert page.locator(".dtfm-go, .dtfm-live, [data-menu], [aria-label='Undo'], [role=slider]").count() == 0
@@ -53,21 +52,16 @@ def test_it_plays_points_and_explains_without_a_kernel(still):
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
-def test_a_link_is_dragged_without_a_kernel(browser, tmp_path):
+def test_a_link_is_dragged_without_a_kernel(opened, tmp_path):
     topology = lab.load_topology("lecture-hall")
     answers = list(answers_of(topology, opening_job(topology), batches=(8, 16), seconds=0.05))
     path = tmp_path / "lab.html"
     path.write_text(answering_page(answers, {}, "found beforehand"), encoding="utf-8")
-    context = browser.new_context(offline=True, viewport={"width": 1200, "height": 800})
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
-    watch = Watch(page)
-    page.goto(path.as_uri())
-    page.wait_for_selector(".dtfm-still[data-shown]")
+    page = opened(path)
     label = page.get_by_role("slider", name="Link front – back")
     expect(label).to_contain_text("0.1 Gbit/s")
     headline = page.locator(".dtfm-headline .dtfm-sentence")
-    opened = headline.inner_text()
+    before = headline.inner_text()
     box = label.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
@@ -80,9 +74,7 @@ def test_a_link_is_dragged_without_a_kernel(browser, tmp_path):
     expect(headline).to_contain_text("Batch 16 → 8")
     expect(label).to_contain_text("0.1 Gbit/s")
     page.get_by_role("button", name="As it was").click()
-    expect(headline).to_have_text(opened)
-    watch.check()
-    context.close()
+    expect(headline).to_have_text(before)
 
 
 def until(page, expression):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import threading
@@ -94,12 +93,9 @@ def test_a_host_joins_from_the_shell_under_the_machines_name(shell, monkeypatch)
         (("--join", "4711"), "'4711' is no address; wanted HOST:PORT"),
     ],
 )
-def test_mistakes_of_a_probe_are_one_line(shell, monkeypatch, arguments, complaint):
+def test_mistakes_of_a_probe_are_one_line(refuses, monkeypatch, arguments, complaint):
     monkeypatch.delenv("DTFM_PROBE_TOKEN", raising=False)
-    status, out, err = shell("doctor", "--probe", *arguments)
-    assert (status, out) == (2, "")
-    assert complaint in err
-    assert len(err.strip().splitlines()) == 1
+    refuses(complaint, "doctor", "--probe", *arguments)
 
 
 def test_hosts_that_do_not_come_are_a_failure_and_not_a_mistake(shell):
@@ -108,17 +104,13 @@ def test_hosts_that_do_not_come_are_a_failure_and_not_a_mistake(shell):
     assert "0 of 2 hosts came within 0.2 s: nobody" in err.splitlines()[-1]
 
 
-def test_export_tells_each_hosts_line(shell, plan_file):
-    status, out, err = shell("export", plan_file, "-o", "run", "--schedule", "1f1b", "--per-host", "4", "--json")
-    assert status == 0, err
-    told = json.loads(out)
+def test_export_tells_each_hosts_line(prints, tells, refuses, plan_file):
+    told = tells("export", plan_file, "-o", "run", "--schedule", "1f1b", "--per-host", "4")
     assert told["folder"] == "run"
     assert len(told["commands"]) == 2
     assert all(line.endswith(f"dtfm_lab.runtime.hosted run --host {name}") for name, line in told["commands"].items())
-    status, out, err = shell("export", plan_file, "-o", "run")
-    assert (status, out) == (2, "")
-    assert "an earlier run folder is there; wanted a new folder, or --force" in err
-    status, out, _ = shell("export", plan_file, "-o", "run", "--force")
+    refuses("an earlier run folder is there; wanted a new folder, or --force", "export", plan_file, "-o", "run")
+    out = prints("export", plan_file, "-o", "run", "--force")
     assert "8 workers on 8 hosts; what to do is in run/README.md" in out
     assert Path("run/README.md").is_file()
 
@@ -130,27 +122,20 @@ def test_export_tells_each_hosts_line(shell, plan_file):
         (("--per-host", "0"), "workers per host is 0; wanted 1 or more"),
     ],
 )
-def test_mistakes_of_an_export_are_one_line(shell, plan_file, arguments, complaint):
-    status, out, err = shell("export", plan_file, "-o", "run", *arguments)
-    assert (status, out) == (2, "")
-    assert complaint in err
-    assert len(err.strip().splitlines()) == 1
+def test_mistakes_of_an_export_are_one_line(refuses, plan_file, arguments, complaint):
+    refuses(complaint, "export", plan_file, "-o", "run", *arguments)
     assert not Path("run").exists()
 
 
-def test_a_plan_is_exported_as_a_page_by_its_ending(shell, plan_file):
-    status, out, err = shell("export", plan_file, "-o", "plan.html", "--schedule", "1f1b", "--json")
-    assert status == 0, err
-    said = json.loads(out)
+def test_a_plan_is_exported_as_a_page_by_its_ending(tells, refuses, plan_file):
+    said = tells("export", plan_file, "-o", "plan.html", "--schedule", "1f1b")
     assert said == {"page": "plan.html", "bytes": Path("plan.html").stat().st_size}
-    status, _, err = shell("export", plan_file, "-o", "other.html", "--per-host", "2")
-    assert (status, Path("other.html").exists()) == (2, False)
-    assert "--per-host is of a run folder; wanted other.html without it" in err
+    says = "--per-host is of a run folder; wanted other.html without it"
+    refuses(says, "export", plan_file, "-o", "other.html", "--per-host", "2")
+    assert not Path("other.html").exists()
 
 
-def test_a_folder_of_something_else_is_left_alone(shell, plan_file):
+def test_a_folder_of_something_else_is_left_alone(refuses, plan_file):
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("mine")
-    status, _, err = shell("export", plan_file, "-o", "mine")
-    assert status == 2
-    assert "mine: is a folder of something else; wanted a new one" in err
+    refuses("mine: is a folder of something else; wanted a new one", "export", plan_file, "-o", "mine")

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -14,6 +15,7 @@ from jupyter_client.manager import start_new_kernel
 from dtfm_lab.cli import machine
 
 Shell = Callable[..., tuple[int, str, str]]
+Said, Told = Callable[..., str], Callable[..., Any]
 ROOT = Path(__file__).parents[2]
 LOADED = "('dtfm_lab.widgets' in __import__('sys').modules, 'dtfm_lab' in globals())"
 LESSONS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -31,24 +33,18 @@ def test_all_lessons_are_copied_and_their_links_lead_somewhere(shell: Shell) -> 
         assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-def test_what_a_reader_worked_in_is_overwritten_only_when_asked(shell: Shell) -> None:
-    assert shell("lab", "--copy", "lessons", "--json")[0] == 0
+def test_what_a_reader_worked_in_is_overwritten_only_when_asked(tells: Told, refuses: Said) -> None:
+    tells("lab", "--copy", "lessons")
     Path("lessons/00_tour.ipynb").write_text("mine")
-    status, _, err = shell("lab", "--copy", "lessons")
-    assert status == 2
-    assert "00_tour.ipynb is there already; wanted another folder, or --force" in err
+    refuses("00_tour.ipynb is there already; wanted another folder, or --force", "lab", "--copy", "lessons")
     assert Path("lessons/00_tour.ipynb").read_text() == "mine"
-    status, said, _ = shell("lab", "--copy", "lessons", "--force", "--json")
-    assert (status, json.loads(said)["lessons"]) == (0, LESSONS)
+    assert tells("lab", "--copy", "lessons", "--force")["lessons"] == LESSONS
     assert Path("lessons/00_tour.ipynb").read_text() != "mine"
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(shell: Shell) -> None:
+def test_a_folder_that_cannot_be_written_is_one_line(refuses: Said) -> None:
     Path("taken").write_text("a file")
-    status, _, err = shell("lab", "--copy", "taken")
-    assert status == 2
-    assert err.startswith("dtfm-lab: taken: cannot be written: ")
-    assert len(err.splitlines()) == 1
+    refuses("dtfm-lab: taken: cannot be written: ", "lab", "--copy", "taken")
 
 
 def test_the_lab_opens_on_the_lessons_of_the_folder_that_it_is_called_in(shell: Shell) -> None:
@@ -75,34 +71,25 @@ def test_a_kernel_of_the_lab_has_loaded_it_before_the_first_cell(monkeypatch: py
 # ``dtfm-lab lab --app``: mistakes are said before anything is served. What it serves is looked at in tests/browser
 
 
-def test_a_network_that_nobody_knows_is_refused(shell):
+def test_a_network_that_nobody_knows_is_refused(refuses):
     pytest.importorskip("voila", reason="the page needs voila")
-    status, _, line = shell("lab", "--app", "atlantis", "--no-browser")
-    assert status == 2
-    assert "'atlantis'" in line
+    line = refuses("'atlantis'", "lab", "--app", "atlantis", "--no-browser")
     assert "lecture-hall" in line
 
 
-def test_without_voila_it_says_what_to_install(shell, monkeypatch):
+def test_without_voila_it_says_what_to_install(refuses, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    status, _, line = shell("lab", "--app")
-    assert status == 2
-    assert "pip install 'dtfm_lab[app]'" in line
+    refuses("pip install 'dtfm_lab[app]'", "lab", "--app")
 
 
-def test_a_port_is_a_number_of_a_port(shell):
-    status, _, line = shell("lab", "--app", "--port", "70000")
-    assert status == 2
-    assert "70000 is not in the range 1<=x<=65535" in line
+def test_a_port_is_a_number_of_a_port(refuses):
+    refuses("70000 is not in the range 1<=x<=65535", "lab", "--app", "--port", "70000")
 
 
 @pytest.mark.parametrize("ip", ["203.0.113.5", "no.such.host.invalid"])
-def test_an_address_of_another_machine_is_refused(shell, ip):
+def test_an_address_of_another_machine_is_refused(refuses, ip):
     pytest.importorskip("voila", reason="the page needs voila")
-    status, _, line = shell("lab", "--app", "lecture-hall", "--no-browser", "--ip", ip)
-    assert status == 2
-    assert line.count("\n") == 1
-    assert f"no page can be served on '{ip}'" in line
+    line = refuses(f"no page can be served on '{ip}'", "lab", "--app", "lecture-hall", "--no-browser", "--ip", ip)
     assert "wanted an address of this machine" in line
 
 
@@ -114,9 +101,7 @@ def test_what_visitors_draw_is_kept_in_a_folder_of_the_page(tmp_path):
     assert cell["source"].endswith(f"lab.Lab('worldwide', autosave=Path('{tmp_path}'))")
 
 
-def test_how_long_a_kernel_waits_is_a_number_of_seconds(shell, monkeypatch):
+def test_how_long_a_kernel_waits_is_a_number_of_seconds(refuses, monkeypatch):
     pytest.importorskip("voila", reason="the page needs voila")
     monkeypatch.setenv("DTFM_LAB_AWAY_S", "soon")
-    status, _, line = shell("lab", "--app", "lecture-hall", "--no-browser")
-    assert status == 2
-    assert "DTFM_LAB_AWAY_S is 'soon'; wanted seconds from 1 to 86400" in line
+    refuses("DTFM_LAB_AWAY_S is 'soon'; wanted seconds from 1 to 86400", "lab", "--app", "lecture-hall", "--no-browser")

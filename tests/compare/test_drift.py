@@ -29,7 +29,6 @@ def test_a_run_as_predicted_does_not_drift():
 
 
 @given(st.floats(0.1, 0.9))
-@settings(max_examples=15, deadline=None)
 def test_drift_begins_with_the_first_action_that_ends_late(share):
     """Everything from some moment on is late by twice the threshold."""
     ran = measured(PLAN, iterations=3)
@@ -84,7 +83,7 @@ def with_errors(errors_s):
 @pytest.mark.parametrize("n_iterations", [6, 24])
 @pytest.mark.parametrize("begins", [2, 3, 4])
 @given(share=st.floats(0.05, 1.0), seed=st.integers(0, 1000), way=st.sampled_from([-1, 1]))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_a_slowdown_in_the_middle_of_a_run_is_told_with_its_iteration(n_iterations, begins, share, seed, way):
     step_s = way * share * SMALL.iteration_s
     errors_s = 2 * SMALL.iteration_s + step_s * (np.arange(n_iterations) >= begins)
@@ -117,7 +116,6 @@ def test_a_device_that_is_slow_for_a_while_shifts_the_error_twice():
 
 @pytest.mark.slow
 @given(st.integers(8, 30), st.integers(0, 1000), st.sampled_from([-0.02, 0.02]))
-@settings(max_examples=18, deadline=None)
 def test_what_grows_by_as_much_each_time_is_no_shift(n_iterations, seed, per_iteration):
     per_iteration_s = per_iteration * SMALL.iteration_s
     noise_s = 0.002 * SMALL.iteration_s * np.random.default_rng(seed).standard_normal(n_iterations)

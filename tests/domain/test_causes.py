@@ -200,7 +200,7 @@ def test_on_free_links_gpipe_is_idle_for_a_forward_and_a_backward_a_stage(n_stag
 
 
 @given(sizes, seeds, st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_devices_seconds_add_up_to_the_iteration(size, seed, data):
     trace = any_trace(data, size, seed)
     bubble = trace.bubble
@@ -215,7 +215,7 @@ def test_every_devices_seconds_add_up_to_the_iteration(size, seed, data):
 
 
 @given(sizes, seeds, st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_critical_path_has_no_gaps_and_is_as_long_as_the_iteration(size, seed, data):
     trace = any_trace(data, size, seed)
     for iteration, whole_s in zip(np.unique(trace.iteration), trace.iteration_ends_s, strict=True):

@@ -25,7 +25,7 @@ def job(blocks: tuple[int, ...] | None, *, n_layers: int | None = None, tied: bo
 
 
 @given(cuts, st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_stages_hold_the_blocks_that_they_are_given_and_the_whole_model_in_order(blocks, tied):
     cut = job(blocks, tied=tied)
     model = cut.modelled()
@@ -38,7 +38,6 @@ def test_stages_hold_the_blocks_that_they_are_given_and_the_whole_model_in_order
 
 
 @given(cuts)
-@settings(max_examples=20, deadline=None)
 def test_the_even_cut_spelled_out_is_the_even_cut(blocks):
     n_layers, n_stages = sum(blocks), len(blocks)
     each, spare = divmod(n_layers, n_stages)
@@ -68,9 +67,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("blocks", "n_layers", "says"), WRONG, ids=["too few", "none", "a half"])
 def test_what_is_no_cut_of_the_model_is_refused(blocks, n_layers, says):
-    with pytest.raises(JobError, match=says) as refused:
+    with pytest.raises(JobError, match=says):
         job(blocks, n_layers=n_layers)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("blocks", [3, "22", {"a": 1}], ids=str)

@@ -23,7 +23,7 @@ def test_an_idle_link_takes_latency_plus_size_over_bandwidth():
 
 
 @given(messages)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_messages_of_one_pair_keep_their_order_and_never_overlap(sent):
     links, last_end_s = three().outgoing(0), dict.fromkeys(range(3), 0.0)
     for to, ready_s, n_bytes, _ in sent:
@@ -34,7 +34,7 @@ def test_messages_of_one_pair_keep_their_order_and_never_overlap(sent):
 
 
 @given(messages)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_messages_of_one_card_leave_one_at_a_time_whoever_they_are_for(sent):
     card, end_s = three("cards").outgoing(0), 0.0
     for to, ready_s, n_bytes, _ in sent:
@@ -46,22 +46,13 @@ def test_messages_of_one_card_leave_one_at_a_time_whoever_they_are_for(sent):
 
 
 @given(messages, st.sampled_from(["pairs", "cards"]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_synchronisation_starts_when_the_one_before_has_arrived(sent, queueing):
     links, turn_s = three(queueing).outgoing(0), 0.0
     for to, ready_s, n_bytes, _ in sent:
         passage = links.carry(to, ready_s, n_bytes, in_turn=True)
         assert passage.start_s == max(ready_s, turn_s)
         turn_s = passage.delivered_s
-
-
-def test_a_busy_pair_does_not_hold_up_another_and_a_busy_card_does():
-    pairs, cards = three().outgoing(0), three("cards").outgoing(0)
-    for links in (pairs, cards):
-        links.carry(0, 0.0, 100, in_turn=False)
-    assert pairs.carry(1, 0.0, 1, in_turn=False).start_s == 0
-    assert cards.carry(1, 0.0, 1, in_turn=False).start_s == 100
-    assert pairs.carry(0, 0.0, 1, in_turn=False).start_s == 100
 
 
 def test_a_reset_makes_every_link_idle():

@@ -39,7 +39,6 @@ def same(a: Topology, b: Topology) -> bool:
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
 def test_a_message_of_a_measured_size_takes_the_measured_time_and_never_less_than_the_latency(seed):
     topology = network(seed)
     off = ~np.eye(len(topology), dtype=bool)
@@ -60,7 +59,7 @@ def test_between_two_sizes_time_runs_straight_below_the_first_it_stands_and_abov
 
 
 @given(seeds, st.lists(sizes, min_size=1, max_size=5), st.booleans(), st.sampled_from(QUEUEING))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_links_topology_and_emulation_agree_on_the_time_of_every_message(seed, n_bytes, unknown_pairs, queueing):
     topology = network(seed, unknown_pairs=unknown_pairs)
     links = Links.of(topology, queueing)
@@ -78,7 +77,6 @@ def test_links_topology_and_emulation_agree_on_the_time_of_every_message(seed, n
 
 
 @given(seeds, st.floats(0.1, 10), st.floats(0.1, 10), sizes)
-@settings(max_examples=20, deadline=None)
 def test_scaling_scales_latency_and_what_a_message_takes_beyond_it(seed, latency, bandwidth, n_bytes):
     topology = network(seed, unknown_pairs=True)
     scaled = topology.scaled(latency=latency, bandwidth=bandwidth)
@@ -89,7 +87,6 @@ def test_scaling_scales_latency_and_what_a_message_takes_beyond_it(seed, latency
 
 
 @given(seeds, st.permutations(range(4)), st.integers(1, 4))
-@settings(max_examples=20, deadline=None)
 def test_a_subset_keeps_the_times_of_its_links(seed, order, size):
     topology, keep = network(seed), order[:size]
     part = topology.subset(keep)

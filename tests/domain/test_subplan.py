@@ -28,7 +28,7 @@ def plan_of(n_stages: int, n_replicas: int, blocks: tuple[int, ...] | None = Non
 
 
 @given(sizes, sizes, st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_part_keeps_devices_network_layers_and_micro_batches(of, wanted, tied):
     whole = plan_of(*of, tied=tied)
     part, kept = subplan_for(whole, wanted)
@@ -47,7 +47,7 @@ def test_a_part_keeps_devices_network_layers_and_micro_batches(of, wanted, tied)
 
 
 @given(st.integers(1, 4), st.lists(st.integers(1, 9), min_size=1, max_size=5), sizes)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_part_keeps_the_micro_batches_of_each_of_its_pipelines(n_stages, shares, wanted):
     whole = plan_of(n_stages, len(shares))
     fields = {"microbatches_per_replica": shares, "global_batch": 2 * sum(shares), "warmups": range(n_stages, 0, -1)}
@@ -68,6 +68,7 @@ def test_a_cut_of_ones_own_is_kept_for_the_stages_that_are():
 
 
 @given(sizes, st.integers(1, 30))
+@settings(max_examples=50)
 def test_no_more_workers_than_asked_for_and_all_stages_where_they_fit(of, workers):
     stages, pipelines = largest_shape(of, workers)
     assert 1 <= stages * pipelines <= workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ def rows(availability: Availability) -> list[tuple[float, str, str]]:
 
 
 @given(availabilities(), st.integers(0, 9))
-@settings(deadline=None)
+@settings(max_examples=50)
 def test_what_is_saved_comes_back_whole(tmp_path_factory, trace: Availability, left_out: int) -> None:
     source = "a log, of 2026\n(with a licence: MIT)"
     given_so = Availability(**{**vars(trace), "source": source, "left_out": left_out})
@@ -87,7 +88,7 @@ def test_of_counts_the_oldest_leaves_first(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=30))
-@settings(deadline=None)
+@settings(max_examples=50)
 def test_counts_come_back_as_counts(tmp_path_factory, counts: list[int]) -> None:
     table = "".join(f"{60 * tick},{n}\n" for tick, n in enumerate(counts))
     read = lab.load_availability(written(tmp_path_factory.mktemp("counts"), "seconds,count\n" + table))
@@ -231,10 +232,8 @@ def test_no_availability_is_taken_for_a_network() -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_line(text: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(FileError) as refused:
+    with pytest.raises(FileError, match="^" + re.escape(says)):
         lab.load_availability(written(tmp_path, text))
-    assert str(refused.value).startswith(says)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -197,10 +197,8 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_mistake_is_refused_in_one_line_that_names_the_file(tmp_path, name):
     data, error, says = WRONG[name]
-    with pytest.raises(error, match=says) as refused:
+    with pytest.raises(error, match=rf"^mine\.yaml: .*{says}"):
         load_job(written(tmp_path, **data))
-    assert str(refused.value).startswith("mine.yaml: ")
-    assert "\n" not in str(refused.value)
 
 
 def test_an_unknown_job_or_field_is_refused_with_the_nearest_one():

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import FileError, TraceError
@@ -39,14 +39,7 @@ def assert_same_plan(a: Plan, b: Plan) -> None:
     assert (a.topology.name, a.topology.description) == (b.topology.name, b.topology.description)
 
 
-def test_a_plan_of_64_devices_survives_saving_exactly(tmp_path):
-    plan = evaluate(load_topology("worldwide"), load_job("dtfm-gpt3-xl"), stages=np.arange(64).reshape(8, 8).tolist())
-    plan = replace(plan, planner="evolutionary", seed=7, generation=3, evaluations=99, seconds=0.1)
-    assert_same_plan(load_plan(save_plan(plan, tmp_path / "plan.json")), plan)
-
-
 @given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 3))
-@settings(max_examples=20, deadline=None)
 def test_any_plan_survives_saving_exactly(seed, n_stages, n_replicas):
     """Any floats at all, asymmetric links, idle devices, jobs of message sizes only."""
     rng, n = np.random.default_rng(seed), 10
@@ -56,6 +49,7 @@ def test_any_plan_survives_saving_exactly(seed, n_stages, n_replicas):
     topology = Topology(devices, rng.random((n, n)), rng.uniform(1, 1e10, (n, n)))
     grid = rng.permutation(n)[: n_stages * n_replicas].reshape(n_stages, n_replicas)
     plan = evaluate(topology, Job.from_bytes(n_stages, n_replicas, *rng.uniform(0, 1e9, 2)), stages=grid.tolist())
+    plan = replace(plan, planner="evolutionary", seed=seed, generation=3, evaluations=99, seconds=rng.random())
     assert_same_plan(plan_from_mapping(json.loads(json.dumps(plan_to_mapping(plan)))), plan)
 
 
@@ -73,7 +67,7 @@ def test_the_summary_of_a_plan_file_is_for_people_and_not_read_back(tmp_path):
         (lambda d: d["placement"][0].__setitem__(0, 3), "device 3 is placed twice"),
         (lambda d: d["placement"][0].__setitem__(0, 8), "names device 8, but lecture-hall has 8"),
         (lambda d: d["placement"].pop(), "placement of 3 x 2; job wants 4 x 2"),
-        (lambda d: d["placement"][0].pop(), "mine.json: "),
+        (lambda d: d["placement"][0].pop(), ""),
         (lambda d: d["topology"]["latency_s"].pop(), r"latency_s has shape \(7, 8\), but there are 8 devices"),
         (lambda d: d["topology"]["latency_s"][0].__setitem__(1, -1), "ada -> alan: latency is -1.0"),
         (
@@ -93,10 +87,8 @@ def test_a_plan_file_that_contradicts_itself_is_refused(tmp_path, change, says):
     change(data)
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(data))
-    with pytest.raises(FileError, match=says) as refused:
+    with pytest.raises(FileError, match=rf"^mine\.json: .*{says}"):
         load_plan(path)
-    assert str(refused.value).startswith("mine.json: ")
-    assert "\n" not in str(refused.value)
 
 
 def measured(seed: int = 0) -> Trace:
@@ -150,10 +142,8 @@ def test_a_trace_file_that_contradicts_itself_is_refused(tmp_path, change, says)
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
-    with pytest.raises(FileError, match=says) as refused:
+    with pytest.raises(FileError, match=rf"^mine\.json: .*{says}"):
         load_trace(path)
-    assert str(refused.value).startswith("mine.json: ")
-    assert "\n" not in str(refused.value)
 
 
 def test_counts_of_micro_batches_cuts_and_warmups_survive_saving(tmp_path):

@@ -53,9 +53,8 @@ def written(folder, text: str, name="mine.yaml"):
     ],
 )
 def test_a_broken_file_is_refused_with_line_and_column(tmp_path, name, text, says):
-    with pytest.raises(FileError, match=says) as refused:
+    with pytest.raises(FileError, match=says):
         read_mapping(written(tmp_path, text, name))
-    assert "\n" not in str(refused.value)
 
 
 def test_a_missing_file_a_folder_and_bytes_that_are_no_text_are_refused(tmp_path):
@@ -100,7 +99,6 @@ def test_a_file_made_to_keep_a_reader_busy_is_refused_before_a_tree_is_built(tmp
     with pytest.raises(FileError) as refused:
         read_mapping(written(tmp_path, text))
     assert says in str(refused.value)
-    assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 400
 
 

@@ -70,7 +70,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("ending", WHOLE)
 @given(topology=topologies())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_whole_format_gives_everything_back(folder, ending, topology):
     back = load_topology(save_topology(topology, folder / f"saved.{ending}"))
     assert back.devices == topology.devices
@@ -80,7 +80,7 @@ def test_a_whole_format_gives_everything_back(folder, ending, topology):
 
 
 @given(topology=topologies())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_csv_gives_names_and_links_back(folder, topology):
     back = load_topology(save_topology(topology, folder / "saved.csv"))
     assert back.names == topology.names
@@ -125,9 +125,8 @@ def test_a_folder_and_nothing_are_refused_whatever_they_are_called(tmp_path, end
     (tmp_path / f"folder{ending}").mkdir()
     (tmp_path / f"empty{ending}").write_bytes(b"")
     for name in ("folder", "empty"):
-        with pytest.raises(FileError, match=f"{name}{ending}: ") as refused:
+        with pytest.raises(FileError, match=f"{name}{ending}: "):
             load_topology(tmp_path / f"{name}{ending}")
-        assert "\n" not in str(refused.value)
 
 
 # CSV
@@ -175,7 +174,6 @@ def test_a_broken_list_of_links_says_where(tmp_path, name):
     with pytest.raises(LabError, match=says) as refused:
         load_topology(tmp_path / "mine.csv")
     assert "mine.csv: " in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 def matrices(folder, latency: str, bandwidth: str):
@@ -256,10 +254,8 @@ BROKEN_ARRAYS = {
 @pytest.mark.parametrize("name", BROKEN_ARRAYS)
 def test_arrays_that_make_no_network_are_refused(tmp_path, name):
     arrays, says = BROKEN_ARRAYS[name]
-    with pytest.raises(LabError, match=says) as refused:
+    with pytest.raises(LabError, match=rf"^mine\.npz: .*(?:{says})"):
         load_topology(archive(tmp_path / "mine.npz", **arrays))
-    assert str(refused.value).startswith("mine.npz: ")
-    assert "\n" not in str(refused.value)
 
 
 def test_a_bomb_is_refused_by_the_size_in_the_archive_s_directory(tmp_path):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
@@ -91,6 +91,7 @@ def test_more_machines_or_bandwidth_never_slow_the_plan_they_are_tried_on(advice
 
 
 @given(st.none() | st.floats(1e-3, 10), st.none() | st.floats(0.01, 50), st.none() | st.floats(0, 10))
+@settings(max_examples=50)
 def test_no_way_of_the_table_beats_the_verdicts_by_its_own_rule(
     advice: Advice, days: float | None, dollars: float | None, per_kwh: float | None
 ) -> None:
@@ -216,10 +217,8 @@ def test_one_device_more_is_linked_as_the_one_that_it_is_like() -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(options, says: str) -> None:
-    with pytest.raises(lab.LabError) as refused:
+    with pytest.raises(lab.LabError, match="^" + re.escape(says)):
         lab.advise("at-home", "tiny", **options)
-    assert str(refused.value).startswith(says)
-    assert "\n" not in str(refused.value)
 
 
 def test_a_job_without_a_model_is_refused() -> None:
@@ -228,18 +227,13 @@ def test_a_job_without_a_model_is_refused() -> None:
         lab.advise("at-home", sizes, tokens=1e6)
 
 
-def test_the_page_is_saved_and_the_command_prints_it(advice: Advice, shell, tmp_path: Path) -> None:
+def test_the_page_is_saved_and_the_command_prints_it(advice: Advice, tells, refuses, tmp_path: Path) -> None:
     assert advice.save(tmp_path / "advice.md").read_text() == str(advice)
     assert advice.verdict.split(",")[0] in advice.save(tmp_path / "advice.html").read_text()
-    status, said, _ = shell(
-        "advise", "raspberry-pi", "--job", "tiny", "--tokens", "1M", "--steps", "1", "--json", *SHORT
-    )
-    told = json.loads(said)
-    assert status == 0
+    told = tells("advise", "raspberry-pi", "--job", "tiny", "--tokens", "1M", "--steps", "1", *SHORT)
     assert [way["way"] for way in told["ways"] if way["chosen"]] == [told["ways"][0]["way"]]
     assert {"verdict", "fits", "gains", "spot", "how"} <= set(told)
-    status, said, err = shell("advise", "at-home", "--job", "tiny", "--tokens", "1M", "-o", str(tmp_path / "a.txt"))
-    assert (status, said, err.count("\n")) == (2, "", 1)
+    refuses("a.txt", "advise", "at-home", "--job", "tiny", "--tokens", "1M", "-o", str(tmp_path / "a.txt"))
 
 
 def test_a_name_that_moved_still_works_and_says_where_it_is() -> None:

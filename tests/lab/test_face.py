@@ -69,10 +69,8 @@ def test_tab_completes_names_and_keywords(completions, text: str, wanted: set[st
     ],
 )
 def test_a_misspelt_option_is_refused_with_the_nearest_one(call, says: str) -> None:
-    with pytest.raises(lab.LabError) as refused:
+    with pytest.raises(lab.LabError, match="^" + re.escape(says)):
         call()
-    assert str(refused.value).startswith(says)
-    assert "\n" not in str(refused.value)
 
 
 def test_every_public_name_is_there_and_listed() -> None:

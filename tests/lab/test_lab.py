@@ -82,11 +82,6 @@ def test_gains_come_one_by_one() -> None:
     assert [gain.number for gain in gains] == list(range(1, 9))
 
 
-def test_advice_is_silent_where_all_fit() -> None:
-    assert lab.memory(PLAN).fits
-    assert lab.memory(PLAN).advice == ""
-
-
 def big() -> lab.Job:
     return lab.load_job("llama-3-8b", n_stages=4, n_replicas=2, global_batch=16, schedule="1f1b")
 

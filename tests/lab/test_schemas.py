@@ -149,12 +149,10 @@ def test_a_format_that_is_not_there_is_refused_with_the_nearest() -> None:
         schema("topolgy")
 
 
-def test_the_command_prints_writes_and_lists(shell) -> None:
-    status, printed, _ = shell("show", "--schema", "job")
-    assert (status, json.loads(printed)) == (0, schema("job"))
+def test_the_command_prints_writes_and_lists(shell, prints, tells) -> None:
+    assert json.loads(prints("show", "--schema", "job")) == schema("job")
     status, printed, said = shell("show", "--schema", "topology", "-o", "topology.schema.json")
     assert (status, printed, said) == (0, "", "wrote topology.schema.json\n")
     assert content(Path("topology.schema.json")) == schema("topology")
-    status, printed, _ = shell("show", "--schema", "--json")
-    assert [row["format"] for row in json.loads(printed)["formats"]] == list(FORMATS)
+    assert [row["format"] for row in tells("show", "--schema")["formats"]] == list(FORMATS)
     assert shell("show", "--schema", "topolgy")[0] == 2

@@ -41,7 +41,6 @@ def test_the_bound_of_the_worldwide_case_is_within_a_tenth():
 
 
 @given(st.sampled_from(KINDS), st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
 def test_the_bound_does_not_depend_on_the_numbering(kind, seed):
     topology, job = network(kind, 12, seed), Job.from_bytes(3, 3, 1e8, 2e8)
     assert lower_bound_s(renumbered(topology, seed)[0], job) == pytest.approx(lower_bound_s(topology, job))

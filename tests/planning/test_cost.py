@@ -39,7 +39,6 @@ def test_public_partitions_cost_what_dtfm_says(run):
 
 
 @given(seeds, st.sampled_from(KINDS), seeds)
-@settings(max_examples=20, deadline=None)
 def test_renumbering_devices_changes_no_cost(seed, kind, shuffle):
     topology, job = network(kind, 9, seed), Job.from_bytes(3, 3, 1e8, 2e8)
     grid = np.random.default_rng(seed).permutation(9).reshape(3, 3)
@@ -49,7 +48,6 @@ def test_renumbering_devices_changes_no_cost(seed, kind, shuffle):
 
 
 @given(seeds, st.sampled_from(KINDS), st.floats(0.1, 10))
-@settings(max_examples=20, deadline=None)
 def test_k_times_the_bytes_and_latency_cost_k_times_as_much(seed, kind, k):
     topology, grid = network(kind, 6, seed), np.random.default_rng(seed).permutation(6).reshape(2, 3)
     slower = Topology(topology.devices, k * topology.latency_s, topology.bandwidth_bytes_per_s)
@@ -83,7 +81,7 @@ def test_a_pipeline_of_one_stage_has_no_hops_and_a_single_replica_nothing_to_syn
 
 
 @given(seeds, st.integers(1, 6), st.booleans())
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=35)
 def test_the_bottleneck_matching_is_the_best_of_all_pairings(seed, n, ties):
     cost = np.random.default_rng(seed).random((n, n))
     cost = (cost * 4).round() if ties else cost
@@ -94,7 +92,6 @@ def test_the_bottleneck_matching_is_the_best_of_all_pairings(seed, n, ties):
 
 
 @given(seeds, st.sampled_from(KINDS))
-@settings(max_examples=20, deadline=None)
 def test_aligned_columns_cost_exactly_the_path(seed, kind):
     topology, job = network(kind, 12, seed), Job.from_bytes(4, 3, 1e8, 2e8)
     hop_s = pair_costs(topology, job).hop_s

@@ -26,7 +26,6 @@ def changes(difference) -> dict[str, str]:
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
 def test_stages_in_another_order_and_pipelines_by_other_numbers_move_nobody(seed):
     rng = np.random.default_rng(seed)
     stages = [rng.permutation(group).tolist() for group in rng.permutation(STAGES)]
@@ -83,7 +82,7 @@ def test_no_overlap_at_all_moves_everybody():
 
 
 @given(st.sampled_from(KINDS), seeds)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_parts_add_up_to_the_total(kind, seed):
     rng = np.random.default_rng(seed)
     topology = network(kind, 12, seed)

@@ -41,7 +41,7 @@ def sizes(shape):
 
 
 @given(shapes, st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_partition_costs_what_equations_2_to_4_say(shape, seed):
     given_to, group_of = problem(shape, seed), partition_of(shape, np.random.default_rng(seed))
     pair = given_to.pair
@@ -61,7 +61,7 @@ def test_a_partition_costs_what_equations_2_to_4_say(shape, seed):
 
 
 @given(shapes, st.integers(0, 1000), st.booleans())
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=35)
 def test_neither_crossover_nor_local_search_changes_the_size_of_a_group(shape, seed, classical):
     rng = np.random.default_rng(seed)
     donor, child = partition_of(shape, rng), partition_of(shape, rng)
@@ -76,7 +76,7 @@ def test_neither_crossover_nor_local_search_changes_the_size_of_a_group(shape, s
 
 
 @given(shapes, st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_classical_local_search_never_raises_the_sum_over_all_links(shape, seed):
     """Hops between stages, shards within: the gains of a cycle add up to what this sum falls by."""
     pair = problem(shape, seed).pair

@@ -41,7 +41,6 @@ def stage_of(plan: Plan, device: int) -> int | None:
 
 
 @given(st.sampled_from(KINDS), shapes, seeds)
-@settings(max_examples=18, deadline=None)
 def test_what_binds_adds_up_to_the_cost(kind, shape, seed):
     explanation = explain(any_plan(kind, shape, seed))
     priced = price_placement(explanation.plan.topology, explanation.plan.job, explanation.plan.placement.devices)
@@ -56,7 +55,7 @@ def test_what_binds_adds_up_to_the_cost(kind, shape, seed):
 
 
 @given(st.sampled_from(KINDS), shapes, seeds)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_every_devices_best_exchange_is_the_cheapest_of_all_and_costs_what_is_said(kind, shape, seed):
     explanation = explain(any_plan(kind, shape, seed))
     before, names = explanation.plan, explanation.plan.topology.names
@@ -111,7 +110,7 @@ def test_pipelines_that_could_be_paired_better_are_told():
 
 
 @given(st.sampled_from(["jittered", "asymmetric", "geometric"]), seeds)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_the_best_pairing_of_a_hop_is_the_best_there_is(kind, seed):
     explanation = explain(any_plan(kind, (12, 4, 3), seed))
     hop_s, grid = explanation.pair.hop_s, explanation.plan.placement.devices
@@ -149,12 +148,7 @@ def test_any_shape_is_told_in_words_and_plain_types(shape):
         json.dumps(explanation.summary(name))
     for table in ("devices", "groups", "hops"):
         assert (
-            len(explanation.to_frame(table))
-            == {
-                "devices": shape[0],
-                "groups": shape[1],
-                "hops": shape[1] - 1,
-            }[table]
+            len(explanation.to_frame(table)) == {"devices": shape[0], "groups": shape[1], "hops": shape[1] - 1}[table]
         )
 
 

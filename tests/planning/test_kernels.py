@@ -24,7 +24,7 @@ def costs_of(rng, n, steps):
 
 
 @given(st.integers(1, 12), st.sampled_from([3, 10**6]), st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_compiled_matching_is_the_plain_one_and_gives_up_only_above_enough(d, steps, seed):
     rng = np.random.default_rng(seed)
     cost = costs_of(rng, 2 * d, steps)
@@ -40,7 +40,7 @@ def test_the_compiled_matching_is_the_plain_one_and_gives_up_only_above_enough(d
 
 
 @given(st.integers(1, 9), st.integers(0, 10_000))
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=35)
 def test_the_compiled_path_is_the_shortest_and_improving_one_never_lengthens_it(n, seed):
     rng = np.random.default_rng(seed)
     weights = costs_of(rng, n, 1000)
@@ -75,7 +75,7 @@ def test_random_numbers_are_uniform_and_repeat_with_their_seed():
 
 
 @given(*cases)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_annealing_ends_with_a_placement_of_the_reported_cost(kind, shape, seed):
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
     start = rng.permutation(problem.n_devices)
@@ -90,7 +90,7 @@ def test_annealing_ends_with_a_placement_of_the_reported_cost(kind, shape, seed)
 
 
 @given(*cases)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_after_annealing_all_sums_of_the_placement_are_up_to_date(kind, shape, seed):
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
     s, d, pair = problem.n_stages, problem.n_replicas, problem.pair
@@ -114,7 +114,7 @@ def symmetric(n, seed):
 
 
 @given(st.integers(1, 7), st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_short_paths_are_the_shortest_of_all(n, seed):
     weights = symmetric(n, seed)
     order = shortest_path(weights)
@@ -132,7 +132,6 @@ def test_a_long_path_along_a_line_is_found():
 
 
 @given(st.integers(2, 10), st.integers(0, 10_000))
-@settings(max_examples=20, deadline=None)
 def test_the_heuristic_is_a_path_and_never_beats_the_exact_one(n, seed):
     weights = symmetric(n, seed)
     order, tour = (np.zeros(n, dtype=np.int64) for _ in range(2))

@@ -52,7 +52,7 @@ shapes = st.sampled_from([(1, 4), (2, 2), (2, 4), (3, 2), (4, 2), (4, 1), (6, 1)
 
 
 @given(shapes, shapes, st.integers(0, 99), st.booleans(), st.sampled_from(["pairs", "cards"]))
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=35)
 def test_everyone_gets_what_is_missing_from_somebody_who_held_it(was, now, seed, is_tied, queueing):
     there = network("asymmetric", 9, seed)
     model = replace(MODEL, tied=is_tied)
@@ -71,7 +71,6 @@ def test_everyone_gets_what_is_missing_from_somebody_who_held_it(was, now, seed,
 
 
 @given(shapes, st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
 def test_who_serves_the_same_stage_gets_nothing(shape, seed):
     there = network("jittered", 9, seed)
     before, after = drawn(there, job_of(*shape), seed), drawn(there, job_of(*shape), seed + 1)
@@ -91,7 +90,7 @@ def test_a_stage_that_is_cut_elsewhere_moves_what_is_cut_off():
 
 
 @given(st.sampled_from(["zero-1", "zero-2", "zero-3"]), st.sampled_from([(1, 2), (1, 3), (2, 2), (2, 3)]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_shards_are_cut_anew_for_other_replicas(sharding, shape):
     there = network("even", 8, 0)
     before = drawn(there, job_of(2, 4, sharding=sharding), 0)

@@ -17,7 +17,7 @@ cases = (st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 10_000)
 
 
 @given(*cases)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_offspring_place_each_device_once_and_that_of_equal_parents_equals_them(kind, shape, seed):
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
     leaf_order = ClusteredPlacements(problem, rng).leaf_order
@@ -27,7 +27,6 @@ def test_offspring_place_each_device_once_and_that_of_equal_parents_equals_them(
 
 
 @given(*cases)
-@settings(max_examples=20, deadline=None)
 def test_pairing_and_reordering_never_cost_more(kind, shape, seed):
     problem = problem_of(kind, shape, seed)
     grid = problem.grid(np.random.default_rng(seed).permutation(problem.n_devices))
@@ -37,7 +36,6 @@ def test_pairing_and_reordering_never_cost_more(kind, shape, seed):
 
 
 @given(*cases)
-@settings(max_examples=20, deadline=None)
 def test_clustered_rows_are_placements_cheapest_first(kind, shape, seed):
     problem, rng = problem_of(kind, shape, seed), np.random.default_rng(seed)
     clustered = ClusteredPlacements(problem, rng)

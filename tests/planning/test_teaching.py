@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from planning_networks import KINDS, network
 
@@ -29,7 +29,6 @@ def a_job(n_stages: int, n_replicas: int) -> Job:
     return Job.from_bytes(n_stages, n_replicas, 1e9, 5e8)
 
 
-@settings(deadline=None, max_examples=15)
 @given(st.sampled_from(KINDS), shapes, st.integers(0, 2), st.integers(0, 100))
 def test_every_individual_is_a_placement_and_costs_what_the_lab_says(kind, shape, n_idle, seed):
     topology, job = network(kind, shape[0] * shape[1] + n_idle, seed), a_job(*shape)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from planning_networks import KINDS, network
 
@@ -23,7 +23,6 @@ def job_of(n_stages: int, n_replicas: int) -> Job:
 
 
 @given(st.sampled_from(KINDS), st.integers(12, 15), st.integers(0, 9))
-@settings(max_examples=20, deadline=None)
 def test_on_the_same_network_nobody_moves(kind, n, seed):
     before = plan(network(kind, n, seed), JOB, "random", steps=1)
     after = adapt_plan(before, before.topology, JOB)
@@ -32,7 +31,6 @@ def test_on_the_same_network_nobody_moves(kind, n, seed):
 
 
 @given(st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
 def test_who_is_still_there_keeps_the_stage_and_only_holes_are_filled(seed):
     before = plan(network("geometric", 15, seed), JOB, "random", seed=seed, steps=1)
     gone = set(np.random.default_rng(seed).choice(before.topology.names, 3, replace=False))

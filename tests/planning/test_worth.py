@@ -14,15 +14,7 @@ from dtfm_lab.domain.errors import PlanError, UnknownName
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.units import plain_rows
-from dtfm_lab.planning import (
-    evaluate,
-    explain,
-    plan,
-    planners,
-    search,
-    stream_worth,
-    worth_table,
-)
+from dtfm_lab.planning import evaluate, explain, plan, planners, search, stream_worth, worth_table
 from dtfm_lab.planning.explain.worth import shares_with
 
 

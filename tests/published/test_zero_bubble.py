@@ -12,7 +12,7 @@ passes = st.tuples(st.floats(0.5, 3), st.floats(0.5, 3), st.floats(0.5, 3))
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(2, 3), passes, st.floats(0, 0.5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_leaving_waits_out_makes_no_bubble_larger(n_stages, rounds, per_device, pass_s, message_s):
     left_out, awaited = (
         bubble(
@@ -32,7 +32,6 @@ def test_leaving_waits_out_makes_no_bubble_larger(n_stages, rounds, per_device, 
 
 
 @given(st.integers(2, 6), st.integers(1, 4), passes)
-@settings(max_examples=20, deadline=None)
 def test_without_messages_bubbles_are_those_of_the_textbook(n_stages, rounds, pass_s):
     n = rounds * n_stages
     busy_s, first_s = n * sum(pass_s), (n_stages - 1) * sum(pass_s)

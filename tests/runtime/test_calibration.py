@@ -98,7 +98,7 @@ def test_equal_devices_that_outrun_this_machine_are_paced_as_fast_as_it_can():
 
 
 @given(st.lists(st.sampled_from(sorted(HARDWARE)), min_size=2, max_size=4), st.floats(0.001, 50.0))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_all_computations_fit_at_the_chosen_scale_and_none_is_shorter_than_drawn(gpus, latency_ms):
     spec = spec_of(*gpus, latency_ms=latency_ms)
     measured = measured_of(spec)

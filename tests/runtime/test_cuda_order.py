@@ -94,7 +94,7 @@ def faults_of(processor: Any, order: list[str]) -> list[str]:
     return cuda.faults
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(order=hosts)
 def test_whatever_the_host_threads_do_the_order_on_the_gpu_is_proved(order):
     assert faults_of(cuda_processor, order) == []

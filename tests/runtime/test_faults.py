@@ -24,6 +24,13 @@ def under_way(n_stages: int = 2, n_replicas: int = 2, **options: object) -> Run:
     return run
 
 
+def assert_stopped(run: Run) -> None:
+    """By the user, with no process left."""
+    assert left_behind(run.pid) == []
+    until(lambda: not run.running)
+    assert run.status == "stopped"
+
+
 def test_a_killed_worker_that_nobody_can_replace_ends_the_run_in_one_line_that_names_it() -> None:
     run = under_way(n_replicas=1)
     run.kill("device-1")
@@ -40,9 +47,7 @@ def test_stop_keeps_whole_iterations_leaves_nothing_and_a_run_that_is_over_takes
     run.stop()
     with pytest.raises(RunError, match=r"the run is over \(stopped\) after \d+ iterations; wanted 10000"):
         run.wait_for(10_000)
-    assert left_behind(run.pid) == []
-    until(lambda: not run.running)
-    assert run.status == "stopped"
+    assert_stopped(run)
     trace = run.trace()
     assert trace.n_iterations == len(run.losses) >= 2
     with pytest.raises(RunError, match="the run is over"):
@@ -56,9 +61,7 @@ def test_stop_ends_also_what_stands_still(whose: str) -> None:
     for process in coordinator.children() if whose == "workers" else [coordinator]:
         process.suspend()
     run.stop()
-    assert left_behind(run.pid) == []
-    until(lambda: not run.running)
-    assert run.status == "stopped"
+    assert_stopped(run)
 
 
 def test_stop_ends_a_run_that_is_about_to_replace_a_worker() -> None:
@@ -66,9 +69,7 @@ def test_stop_ends_a_run_that_is_about_to_replace_a_worker() -> None:
     run.kill("device-2")
     until(lambda: "device-2" in run.conditions)
     run.stop()
-    assert left_behind(run.pid) == []
-    until(lambda: not run.running)
-    assert run.status == "stopped"
+    assert_stopped(run)
 
 
 def test_a_worker_that_stands_still_does_not_outlive_the_process_that_leads_it() -> None:
@@ -122,6 +123,5 @@ def test_ctrl_c_while_waiting_stops_the_run() -> None:
 def test_a_run_that_is_stopped_while_it_starts_is_stopped_not_failed() -> None:
     run = start(small_plan(), iterations=10_000)
     run.stop()
-    until(lambda: not run.running)
-    assert (run.status, run.error) == ("stopped", None)
-    assert left_behind(run.pid) == []
+    assert_stopped(run)
+    assert run.error is None

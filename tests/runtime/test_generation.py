@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_checkpoint_tensors import TIED, Trained, job_of
+from test_checkpoint_tensors import TIED, Trained, job_of, sealed
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.runtime.protocol.checkpoint_folders import Checkpoint, folder_for, prepare, seal
+from dtfm_lab.runtime.protocol.checkpoint_folders import folder_for
 from dtfm_lab.runtime.worker.batches import generate, load_model
 
 LOOP = b"one, two, "
@@ -24,14 +24,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text.write_bytes(LOOP * 50)
     trained = Trained(job_of(TIED), 2, text=str(text))
     trained.train(150)
-    folder = folder_for(parent, 150)
-    prepare(folder)
-    trained.save(folder)
-    seal(
-        Checkpoint(
-            folder=folder, iteration=150, job=job_of(TIED), seed=0, learning_rate=3e-3, text="loop", text_digest=""
-        )
-    )
+    sealed(folder_for(parent, 150), trained, job_of(TIED), 150)
     return parent
 
 

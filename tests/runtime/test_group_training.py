@@ -74,7 +74,7 @@ def programs(draw: st.DrawFn) -> tuple[list[list[tuple[str, int, int]]], list[in
     return of_worker, sizes
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(programs())
 def test_no_program_that_an_order_of_events_allows_deadlocks_groups(
     drawn: tuple[list[list[tuple[str, int, int]]], list[int]],

@@ -17,7 +17,7 @@ A_USERS_OWN = {"client/own_modules.py", "worker/own_module.py"}
 OBJECTS = {"send", "recv"}
 """Methods by which ``multiprocessing.connection.Connection`` pickles and unpickles; its ``send_bytes`` does not."""
 PROCESSES_OF_ONE_MACHINE = {
-    "worker/local_run.py": "workers are forked, or spawned over pipes that multiprocessing makes for its own children",
+    "worker/local_run.py": "workers are forked, or spawned over pipes that multiprocessing makes for its own children"
 }
 
 

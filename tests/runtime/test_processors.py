@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -50,9 +50,8 @@ def test_a_cpu_brings_nothing_in_that_is_there():
 def test_without_a_gpu_there_is_a_cpu_and_a_refusal():
     assert isinstance(make_processor("cpu", 3, True), CpuProcessor)
     if not torch.cuda.is_available():
-        with pytest.raises(RunError, match="sees no GPU in a worker") as error:
+        with pytest.raises(RunError, match="sees no GPU in a worker"):
             make_processor("cuda", 0, False)
-        assert "\n" not in str(error.value)
 
 
 def test_workers_take_gpus_in_turn(monkeypatch):
@@ -90,11 +89,9 @@ def test_workers_that_share_a_gpu_compute_one_at_a_time():
                 time.sleep(0.0005)
                 busy.pop()
 
-    threads = [threading.Thread(target=compute) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(4):
+            pool.submit(compute)
     assert most == [1] * 80
     GpuLock(name).path.unlink()
 

@@ -176,7 +176,7 @@ def test_a_worker_of_several_stages_is_named_with_all_of_them() -> None:
 
 
 @given(n_replicas=st.integers(1, 4), done=st.integers(1, 9), data=st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_state_comes_from_a_living_replica_of_the_same_stage_or_from_nowhere(n_replicas, done, data) -> None:
     spec = spec_of(small_plan(2, n_replicas, global_batch=2 * n_replicas), "gpipe", iterations=9)
     lost = data.draw(st.sets(st.integers(0, 2 * n_replicas - 1), min_size=1))
@@ -194,7 +194,7 @@ def test_state_comes_from_a_living_replica_of_the_same_stage_or_from_nowhere(n_r
 
 
 @given(seed=st.integers(0, 2**31), local_updates=st.booleans(), dtype=st.sampled_from([torch.float32, torch.float64]))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_what_an_iteration_changed_is_taken_back_and_handed_over_to_the_bit(seed, local_updates, dtype) -> None:
     generator = torch.Generator().manual_seed(seed)
     states = []

@@ -57,9 +57,8 @@ def test_a_job_of_message_sizes_only() -> None:
     ids=lambda value: str(value)[:20],
 )
 def test_an_option_out_of_range(option: str, value: object, says: str) -> None:
-    with pytest.raises(LabError, match=says) as refused:
+    with pytest.raises(LabError, match=says):
         start(even_plan(), **{option: value})
-    assert "\n" not in str(refused.value)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
@@ -71,9 +70,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 def test_a_schedule_that_waits_for_itself() -> None:
     crossed = Schedule.from_orders("crossed", ["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"])
-    with pytest.raises(ScheduleError, match="wait") as refused:
+    with pytest.raises(ScheduleError, match="wait"):
         start(even_plan(2, 1, global_batch=4), crossed)
-    assert "\n" not in str(refused.value)
 
 
 def test_a_way_to_average_that_workers_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:

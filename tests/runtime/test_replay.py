@@ -69,9 +69,8 @@ def test_on_cards_messages_to_one_device_come_in_one_at_a_time_and_computations_
 
 @pytest.mark.parametrize("clock", ["paced", "real"])
 def test_cards_on_a_clock_that_cannot_wait_are_refused(clock: str) -> None:
-    with pytest.raises(LabError, match=f"cards on the {clock} clock; wanted the virtual clock, or pairs") as no:
+    with pytest.raises(LabError, match=f"cards on the {clock} clock; wanted the virtual clock, or pairs"):
         start(small_plan(), clock=clock, queueing="cards")
-    assert "\n" not in str(no.value)
 
 
 def test_a_run_on_cards_is_measured_and_predicted_on_cards() -> None:
@@ -110,8 +109,7 @@ def test_in_a_run_on_hosts_that_share_a_card_messages_leave_a_host_one_at_a_time
 
 def test_hosts_that_share_a_card_are_refused_on_the_paced_clock() -> None:
     plan = on_shared_cards(small_plan(2, 2, global_batch=12))
-    with pytest.raises(LabError, match="share the card") as refusal:
+    with pytest.raises(LabError, match="share the card"):
         prepare(plan, "1f1b", RunOptions(clock="paced"))
-    assert "\n" not in str(refusal.value)
     for clock in ("virtual", "real"):
         prepare(plan, "1f1b", RunOptions(clock=clock))

@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -51,12 +51,8 @@ def test_runs_are_forked_from_one_server_of_one_thread(server: preload.ForkServe
 
 
 def test_runs_started_from_several_threads_all_end_well(server: preload.ForkServer) -> None:
-    traces = []
-    threads = [threading.Thread(target=lambda: traces.append(short_run().wait())) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as pool:
+        traces = list(pool.map(lambda _: short_run().wait(), range(3)))
     assert [trace.context.losses for trace in traces] == [traces[0].context.losses] * 3
 
 

@@ -4,7 +4,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plans import equal, even, plan_of, uneven
 
@@ -59,7 +59,6 @@ def test_on_slow_links_it_is_as_fast_as_gpipe_with_a_fraction_of_its_memory(n_mi
 
 
 @given(st.integers(1, 8), st.integers(1, 20), st.floats(0.1, 5), st.floats(0.1, 5))
-@settings(max_examples=20, deadline=None)
 def test_on_free_links_it_is_plain_1f1b(n_stages, n_microbatches, forward_s, backward_s):
     plan = plan_of(n_stages, n_microbatches)
     built = build(plan, "adaptive-1f1b", equal(plan, forward_s, backward_s), Links.free(n_stages))
@@ -67,7 +66,6 @@ def test_on_free_links_it_is_plain_1f1b(n_stages, n_microbatches, forward_s, bac
 
 
 @given(sizes, seeds, st.sampled_from(QUEUEING))
-@settings(max_examples=20, deadline=None)
 def test_it_is_never_slower_than_1f1b_or_gpipe(size, seed, queueing):
     plan, profile, links = drawn(size, seed, queueing)
     chosen = choose_warmups(plan, profile, links)
@@ -77,7 +75,6 @@ def test_it_is_never_slower_than_1f1b_or_gpipe(size, seed, queueing):
 
 
 @given(sizes, seeds, st.sampled_from(QUEUEING))
-@settings(max_examples=20, deadline=None)
 def test_unless_it_is_plain_1f1b_one_forward_fewer_on_any_device_would_cost_time(size, seed, queueing):
     plan, profile, links = drawn(size, seed, queueing)
     chosen = choose_warmups(plan, profile, links)
@@ -91,7 +88,6 @@ def test_unless_it_is_plain_1f1b_one_forward_fewer_on_any_device_would_cost_time
 
 
 @given(sizes, seeds, st.data())
-@settings(max_examples=20, deadline=None)
 def test_no_device_ever_holds_more_than_it_may(size, seed, data):
     plan, profile, links = drawn(size, seed)
     limits = data.draw(st.lists(st.integers(1, size[1] + 2), min_size=size[0], max_size=size[0]))
@@ -113,7 +109,6 @@ def test_under_a_tight_limit_nothing_within_it_is_faster(most, latency_s):
 
 
 @given(sizes, seeds, st.sampled_from(QUEUEING))
-@settings(max_examples=20, deadline=None)
 def test_the_search_sees_the_makespans_that_the_engine_plays(size, seed, queueing):
     plan, profile, links = drawn(size, seed, queueing)
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plans import Case, cases, equal, node_of, passes_of, plan_of, uneven
 from slow_interpreter import interpret
@@ -45,7 +45,6 @@ def same_as_asking_the_links(case: Case, *, synchronise: bool = True) -> None:
 
 
 @given(cases, st.booleans())
-@settings(max_examples=20, deadline=None)
 def test_every_row_is_as_the_links_of_a_real_run_would_have_it(case, synchronise):
     same_as_asking_the_links(case, synchronise=synchronise)
 
@@ -56,7 +55,6 @@ def test_no_schedule_and_no_way_to_average_is_left_out_of_that(name, synchronisa
 
 
 @given(cases)
-@settings(max_examples=15, deadline=None)
 def test_compiled_and_plain_kernels_give_the_same_bits(case):
     assert kernels.start().wait(120)
     compiled = kernels.compiled_kernels
@@ -73,7 +71,6 @@ def test_compiled_and_plain_kernels_give_the_same_bits(case):
 
 
 @given(cases, st.booleans())
-@settings(max_examples=20, deadline=None)
 def test_no_schedule_deadlocks_loses_or_repeats_an_action(case, synchronise):
     tasks = case.tasks(synchronise=synchronise)
     simulated = tasks.simulate(case.links)
@@ -90,7 +87,6 @@ def test_no_schedule_deadlocks_loses_or_repeats_an_action(case, synchronise):
 
 
 @given(cases)
-@settings(max_examples=20, deadline=None)
 def test_what_is_ready_first_is_served_first(case):
     """A send is before another on its link or card exactly where its content was ready before."""
     simulated = case.simulated()
@@ -114,7 +110,6 @@ def test_a_network_too_large_for_a_table_of_pairs_queues_alike(monkeypatch, queu
 
 
 @given(cases, st.sampled_from([0.25, 2.0, 1024.0]))
-@settings(max_examples=20, deadline=None)
 def test_a_world_that_is_slower_throughout_takes_as_much_longer(case, factor):
     """Exactly: factors that are powers of two change no digit."""
     tasks, links = case.tasks(), case.links
@@ -192,7 +187,6 @@ class TimedCase(Case):
 
 
 @given(cases, st.booleans())
-@settings(max_examples=20, deadline=None)
 def test_every_row_on_measured_links_is_as_the_links_of_a_real_run_would_have_it(case, synchronise):
     same_as_asking_the_links(TimedCase(**vars(case)), synchronise=synchronise)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import JobError, ScheduleError, TraceError, UnknownName
@@ -96,7 +96,6 @@ def by_definition(plan: Plan, trace: Trace, position: int, replica: int, time_s:
 
 
 @given(counts, names, st.booleans())
-@settings(max_examples=20, deadline=None)
 def test_a_device_holds_the_most_activations_of_its_program(size, name, recompute):
     """Whole, or the stage's inputs and one micro-batch remade (several where W waits)."""
     plan = plan_of(*size, recompute=recompute)
@@ -107,7 +106,6 @@ def test_a_device_holds_the_most_activations_of_its_program(size, name, recomput
 
 
 @given(counts, st.sampled_from(["gpipe", "1f1b"]))
-@settings(max_examples=20, deadline=None)
 def test_recomputation_keeps_inputs_and_one_micro_batch_s_working_set(size, name):
     n_stages, n_microbatches = size
     plan = plan_of(n_stages, n_microbatches, recompute=True)
@@ -133,7 +131,6 @@ def test_interleaved_stages_add_up_on_their_device(n_devices, n_microbatches):
 
 
 @given(counts, names, st.integers(0, 99))
-@settings(max_examples=18, deadline=None)
 def test_a_timeline_is_the_sum_of_what_is_there_at_each_moment(size, name, seed):
     plan = plan_of(*size, seed=seed)
     trace = simulate(plan, name)
@@ -152,7 +149,6 @@ def test_a_timeline_is_the_sum_of_what_is_there_at_each_moment(size, name, seed)
 
 
 @given(counts, names, st.integers(0, 99), st.booleans())
-@settings(max_examples=18, deadline=None)
 def test_no_trace_of_a_schedule_needs_less_than_its_order_says(size, name, seed, recompute):
     plan = plan_of(*size, n_replicas=2, seed=seed, recompute=recompute)
     ordered, simulated = memory(plan, name), memory(plan, trace=simulate(plan, name))
@@ -211,7 +207,6 @@ def test_the_device_that_lacks_most_is_named():
 
 
 @given(counts, st.floats(1e4, 1e5), st.booleans())
-@settings(max_examples=20, deadline=None)
 def test_as_many_micro_batches_as_there_is_room_for_do_fit(size, memory_bytes, recompute):
     n_stages, n_microbatches = size
     plan = plan_of(n_stages, n_microbatches, memory_bytes=memory_bytes, recompute=recompute)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
@@ -19,7 +19,6 @@ from dtfm_lab.domain.units import from_gbps
 from dtfm_lab.files.traces import load_trace, save_trace
 
 WAYS = ["sharded", "sharded-at-once", "central", "ring", "tree", "hierarchical"]
-few = settings(max_examples=20)
 SCHEDULES = ["gpipe", "1f1b", "zb-h1", "interleaved-1f1b"]
 
 
@@ -42,7 +41,6 @@ def with_job(plan: Plan, **fields: Any) -> Plan:
     bucket_bytes=st.sampled_from([1.0, 1e5, 1e6]),
     recompute=st.booleans(),
 )
-@few
 def test_overlapped_synchronisation_lies_between_free_and_serial(
     way: str, schedule: str, gbps: float, bucket_bytes: float, recompute: bool
 ) -> None:
@@ -72,7 +70,6 @@ def test_one_bucket_is_no_overlap_to_the_last_digit(way: str, schedule: str) -> 
     backward_s=st.floats(0.001, 1),
     bucket_bytes=st.sampled_from([1.0, 3e5, 1e6]),
 )
-@few
 def test_a_ring_follows_the_closed_form(
     n_replicas: int, gbps: float, forward_s: float, backward_s: float, bucket_bytes: float
 ) -> None:
@@ -90,7 +87,6 @@ def test_a_ring_follows_the_closed_form(
 
 
 @given(schedule=st.sampled_from(SCHEDULES), bucket_bytes=st.floats(1, 1e8), recompute=st.booleans())
-@few
 def test_buckets_hold_every_layer_once(schedule: str, bucket_bytes: float, recompute: bool) -> None:
     plan = plan_of(1.0, schedule=schedule, bucket_bytes=bucket_bytes, recompute=recompute)
     built = lab.simulate(with_job(plan, overlap=False)).context.recorded_schedule
@@ -102,7 +98,6 @@ def test_buckets_hold_every_layer_once(schedule: str, bucket_bytes: float, recom
 
 
 @given(n_blocks=st.floats(1e-3, 7))
-@few
 def test_a_bucket_is_closed_with_the_block_that_fills_it(n_blocks: float) -> None:
     """Of a stage of six equal blocks, ceil(6 / ceil(b)) buckets, each of the size of b blocks."""
     plan = plan_of(1.0, n_stages=3, blocks_per_stage=(1, 6, 1))
@@ -138,7 +133,6 @@ def seconds(gbps: float, **fields: Any) -> float:
 
 
 @given(gbps=st.floats(1e-3, 10), way=st.sampled_from(WAYS), fragments=st.sampled_from([1, 2, 4, 8]))
-@few
 def test_fragments_that_are_due_at_once_take_as_long_as_all_at_once(gbps: float, way: str, fragments: int) -> None:
     """On links without latency: the same bytes in more iterations."""
     whole_s = seconds(gbps, synchronisation=way, synchronise_every=8)
@@ -146,7 +140,6 @@ def test_fragments_that_are_due_at_once_take_as_long_as_all_at_once(gbps: float,
 
 
 @given(gbps=st.floats(1e-3, 10), way=st.sampled_from(WAYS), fragments=st.sampled_from([1, 2]), delay=st.integers(1, 4))
-@few
 def test_a_delay_lies_between_free_and_at_once(gbps: float, way: str, fragments: int, delay: int) -> None:
     fields: dict[str, Any] = {"synchronisation": way, "synchronise_every": 24, "fragments": fragments}
     alone_s = min(lab.simulate(fragmented(gbps, **fields)).iteration_ends_s)
@@ -170,14 +163,10 @@ def test_one_fragment_without_delay_is_local_updates_to_the_last_digit() -> None
     assert plain.context == named.context
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"fragments": 2}, {"fragment_delay": 1}, {"fragments": 3, "synchronise_every": 4}],
-)
+@pytest.mark.parametrize("fields", [{"fragments": 2}, {"fragment_delay": 1}, {"fragments": 3, "synchronise_every": 4}])
 def test_fragments_that_do_not_divide_the_iterations_are_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(JobError, match="wanted local updates, with a multiple of") as refused:
+    with pytest.raises(JobError, match="wanted local updates, with a multiple of"):
         fragmented(1.0, **fields)
-    assert "\n" not in str(refused.value)
 
 
 def test_a_trace_of_other_fragments_is_refused() -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plans import cases
 
@@ -75,7 +75,6 @@ def schedule_of(trace: Trace) -> Schedule:
 
 
 @given(st.integers(0, 10_000), st.data())
-@settings(max_examples=15, deadline=None)
 def test_every_gain_is_what_simulating_the_improved_network_says(seed, data):
     n_stages, n_replicas = data.draw(st.sampled_from([(1, 3), (2, 1), (2, 3), (4, 2)]))
     job = {
@@ -187,7 +186,6 @@ def replayed(simulated: TaskTimes, delay_s: np.ndarray) -> np.ndarray:
 
 
 @given(cases)
-@settings(max_examples=20, deadline=None)
 def test_the_order_in_which_it_happened_gives_the_same_again(case):
     simulated = case.simulated()
     again = in_the_order_of(simulated).simulate(case.links)
@@ -201,7 +199,6 @@ def test_the_order_in_which_it_happened_gives_the_same_again(case):
 
 
 @given(cases, st.sampled_from(["duration", "latency", "bandwidth"]), seeds)
-@settings(max_examples=20, deadline=None)
 def test_in_a_fixed_order_nothing_ends_earlier_when_anything_takes_longer(case, what, seed):
     simulated, rng = case.simulated(), np.random.default_rng(seed)
     tasks, links = in_the_order_of(simulated), case.links
@@ -220,7 +217,6 @@ def test_in_a_fixed_order_nothing_ends_earlier_when_anything_takes_longer(case, 
 
 
 @given(cases, seeds, st.floats(0.01, 5))
-@settings(max_examples=20, deadline=None)
 def test_slack_is_how_much_later_anything_can_start(case, seed, later_s):
     """Put off by more than its slack, any action makes the end later by exactly the rest."""
     simulated = case.simulated()
@@ -236,7 +232,6 @@ def test_slack_is_how_much_later_anything_can_start(case, seed, later_s):
 
 
 @given(cases)
-@settings(max_examples=20, deadline=None)
 def test_the_chain_of_what_each_waited_for_last_is_contiguous_and_has_no_slack(case):
     simulated = case.simulated()
     whole, i = simulated.tasks.graph, int(simulated.end_s.argmax())

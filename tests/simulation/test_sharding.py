@@ -34,6 +34,7 @@ def placed(sharding: str, n_stages: int = 2, n_replicas: int = 4, gbytes_per_s: 
 
 
 @given(seconds)
+@settings(max_examples=50)
 def test_streamed_layers_take_no_less_than_either_alone_and_no_more_than_both_in_turn(layers):
     compute_s, before_s, after_s = zip(*layers, strict=True)
     alone_s, messages_s = sum(compute_s), sum(before_s) + sum(after_s)
@@ -127,7 +128,6 @@ plans = st.builds(
 
 
 @given(plans)
-@settings(max_examples=20, deadline=None)
 def test_uncompressed_an_iteration_takes_as_long_as_with_all_states_on_all_replicas(plan):
     """Every message is as long, and leaves when it did: parameters take the place of averages."""
     assert lab.simulate(sharded(plan)).iteration_s == lab.simulate(plan).iteration_s

@@ -197,9 +197,8 @@ def test_a_table_is_as_good_as_a_profile():
     ],
 )
 def test_a_row_that_is_no_time_is_refused(row, says):
-    with pytest.raises(TraceError, match=says) as refused:
+    with pytest.raises(TraceError, match=says):
         simulate(small_plan(), profile=[row])
-    assert "\n" not in str(refused.value)
 
 
 def test_a_run_on_real_links_is_predicted_on_free_ones():

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plans import equal, even, plan_of, uneven
 
@@ -33,7 +33,6 @@ def simulated(plan: Plan, name: str, links: Links, forward_s: float = 1.0, backw
 
 
 @given(st.integers(1, 8), st.integers(1, 12), seconds, seconds, whole_backwards, queueings)
-@settings(max_examples=20, deadline=None)
 def test_on_free_links_schedules_of_whole_backwards_take_the_textbook_time(
     n_stages, n_microbatches, forward_s, backward_s, name, queueing
 ):
@@ -43,7 +42,6 @@ def test_on_free_links_schedules_of_whole_backwards_take_the_textbook_time(
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(2, 3), seconds, seconds)
-@settings(max_examples=20, deadline=None)
 def test_on_free_links_interleaving_divides_the_bubble(n_devices, n_rounds, per_device, forward_s, backward_s):
     """It is S - 1 forwards and backwards of one stage, and a device holds several (Narayanan et al. 2021)."""
     plan = plan_of(n_devices, n_devices * n_rounds, n_layers=n_devices * per_device)
@@ -54,7 +52,6 @@ def test_on_free_links_interleaving_divides_the_bubble(n_devices, n_rounds, per_
 
 
 @given(st.integers(2, 8), st.integers(1, 4), seconds)
-@settings(max_examples=20, deadline=None)
 def test_on_free_links_zb_h1_is_left_with_a_third_of_the_bubble(n_stages, rounds, pass_s):
     """Forward and both halves equally long: (S - 1) (f + i - w) where micro-batches are enough (Qi et al. 2024)."""
     plan = plan_of(n_stages, n_stages * (rounds + 1))
@@ -63,7 +60,6 @@ def test_on_free_links_zb_h1_is_left_with_a_third_of_the_bubble(n_stages, rounds
 
 
 @given(st.integers(2, 6), st.integers(1, 10), st.floats(1, 20), queueings)
-@settings(max_examples=20, deadline=None)
 def test_a_link_slower_than_the_computation_is_the_clock_of_gpipe(n_stages, n_microbatches, hop_s, queueing):
     """Messages queue: the last of them leaves M hops after the first is ready, and crosses the other links."""
     plan = plan_of(n_stages, n_microbatches)
@@ -102,7 +98,6 @@ def scaled_uneven(n: int, seed: int) -> Topology:
 
 
 @given(st.integers(2, 8), seeds, st.sampled_from(["homogeneous", "heterogeneous"]))
-@settings(max_examples=20, deadline=None)
 def test_sharded_averaging_takes_equation_2(n_replicas, seed, kind):
     """Out and back to every peer in turn: nobody's second round begins after the slowest one's first is over."""
     rng = np.random.default_rng(seed)
@@ -119,7 +114,6 @@ def test_sharded_averaging_takes_equation_2(n_replicas, seed, kind):
 
 
 @given(st.integers(2, 8), seeds)
-@settings(max_examples=20, deadline=None)
 def test_sharded_at_once_waits_for_the_slowest_peer_in_and_the_slowest_out(n_replicas, seed):
     """An average also waits for the shard that is still leaving on the same link."""
     plan, topology = averaging("sharded-at-once", n_replicas), scaled_uneven(n_replicas, seed)
@@ -133,7 +127,6 @@ def test_sharded_at_once_waits_for_the_slowest_peer_in_and_the_slowest_out(n_rep
 
 
 @given(st.integers(2, 8), seeds)
-@settings(max_examples=20, deadline=None)
 def test_a_central_server_waits_for_the_slowest_in_and_the_slowest_out(n_replicas, seed):
     plan, topology = averaging("central", n_replicas), scaled_uneven(n_replicas, seed)
     whole_s = transfer_s(plan, topology, 1.0)
@@ -141,7 +134,6 @@ def test_a_central_server_waits_for_the_slowest_in_and_the_slowest_out(n_replica
 
 
 @given(st.integers(2, 8), st.floats(0, 100), st.floats(0.5, 50), queueings)
-@settings(max_examples=20, deadline=None)
 def test_on_equal_links_each_way_to_average_takes_its_closed_form(n, latency_s, bandwidth, queueing):
     links = even(n, latency_s, bandwidth, queueing)
     whole_s = averaging("ring", n).job.gradient_bytes / bandwidth
@@ -158,7 +150,6 @@ def test_on_equal_links_each_way_to_average_takes_its_closed_form(n, latency_s, 
 
 
 @given(st.integers(2, 40), st.floats(0, 100), st.floats(0.5, 50))
-@settings(max_examples=20, deadline=None)
 def test_on_equal_links_a_tree_takes_as_many_messages_as_it_has_levels_up_and_down(n, latency_s, bandwidth):
     plan = averaging("tree", n)
     whole_s = plan.job.gradient_bytes / bandwidth
@@ -167,7 +158,6 @@ def test_on_equal_links_a_tree_takes_as_many_messages_as_it_has_levels_up_and_do
 
 
 @given(st.integers(2, 7), seeds)
-@settings(max_examples=20, deadline=None)
 def test_a_ring_takes_as_long_as_its_longest_way_and_no_longer_than_its_slowest_link_says(n, seed):
     """A sum goes round n - 1 links, its average n - 1 more, from wherever it began."""
     plan, topology = averaging("ring", n), scaled_uneven(n, seed)
@@ -178,7 +168,6 @@ def test_a_ring_takes_as_long_as_its_longest_way_and_no_longer_than_its_slowest_
 
 
 @given(st.integers(1, 7), seeds, queueings)
-@settings(max_examples=20, deadline=None)
 def test_within_one_region_hierarchical_is_central_and_of_many_sharded_at_once(n, seed, queueing):
     links = Links.of(scaled_uneven(n, seed), queueing)
     one_region = averaging("hierarchical", n, regions=["Tokyo"] * n)
@@ -189,7 +178,6 @@ def test_within_one_region_hierarchical_is_central_and_of_many_sharded_at_once(n
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), seeds)
-@settings(max_examples=20, deadline=None)
 def test_hierarchical_collects_shares_and_hands_out(region_of, seed):
     n = len(region_of)
     topology = scaled_uneven(n, seed)
@@ -209,7 +197,6 @@ def test_hierarchical_collects_shares_and_hands_out(region_of, seed):
 
 
 @given(st.integers(2, 5), st.floats(0, 5), st.floats(0.5, 50), st.integers(1, 2))
-@settings(max_examples=20, deadline=None)
 def test_a_tied_embedding_adds_one_exchange_at_the_end(n_stages, latency_s, bandwidth, n_replicas):
     """Both ways at once; before it, the first device has its last backward, or the replicas' average."""
     n = n_stages * n_replicas

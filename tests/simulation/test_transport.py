@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plans import Case, cases, equal, even, node_of, plan_of
 
@@ -28,7 +28,6 @@ def both(case: Case) -> tuple[TaskTimes, TaskTimes]:
 
 
 @given(cases)
-@settings(max_examples=20, deadline=None)
 def test_blocking_is_never_faster_and_no_action_is_earlier(case):
     overlapped, blocking = both(replace(case, queueing="pairs"))
     before, after = node_of(overlapped.tasks), node_of(blocking.tasks)
@@ -39,7 +38,6 @@ def test_blocking_is_never_faster_and_no_action_is_earlier(case):
 
 
 @given(cases)
-@settings(max_examples=20, deadline=None)
 def test_batched_sends_lie_between_overlapped_and_blocking_ones(case):
     seconds = [
         replace(case, queueing="pairs", transport=how).simulated().makespan_s
@@ -50,7 +48,6 @@ def test_batched_sends_lie_between_overlapped_and_blocking_ones(case):
 
 
 @given(cases)
-@settings(max_examples=20, deadline=None)
 def test_on_free_links_blocking_changes_nothing(case):
     n = len(case.topology)
     free = [replace(case, transport=how).tasks().simulate(Links.free(n)) for how in ("overlapped", "blocking")]
@@ -58,7 +55,6 @@ def test_on_free_links_blocking_changes_nothing(case):
 
 
 @given(st.integers(1, 9), seconds, seconds, st.floats(0, 3), st.floats(0, 3), st.sampled_from(["batched", "blocking"]))
-@settings(max_examples=20, deadline=None)
 def test_gpipe_of_two_stages_pays_every_hop_in_both_directions(
     n_microbatches, forward_s, backward_s, far_s, moving_s, transport
 ):
@@ -74,7 +70,6 @@ def test_gpipe_of_two_stages_pays_every_hop_in_both_directions(
 
 
 @given(blocking_cases)
-@settings(max_examples=20, deadline=None)
 def test_the_critical_path_is_as_long_as_the_iteration_and_every_gap_has_a_cause(case):
     trace = simulate(case.plan, case.schedule, queueing=case.queueing)
     path = trace.critical_path()

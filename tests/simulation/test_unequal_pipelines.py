@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plans import Case, cases, equal, even, plan_of, schedule_of
 
@@ -33,7 +33,6 @@ def speeds_of(n: int, seed: int) -> np.ndarray:
 
 
 @given(counts, st.integers(0, 999), seconds, st.sampled_from(["gpipe", "1f1b", "zb-h1"]))
-@settings(max_examples=20, deadline=None)
 def test_one_stage_takes_what_its_slowest_share_takes_and_the_way_there_and_back(shares, seed, latency_s, name):
     """max n_r / v_r; gradients go to all peers at once, and averages come back, each a latency later."""
     n, speeds = len(shares), speeds_of(len(shares), seed)
@@ -45,7 +44,6 @@ def test_one_stage_takes_what_its_slowest_share_takes_and_the_way_there_and_back
 
 
 @given(counts, st.integers(1, 4), seconds, seconds)
-@settings(max_examples=20, deadline=None)
 def test_on_free_links_an_iteration_is_as_long_as_the_longest_pipeline_alone(shares, n_stages, forward_s, backward_s):
     plan = plan_of(n_stages, max(shares), len(shares), counts=shares)
     found = simulate_iteration(
@@ -60,7 +58,6 @@ def test_on_free_links_an_iteration_is_as_long_as_the_longest_pipeline_alone(sha
 
 
 @given(cases)
-@settings(max_examples=20, deadline=None)
 def test_all_micro_batches_of_the_batch_pass_every_stage_once(case: Case):
     plan, schedule = case.plan, case.schedule
     trace = simulate(plan, schedule, queueing=case.queueing)
@@ -76,7 +73,6 @@ def test_all_micro_batches_of_the_batch_pass_every_stage_once(case: Case):
 
 
 @given(counts, st.sampled_from(["gpipe", "1f1b", "zb-h1", "interleaved-1f1b", "adaptive-1f1b"]), st.integers(0, 999))
-@settings(max_examples=20, deadline=None)
 def test_equal_counts_that_are_spelled_out_change_nothing(shares, name, seed):
     n_stages, n_replicas = 1 + seed % 4, len(shares)
     schedule = schedule_of(name, n_stages, max(shares), seed)
@@ -103,7 +99,6 @@ def with_memory(plan: Plan, *memory_bytes: float) -> Plan:
 
 
 @given(counts, st.integers(1, 5), st.integers(0, 999))
-@settings(max_examples=18, deadline=None)
 def test_a_pipeline_of_few_micro_batches_holds_no_more_than_these(shares, n_stages, seed):
     """Of w forwards ahead min(w + 1, n) activations, by the order of passes and over any trace."""
     rng = np.random.default_rng(seed)

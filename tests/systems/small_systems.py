@@ -66,11 +66,7 @@ def network(n: int = 2, latency_s: float = 0.0, bandwidth_bytes_per_s: float = 1
 def blocks(n: int = 2, parameters: int = PARAMETERS) -> ModelSpec:
     """Blocks alone, all alike."""
     block = Layer(
-        kind=LayerKind.BLOCK,
-        parameters=parameters,
-        forward_flop=FLOP,
-        output_elements=ELEMENTS,
-        held_elements=ELEMENTS,
+        kind=LayerKind.BLOCK, parameters=parameters, forward_flop=FLOP, output_elements=ELEMENTS, held_elements=ELEMENTS
     )
     return ModelSpec(name="blocks", layers=(block,) * n, d_model=10, n_heads=1, seq_len=100, vocab_size=10, tied=False)
 

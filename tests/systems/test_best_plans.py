@@ -81,7 +81,7 @@ choices = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.integers(0, 1000),
     st.sampled_from([(1, 8), (2, 4), (4, 2), (8, 1), (2, 3)]),
@@ -100,7 +100,7 @@ def test_no_simulation_goes_below_the_bound(seed, shape, how, queueing):
     assert iteration_seconds(plan, queueing=queueing) == seconds
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 50), st.sampled_from([(1, 8), (2, 4), (4, 2), (8, 1)]), choices, st.floats(-3, 0))
 def test_a_plan_that_lacks_memory_at_least_does_not_fit(seed, shape, how, digits):
     topology = network(seed, gigabytes=10.0**digits)
@@ -113,7 +113,7 @@ def test_a_plan_that_lacks_memory_at_least_does_not_fit(seed, shape, how, digits
     assert least_lacking_bytes(plan) <= float(report.over_bytes.max())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 50),
     st.sampled_from([(1, 4), (2, 4), (4, 2), (8, 1)]),

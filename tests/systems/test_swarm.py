@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
@@ -65,14 +65,12 @@ def test_with_one_device_a_stage_it_is_the_schedule_that_comes_out(network, queu
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 6))
-@settings(deadline=None, max_examples=20)
 def test_equal_devices_on_free_links_take_the_textbooks_time(n_stages, n_replicas, each):
     plan = on_free_links([1.0] * n_stages * n_replicas, n_stages, each * n_replicas)
     assert drawn(plan).iteration_s == pytest.approx((each + n_stages - 1) * 3)
 
 
 @given(st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=6, max_size=6), st.integers(6, 40), st.booleans())
-@settings(deadline=None, max_examples=20)
 def test_no_stage_serves_faster_than_its_devices_together(speeds, n_microbatches, by_throughput):
     plan = on_free_links(speeds, 2, n_microbatches)
     work_s = 3 * n_microbatches / np.reshape(speeds, (2, 3)).sum(axis=1).min()

@@ -1,11 +1,10 @@
-"""Tests on an event loop like the kernel's, which press buttons and wait for what comes of it."""
+"""What tests on an event loop like the kernel's press, and how they wait for what comes of it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from functools import wraps
+from collections.abc import Callable, Sequence
 from typing import Any
 
 WAIT_S = 300.0
@@ -18,16 +17,6 @@ async def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline, "waited in vain"
         await asyncio.sleep(0.01)
-
-
-def on_a_loop(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Return a test of the same name, with the same fixtures, that runs the coroutine."""
-
-    @wraps(story)
-    def test(*args: Any, **fixtures: Any) -> None:
-        asyncio.run(story(*args, **fixtures))
-
-    return test
 
 
 def send(view: Any, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-from loops import on_a_loop, until
+from loops import until
 
 import dtfm_lab as lab
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.advice import NOTHING_YET, OTHER, AdvicePanel
 from dtfm_lab.widgets.lab_state import LabState
 
@@ -19,7 +15,6 @@ def a_panel() -> AdvicePanel:
     return panel
 
 
-@on_a_loop
 async def test_it_says_what_lab_advise_says_and_that_an_edit_came_after():
     panel = a_panel()
     state = panel._lab_state
@@ -39,7 +34,6 @@ async def test_it_says_what_lab_advise_says_and_that_an_edit_came_after():
     assert OTHER in panel.told.value
 
 
-@on_a_loop
 async def test_stop_keeps_the_ways_so_far():
     panel = a_panel()
     panel._controls["seconds"].value = "30"
@@ -51,7 +45,6 @@ async def test_stop_keeps_the_ways_so_far():
     assert panel.advice.verdict
 
 
-@on_a_loop
 async def test_a_mistake_is_one_line_and_what_was_found_stays():
     panel = a_panel()
     state = panel._lab_state

@@ -9,9 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from loops import on_a_loop, until
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
+from loops import until
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.widgets.shell import autosave
@@ -35,7 +33,6 @@ async def written(path: Path) -> None:
     await until(lambda: path.exists() and path.read_text() != "")
 
 
-@on_a_loop
 async def test_many_changes_in_a_row_are_written_once(tmp_path) -> None:
     writes = []
     kept = Autosave(tmp_path / "lab.json", lambda path: lambda: writes.append(path), nothing)
@@ -46,7 +43,6 @@ async def test_many_changes_in_a_row_are_written_once(tmp_path) -> None:
     assert writes == [tmp_path / "lab.json"]
 
 
-@on_a_loop
 async def test_the_next_lab_offers_what_was_kept_until_it_is_restored(tmp_path) -> None:
     path, seen = tmp_path / "new" / "lab.json", []
     first = saver(path)
@@ -68,7 +64,6 @@ async def test_the_next_lab_offers_what_was_kept_until_it_is_restored(tmp_path) 
     assert saver(path).view.layout.display == "none"
 
 
-@on_a_loop
 async def test_a_damaged_file_is_one_line_and_no_error(tmp_path) -> None:
     (tmp_path / "lab.json").write_text("{")
 
@@ -82,7 +77,6 @@ async def test_a_damaged_file_is_one_line_and_no_error(tmp_path) -> None:
     assert not kept.restore.disabled
 
 
-@on_a_loop
 async def test_a_change_while_one_is_written_is_written_after_it(tmp_path) -> None:
     at_once, most, texts = 0, 0, []
 
@@ -106,7 +100,6 @@ async def test_a_change_while_one_is_written_is_written_after_it(tmp_path) -> No
     assert most == 1, "two never write one file at once"
 
 
-@on_a_loop
 async def test_nothing_is_offered_where_there_is_no_room_to_keep_it(tmp_path) -> None:
     (tmp_path / "file").write_text("no folder")
     kept = saver(tmp_path / "file" / "lab.json")
@@ -135,7 +128,6 @@ def test_every_visitor_of_a_page_has_a_file_of_their_own(tmp_path) -> None:
     assert {ada.parent, alan.parent} == {tmp_path}
 
 
-@on_a_loop
 async def test_what_a_visitor_left_is_put_back_at_once(tmp_path) -> None:
     seen = []
 

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab import lab
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import SENDS, Kind, Lane, synchronisations
@@ -202,7 +200,7 @@ some_bars = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some_bars, st.floats(-5, 5), st.randoms(use_true_random=False))
 def test_every_bar_of_a_shifted_copy_is_late_by_the_shift(actions, shift_s, random):
     start = np.arange(len(actions), dtype=float)

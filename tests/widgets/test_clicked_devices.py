@@ -11,9 +11,6 @@ from dtfm_lab import lab
 from dtfm_lab.runtime.client.record import RunRecord
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.simulation import build
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.running.fault_controls import KILL, PAUSE, RESUME, SLOW, ConditionMonitor, FaultControls
 from dtfm_lab.widgets.running.run_progress import RunProgress
@@ -77,12 +74,6 @@ def test_a_paused_device_can_be_resumed_until_another_worker_has_taken_its_place
     found = monitor.look()[FIRST]
     assert found["said"] == "recovered in 1.3 s, state from ada"
     assert RESUME not in found["may"]
-
-
-def test_when_a_run_is_over_nothing_can_be_done() -> None:
-    run = running()
-    run.absorb({"event": "stopped"})
-    assert {state["may"] for state in ConditionMonitor(run).look().values()} == {()}
 
 
 def test_a_message_that_is_none_does_nothing() -> None:

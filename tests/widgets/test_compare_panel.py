@@ -7,15 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from loops import on_a_loop, send, until
+from loops import send, until
 
 from dtfm_lab import lab
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.comparing import ComparePanel
 from dtfm_lab.widgets.comparing.findings import tables
 from dtfm_lab.widgets.lab_state import LabState
@@ -43,7 +40,6 @@ def compared(plan: Plan) -> Comparison:
     return lab.compare(lab.simulate(plan, "gpipe"), measured_elsewhere(plan))
 
 
-@on_a_loop
 async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -> None:
     lab_state, panel, plan = bench_and_panel()
     assert "nothing measured yet" in panel.tiles.value
@@ -66,7 +62,6 @@ async def test_suspects_come_first_and_nothing_is_said_without_a_measurement() -
     assert (panel.residuals.tables, lab_state.compare_note, lab_state.suspects) == ([], "", ())
 
 
-@on_a_loop
 async def test_while_something_is_secretly_slow_nothing_names_it() -> None:
     lab_state, panel, plan = bench_and_panel()
     lab_state.is_mystery = True
@@ -86,7 +81,6 @@ async def test_while_something_is_secretly_slow_nothing_names_it() -> None:
     await until(lambda: not panel.refit.disabled)
 
 
-@on_a_loop
 async def test_a_row_of_the_residuals_selects_what_it_is_of_and_follows_what_is_selected() -> None:
     lab_state, panel, plan = bench_and_panel()
     lab_state.comparison = compared(plan)
@@ -125,7 +119,6 @@ def test_residuals_are_the_comparisons_and_messages_of_a_slowed_link_are_twice_a
     assert {row["error_s"] for name, row in found["links"].items() if name not in slowed} == {0.0}
 
 
-@on_a_loop
 async def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None:
     again = []
     lab_state, panel, plan = bench_and_panel(lambda: again.append(1))
@@ -149,7 +142,6 @@ async def test_a_refit_shows_the_new_error_and_its_network_can_be_used() -> None
     assert (refitting.table.value, refitting.found, panel.refit.disabled) == ("", None, True)
 
 
-@on_a_loop
 async def test_a_refit_is_of_the_plan_that_ran_and_leaves_later_edits() -> None:
     lab_state, panel, plan = bench_and_panel()
     edited = plan.topology.with_link(*plan.stages[0], latency_s=0.5)
@@ -176,7 +168,6 @@ async def test_a_refit_is_of_the_plan_that_ran_and_leaves_later_edits() -> None:
         ({"stages": [[2, 0], [4, 6], [1, 3], [5, 7]]}, "wanted the same"),  # another plan ran
     ],
 )
-@on_a_loop
 async def test_a_refit_without_its_plan_is_one_line(change, said) -> None:
     lab_state, panel, plan = bench_and_panel()
     lab_state.choices = change.get("choices", {})
@@ -189,7 +180,6 @@ async def test_a_refit_without_its_plan_is_one_line(change, said) -> None:
     assert not panel.refit.disabled
 
 
-@on_a_loop
 async def test_where_every_link_is_as_drawn_there_is_no_network_to_use() -> None:
     lab_state, panel, plan = bench_and_panel()
     ran = lab.simulate(plan, "gpipe")

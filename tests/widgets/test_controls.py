@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("ipywidgets", reason="needs the lab extra")
-
 from dtfm_lab.domain.job import JobOptions
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.lab.advice import AdviceOptions

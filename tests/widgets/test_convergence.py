@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loops import send
 
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.figures.measures import MEASURES
 from dtfm_lab.widgets.views.convergence import MOST_ROWS, N_COLUMNS, UNSEEN, ConvergenceView
 
@@ -49,7 +47,7 @@ def falling(n: int, seed: int = 0) -> np.ndarray:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_page_has_what_the_kernel_has_however_the_rows_came(sizes, seed):
     rng = np.random.default_rng(seed)
     rows = falling(sum(sizes), seed)

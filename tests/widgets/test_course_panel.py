@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from loops import on_a_loop, send, until
+from loops import send, until
 
 import dtfm_lab as lab
 from dtfm_lab.course import LESSONS, missions
 from dtfm_lab.course.progress import progress_path
 from dtfm_lab.domain.plan import Plan
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.course import NOTHING_SHOWN, CoursePanel, candidates, typed
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.markup import markdown
@@ -49,7 +46,6 @@ def test_no_answer_and_no_hint_is_in_the_page_before_it_is_asked_for():
     assert "given.latency_ms" not in repr(panel.board.get_state())
 
 
-@on_a_loop
 async def test_hints_come_one_by_one_and_the_answer_last():
     panel = a_panel("half-and-half")
     n_hints = len(missions["half-and-half"].hints)
@@ -61,7 +57,6 @@ async def test_hints_come_one_by_one_and_the_answer_last():
     assert not row["passed"]
 
 
-@on_a_loop
 async def test_what_an_assignment_turns_off_is_not_in_the_page_however_it_is_asked_for():
     lab.missions.hint("half-and-half")
     lab.missions.answer("half-and-half")
@@ -76,7 +71,6 @@ async def test_what_an_assignment_turns_off_is_not_in_the_page_however_it_is_ask
     assert str(lab.missions.given("half-and-half").latency_ms) in detail["task"]
 
 
-@on_a_loop
 async def test_a_number_is_typed_and_what_wins_stays_won():
     panel = a_panel("half-and-half")
     given = lab.missions.given("half-and-half")
@@ -91,7 +85,6 @@ async def test_a_number_is_typed_and_what_wins_stays_won():
     assert kept.tries == 3
 
 
-@on_a_loop
 async def test_the_plan_on_the_screen_is_checked():
     panel = a_panel("spot-under-32")
     assert panel.board.detail["checks"] == "the plan"
@@ -120,7 +113,6 @@ def test_a_text_is_the_list_or_number_that_it_stands_for():
     assert typed(missions["half-and-half"], "") is None
 
 
-@on_a_loop
 async def test_a_file_that_cannot_be_read_is_one_line_in_the_pane():
     path = lab.missions.export(progress_path("ada").parent)
     path.write_text("{")

@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab import lab
 from dtfm_lab.files import topology_names
 from dtfm_lab.lab.plans import opening_job
@@ -85,10 +83,7 @@ def test_it_is_offered_until_it_is_closed():
 )
 def test_a_choice_closes_it_and_is_told(message, buffers, told):
     heard = []
-    opened = Door(
-        lambda name: heard.append(("chosen", name)),
-        lambda files: heard.append(("files", files)),
-    )
+    opened = Door(lambda name: heard.append(("chosen", name)), lambda files: heard.append(("files", files)))
     opened.is_open = True
     opened.received(message, buffers)
     assert heard == [told]

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import on_a_loop, send, until
+from loops import send, until
 
 from dtfm_lab import Job, Topology
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import evaluate, explain
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.groups import GroupsPanel
 from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
 from dtfm_lab.widgets.groups.hand_moves import change, exchanged, offers
@@ -50,7 +47,7 @@ def gesture(panel: GroupsPanel, **content: object) -> None:
     send(panel.groups, content)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shapes)
 def test_an_offer_is_what_the_plan_costs_after_the_move(shape):
     plan = plan_of(*shape)
@@ -90,7 +87,6 @@ def test_a_change_has_a_sign():
     assert change(0.012, 0.4) == "+12 ms"
 
 
-@settings(max_examples=20, deadline=None)
 @given(shapes)
 def test_a_matching_is_slowest_first_and_its_two_ways_make_its_seconds(shape):
     plan = plan_of(*shape)
@@ -104,7 +100,6 @@ def test_a_matching_is_slowest_first_and_its_two_ways_make_its_seconds(shape):
             assert {pair[1] for pair in pairs} == set(plan.stages[b])
 
 
-@settings(max_examples=20, deadline=None)
 @given(shapes)
 def test_the_parts_of_the_cost_make_its_seconds(shape):
     plan = plan_of(*shape)
@@ -181,8 +176,7 @@ def test_a_selection_is_shared_both_ways():
 
 
 def test_a_selected_group_is_the_labs_stage_until_a_device_is_selected():
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     with panel.groups.hold_trait_notifications():
         panel.groups.selected, panel.groups.selected_group = list(plan.stages[2]), 2
     assert (lab_state.selected_stage, lab_state.selected) == (2, tuple(plan.stages[2]))
@@ -192,27 +186,19 @@ def test_a_selected_group_is_the_labs_stage_until_a_device_is_selected():
     assert panel.groups.selected_group == 1
 
 
-def test_a_hop_selects_its_slowest_pair_as_the_link():
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+def test_a_hop_and_an_edge_beside_the_path_select_their_slowest_pair_as_the_link():
+    lab_state, panel = panel_of(plan := plan_of())
     panel.groups.selected_edge = 1
     slowest = max(panel.groups.matchings[1], key=lambda pair: pair[2])
     assert lab_state.selected_link == tuple(slowest[:2])
     assert slowest[2] == pytest.approx(plan.cost.hop_s[1])
-
-
-def test_an_edge_beside_the_path_opens_its_matching():
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
     panel.groups.other_edge = [0, 2]
     assert panel.groups.other_matching == matching_of(plan, 0, 2)
     assert lab_state.selected_link == tuple(panel.groups.other_matching[0][:2])
 
 
-@on_a_loop
 async def test_a_drag_is_priced_and_a_drop_on_a_device_exchanges_the_two() -> None:
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     device, partner = plan.stages[0][0], plan.stages[2][1]
     gesture(panel, kind="lift", device=device)
     await until(lambda: panel.groups.offers.get("device") == device)
@@ -226,7 +212,6 @@ async def test_a_drag_is_priced_and_a_drop_on_a_device_exchanges_the_two() -> No
     assert panel.groups.offers == {}, "prices of another plan"
 
 
-@on_a_loop
 async def test_the_seconds_of_an_iteration_follow_the_prices_of_a_move() -> None:
     from dtfm_lab import lab
 
@@ -243,7 +228,6 @@ async def test_the_seconds_of_an_iteration_follow_the_prices_of_a_move() -> None
     assert "in brackets the predicted iteration" in panel.line.value
 
 
-@on_a_loop
 async def test_a_drop_on_a_group_takes_the_cheapest_partner_an_idle_one_too() -> None:
     plan = plan_of(n_idle=3)
     lab_state, panel = panel_of(plan)
@@ -255,10 +239,8 @@ async def test_a_drop_on_a_group_takes_the_cheapest_partner_an_idle_one_too() ->
     assert device in {lab_state.plan.topology.names[i] for i in lab_state.plan.idle_devices}
 
 
-@on_a_loop
 async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers() -> None:
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     device, partner = plan.stages[0][0], plan.stages[3][0]
     gesture(panel, kind="drop", device=device, partner=partner)
     await until(lambda: lab_state.plan is not plan)
@@ -274,10 +256,8 @@ async def test_moves_by_hand_are_undone_and_made_again_until_a_planner_answers()
     assert panel.hand.note == ""
 
 
-@on_a_loop
 async def test_a_device_is_moved_without_dragging() -> None:
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     device = plan.stages[3][1]
     lab_state.selected = (device,)
     await until(lambda: not panel.hand.move.disabled)
@@ -289,10 +269,8 @@ async def test_a_device_is_moved_without_dragging() -> None:
     assert partner in lab_state.plan.stages[3]
 
 
-@on_a_loop
 async def test_a_move_that_is_not_possible_is_one_calm_line() -> None:
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     gesture(panel, kind="drop", device=plan.stages[0][0], partner="nobody")
     await until(lambda: lab_state.message != "")
     assert lab_state.step == "groups"
@@ -300,10 +278,8 @@ async def test_a_move_that_is_not_possible_is_one_calm_line() -> None:
     assert lab_state.plan is plan
 
 
-@on_a_loop
 async def test_why_so_answers_for_the_plan_and_for_a_device() -> None:
-    plan = plan_of()
-    lab_state, panel = panel_of(plan)
+    lab_state, panel = panel_of(plan := plan_of())
     await until(lambda: "The plan" in panel.why.value)
     device = plan.stages[1][0]
     lab_state.selected = (device,)

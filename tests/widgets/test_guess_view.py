@@ -4,10 +4,10 @@ import asyncio
 import threading
 
 import pytest
+from loops import until
 
 import dtfm_lab as lab
 
-pytest.importorskip("anywidget")
 pytestmark = pytest.mark.usefixtures("own_progress")
 
 
@@ -36,38 +36,28 @@ def test_a_cell_that_runs_again_shows_that_it_is_done():
     assert again.score == "1 guess, 0 within a factor of 2"
 
 
-def test_a_slow_answer_is_computed_beside_the_event_loop():
+async def test_a_slow_answer_is_computed_beside_the_event_loop():
     may_end = threading.Event()
 
     def answer() -> float:
         assert may_end.wait(60)
         return 5.0
 
-    async def guess() -> tuple[bool, str, str]:
-        view = lab.guess("slow", "How slow?", answer)
-        view.guess(4)
-        await asyncio.sleep(0.01)
-        while_busy = view.busy, view.words
-        view.guess(400)  # ignored: one guess is being answered
-        may_end.set()
-        while view.busy:
-            await asyncio.sleep(0.01)
-        return *while_busy, view.words
-
-    busy, words, after = asyncio.run(guess())
-    assert (busy, words) == (True, "")
-    assert after == "You said 4, it is 5: 20 % too low."
+    view = lab.guess("slow", "How slow?", answer)
+    view.guess(4)
+    await asyncio.sleep(0.01)
+    assert (view.busy, view.words) == (True, "")
+    view.guess(400)  # ignored: one guess is being answered
+    may_end.set()
+    await until(lambda: not view.busy)
+    assert view.words == "You said 4, it is 5: 20 % too low."
 
 
-def test_an_answer_that_fails_is_one_line_and_no_guess_is_kept():
-    async def guess() -> str:
-        view = lab.guess("broken", "How broken?", lambda: float("nan"))
-        view.guess(4)
-        while view.busy:
-            await asyncio.sleep(0.01)
-        return str(view.problem)
-
-    assert asyncio.run(guess()) == "guess 'broken': its answer is nan; wanted a finite number"
+async def test_an_answer_that_fails_is_one_line_and_no_guess_is_kept():
+    view = lab.guess("broken", "How broken?", lambda: float("nan"))
+    view.guess(4)
+    await until(lambda: not view.busy)
+    assert view.problem == "guess 'broken': its answer is nan; wanted a finite number"
     assert lab.missions.progress().guesses == []
 
 

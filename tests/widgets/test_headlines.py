@@ -17,9 +17,6 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Cancellation, Difference, adapt_plan, simulated
 from dtfm_lab.planning.adapting import nearest
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import short_searches
 from dtfm_lab.widgets.planner.edits import EditHistory

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from loops import on_a_loop, send, until
+from loops import send, until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.availability import Availability
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets import hours
 from dtfm_lab.widgets.hours import HoursPanel, time_line
 from dtfm_lab.widgets.lab_state import LabState
@@ -48,7 +45,6 @@ def test_a_device_leaves_or_comes_and_an_end_is_removed() -> None:
     assert (1, 0, 40) in time_line.removed(stays, 1, 100, leaves=False)
 
 
-@on_a_loop
 async def test_dragging_a_departure_is_replaying_the_edited_availability(a_panel) -> None:
     panel, line = a_panel, a_panel.time_line.line
     panel.start.click()
@@ -78,7 +74,6 @@ async def test_dragging_a_departure_is_replaying_the_edited_availability(a_panel
     assert panel.histories == recorded
 
 
-@on_a_loop
 async def test_the_network_shows_who_is_there_at_the_moment_that_is_pointed_at(a_panel) -> None:
     panel, state = a_panel, a_panel._lab_state
     panel.start.click()

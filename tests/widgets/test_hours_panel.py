@@ -7,13 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from loops import WAIT_S, on_a_loop, until
+from loops import WAIT_S, until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.history import History
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets import hours
 from dtfm_lab.widgets.hours import NOBODY, OTHER, HoursPanel, race
 from dtfm_lab.widgets.hours.race import sentence, title_of
@@ -40,7 +37,6 @@ async def replayed(panel: HoursPanel) -> list[History]:
     return panel.histories
 
 
-@on_a_loop
 async def test_the_numbers_shown_are_those_of_lab_replay() -> None:
     panel = a_panel()
     found = await replayed(panel)
@@ -59,7 +55,6 @@ async def test_the_numbers_shown_are_those_of_lab_replay() -> None:
     assert panel.history.policy == "restart"
 
 
-@on_a_loop
 async def test_it_begins_when_it_is_first_shown_and_replays_nothing_twice(monkeypatch) -> None:
     played = []
 
@@ -82,7 +77,6 @@ async def test_it_begins_when_it_is_first_shown_and_replays_nothing_twice(monkey
     assert sorted(played) == sorted(POLICIES)
 
 
-@on_a_loop
 async def test_an_edit_of_the_network_makes_it_stale_and_another_job_too() -> None:
     panel = a_panel()
     state = panel._lab_state
@@ -99,7 +93,6 @@ async def test_an_edit_of_the_network_makes_it_stale_and_another_job_too() -> No
     assert panel.staleness(state) == ""
 
 
-@on_a_loop
 async def test_a_replay_is_stopped_and_what_was_replayed_is_kept(monkeypatch) -> None:
     panel, goes_on, replay = a_panel(), threading.Event(), race.replay
     monkeypatch.setattr(race, "replay", lambda *about, **told: goes_on.wait(WAIT_S) and replay(*about, **told))
@@ -113,7 +106,6 @@ async def test_a_replay_is_stopped_and_what_was_replayed_is_kept(monkeypatch) ->
     assert len(await replayed(panel)) == len(POLICIES)
 
 
-@on_a_loop
 async def test_what_cannot_be_replayed_is_said() -> None:
     panel = a_panel()
     panel._lab_state.job = lab.Job.from_bytes(4, 2, 1e6, 1e6)
@@ -138,7 +130,6 @@ def test_the_sentence_names_who_wins_and_says_what_it_is() -> None:
     assert sentence([]) == ""
 
 
-@on_a_loop
 async def test_with_many_devices_it_waits_to_be_asked() -> None:
     panel = a_panel("worldwide", "dtfm-gpt3-xl")
     panel._lab_state.shown_panes = ("hours",)

@@ -7,15 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from loops import on_a_loop, until
+from loops import until
 from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.planning import Cancellation, search
 from dtfm_lab.planning.problem import SHOWN
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import OF_A_PLAN, OF_BESTS, LiveSearch, SearchFrames
 from dtfm_lab.widgets.planner.plan_panel import RACE, REAL, PlanPanel
@@ -66,7 +63,6 @@ def test_a_planner_without_a_population_shows_the_best_that_it_had():
     assert made[-1].individuals[0].cost_s == steps[-1].best_s
 
 
-@on_a_loop
 async def test_the_pictures_follow_every_edit_while_they_are_looked_at():
     state, panel, replanning = a_live_lab()
     view, curve = panel.real.population, panel.real.curve
@@ -86,7 +82,6 @@ async def test_the_pictures_follow_every_edit_while_they_are_looked_at():
     assert not curve.caption.startswith("before")
 
 
-@on_a_loop
 async def test_a_race_that_has_not_been_run_shows_the_live_search_and_then_itself():
     state, panel, replanning = a_live_lab(RACE)
     state.pane = "plan"
@@ -100,7 +95,6 @@ async def test_a_race_that_has_not_been_run_shows_the_live_search_and_then_itsel
     assert set(panel.race.curve.points) == {"random"}
 
 
-@on_a_loop
 async def test_a_search_that_is_asked_for_takes_the_place_of_the_live_one():
     state, panel, replanning = a_live_lab()
     state.pane = "plan"
@@ -120,7 +114,6 @@ async def test_a_search_that_is_asked_for_takes_the_place_of_the_live_one():
     assert set(panel.real.curve.points) == {"dtfm"}, "looking away and back changes nothing"
 
 
-@on_a_loop
 async def test_it_is_played_again_to_the_last():
     state, panel, replanning = a_live_lab()
     state.pane = "plan"
@@ -145,7 +138,6 @@ def test_a_plan_that_no_search_has_made_here_is_shown_itself():
     assert frame.rule == OF_A_PLAN
 
 
-@on_a_loop
 async def test_a_plan_of_another_network_takes_the_place_of_the_search_before_it():
     state, panel, replanning = a_live_lab()
     state.pane = "plan"
@@ -161,7 +153,6 @@ async def test_a_plan_of_another_network_takes_the_place_of_the_search_before_it
     assert len(view.frames[-1].individuals) == 1
 
 
-@on_a_loop
 async def test_after_an_edit_without_a_new_plan_the_last_search_says_that_it_is_of_before():
     state, panel, replanning = a_live_lab()
     await until(lambda: replanning._task is None and state.plan is not None)

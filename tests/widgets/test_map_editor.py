@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import dtfm_lab as lab
 from dtfm_lab.figures.maps.atlas import land_rings
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.views.map import MapView

@@ -6,13 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
-from loops import on_a_loop, send, until
+from loops import send, until
 
 import dtfm_lab as lab
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network import document_conversion
@@ -178,7 +174,6 @@ def test_an_editor_alone_opens_what_is_dropped_on_it(tmp_path: Path) -> None:
     assert "no key 'dtfm_topology'" in editor.problem
 
 
-@on_a_loop
 async def test_a_large_file_is_read_and_written_while_the_page_goes_on(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     large = Topology.from_matrices(rng.uniform(1, 90, (49, 49)), rng.uniform(1, 9, (49, 49)), name="large")

@@ -7,14 +7,11 @@ import re
 
 import numpy as np
 import pytest
-from loops import on_a_loop, until
+from loops import until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.schedule import LANE, Lane
 from dtfm_lab.domain.units import format_s
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.widgets.lab_state import shown_prediction
 from dtfm_lab.widgets.views.gantt.bars import DRAWN, ROWS_PER_DEVICE
@@ -40,7 +37,6 @@ def shown(the_lab: lab.Lab) -> dict[str, dict[str, str]]:
     return {number["label"].partition(",")[0]: number for number in the_lab.bar.view.numbers}
 
 
-@on_a_loop
 async def test_a_point_of_the_frontier_and_the_bar_say_one_thing_of_its_plan() -> None:
     the_lab = lab.Lab(PRICED, autosave=False)
     await at_rest(the_lab)
@@ -77,7 +73,6 @@ async def test_a_point_of_the_frontier_and_the_bar_say_one_thing_of_its_plan() -
 
 
 @pytest.mark.parametrize("objective", ["communication", "iteration"])
-@on_a_loop
 async def test_what_the_race_says_of_its_leader_the_bar_says_of_the_plan_that_is_taken(objective: str) -> None:
     the_lab = lab.Lab("lecture-hall", autosave=False)
     await at_rest(the_lab)
@@ -99,7 +94,6 @@ async def test_what_the_race_says_of_its_leader_the_bar_says_of_the_plan_that_is
     assert told in said
 
 
-@on_a_loop
 async def test_a_bars_tip_is_of_the_trace_that_the_bar_leads_with() -> None:
     the_lab = lab.Lab("lecture-hall", autosave=False)
     await at_rest(the_lab)

@@ -7,16 +7,13 @@ import time
 from dataclasses import replace
 
 import pytest
-from loops import on_a_loop, until
+from loops import until
 from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import planners
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 from dtfm_lab.widgets.planner.job_controls import nearest_shape
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
@@ -32,7 +29,6 @@ def a_panel(**traits: object) -> tuple[LabState, PlanPanel]:
     return lab_state, panel
 
 
-@on_a_loop
 async def test_the_best_so_far_is_shown_on_the_map_a_few_times_a_second_until_the_plan_speaks():
     lab_state, panel = a_panel(seconds=1)
     shown: list[tuple[float, dict]] = []
@@ -46,7 +42,6 @@ async def test_the_best_so_far_is_shown_on_the_map_a_few_times_a_second_until_th
     assert shown[-1][1] == {}
 
 
-@on_a_loop
 async def test_a_search_by_any_planner_stops_with_the_best_kept():
     lab_state, panel = a_panel(seconds=600)
     for planner in planners:
@@ -61,7 +56,6 @@ async def test_a_search_by_any_planner_stops_with_the_best_kept():
 
 
 @pytest.mark.parametrize("name", ["race", "frontier"])
-@on_a_loop
 async def test_nobody_searches_while_another_mode_does_until_it_is_stopped(name):
     lab_state, panel = a_panel()
     if name == "frontier":
@@ -84,7 +78,6 @@ async def test_nobody_searches_while_another_mode_does_until_it_is_stopped(name)
     assert panel.race.take.disabled == (name != "race"), "a race that was stopped keeps what it has"
 
 
-@on_a_loop
 async def test_the_median_of_the_population_is_drawn():
     lab_state, panel = a_panel(seconds=0.5, planner="dtfm")
     panel.redo()
@@ -128,7 +121,6 @@ def test_a_device_that_is_gone_changes_the_shape_as_little_as_can_be():
     assert panel.job_controls.shape.value == (lab_state.plan.job.n_stages, lab_state.plan.job.n_replicas)
 
 
-@on_a_loop
 async def test_devices_without_prices_are_one_line():
     topology = lab.load_topology("campus")
     lab_state = LabState(topology=topology)
@@ -179,7 +171,6 @@ def test_limits_count_but_for_the_communication_cost():
     assert aims.options() == {"objective": "communication"}
 
 
-@on_a_loop
 async def test_a_plan_for_seconds_is_told_with_both_seconds():
     lab_state, panel = a_panel_for("small", seq_len=64)
     panel.job_controls.shape.value = ()

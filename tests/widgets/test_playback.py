@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from loops import on_a_loop, until
+from loops import until
 
 from dtfm_lab import lab
 from dtfm_lab.domain.schedule import LANE, Lane
 from dtfm_lab.domain.trace import Trace
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.running import playback
@@ -51,7 +48,6 @@ def test_a_message_is_not_played_before_both_of_its_ends_are_known():
     assert np.array_equal(np.sort(played, 0), np.sort(rows_of_trace(PREDICTED), 0))
 
 
-@on_a_loop
 async def test_a_prediction_is_played_and_a_measurement_that_comes_with_it_wins():
     lab_state, drawing = LabState(), Drawing()
     played = Playback(lab_state, pytest.fail, drawing)

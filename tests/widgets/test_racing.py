@@ -10,15 +10,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from loops import on_a_loop, until
+from loops import until
 from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.planning import PlanStep, planners
 from dtfm_lab.planning.background_tasks import BackgroundTasks
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import race_panel as racing
 from dtfm_lab.widgets.planner.race_panel import TURN_S, RacePanel, race
@@ -98,7 +95,6 @@ def a_panel() -> tuple[LabState, RacePanel]:
     return lab_state, panel
 
 
-@on_a_loop
 async def test_the_leaders_plan_is_taken_over_by_its_button():
     lab_state, panel = a_panel()
     panel.seconds.value = 0.3

@@ -10,15 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from loops import WAIT_S, on_a_loop, until
+from loops import WAIT_S, until
 from plan_widgets import JOB, irregular
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.planning import Cancellation, adapt_plan, evaluate, simulated
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.planning.adapting import beginnings
 from dtfm_lab.planning.iteration.incremental_bound import rising_bounds
 from dtfm_lab.widgets.lab_state import LabState
@@ -41,7 +38,6 @@ def slower(lab_state: LabState, latency_s: float = 0.5):
     return lab_state.topology.with_link(first, second, latency_s=latency_s)
 
 
-@on_a_loop
 async def test_an_edit_replans_from_the_current_plan_and_tells_what_changed():
     lab_state, replanning = a_lab_state()
     replanning.switch.value = True
@@ -53,7 +49,6 @@ async def test_an_edit_replans_from_the_current_plan_and_tells_what_changed():
     assert replanning.last.change.before.plan is before
 
 
-@on_a_loop
 async def test_the_plan_at_hand_is_shown_on_the_edited_network_before_the_search_answers():
     topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny", n_stages=2, n_replicas=2)
     lab_state = LabState(topology=topology, job=job, plan=lab.plan(topology, job, objective="iteration", steps=1))
@@ -70,7 +65,6 @@ async def test_the_plan_at_hand_is_shown_on_the_edited_network_before_the_search
     assert len(shown) == 1, "with a device less it cannot serve as it was"
 
 
-@on_a_loop
 async def test_without_a_plan_a_first_one_is_made_and_then_looked_at_again():
     lab_state = LabState()
     replanning, plans = LiveReplanning(lab_state), []
@@ -82,7 +76,6 @@ async def test_without_a_plan_a_first_one_is_made_and_then_looked_at_again():
     assert replanning.took_s > 0
 
 
-@on_a_loop
 async def test_it_keeps_the_processor_free_for_a_run_and_for_a_search_that_was_asked_for():
     for step in ("run", "plan"):
         lab_state, _ = a_lab_state()
@@ -96,7 +89,6 @@ async def test_it_keeps_the_processor_free_for_a_run_and_for_a_search_that_was_a
         assert len(plans) == (step == "run"), "the answer to the edit only; a search that goes on will set its own"
 
 
-@on_a_loop
 async def test_a_search_that_only_looks_on_ends_when_a_run_begins(monkeypatch):
     monkeypatch.setattr(module, "BUDGETS_S", (0.015, 600.0, 600.0))
     lab_state, replanning = a_lab_state()
@@ -120,7 +112,6 @@ def test_an_edit_is_told_by_the_pair_of_regions_or_devices_that_it_changed():
     assert describe_edit(topology, topology, job, larger) == f"Batch {job.global_batch:,} → {2 * job.global_batch:,}"
 
 
-@on_a_loop
 async def test_off_nothing_happens_and_switched_on_it_catches_up():
     lab_state, replanning = a_lab_state()
     before, lab_state.topology = lab_state.plan, slower(lab_state)
@@ -131,7 +122,6 @@ async def test_off_nothing_happens_and_switched_on_it_catches_up():
     assert not lab_state.plan_is_stale
 
 
-@on_a_loop
 async def test_of_many_edits_in_a_row_only_the_newest_is_planned_for():
     lab_state, replanning = a_lab_state()
     replanning.switch.value = True
@@ -146,7 +136,6 @@ async def test_of_many_edits_in_a_row_only_the_newest_is_planned_for():
     assert len(plans) < 12, "fewer than half"
 
 
-@on_a_loop
 async def test_an_answer_to_an_edit_before_the_newest_is_not_shown(monkeypatch):
     lab_state, replanning = a_lab_state()
     edited, asked, shown = threading.Event(), [], []
@@ -169,7 +158,6 @@ async def test_an_answer_to_an_edit_before_the_newest_is_not_shown(monkeypatch):
     assert all(shown)
 
 
-@on_a_loop
 async def test_a_plan_that_was_chosen_meanwhile_is_not_replaced_by_what_a_longer_search_finds(monkeypatch):
     lab_state, replanning = a_lab_state()
     chosen, searched = threading.Event(), threading.Event()
@@ -191,7 +179,6 @@ async def test_a_plan_that_was_chosen_meanwhile_is_not_replaced_by_what_a_longer
     assert lab_state.plan is own
 
 
-@on_a_loop
 async def test_a_device_that_is_gone_is_replaced_by_an_idle_one():
     lab_state, replanning = a_lab_state(18)
     replanning.switch.value = True
@@ -204,7 +191,6 @@ async def test_a_device_that_is_gone_is_replaced_by_an_idle_one():
     assert len(lab_state.plan.idle_devices) == 1
 
 
-@on_a_loop
 async def test_what_does_not_fit_is_one_calm_line_until_it_fits_again():
     lab_state, replanning = a_lab_state()
     replanning.switch.value = True
@@ -223,7 +209,6 @@ async def test_what_does_not_fit_is_one_calm_line_until_it_fits_again():
     assert len(lab_state.plan.stages) == 3
 
 
-@on_a_loop
 async def test_a_model_that_is_too_large_is_said_at_once_with_what_would_fit():
     topology = lab.load_topology("lecture-hall")
     lab_state = LabState(topology=topology, job=lab.load_job("small"))
@@ -240,7 +225,6 @@ async def test_a_model_that_is_too_large_is_said_at_once_with_what_would_fit():
     assert lab_state.not_planned == ""
 
 
-@on_a_loop
 async def test_a_plan_of_a_network_that_has_changed_meanwhile_is_brought_up_to_date():
     lab_state, replanning = a_lab_state()
     old = lab_state.plan
@@ -302,7 +286,6 @@ def test_a_placement_that_stays_is_still_the_work_of_who_made_it():
     assert again.lower_bound_s <= again.cost.total_s
 
 
-@on_a_loop
 async def test_a_job_that_leaves_more_open_is_planned_anew_though_the_plan_is_still_one_of_it():
     job = lab.load_job("small").with_fields(microbatch=8)
     lab_state = LabState(topology=lab.load_topology("lecture-hall"), job=job)
@@ -316,7 +299,6 @@ async def test_a_job_that_leaves_more_open_is_planned_anew_though_the_plan_is_st
     replanning.switch.value = False
 
 
-@on_a_loop
 async def test_an_edit_that_is_undone_brings_its_plan_back():
     lab_state, replanning = a_lab_state()
     replanning.switch.value = True
@@ -346,7 +328,6 @@ def a_bounded_plan() -> LabState:
     return LabState(topology=topology, job=job, plan=plan)
 
 
-@on_a_loop
 async def test_the_bar_says_how_far_the_bound_has_risen_since_the_plan_was_found():
     state = a_bounded_plan()
     rising = BackgroundBound(state)
@@ -363,7 +344,6 @@ async def test_the_bar_says_how_far_the_bound_has_risen_since_the_plan_was_found
 
 
 @pytest.mark.parametrize("what", ["plan", "run", "edit"])
-@on_a_loop
 async def test_whatever_else_is_asked_ends_it_and_its_thread(what, monkeypatch):
     began, closed = threading.Event(), threading.Event()
 
@@ -390,7 +370,6 @@ async def test_whatever_else_is_asked_ends_it_and_its_thread(what, monkeypatch):
     assert state.bound_s == 0
 
 
-@on_a_loop
 async def test_a_placement_of_one_s_own_and_a_plan_for_the_communication_have_no_bound_that_rises():
     state = a_bounded_plan()
     rising = BackgroundBound(state)

@@ -8,16 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from loops import on_a_loop, send, until
+from loops import send, until
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.domain.units import format_s
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.running.run_option_controls import CLOCKS, explain_clock, on_this_machine
 from dtfm_lab.widgets.running.run_panel import RunPanel
@@ -45,7 +42,6 @@ def panel_of(plan: Plan = PLAN) -> tuple[LabState, RunPanel]:
     return lab_state, panel
 
 
-@on_a_loop
 async def test_a_device_that_is_taken_off_the_network_leaves_the_run_which_follows_the_next_plan() -> None:
     pytest.importorskip("torch")
     lab_state, panel = panel_of()
@@ -72,7 +68,6 @@ async def test_a_device_that_is_taken_off_the_network_leaves_the_run_which_follo
     assert [trace.n_iterations for trace in panel.run.earlier] == [since]
 
 
-@on_a_loop
 async def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_of_it_is_told() -> None:
     pytest.importorskip("torch")
     lab_state, panel = panel_of()
@@ -120,7 +115,6 @@ async def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_
     assert 'download="losses.csv"' in panel.written.value
 
 
-@on_a_loop
 async def test_a_mystery_is_named_by_what_is_selected_and_told_right_or_wrong() -> None:
     pytest.importorskip("torch")
     lab_state, panel = panel_of()
@@ -152,7 +146,6 @@ async def test_a_mystery_is_named_by_what_is_selected_and_told_right_or_wrong() 
     await until(lambda: not panel.run.running)
 
 
-@on_a_loop
 async def test_what_a_resumed_run_warns_of_is_a_line_in_place(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     lab_state, panel = panel_of()
@@ -171,7 +164,6 @@ async def test_what_a_resumed_run_warns_of_is_a_line_in_place(tmp_path: Path) ->
     await until(lambda: not panel.run.running)
 
 
-@on_a_loop
 async def test_a_run_that_cannot_begin_is_one_line_and_leaves_the_button() -> None:
     lab_state, panel = panel_of()
     panel.options.by_name["text"].value = "nowhere.txt"

@@ -7,9 +7,7 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
-from loops import WAIT_S, on_a_loop, until
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
+from loops import WAIT_S, until
 
 from dtfm_lab import lab
 from dtfm_lab.simulation import simulate
@@ -30,7 +28,6 @@ async def shown(topology: str = "lecture-hall", **job) -> tuple[LabState, Schedu
     return lab_state, panel
 
 
-@on_a_loop
 async def test_a_plan_that_was_foreseen_is_not_predicted_again() -> None:
     lab_state, panel = await shown()
     job = lab.load_job("tiny", n_stages=2, n_replicas=4)
@@ -45,7 +42,6 @@ async def test_a_plan_that_was_foreseen_is_not_predicted_again() -> None:
     await until(lambda: lab_state.predicted.context.schedule == "1f1b")
 
 
-@on_a_loop
 async def test_a_click_on_a_bar_selects_its_device_everywhere() -> None:
     lab_state, panel = await shown()
     name = panel.chart.devices[-1]
@@ -56,7 +52,6 @@ async def test_a_click_on_a_bar_selects_its_device_everywhere() -> None:
     assert len(lab_state.selected) == 2, "what this view cannot show stays selected"
 
 
-@on_a_loop
 async def test_fields_that_others_try_out_are_kept_followed_and_predicted() -> None:
     lab_state, panel = await shown()
     lab_state.choices = lab_state.choices | {"microbatch": 1, "compression": "fp16"}
@@ -75,7 +70,6 @@ async def test_fields_that_others_try_out_are_kept_followed_and_predicted() -> N
     assert lab_state.choices["synchronise_every"] == 2
 
 
-@on_a_loop
 async def test_a_field_that_others_try_out_ends_where_the_job_itself_says_something_new() -> None:
     lab_state, _ = await shown()
     lab_state.choices = lab_state.choices | {"microbatch": 1, "global_batch": 32}
@@ -84,7 +78,6 @@ async def test_a_field_that_others_try_out_ends_where_the_job_itself_says_someth
     assert lab_state.choices["global_batch"] == 32
 
 
-@on_a_loop
 async def test_a_prediction_that_takes_long_says_so() -> None:
     _, panel = await shown()
     played = predictions.simulate
@@ -105,7 +98,6 @@ async def test_a_prediction_that_takes_long_says_so() -> None:
     assert not panel.chart.stale
 
 
-@on_a_loop
 async def test_a_prediction_and_a_measurement_that_a_file_brings_are_drawn() -> None:
     lab_state, panel = await shown()
     brought = simulate(lab_state.plan, "1f1b")
@@ -120,7 +112,6 @@ async def test_a_prediction_and_a_measurement_that_a_file_brings_are_drawn() -> 
     assert "plan first" in panel.chart.empty_words
 
 
-@on_a_loop
 async def test_an_edit_leaves_the_prediction_before_as_a_line_and_a_search_that_goes_on_does_not() -> None:
     lab_state, panel = await shown()
     assert panel.chart.ghost["start"] == b""
@@ -135,7 +126,6 @@ async def test_an_edit_leaves_the_prediction_before_as_a_line_and_a_search_that_
     assert panel.chart.ends[0]["at"] == pytest.approx(first.iteration_s), "nothing was edited since"
 
 
-@on_a_loop
 async def test_a_prediction_from_a_profile_says_why_it_differs() -> None:
     lab_state, panel = await shown()
     assert "from FLOP" in panel.chart.caption
@@ -148,7 +138,6 @@ async def test_a_prediction_from_a_profile_says_why_it_differs() -> None:
     await until(lambda: "from FLOP again" in lab_state.prediction_note)
 
 
-@on_a_loop
 async def test_the_schedule_fits_the_memory_unless_a_person_has_chosen_one() -> None:
     plan = lab.plan(lab.load_topology("worldwide"), lab.load_job("dtfm-gpt3-xl"), objective="communication", steps=1)
     assert plan.job.schedule is None
@@ -168,7 +157,6 @@ async def test_the_schedule_fits_the_memory_unless_a_person_has_chosen_one() -> 
     assert lab_state.schedule == plan.job.schedule_name, "a person has chosen it"
 
 
-@on_a_loop
 async def test_the_plan_at_hand_answers_an_edit_before_the_search_does_and_is_drawn_once_where_it_stays() -> None:
     lab_state, panel = await shown()
     plan, drawn = lab_state.plan, []

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loops import on_a_loop, until
+from loops import until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_range, format_s, format_share, signed_share
-from dtfm_lab.runtime.client.launch import Secret
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.figures.measures import format_count
+from dtfm_lab.runtime.client.launch import Secret
 from dtfm_lab.widgets.lab_state import shown_prediction
 from dtfm_lab.widgets.planner import replanning
 from dtfm_lab.widgets.planner.edits import effect
@@ -48,6 +45,13 @@ async def settled(the_lab: lab.Lab) -> None:
         return bool(state.message) or (shown_prediction(state) is not None and not waits)
 
     await until(at_rest)
+
+
+async def opened() -> lab.Lab:
+    """A lab that has planned."""
+    the_lab = lab.Lab("lecture-hall", autosave=False)
+    await settled(the_lab)
+    return the_lab
 
 
 def act(the_lab: lab.Lab, rng: np.random.Generator, what: str) -> None:
@@ -178,11 +182,8 @@ def check_answer(the_lab: lab.Lab, note: str, base: Trace) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@on_a_loop
 async def test_one_quantity_has_one_value_after_any_choice(seed: int) -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    rng = np.random.default_rng(seed)
-    await settled(the_lab)
+    the_lab, rng = await opened(), np.random.default_rng(seed)
     for what in rng.permutation([*ACTS, *ACTS]):
         act(the_lab, rng, str(what))
         await settled(the_lab)
@@ -214,10 +215,8 @@ def bar_of(the_lab: lab.Lab) -> dict[str, Any]:
     return {number["label"]: number for number in the_lab.bar.view.numbers}
 
 
-@on_a_loop
 async def test_what_is_said_of_a_run_ends_with_the_plan_that_ran_and_comes_back_with_it() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     await measured(the_lab)
     state, comparison = the_lab.lab_state, the_lab.comparison
     run_s = format_s(state.measured.iteration_s)
@@ -247,10 +246,8 @@ async def test_what_is_said_of_a_run_ends_with_the_plan_that_ran_and_comes_back_
     assert bar_of(the_lab)["Iteration, predicted"]["value"] == format_s(predicted_s), "the error is of this number"
 
 
-@on_a_loop
 async def test_a_mystery_that_is_solved_leaves_what_was_measured() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     await measured(the_lab)
     state, guessing = the_lab.lab_state, the_lab.run_panel.guessing
     guessing.begin(Secret("device", the_lab.topology.names[0], 3.0))
@@ -271,11 +268,9 @@ async def test_a_mystery_that_is_solved_leaves_what_was_measured() -> None:
     assert "Mystery" not in the_lab.bar.view.headline["lead"]
 
 
-@on_a_loop
 async def test_what_was_planned_anew_is_forgotten_with_the_plan_that_it_is_laid_against() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
+    the_lab = await opened()
     panel = the_lab.what_if_panel
-    await settled(the_lab)
     the_lab.show_pane("what-if")
     panel.controls.by_name["bandwidth"].value = 0.2
     await until(lambda: panel.anew is not None)
@@ -286,10 +281,8 @@ async def test_what_was_planned_anew_is_forgotten_with_the_plan_that_it_is_laid_
     assert the_lab.lab_state.what_if_note == ""
 
 
-@on_a_loop
 async def test_while_another_plan_is_on_the_picture_nothing_is_said_of_the_labs_own() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     state, inspector = the_lab.lab_state, the_lab.network_pane.inspector
     stages = {name: s for s, names in enumerate(reversed(the_lab.plan.stages)) for name in names}
     state.shown_stages = stages
@@ -301,10 +294,8 @@ async def test_while_another_plan_is_on_the_picture_nothing_is_said_of_the_labs_
     assert inspector.facts["stage"] == next(s for s, names in enumerate(the_lab.plan.stages) if name in names)
 
 
-@on_a_loop
 async def test_a_schedule_that_is_chosen_after_an_edit_is_no_doing_of_the_edit() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     state, bar = the_lab.lab_state, the_lab.bar.view
     act(the_lab, np.random.default_rng(0), "link")
     await settled(the_lab)
@@ -320,10 +311,8 @@ async def test_a_schedule_that_is_chosen_after_an_edit_is_no_doing_of_the_edit()
     assert bar.headline["lead"].startswith("Queueing "), "each choice by its own name"
 
 
-@on_a_loop
 async def test_all_fields_of_a_job_that_were_changed_at_once_are_named() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     controls = the_lab.plan_panel.job_controls
     controls.batch.value, controls.schedule.value = 32, "gpipe"
     await settled(the_lab)
@@ -341,10 +330,8 @@ async def test_all_fields_of_a_job_that_were_changed_at_once_are_named() -> None
     assert told.startswith(f"Batch 32 → {state.shown_plan.job.global_batch}"), "what follows from it is left out"
 
 
-@on_a_loop
 async def test_where_nothing_can_be_planned_no_number_of_the_plan_before_stands() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False)
-    await settled(the_lab)
+    the_lab = await opened()
     bar, inspector = the_lab.bar.view, the_lab.network_pane.inspector
     before = inspector.facts["title"]
     controls = the_lab.plan_panel.job_controls

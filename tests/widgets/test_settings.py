@@ -6,8 +6,6 @@ import pytest
 
 import dtfm_lab as lab
 
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 SET = {
     "replanning": {"on": True},
     "plan": {

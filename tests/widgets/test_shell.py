@@ -5,18 +5,14 @@ from __future__ import annotations
 import contextvars
 from types import SimpleNamespace
 
+import ipywidgets as w
 import numpy as np
 import pytest
-from loops import on_a_loop, until
+from loops import until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.trace import Fault
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
-import ipywidgets as w
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.network.links import with_link
@@ -186,7 +182,6 @@ def test_a_link_takes_the_numbers_of_its_sliders_where_the_drawing_has_them(ends
     assert len(document["links"]) == len(with_link(document, names, 0.25, 77.0)["links"]), "no thousand lines more"
 
 
-@on_a_loop
 async def test_a_lab_opens_planned_and_predicted_on_its_best_view() -> None:
     the_lab = lab.Lab("worldwide", autosave=False)
     assert the_lab.network_panel.shown.value == "map"
@@ -199,7 +194,6 @@ async def test_a_lab_opens_planned_and_predicted_on_its_best_view() -> None:
         the_lab.show_pane("nowhere")
 
 
-@on_a_loop
 async def test_two_results_can_be_seen_at_once() -> None:
     the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
     boxes = the_lab.panes._boxes
@@ -232,7 +226,6 @@ def test_what_befell_a_device_is_told_until_the_run_ends() -> None:
     assert said.kind == "busy"
 
 
-@on_a_loop
 async def test_suspected_links_and_devices_are_marked_on_the_network_until_an_edit() -> None:
     the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
     state, panel = the_lab.lab_state, the_lab.network_panel

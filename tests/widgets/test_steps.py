@@ -8,9 +8,6 @@ from functools import cache
 import pytest
 
 import dtfm_lab as lab
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.shell.panes import LabStep, StepState
 

@@ -12,13 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import dtfm_lab as lab
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from ipywidgets.widgets.widget import _instances
 
+import dtfm_lab as lab
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.widgets.shell.still_page import VIEWS, answering_page, answers_of, still_page
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import pytest
-from loops import on_a_loop, until
+from loops import until
+from own_strategy import Nowhere
 
 import dtfm_lab as lab
-from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.plan import Plan
-from dtfm_lab.systems import Budget, Outcomes, Strategy, outcome_of, work_of
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
+from dtfm_lab.systems import Outcomes, outcome_of, work_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.job_controls import JobControls
 from dtfm_lab.widgets.systems import SystemsPanel
@@ -26,19 +19,6 @@ from dtfm_lab.widgets.systems.question import tasks_of
 from dtfm_lab.widgets.views.systems import SystemsView
 
 NAMES = ("dtfm-lab", "megatron")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hopeless(Strategy):
-    """Plans nothing."""
-
-    name: ClassVar[str] = "hopeless"
-    title: ClassVar[str] = "Hopeless <b>"
-    cite: ClassVar[str] = "nobody"
-    mathematics: ClassVar[str] = "averages never"
-
-    def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        raise PlanError("it needs a 1,000 GPUs")
 
 
 def a_panel(network: str = "lecture-hall", job: str = "tiny", names: tuple[str, ...] = NAMES) -> SystemsPanel:
@@ -57,7 +37,6 @@ async def asked(panel: SystemsPanel) -> Outcomes:
     return panel.outcomes
 
 
-@on_a_loop
 async def test_rows_are_the_outcomes_the_fastest_first_and_causes_add_up():
     panel = a_panel()
     panel.start.click()
@@ -87,7 +66,6 @@ def test_our_own_system_says_what_the_job_fixes_in_the_labs_plan():
         assert "as the job says" not in outcome_html(outcome, same)
 
 
-@on_a_loop
 async def test_what_was_found_before_stop_is_kept():
     panel = a_panel(names=(*NAMES, *(name for name in lab.systems.strategies if name not in NAMES)))
     panel.seconds.value = 0.5
@@ -99,7 +77,6 @@ async def test_what_was_found_before_stop_is_kept():
     assert [row["name"] for row in panel.bars.rows] == [one.strategy.name for one in panel.outcomes]
 
 
-@on_a_loop
 async def test_a_plan_is_on_the_network_while_its_pane_is_shown_taken_with_its_job_and_put_back():
     panel = a_panel()
     state = panel._lab_state
@@ -130,7 +107,6 @@ async def test_a_plan_is_on_the_network_while_its_pane_is_shown_taken_with_its_j
     assert panel.back.layout.display == "none"
 
 
-@on_a_loop
 async def test_a_plan_of_groups_draws_its_groups_and_its_gpus_are_asked_about_again():
     panel = a_panel("shared-cards", "gpt3-xl", ("megatron",))
     state = panel._lab_state
@@ -155,7 +131,6 @@ async def test_a_plan_of_groups_draws_its_groups_and_its_gpus_are_asked_about_ag
     assert state.plan is plan_before
 
 
-@on_a_loop
 async def test_why_is_explained_when_it_is_asked_for():
     panel = a_panel()
     outcomes = await asked(panel)
@@ -174,7 +149,6 @@ async def test_why_is_explained_when_it_is_asked_for():
     assert outcomes["megatron"] in panel.why.known
 
 
-@on_a_loop
 async def test_only_the_system_whose_assumption_changes_is_asked_again():
     panel = a_panel()
     edits = []
@@ -196,7 +170,6 @@ async def test_only_the_system_whose_assumption_changes_is_asked_again():
     assert panel.settings()["assumptions"] == {}
 
 
-@on_a_loop
 async def test_an_edit_makes_the_outcomes_stale_and_nothing_is_asked_by_itself():
     panel = a_panel()
     state = panel._lab_state
@@ -214,7 +187,6 @@ async def test_an_edit_makes_the_outcomes_stale_and_nothing_is_asked_by_itself()
     assert panel._outcome("megatron").strategy.transport == "overlapped"
 
 
-@on_a_loop
 async def test_settings_are_restored_and_impossible_ones_ignored():
     panel, other = a_panel(), a_panel()
     panel.seconds.value, panel.seed.value, panel.part.value = 0.7, 3, "Why"
@@ -234,16 +206,16 @@ async def test_settings_are_restored_and_impossible_ones_ignored():
 
 def test_a_system_without_a_plan_says_why_and_one_that_changes_the_training_says_how():
     topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny")
-    none = outcome_of(Hopeless(), topology, job)
+    none = outcome_of(Nowhere(), topology, job)
     found = outcome_of(lab.systems.variant("megatron"), topology, job)
     outcomes = Outcomes(topology=topology, job=job, outcomes=(none, found))
-    rows = rows_of(outcomes, [Hopeless()], None)
-    assert [row["name"] for row in rows] == ["megatron", "hopeless"]
-    assert rows[1]["reason"] == "it needs a 1,000 GPUs"
+    rows = rows_of(outcomes, [Nowhere()], None)
+    assert [row["name"] for row in rows] == ["megatron", "nowhere"]
+    assert rows[1]["reason"] == "it wants $1 and <b>more</b> than there is"
     view = SystemsView()
     view.show([rows[0] | {"mathematics": "averages never"}, rows[1]])
     assert "† averages never" in view.alt_text()
-    assert "has no plan: it needs a 1,000 GPUs" in view.alt_text()
+    assert "has no plan: it wants $1 and <b>more</b> than there is" in view.alt_text()
 
 
 def test_a_job_of_given_sizes_cannot_be_asked_about():

@@ -6,14 +6,11 @@ import asyncio
 
 import numpy as np
 import pytest
-from loops import on_a_loop, until
+from loops import until
 from plan_widgets import JOB, irregular
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import price_placement
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.plan_panel import RACE, REAL, PlanPanel
 from dtfm_lab.widgets.planner.teaching_panel import PACES
@@ -27,7 +24,15 @@ def a_panel(topology: Topology | None = None) -> tuple[LabState, PlanPanel]:
     return lab_state, PlanPanel(lab_state, JOB)
 
 
-@on_a_loop
+async def searched(topology: Topology | None = None) -> tuple[LabState, PlanPanel, PopulationView]:
+    """A pane that is looked at and whose search is over, with the view of it."""
+    lab_state, panel = a_panel(topology)
+    panel.teaching.pace.value = FAST
+    lab_state.pane = "plan"
+    await until(lambda: panel.teaching.view.is_over)
+    return lab_state, panel, panel.teaching.view
+
+
 async def test_nothing_is_searched_before_the_pane_is_looked_at():
     lab_state, panel = a_panel()
     await asyncio.sleep(0.1)
@@ -41,12 +46,8 @@ async def test_nothing_is_searched_before_the_pane_is_looked_at():
     assert "20 from chance, generation 0" in lab_state.search_note
 
 
-@on_a_loop
 async def test_scrubbing_moves_the_network_and_leaving_gives_it_back():
-    lab_state, panel = a_panel()
-    lab_state.pane = "plan"
-    view = panel.teaching.view
-    await until(lambda: view.is_over)
+    lab_state, panel, view = await searched()
     first = lab_state.shown_stages
     view.frame = len(view.frames) - 1
     names, best = lab_state.topology.names, view.frames[-1].best
@@ -56,13 +57,8 @@ async def test_scrubbing_moves_the_network_and_leaving_gives_it_back():
     assert lab_state.search_note == ""
 
 
-@on_a_loop
 async def test_playing_turns_a_generation_after_the_other_to_the_last():
-    lab_state, panel = a_panel(irregular(6))
-    panel.teaching.pace.value = FAST
-    lab_state.pane = "plan"
-    view = panel.teaching.view
-    await until(lambda: view.is_over)
+    _, _, view = await searched(irregular(6))
     view.frame = len(view.frames) - 4
     seen = []
     view.observe(lambda change: seen.append(change["new"]), "frame")
@@ -71,7 +67,6 @@ async def test_playing_turns_a_generation_after_the_other_to_the_last():
     assert seen == list(range(len(view.frames) - 3, len(view.frames)))
 
 
-@on_a_loop
 async def test_the_reference_is_what_the_planner_finds():
     lab_state, panel = a_panel()
     lab_state.pane = "plan"
@@ -82,12 +77,8 @@ async def test_the_reference_is_what_the_planner_finds():
     assert panel.teaching.sentence.startswith("The real planner ")
 
 
-@on_a_loop
 async def test_the_plan_at_hand_is_kept_until_an_individual_is_taken_over():
-    lab_state, panel = a_panel()
-    lab_state.pane = "plan"
-    view = panel.teaching.view
-    await until(lambda: view.is_over)
+    lab_state, _, view = await searched()
     assert lab_state.plan is None
     one = view.frames[3].individuals[7]
     view.received({"kind": "take", "number": one.number}, [])
@@ -96,12 +87,8 @@ async def test_the_plan_at_hand_is_kept_until_an_individual_is_taken_over():
     assert lab_state.plan.cost.total_s == pytest.approx(one.cost_s)
 
 
-@on_a_loop
 async def test_another_network_or_seed_begins_anew():
-    lab_state, panel = a_panel()
-    lab_state.pane = "plan"
-    view = panel.teaching.view
-    await until(lambda: view.is_over)
+    lab_state, panel, view = await searched()
     first = view.frames[0].best.cost_s
     panel.teaching.seed.value = 5
     await until(lambda: view.is_over and bool(view.frames))
@@ -112,7 +99,6 @@ async def test_another_network_or_seed_begins_anew():
     assert view.frames[0].best.cost_s == pytest.approx(price_placement(lab_state.topology, JOB, grid).total_s)
 
 
-@on_a_loop
 async def test_a_search_that_runs_ends_when_the_network_goes():
     lab_state, panel = a_panel(irregular(64))
     lab_state.pane = "plan"
@@ -123,12 +109,8 @@ async def test_a_search_that_runs_ends_when_the_network_goes():
     assert not panel.teaching.view.frames
 
 
-@on_a_loop
 async def test_a_page_that_opens_late_is_sent_every_frame_and_individual():
-    lab_state, panel = a_panel()
-    lab_state.pane = "plan"
-    view = panel.teaching.view
-    await until(lambda: view.is_over)
+    _, _, view = await searched()
     sent: list[tuple] = []
     view.send = lambda content, buffers=None: sent.append((content, buffers))
     view.received({"kind": "hello"}, [])

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets import markup as words
 from dtfm_lab.widgets.views.frame import Glossary
 

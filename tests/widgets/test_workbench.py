@@ -9,19 +9,15 @@ import threading
 from typing import Any
 
 import pytest
-from loops import on_a_loop, until
+from loops import until
 
 import dtfm_lab as lab
 from dtfm_lab import simulation
 from dtfm_lab.domain.errors import LabError
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.widgets.schedule import choices
 from dtfm_lab.widgets.schedule.choices import schedule_row
 
 
-@on_a_loop
 async def test_seven_devices_are_offered_shapes_that_a_batch_of_sixteen_allows() -> None:
     the_lab = lab.Lab("lecture-hall")
     document = the_lab.network_panel.editor.document
@@ -54,7 +50,6 @@ def test_a_plan_is_opened_as_it_is_with_its_network_and_job() -> None:
             lab.Lab(*given, autosave=False)
 
 
-@on_a_loop
 async def test_of_many_choices_in_a_row_the_last_is_shown_and_few_are_computed() -> None:
     the_lab = await planned("lecture-hall")
     shown = []
@@ -65,7 +60,6 @@ async def test_of_many_choices_in_a_row_the_last_is_shown_and_few_are_computed()
     assert len(shown) <= 2
 
 
-@on_a_loop
 async def test_the_choices_begin_with_the_jobs_own_and_follow_it() -> None:
     the_lab = lab.Lab("lecture-hall", lab.load_job("tiny", synchronisation="ring", compression="fp16"))
     choices = the_lab.schedule_panel.choices
@@ -76,7 +70,6 @@ async def test_the_choices_begin_with_the_jobs_own_and_follow_it() -> None:
     assert choices.by_option["synchronisation"].value == "central", "another batch leaves what is tried out"
 
 
-@on_a_loop
 async def test_a_schedule_that_cannot_be_is_said_and_nothing_else_is_shown_for_it() -> None:
     the_lab = await planned("lecture-hall", n_stages=8, n_replicas=1)
     panel = the_lab.schedule_panel
@@ -89,7 +82,6 @@ async def test_a_schedule_that_cannot_be_is_said_and_nothing_else_is_shown_for_i
     assert the_lab.lab_state.message == ""
 
 
-@on_a_loop
 async def test_all_schedules_are_compared_and_one_is_chosen_from_the_table() -> None:
     the_lab = await planned("lecture-hall", n_stages=8, n_replicas=1)
     comparing = the_lab.schedule_panel.comparing
@@ -111,7 +103,6 @@ async def test_all_schedules_are_compared_and_one_is_chosen_from_the_table() -> 
     assert comparing.table.stale
 
 
-@on_a_loop
 async def test_a_comparison_is_stopped_and_keeps_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     the_lab = await planned("lecture-hall")
     computed, stopped = [], threading.Event()
@@ -134,7 +125,6 @@ async def test_a_comparison_is_stopped_and_keeps_what_is_computed(monkeypatch: p
     assert comparing.button.description == "Compare schedules"
 
 
-@on_a_loop
 async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_it_is_taken_back() -> None:
     the_lab = await planned("lecture-hall")
     choices = the_lab.schedule_panel.choices
@@ -154,7 +144,6 @@ async def test_a_choice_that_real_runs_cannot_play_is_refused_in_one_line_until_
     assert the_lab.lab_state.message == ""
 
 
-@on_a_loop
 async def test_a_killed_worker_that_nobody_can_replace_is_told_and_the_lab_can_run_again() -> None:
     pytest.importorskip("torch")
     the_lab = await planned("lecture-hall", n_stages=8, n_replicas=1)
@@ -167,7 +156,6 @@ async def test_a_killed_worker_that_nobody_can_replace_is_told_and_the_lab_can_r
     assert not the_lab.run_panel.start.disabled
 
 
-@on_a_loop
 async def test_a_cell_that_is_run_again_leaves_no_run_out_of_sight() -> None:
     pytest.importorskip("torch")
     first, second = lab.Lab("lecture-hall"), lab.Lab("lecture-hall")
@@ -195,7 +183,6 @@ def test_the_menu_opens_a_network_as_the_gallery_does_and_leaves_a_job_that_was_
     assert (the_lab.topology.name, the_lab.job.global_batch) == ("regional", 32)
 
 
-@on_a_loop
 async def test_files_are_saved_opened_and_refused_in_words() -> None:
     with tempfile.TemporaryDirectory() as folder:
         the_lab = lab.Lab("lecture-hall")

@@ -8,12 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from loops import on_a_loop, until
+from loops import until
 
 import dtfm_lab as lab
-
-pytest.importorskip("anywidget", reason="needs the lab extra")
-
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.files.workspaces import load_workspace, save_workspace
 from dtfm_lab.widgets.controls import Panel
@@ -44,7 +41,6 @@ class SettingsPanel(Panel):
         self.saved = settings
 
 
-@on_a_loop
 async def test_a_measurement_is_compared_anew(tmp_path: Path) -> None:
     lab_state = filled_state()
     lab_state.measured = lab.simulate(
@@ -62,7 +58,6 @@ async def test_a_measurement_is_compared_anew(tmp_path: Path) -> None:
     assert (other.topology, other.plan, other.predicted, other.measured, other.comparison) == (None,) * 5
 
 
-@on_a_loop
 async def test_the_file_row_saves_restores_and_says_what_came_of_it(tmp_path: Path) -> None:
     lab_state = filled_state()
     row = Workspace(lab_state, {})
@@ -88,7 +83,6 @@ async def test_the_file_row_saves_restores_and_says_what_came_of_it(tmp_path: Pa
     await until(lambda: row.upload.value == ())
 
 
-@on_a_loop
 async def test_the_plan_is_written_as_a_page_beside_the_file(tmp_path: Path) -> None:
     row = Workspace(LabState(), {})
     row.path.value = str(tmp_path / "mine.json")
@@ -102,7 +96,6 @@ async def test_the_plan_is_written_as_a_page_beside_the_file(tmp_path: Path) -> 
     assert (tmp_path / "mine.html").read_text().startswith("<!doctype html>")
 
 
-@on_a_loop
 async def test_a_link_opens_the_same_plan_and_tab_and_may_be_pasted_as_a_file() -> None:
     lab_state, copied = filled_state(), []
     lab_state.pane = "groups"
@@ -125,7 +118,6 @@ async def test_a_link_opens_the_same_plan_and_tab_and_may_be_pasted_as_a_file() 
     assert panel.saved == {"folder": "/home/bob"}, "a link names no files of whoever made it"
 
 
-@on_a_loop
 async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(tmp_path: Path) -> None:
     lab_state = filled_state()
     row = Workspace(lab_state, {})
@@ -140,7 +132,6 @@ async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(tmp_path: Pat
     await until(lambda: not row.save.disabled)
 
 
-@on_a_loop
 async def test_a_lab_comes_back_with_all_its_panels(tmp_path: Path) -> None:
     one = lab.Lab("lecture-hall", autosave=False, live=False)
     one.show_pane("what-if")
@@ -168,7 +159,6 @@ async def test_a_lab_comes_back_with_all_its_panels(tmp_path: Path) -> None:
         assert json.loads(json.dumps(again.settings[name])) == json.loads(json.dumps(settings)), name
 
 
-@on_a_loop
 async def test_nothing_is_restored_into_a_search_or_a_run(tmp_path: Path) -> None:
     save_workspace(state_of(filled_state(), {}), tmp_path / "lab.json")
     lab_state = LabState()
@@ -189,7 +179,6 @@ class FailingPanel(SettingsPanel):
         raise TypeError("unhashable type: 'list'")
 
 
-@on_a_loop
 async def test_settings_that_a_panel_cannot_take_cost_nothing_else(tmp_path: Path) -> None:
     state = state_of(filled_state(), {"network": SettingsPanel(view=["x"]), "run": SettingsPanel(clock="paced")})
     path, lab_state, run = save_workspace(state, tmp_path / "lab.json"), LabState(), SettingsPanel()
@@ -198,7 +187,6 @@ async def test_settings_that_a_panel_cannot_take_cost_nothing_else(tmp_path: Pat
     assert run.saved == {"clock": "paced"}
 
 
-@on_a_loop
 async def test_what_nobody_can_show_leaves_the_lab_as_it_was(tmp_path: Path) -> None:
     lab_state = filled_state()
     before = lab_state.plan
@@ -215,7 +203,6 @@ async def test_what_nobody_can_show_leaves_the_lab_as_it_was(tmp_path: Path) -> 
     assert lab_state.predicted is state.predicted
 
 
-@on_a_loop
 async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(tmp_path: Path) -> None:
     one = lab.Lab("lecture-hall", autosave=False, live=False)
     one.show_pane("what-if")
@@ -230,7 +217,6 @@ async def test_a_schedule_that_is_unknown_here_is_one_line_in_its_place(tmp_path
     await until(lambda: one.predicted is not None)
 
 
-@on_a_loop
 async def test_a_drawing_that_is_not_valid_yet_and_a_pin_are_kept_as_well(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dtfm_lab.widgets.shell.autosave.DELAY_S", 0.02)

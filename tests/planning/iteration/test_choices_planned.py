@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan, frozen, in_pairs, with_experts
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, PlanError
@@ -20,9 +19,6 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import BY_SHARDS
 from dtfm_lab.planning import plan
 from dtfm_lab.simulation import memory, simulate
-
-sys.path.insert(0, str(Path(__file__).parent))
-from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan, frozen, in_pairs, with_experts
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "transport": ("blocking",),

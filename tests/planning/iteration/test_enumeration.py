@@ -1,10 +1,9 @@
 """Networks of up to six devices: every grid of devices has a bound of its own; the lowest is near the best plan."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from every_plan import FAMILIES, drawn, every_plan
+from small_mixed import brute_force, small_job, small_network
 
 import dtfm_lab as lab
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps
@@ -12,10 +11,6 @@ from dtfm_lab.planning.iteration.bounds.classes import families_of
 from dtfm_lab.planning.iteration.bounds.enumeration import enumerable, enumerated
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.step import PROVEN
-
-sys.path.insert(0, str(Path(__file__).parent))
-from every_plan import FAMILIES, drawn, every_plan
-from small_mixed import brute_force, small_job, small_network
 
 
 def two_regions(seed: int) -> lab.Topology:

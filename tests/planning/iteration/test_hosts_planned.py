@@ -1,11 +1,10 @@
 """Hosts that share a card, planned: cards only delay, so bounds hold, and the search counts what they delay."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan
 
 import dtfm_lab as lab
 from dtfm_lab.domain.job import gpt
@@ -14,9 +13,6 @@ from dtfm_lab.planning.iteration.judging import Judge
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.simulation import simulate
-
-sys.path.insert(0, str(Path(__file__).parent))
-from every_plan import FAMILIES, Drawn, check_bound, drawn, every_plan
 
 
 def on_hosts(case: Drawn, seed: int) -> Drawn:

@@ -3,16 +3,11 @@
 ``benchmarks/searched_plans.py`` searches many more.
 """
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from searched_below import searched
 
 import dtfm_lab as lab
-
-sys.path.insert(0, str(Path(__file__).parent))
-from searched_below import searched
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 7, 11, 12, 14, 16, 17, 18, 20])

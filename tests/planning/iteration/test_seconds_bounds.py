@@ -1,18 +1,14 @@
 """No plan is faster than the bound."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from every_plan import FAMILIES, SYNCHRONISATIONS, check_bound, drawn, every_plan
 
 import dtfm_lab as lab
 from dtfm_lab.planning.iteration.bounds import iteration_bound_steps, price_bound, work_bound_s
 from dtfm_lab.planning.iteration.problem import IterationProblem
-
-sys.path.insert(0, str(Path(__file__).parent))
-from every_plan import FAMILIES, SYNCHRONISATIONS, check_bound, drawn, every_plan
 
 
 @pytest.mark.parametrize("family", FAMILIES)
