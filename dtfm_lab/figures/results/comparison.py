@@ -104,21 +104,12 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
     unit, scale = time_unit(float(error_s.abs().max()) if len(error_s) else 0.0)
     links = [str(link) for link in error_s.index]
     names = [literal(link.replace("->", "→")) for link in links]
-    figure.add_bar(
-        orientation="h",
-        x=[value * scale for value in error_s],
-        y=names,
-        name="measured minus predicted arrival",
-        showlegend=False,
-        marker={"color": BLUE},
-        hovertext=[
-            f"{literal(link)}: {format_s(abs(e))} {'later' if e > 0 else 'earlier'} than predicted"
-            for link, e in zip(links, error_s, strict=True)
-        ],
-        hoverinfo="text",
-        row=1,
-        col=2,
-    )
+    hover = [
+        f"{literal(link)}: {format_s(abs(e))} {'later' if e > 0 else 'earlier'} than predicted"
+        for link, e in zip(links, error_s, strict=True)
+    ]
+    look = {"name": "measured minus predicted arrival", "showlegend": False, "marker": {"color": BLUE}}
+    figure.add_trace(row_bars([value * scale for value in error_s], names, hover, **look), row=1, col=2)
     figure.update_xaxes(title_text=f"measured − predicted arrival ({unit})", row=1, col=2)
     figure.update_yaxes(tickvals=names, ticktext=short(links), row=1, col=2)
     figure.update_yaxes(autorange="reversed", type="category", side="right", row=1, col=2)

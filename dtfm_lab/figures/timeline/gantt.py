@@ -220,8 +220,10 @@ def arrows(
     for side, (trips, hover) in enumerate(zip(sides, hovers, strict=True)):
         for trip in trips:
             kind = trip.send.kind
-            (left_s, top), (arrived_s, bottom) = _ends(trip, rows, side)
-            ways[kind].append(np.array([(left_s * hover.scale, top), (arrived_s * hover.scale, bottom)]))
+            left_s = trip.send_end_s if Lane.SEND in rows.lanes else trip.send_start_s
+            top, bottom = rows.strip(trip.send, trip.sender, side), rows.strip(trip.receive, trip.receiver, side)
+            ends = (left_s * hover.scale, top.middle), (trip.receive_end_s * hover.scale, bottom.middle)
+            ways[kind].append(np.array(ends))
             there = hover.device(trip.receive.stage, trip.receiver)
             here = hover.device(trip.send.stage, trip.sender)
             words[kind] += [f"{here} → {there}"] * 2 + [WORDLESS]
@@ -266,7 +268,7 @@ def critical_path(
         for row, start_s, end_s in path[["row", "start_s", "end_s"]].itertuples(index=False):
             action, replica = trace.actions[trace.action[row]], int(trace.replica[row])
             shown = action.lane in rows.lanes
-            strip = rows.strip(action, replica, side) if shown else rows.first(action.stage, replica, side)
+            strip = rows.strip(action, replica, side)
             if shown:
                 bars.append((trace.start_s[row], trace.end_s[row], strip.middle, strip.height))
             # a receive's segment is drawn as the line from the end of its send
@@ -302,14 +304,3 @@ def critical_path(
         for width, color in ((4.5, CASING), (2, CRIMSON))
     ]
     return [outlines, *lines]
-
-
-def _ends(trip: Trip, rows: Rows, side: int) -> tuple[Point, Point]:
-    """Both ends of an arrow: on the lanes of sends and receives, or on the first lanes of the devices."""
-    if Lane.SEND in rows.lanes:
-        begin = trip.send_end_s, rows.strip(trip.send, trip.sender, side).middle
-    else:
-        begin = trip.send_start_s, rows.first(trip.send.stage, trip.sender, side).middle
-    if Lane.RECEIVE in rows.lanes:
-        return begin, (trip.receive_end_s, rows.strip(trip.receive, trip.receiver, side).middle)
-    return begin, (trip.receive_end_s, rows.first(trip.receive.stage, trip.receiver, side).middle)
