@@ -116,7 +116,8 @@ def read(path: Path) -> Availability:
     header = [cell.lower() for cell in table[0][1]]
     until_s = 0.0
     if _number(header[0]) is not None:
-        events = _bare_events(table, path)
+        bare = [_event(cells, "milliseconds", number, path) for number, cells in _of_width(table, 3, path)]
+        events = [event._replace(time_s=from_ms(event.time_s)) for event in bare]
     elif "count" in header:
         events, until_s = counted(_counts(table, path), "node", path.name)
         sources += [] if OLDEST_FIRST in sources else [OLDEST_FIRST]
@@ -133,7 +134,8 @@ def write(availability: Availability, path: Path) -> Path:
     lines = [f"# name: {availability.name}"]
     lines += [f"# source: {' '.join(availability.source.split())}"] if availability.source else []
     lines += [f"# left_out: {availability.left_out}"] if availability.left_out else []
-    if _first_to_come(availability) != availability.devices:
+    first_to_come = dict.fromkeys(availability.devices[device] for device in availability.device.tolist())
+    if tuple(first_to_come) != availability.devices:
         lines += [f"# devices: {json.dumps(availability.devices, ensure_ascii=False)}"]
     rows = io.StringIO()
     rows.write("\n".join([*lines, f"# end_seconds: {_plain(availability.end_s)}", "seconds,event,node"]) + "\n")
@@ -214,11 +216,6 @@ def _events(table: Sequence[tuple[int, list[str]]], path: Path) -> list[Event]:
     return [_event([cells[place] for place in places], "seconds", number, path) for number, cells in rows]
 
 
-def _bare_events(table: Sequence[tuple[int, list[str]]], path: Path) -> list[Event]:
-    events = [_event(cells, "milliseconds", number, path) for number, cells in _of_width(table, 3, path)]
-    return [event._replace(time_s=from_ms(event.time_s)) for event in events]
-
-
 def _event(cells: Sequence[str], unit: str, line: int, path: Path) -> Event:
     where = f"{path.name}: line {line}"
     time, kind, name = cells
@@ -252,10 +249,6 @@ def _count(text: str, where: str) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 9 or int(text) > MOST_DEVICES:
         raise FileError(f"{where} is {shortened(text)}; wanted a whole number, 0 to {MOST_DEVICES}")
     return int(text)
-
-
-def _first_to_come(availability: Availability) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(availability.devices[device] for device in availability.device.tolist()))
 
 
 def _plain(number: float) -> str:

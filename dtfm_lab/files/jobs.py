@@ -151,9 +151,8 @@ def _model(model: object, seq_len: int | None, adapters: int | None) -> ModelSpe
 
 def _job_without_base(given: dict[str, Any]) -> Job:
     if "model" not in given:
-        shape: dict[str, Any] = {
-            k: given.get(k) for k in ("n_stages", "n_replicas", "gradient_bytes", "activation_bytes")
-        }
+        needed = ("n_stages", "n_replicas", "gradient_bytes", "activation_bytes")
+        shape: dict[str, Any] = {name: given.get(name) for name in needed}
         if missing := [k for k, v in shape.items() if v is None]:
             raise JobError(f"no {missing[0]!r}; wanted a base, a model, or the four of {', '.join(shape)}")
         job = Job.from_bytes(**shape, name=given["name"])

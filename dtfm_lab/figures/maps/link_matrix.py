@@ -45,7 +45,7 @@ def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
         x=shown,
         y=shown,
         z=np.where(apart, logs, np.nan).astype(np.float32),
-        text=_written(values) if n <= WRITTEN_UP_TO else values.astype(np.float32),
+        text=np.where(apart, np.char.mod("%.3g", values), "") if n <= WRITTEN_UP_TO else values.astype(np.float32),
         texttemplate="%{text}" if n <= WRITTEN_UP_TO else None,
         hovertemplate=f"%{{y}} → %{{x}}: %{{text{'' if n <= WRITTEN_UP_TO else ':.4~g'}}} {unit}<extra></extra>",
         hoverongaps=False,
@@ -94,11 +94,6 @@ def _logs(values: FloatArray) -> FloatArray:
     usable = values[np.isfinite(values) & (values > 0)]
     low, high = (usable.min(), usable.max()) if usable.size else (1.0, 1.0)
     return np.log10(np.clip(values, low, high))
-
-
-def _written(values: FloatArray) -> list[list[str]]:
-    """The texts of the cells; those of the diagonal are empty."""
-    return [[f"{value:.3g}" if i != j else "" for j, value in enumerate(row)] for i, row in enumerate(values)]
 
 
 def _colorbar(logs: FloatArray, unit: str) -> dict[str, object]:

@@ -59,10 +59,8 @@ def device_links(topology: Topology, places: FloatArray) -> list[go.Scatter]:
     """Lines between every pair of devices."""
     lines = []
     for i, j in combinations(range(len(topology)), 2):
-        others = (place for k, place in enumerate(places) if k not in (i, j))
-        lines.append(
-            _line(topology, [i], [j], bent(places[i], places[j], others), topology.names[i], topology.names[j])
-        )
+        way = bent(places[i], places[j], (place for k, place in enumerate(places) if k not in (i, j)))
+        lines.append(_line(topology, [i], [j], way, topology.names[i], topology.names[j]))
     return _drawn(lines)
 
 
@@ -164,10 +162,8 @@ def devices(
 
     With a plan, a device has the colour and the number of its stage, and is grey where idle.
     """
-    task: dict[int, tuple[int, int]] = {}
-    n_stages = 1 if plan is None else plan.job.n_stages
-    if plan is not None:
-        task = {int(device): (s, r) for (s, r), device in np.ndenumerate(plan.placement.devices)}
+    grid, n_stages = ((), 1) if plan is None else (plan.placement.devices, plan.job.n_stages)
+    task = {int(device): at for at, device in np.ndenumerate(grid)}
     indices = range(len(topology))
     colors = [stage_color(task[i][0], n_stages) if i in task else LINE_GREY if plan is None else GREY for i in indices]
     words = [literal(d.name) + (f" · {literal(d.region)}" if d.region else "") for d in topology.devices]

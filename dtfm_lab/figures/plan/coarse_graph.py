@@ -66,13 +66,9 @@ def _graph(graph: nx.Graph[int]) -> go.Figure:
     all_shown = n <= ALL_HOPS_UP_TO
     others = [(a, b) for a, b in combinations(range(n), 2) if b > a + 1 and all_shown]
     path = [(a, a + 1) for a in range(n - 1)]
-    figure = go.Figure(
-        [
-            *_lines("other hops", graph, others, places, {"width": 1, "color": FAINT}),
-            *_lines("path", graph, path, places, {"width": 7, "color": VERMILLION}),
-            _nodes(graph, places),
-        ]
-    )
+    faint = _lines("other hops", graph, others, places, {"width": 1, "color": FAINT})
+    thick = _lines("path", graph, path, places, {"width": 7, "color": VERMILLION})
+    figure = go.Figure([*faint, *thick, _nodes(graph, places)])
     for a, b in path if all_shown else ():
         x, y = (places[[a, b]].mean(axis=0) * (0.86 if n > 3 else 1.0)).tolist()
         text = format_s(graph.edges[a, b]["weight"])
@@ -117,8 +113,7 @@ def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArra
     """Label a stage outside of the ellipse: above or below it where that is nearly level, else beside it."""
     lines = [f"stage {stage}", f"sync {format_s(node['cost_s'])}"]
     if n <= FEW_NODES:
-        n_devices = len(node["devices"])
-        lines.insert(1, f"{n_devices} device{'' if n_devices == 1 else 's'}")
+        lines.insert(1, counted(len(node["devices"]), "device"))
     x, y = place.tolist()
     above = 1 if y > 0 else -1
     where: dict[str, object] = {"xanchor": "center", "yanchor": "bottom" if above > 0 else "top", "yshift": 22 * above}
@@ -230,12 +225,9 @@ def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray)
     ways = [np.array([(0.0, i), (0.33, i + 0.33 * (j - i)), (1.0, j)]) for i, j in rows]
     drawn: dict[str, Any] = {**strokes(ways), "hoverinfo": "skip"}
     if n <= NAMED_UP_TO:
+        ends = [(left[i], right[j]) for i, j in rows]
         drawn = worded(
-            ways,
-            [
-                f"{names[left[i]]} – {names[right[j]]}: {format_s(float(pair_s[left[i], right[j]]))}, not matched"
-                for i, j in rows
-            ],
+            ways, [f"{names[a]} – {names[b]}: {format_s(float(pair_s[a, b]))}, not matched" for a, b in ends]
         )
     return go.Scatter(
         **drawn,
@@ -309,19 +301,13 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         raise PlanError("no plans to draw; wanted at least one")
     rows = list(range(len(plans)))
     slowest = [int(plan.cost.group_s.argmax()) for plan in plans]
-    figure = go.Figure(
-        _bar(
-            [plan.cost.data_parallel_s for plan in plans],
-            rows,
-            [f"sync {format_s(plan.cost.data_parallel_s)}" for plan in plans],
-            [
-                f"data-parallel synchronisation {format_s(plan.cost.data_parallel_s)}<br>stage {stage} is the slowest"
-                for plan, stage in zip(plans, slowest, strict=True)
-            ],
-            name="slowest synchronisation",
-            color=VERMILLION,
-        )
-    )
+    synchronising_s = [plan.cost.data_parallel_s for plan in plans]
+    words = [
+        f"data-parallel synchronisation {format_s(seconds)}<br>stage {stage} is the slowest"
+        for seconds, stage in zip(synchronising_s, slowest, strict=True)
+    ]
+    labels = [f"sync {format_s(seconds)}" for seconds in synchronising_s]
+    figure = go.Figure(_bar(synchronising_s, rows, labels, words, name="slowest synchronisation", color=VERMILLION))
     for hop in range(max(len(plan.cost.hop_s) for plan in plans)):
         here = [row for row in rows if hop < len(plans[row].cost.hop_s)]
         costs_s = [float(plans[row].cost.hop_s[hop]) for row in here]

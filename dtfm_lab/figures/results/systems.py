@@ -135,15 +135,9 @@ def _ratio(ratio: float) -> str:
 def _break(figure: go.Figure, bar: Bar, row: int, axis_s: float) -> None:
     """Two slashes across a bar that is longer than it is drawn."""
     for share in (0.90, 0.925):
-        at, lean = share * bar.length_s, BREAK_SHARE * axis_s
-        figure.add_shape(
-            type="line",
-            x0=at - lean,
-            x1=at + lean,
-            y0=row + BAR_WIDTH / 2 + 0.06,
-            y1=row - BAR_WIDTH / 2 - 0.06,
-            line={"color": LINE_GREY, "width": 3},
-        )
+        at, lean, reach = share * bar.length_s, BREAK_SHARE * axis_s, BAR_WIDTH / 2 + 0.06
+        ends = {"x0": at - lean, "x1": at + lean, "y0": row + reach, "y1": row - reach}
+        figure.add_shape(type="line", line={"color": LINE_GREY, "width": 3}, **ends)
 
 
 def _subtitle(drawn: Sequence[Bar]) -> str:
@@ -260,10 +254,8 @@ def _hover(crossings: Crossings, point: CrossingPoint, label: str) -> str:
         times = point.seconds[label] / point.seconds[best[0]]
         lines.append(f"{times:.2f} times {crossings.name_of(best)}")
     if (plan := point.plans.get(label)) is not None:
-        lines.append(
-            f"{counted(plan.job.n_stages, 'stage')} x {counted(plan.job.n_replicas, 'replica')}, micro-batches "
-            f"{plan.job.microbatch}"
-        )
+        shape = f"{counted(plan.job.n_stages, 'stage')} x {counted(plan.job.n_replicas, 'replica')}"
+        lines.append(f"{shape}, micro-batches {plan.job.microbatch}")
     elif point.refined:
         lines.append("with the best of its plans of the values beside this one")
     return "<br>".join(literal(line) for line in lines)

@@ -228,12 +228,8 @@ def _heading(report: MemoryReport, at: tuple[int, int]) -> str:
 
 def _subtitle(report: MemoryReport, n_shown: int, *, asked: bool) -> str:
     n = report.limit_bytes.size
-    parts = (
-        [f"{n_shown} of {counted(n, 'device')}" + ("" if asked else ", those with least to spare")]
-        if n_shown < n
-        else []
-    )
-    parts += ["above each panel: what the device needs at most, of what it has"]
+    which = f"{n_shown} of {counted(n, 'device')}" + ("" if asked else ", those with least to spare")
+    parts = [which] * (n_shown < n) + ["above each panel: what the device needs at most, of what it has"]
     parts += [] if report.timed else ["by the order of computations, before any is played"]
     return " · ".join(parts)
 

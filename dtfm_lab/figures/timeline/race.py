@@ -103,12 +103,9 @@ def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = 
     if len({one.availability.end_s for one in given}) > 1:
         ends = ", ".join(f"{name} {one.availability.end_s:g} s" for name, one in zip(names, given, strict=True))
         raise TraceError(f"race of histories that differ in length: {ends}; wanted the same hours")
-    return _bars(
-        dict(
-            sorted(zip(names, given, strict=True), key=lambda each: (each[1].local_steps > 1, -BY[by].value(each[1])))
-        ),
-        by,
-    )
+    rank = {name: (one.local_steps > 1, -BY[by].value(one)) for name, one in zip(names, given, strict=True)}
+    by_rank = sorted(zip(names, given, strict=True), key=lambda each: rank[each[0]])
+    return _bars(dict(by_rank), by)
 
 
 def _check(histories: Sequence[History], by: str) -> None:
