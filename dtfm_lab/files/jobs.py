@@ -14,14 +14,7 @@ from dtfm_lab.domain.options import options_of, refuse_unknown
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import counted
 from dtfm_lab.files.models import dtype_of_model, load_model, model_from_section, model_to_section
-from dtfm_lab.files.reading import (
-    Section,
-    located,
-    name_or_file,
-    parse,
-    read_mapping,
-    write_yaml,
-)
+from dtfm_lab.files.reading import Section, located, name_or_file, parse, read_mapping, write_yaml
 from dtfm_lab.files.topologies import topology_names
 
 BYTE_FIELDS = {option.name: option.field for option in options_of(Job) if option.name != option.field}

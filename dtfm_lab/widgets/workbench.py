@@ -201,12 +201,7 @@ class Lab(w.VBox):
             ),
             LabStep("systems", self.systems_panel, "Systems", self.systems_panel.result, self.systems_panel.staleness),
             LabStep(
-                "hours",
-                self.hours_panel,
-                "Hours",
-                self.hours_panel.result,
-                self.hours_panel.staleness,
-                "Replay again",
+                "hours", self.hours_panel, "Hours", self.hours_panel.result, self.hours_panel.staleness, "Replay again"
             ),
             LabStep("advice", self.advice_panel, "Advice", self.advice_panel.result, self.advice_panel.staleness),
             LabStep("course", self.course_panel, "Course", self.course_panel.result),

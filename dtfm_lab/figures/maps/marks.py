@@ -14,14 +14,7 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, format_gbps, format_s, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import Patch, bent, is_drawn
-from dtfm_lab.figures.palette import (
-    FAINT,
-    GREY,
-    LINE_GREY,
-    MARKER_EDGE,
-    ink_on,
-    stage_color,
-)
+from dtfm_lab.figures.palette import FAINT, GREY, LINE_GREY, MARKER_EDGE, ink_on, stage_color
 from dtfm_lab.figures.strokes import worded
 from dtfm_lab.figures.theme import UNBOXED, WORDLESS, literal
 
@@ -151,12 +144,7 @@ def _classes(gbps: FloatArray) -> list[int]:
 
 
 def devices(
-    topology: Topology,
-    places: FloatArray,
-    plan: Plan | None,
-    *,
-    marker_px: float,
-    named: bool,
+    topology: Topology, places: FloatArray, plan: Plan | None, *, marker_px: float, named: bool
 ) -> list[go.Scatter]:
     """Markers, and names below them where ``named``.
 

@@ -148,9 +148,5 @@ def _worded(figure: go.Figure, frontier: Frontier) -> go.Figure:
     if frontier.note:
         note += f" · {frontier.note}"
     return titled(
-        figure,
-        title,
-        note,
-        alt=f"Seconds against {X_TITLE}. {title}; {note}. {frontier.sentence}.",
-        height=460,
+        figure, title, note, alt=f"Seconds against {X_TITLE}. {title}; {note}. {frontier.sentence}.", height=460
     )

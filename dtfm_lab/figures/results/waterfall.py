@@ -8,16 +8,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.figures.palette import BLUE, GREEN, LINE_GREY, ORANGE, PURPLE
-from dtfm_lab.figures.theme import (
-    UNBOXED,
-    drawn_of,
-    literal,
-    numbered_rows,
-    row_bars,
-    titled,
-    with_headings,
-    wrapped,
-)
+from dtfm_lab.figures.theme import UNBOXED, drawn_of, literal, numbered_rows, row_bars, titled, with_headings, wrapped
 from dtfm_lab.systems.waterfall import Waterfall, WaterfallStep
 
 ROW_PX = 52

@@ -120,11 +120,7 @@ class Rows:
 
 
 def bars(
-    sides: Sequence[Sequence[Span]],
-    contexts: Sequence[RunContext],
-    rows: Rows,
-    unit: str,
-    words: Sequence[str],
+    sides: Sequence[Sequence[Span]], contexts: Sequence[RunContext], rows: Rows, unit: str, words: Sequence[str]
 ) -> list[go.Bar]:
     """Bars of one trace, or of two with the second hatched. A message has one legend entry for both of its ends."""
     labelled = sum(map(len, sides)) <= LABELLED_UP_TO

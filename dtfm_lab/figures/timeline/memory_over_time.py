@@ -23,13 +23,7 @@ MOST_POINTS = 160
 """Most points of a curve; a panel is some 400 pixels wide."""
 IN_SIGHT = 2.0
 """Limits up to this multiple of the highest peak are drawn; higher ones would flatten the curves."""
-BANDS = {
-    "parameters": GREEN,
-    "gradients": PURPLE,
-    "optimiser states": BLUE,
-    "activations": ORANGE,
-    "messages": SKY,
-}
+BANDS = {"parameters": GREEN, "gradients": PURPLE, "optimiser states": BLUE, "activations": ORANGE, "messages": SKY}
 UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
 

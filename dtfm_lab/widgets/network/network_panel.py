@@ -15,20 +15,8 @@ from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_ma
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
 from dtfm_lab.widgets.lab_state import Guard, LabState, roles_of, run_staleness
-from dtfm_lab.widgets.network.document_conversion import (
-    document_of,
-    gpus_of,
-    is_document,
-    topology_of,
-)
-from dtfm_lab.widgets.network.drawing import (
-    AS_DRAWN,
-    BY_DISTANCE,
-    Document,
-    Drawing,
-    PacedEdits,
-    empty_document,
-)
+from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of, is_document, topology_of
+from dtfm_lab.widgets.network.drawing import AS_DRAWN, BY_DISTANCE, Document, Drawing, PacedEdits, empty_document
 from dtfm_lab.widgets.network.links import RULE, WHERE, filled
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow

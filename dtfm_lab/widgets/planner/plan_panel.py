@@ -10,15 +10,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.memory import held_memory
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import (
-    Panel,
-    classed,
-    pane,
-    restore_values,
-    segments,
-    show,
-    toolbar,
-)
+from dtfm_lab.widgets.controls import Panel, classed, pane, restore_values, segments, show, toolbar
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
 from dtfm_lab.widgets.planner.job_controls import JobControls, ObjectiveControls

@@ -25,13 +25,7 @@ from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import Shown
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
-from dtfm_lab.widgets.planner.search_mode import (
-    SHOWN_S,
-    BackgroundSearch,
-    PlacementPreview,
-    SearchMode,
-    rows,
-)
+from dtfm_lab.widgets.planner.search_mode import SHOWN_S, BackgroundSearch, PlacementPreview, SearchMode, rows
 from dtfm_lab.widgets.tasks import Paced, begin
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 

@@ -287,12 +287,7 @@ class RunPanel(Panel):
         pace = run_report.describe_pace(run)
         if pace and run.running and self._expected_s:
             pace += f"; an iteration lasts some {self._expected_s:.2g} s"
-        parts = [
-            pace,
-            run_report.describe_lateness(run),
-            run_report.describe_checkpoint(run),
-            self._reductions,
-        ]
+        parts = [pace, run_report.describe_lateness(run), run_report.describe_checkpoint(run), self._reductions]
         self.status.value = markup.line(escape("; ".join(filter(None, parts))))
         self.losses.follow(run.losses, run.held_out, run.unigram_entropy)
         if not (self.stop.disabled and run.running):  # the person has pressed Stop

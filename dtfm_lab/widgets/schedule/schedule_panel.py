@@ -106,11 +106,7 @@ class SchedulePanel(Panel):
         overview = toggle("Overview strip")
         traitlets.link((messages, "value"), (self.chart, "show_messages"))
         traitlets.link((overview, "value"), (self.chart, "overview"))
-        rarer = [
-            [self.choices.view],
-            [messages, overview],
-            [self.simulate, self.comparing.button, self.exports.view],
-        ]
+        rarer = [[self.choices.view], [messages, overview], [self.simulate, self.comparing.button, self.exports.view]]
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
         more = more_menu([*rows, self.comparing.table], "Choices", "Choices, comparisons, strips and files")
         row = toolbar(said, self.schedule, self.critical, more)

@@ -166,12 +166,7 @@ def legend(stages_per_device: int) -> list[dict[str, Any]]:
     steps = max(1, stages_per_device - 1)
     shares = [PALEST * chunk / steps for chunk in range(stages_per_device)]
     return [
-        {
-            "name": legend_name(kind),
-            "color": kind_color(kind),
-            "family": KIND_TINTS[kind][0],
-            "message": kind in SENDS,
-        }
+        {"name": legend_name(kind), "color": kind_color(kind), "family": KIND_TINTS[kind][0], "message": kind in SENDS}
         | {
             name: [
                 mixed(kind_color(kind, dark=dark), PAGES[dark], share) for share in (shares if kind in PASSES else [0])
