@@ -133,23 +133,14 @@ class LiveSearch:
 
 def frame_of_plan(plan: Plan) -> PopulationFrame:
     """The frame of a plan whose search was not watched."""
-    one = Individual(
-        number=0,
-        grid=plan.placement.devices,
-        cost_s=objectives[plan.objective].value(plan),
-        operator=plan.planner,
-        words=f"the plan at hand, {plan.job.n_stages} x {plan.job.n_replicas}",
-    )
+    cost_s = objectives[plan.objective].value(plan)
+    words = f"the plan at hand, {plan.job.n_stages} x {plan.job.n_replicas}"
+    one = Individual(number=0, grid=plan.placement.devices, cost_s=cost_s, operator=plan.planner, words=words)
     count: dict[str, Any] = {"generation": plan.generation, "evaluations": plan.evaluations}
     return PopulationFrame(individuals=(one,), best=one, median_s=one.cost_s, rule=OF_A_PLAN, **count)
 
 
 def _frame(step: PlanStep, people: tuple[Individual, ...], rule: str) -> PopulationFrame:
-    return PopulationFrame(
-        generation=step.generation,
-        individuals=people,
-        best=people[0],
-        median_s=float(np.median([one.cost_s for one in people])),
-        evaluations=step.evaluations,
-        rule=rule,
-    )
+    count: dict[str, Any] = {"generation": step.generation, "evaluations": step.evaluations}
+    median_s = float(np.median([one.cost_s for one in people]))
+    return PopulationFrame(individuals=people, best=people[0], median_s=median_s, rule=rule, **count)

@@ -51,9 +51,8 @@ class GroupsPanel(Panel):
         self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
         self.line = classed(w.HTML(), "dtfm-groups-line")
         self.why = w.HTML(tabbable=True)  # a page of text, which arrows scroll
-        self.why_menu = more_menu(
-            [self.why], label="Why so?", tooltip="Why the plan is as it is, or a selected device where it is"
-        )
+        what = "Why the plan is as it is, or a selected device where it is"
+        self.why_menu = more_menu([self.why], "Why so?", what)
         more = more_menu([self.hand.view], "Move to", "Move the selected device to another place in the plan")
         row = toolbar(self.mode, self.step, spacer(), self.hand.undo, self.hand.redo, self.why_menu, more)
         self.view = pane([row, self.line, self.groups], "dtfm-groups-panel")

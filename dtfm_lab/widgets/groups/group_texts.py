@@ -42,10 +42,8 @@ def _graph(plan: Plan, _groups: Lettered) -> StepText:
     numbers = f"{counted(n, 'device')}, no link."
     if n > 1:
         latency, speed = to_ms(topology.latency_s[apart]), to_gbps(topology.bandwidth_bytes_per_s[apart])
-        numbers = (
-            f"{counted(n, 'device')} and {n * (n - 1):,} directed links: {_range(latency, 'ms')} and "
-            f"{_range(speed, 'Gbit/s')}."
-        )
+        ranges = f"{_range(latency, 'ms')} and {_range(speed, 'Gbit/s')}"
+        numbers = f"{counted(n, 'device')} and {n * (n - 1):,} directed links: {ranges}."
     return StepText(
         "Communication graph",
         "Every pair of devices has a latency and a bandwidth in each direction: all that the planner knows.",
@@ -63,10 +61,8 @@ def _groups(plan: Plan, groups: Lettered) -> StepText:
         slowest = int(cost.group_s.argmax())
         alike = int((cost.group_s >= cost.group_s[slowest] * (1 - 1e-9)).sum()) - 1
         others = f" ({counted(alike, 'other')} {'takes' if alike == 1 else 'take'} as long)" if alike else ""
-        numbers = (
-            f"{counted(s, 'group')} of {counted(d, 'device')}. Group {groups.letter(slowest)} synchronises in "
-            f"{format_s(cost.data_parallel_s)}, the slowest{others}: it sets the data-parallel cost."
-        )
+        sync = f"Group {groups.letter(slowest)} synchronises in {format_s(cost.data_parallel_s)}, the slowest{others}"
+        numbers = f"{counted(s, 'group')} of {counted(d, 'device')}. {sync}: it sets the data-parallel cost."
     if idle := len(plan.idle_devices):
         numbers += f" {counted(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle."
     return StepText(

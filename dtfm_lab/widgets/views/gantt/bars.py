@@ -83,17 +83,10 @@ class Bars(NamedTuple):
     stage: np.ndarray
 
     @classmethod
-    def of(
-        cls,
-        start: npt.ArrayLike,
-        end: npt.ArrayLike,
-        row: npt.ArrayLike,
-        kind: npt.ArrayLike,
-        microbatch: npt.ArrayLike,
-        stage: npt.ArrayLike | None = None,
-    ) -> Bars:
-        given = np.zeros(np.size(start)) if stage is None else stage
-        return cls(*_typed((start, end, row, kind, microbatch, given), ("<f4", "<f4", "<u2", "<u1", "<i4", "<u2")))
+    def of(cls, *columns: npt.ArrayLike) -> Bars:
+        """Return the bars of these columns; without the last one all are of stage 0."""
+        given = columns if len(columns) == len(cls._fields) else (*columns, np.zeros(np.size(columns[0])))
+        return cls(*_typed(given, ("<f4", "<f4", "<u2", "<u1", "<i4", "<u2")))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Bars]) -> Bars:
@@ -182,13 +175,8 @@ class ChartRows:
 
     def __init__(self, context: RunContext) -> None:
         self._devices, self._stages_per_device = context.devices, context.stages_per_device
-        n_positions, n_replicas = len(context.devices), len(context.devices[0])
-        self._n_positions, self._n_replicas = n_positions, n_replicas
-
-    @property
-    def legend(self) -> list[dict[str, Any]]:
-        """See ``legend``."""
-        return legend(self._stages_per_device)
+        self._n_positions, self._n_replicas = self.shape = len(context.devices), len(context.devices[0])
+        """Positions and replicas."""
 
     @property
     def labels(self) -> list[str]:
@@ -199,11 +187,6 @@ class ChartRows:
     def devices(self) -> list[str]:
         """The device of each row."""
         return [name for group in self._devices for name in group for _ in range(ROWS_PER_DEVICE)]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(positions, replicas)"""
-        return self._n_positions, self._n_replicas
 
     @property
     def names(self) -> list[str]:
