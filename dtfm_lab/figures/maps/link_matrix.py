@@ -99,13 +99,8 @@ def _logs(values: FloatArray) -> FloatArray:
 def _colorbar(logs: FloatArray, unit: str) -> dict[str, object]:
     low, high = (float(logs.min()), float(logs.max())) if logs.size else (0.0, 0.0)
     ticks = log_ticks(10**low, 10**high)
-    return {
-        "title": {"text": f"{unit}<br> "},
-        "tickvals": np.log10(ticks).tolist(),
-        "ticktext": [f"{tick:.3g}" for tick in ticks],
-        "outlinewidth": 0,
-        "thickness": 14,
-    }
+    named = {"tickvals": np.log10(ticks).tolist(), "ticktext": [f"{tick:.3g}" for tick in ticks]}
+    return {"title": {"text": f"{unit}<br> "}, **named, "outlinewidth": 0, "thickness": 14}
 
 
 def _name_axes(figure: go.Figure, names: list[str], blocks: Mapping[str, Sequence[int]]) -> None:

@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,9 +14,9 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, format_gbps, format_s, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import Patch, bent, is_drawn
-from dtfm_lab.figures.palette import FAINT, GREY, LINE_GREY, MARKER_EDGE, ink_on, stage_color
+from dtfm_lab.figures.palette import FAINT, GREY, LINE_GREY, ink_on, stage_color
 from dtfm_lab.figures.strokes import worded
-from dtfm_lab.figures.theme import UNBOXED, WORDLESS, literal
+from dtfm_lab.figures.theme import UNBOXED, WORDLESS, curve, literal, spots
 
 DASHES = ((30.0, "solid"), (80.0, "longdash"), (150.0, "dash"), (math.inf, "dot"))
 """Dashes of plotly by latency, each with the milliseconds below which it holds."""
@@ -88,16 +88,8 @@ def pipeline_lines(plan: Plan, way: Way) -> list[go.Scatter]:
             f"<br>{names[a]} → {names[b]}"
             for s, (a, b) in enumerate(hops)
         ]
-        lines.append(
-            go.Scatter(
-                **worded([way(a, b) for a, b in hops], words),
-                mode="lines",
-                name="pipelines",
-                legendgroup="pipelines",
-                showlegend=pipeline == 0,
-                line={"width": 2.2, "color": PIPELINE_COLOR},
-            )
-        )
+        look = {"color": PIPELINE_COLOR, "width": 2.2, "legendgroup": "pipelines", "showlegend": pipeline == 0}
+        lines.append(curve(**worded([way(a, b) for a, b in hops], words), name="pipelines", **look))
     return lines
 
 
@@ -165,24 +157,11 @@ def devices(
         words, hover = [f"{w}<br>{h}" for w, h in zip(words, hardware, strict=True)], {"hoverinfo": "text"}
     x, y = places.T.astype(np.float32)
     symbols = [SYMBOLS[gpu_shape(device.gpu)] for device in topology.devices]
-    marks = go.Scatter(
-        x=x,
-        y=y,
-        showlegend=False,
-        mode="markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers",
-        name="devices",
-        text=[str(task[i][0]) if i in task else WORDLESS for i in indices],
-        textfont={"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10},
-        marker={
-            "size": marker_px,
-            "color": colors,
-            "symbol": symbols[0] if len(set(symbols)) == 1 else symbols,
-            "opacity": 1,
-            "line": {"width": 1, "color": MARKER_EDGE},
-        },
-        hovertext=words,
-        **hover,
-    )
+    numbers = [str(task[i][0]) if i in task else WORDLESS for i in indices]
+    look: dict[str, Any] = {"mode": "markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers", "name": "devices"}
+    look["textfont"] = {"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10}
+    look["marker"] = {"symbol": symbols[0] if len(set(symbols)) == 1 else symbols}
+    marks = spots(x, y, marker_px, colors, numbers, hovertext=words, **look, **hover)
     return [_names(topology, places, marker_px), marks] if named else [marks]
 
 
@@ -201,17 +180,9 @@ def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatt
                 positions[i] = "middle right" if dx > 0 else "middle left"
             elif dy > 0:
                 positions[i] = "top center"
-    return go.Scatter(
-        x=places[:, 0].astype(np.float32),
-        y=places[:, 1].astype(np.float32),
-        showlegend=False,
-        mode="markers+text",
-        name="names",
-        text=[literal(name) for name in topology.names],
-        textposition=positions,
-        marker={"size": marker_px, "opacity": 0},
-        hoverinfo="skip",
-    )
+    x, y = places.T.astype(np.float32)
+    names, look = [literal(name) for name in topology.names], {"textposition": positions, "name": "names"}
+    return spots(x, y, marker_px, None, names, marker={"opacity": 0}, hoverinfo="skip", **look)
 
 
 def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:

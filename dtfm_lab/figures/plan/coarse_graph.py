@@ -15,18 +15,20 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s
 from dtfm_lab.figures.maps.layout import open_ellipse
-from dtfm_lab.figures.palette import BLUE, FAINT, LINE_GREY, MARKER_EDGE, SKY, VERMILLION, ink_on, stage_color
+from dtfm_lab.figures.palette import BLUE, FAINT, LINE_GREY, SKY, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.strokes import strokes, worded
 from dtfm_lab.figures.theme import (
     UNBOXED,
     WORDLESS,
     bare,
+    curve,
     drawn_of,
     literal,
     numbered_rows,
     percent,
     quality,
     row_bars,
+    spots,
     titled,
 )
 from dtfm_lab.planning.cost import bottleneck_matching
@@ -86,27 +88,15 @@ def _nodes(graph: nx.Graph[int], places: FloatArray) -> go.Scatter:
     stages = range(len(graph))
     dearest = max(stages, key=lambda s: graph.nodes[s]["cost_s"])
     colors = [stage_color(stage, len(graph)) for stage in stages]
-    return go.Scatter(
-        x=places[:, 0].tolist(),
-        y=places[:, 1].tolist(),
-        mode="markers+text",
-        name="stages",
-        showlegend=False,
-        text=[str(stage) for stage in stages],
-        textfont={"color": [ink_on(color) for color in colors], "size": 15},
-        marker={
-            "size": min(38, MARKERS_PX / len(graph)),
-            "color": colors,
-            "opacity": 1,
-            "line": {"width": [4 if s == dearest else 1 for s in stages], "color": MARKER_EDGE},
-        },
-        hovertext=[
-            f"stage {s} · synchronisation {format_s(graph.nodes[s]['cost_s'])}"
-            f"{', the slowest: all wait for it' if s == dearest else ''}<br>" + _some(graph.nodes[s]["devices"])
-            for s in stages
-        ],
-        hoverinfo="text",
-    )
+    hover = [
+        f"stage {s} · synchronisation {format_s(graph.nodes[s]['cost_s'])}"
+        f"{', the slowest: all wait for it' if s == dearest else ''}<br>" + _some(graph.nodes[s]["devices"])
+        for s in stages
+    ]
+    font = {"color": [ink_on(color) for color in colors], "size": 15}
+    look = {"edge_px": [4 if s == dearest else 1 for s in stages], "textfont": font, "name": "stages"}
+    size, (x, y) = min(38, MARKERS_PX / len(graph)), places.T.tolist()
+    return spots(x, y, size, colors, list(map(str, stages)), hovertext=hover, hoverinfo="text", **look)
 
 
 def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArray, n: int) -> None:
@@ -229,13 +219,8 @@ def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray)
         drawn = worded(
             ways, [f"{names[a]} – {names[b]}: {format_s(float(pair_s[a, b]))}, not matched" for a, b in ends]
         )
-    return go.Scatter(
-        **drawn,
-        mode="lines",
-        name=f"other {n * (n - 1):,} candidates",
-        showlegend=n > 1,
-        line={"width": 1, "color": CANDIDATE if n <= FEW_PAIRS else MANY_CANDIDATES},
-    )
+    color = CANDIDATE if n <= FEW_PAIRS else MANY_CANDIDATES
+    return curve(**drawn, name=f"other {n * (n - 1):,} candidates", showlegend=n > 1, color=color, width=1)
 
 
 def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -> Iterable[go.Scatter]:
@@ -275,19 +260,10 @@ def _devices(plan: Plan, column: int, stage: int, devices: IntArray) -> go.Scatt
         literal(name if region in ("", name) or name.startswith(region) else f"{name} ({region})")
         for name, region in zip(names, regions, strict=True)
     ]
-    return go.Scatter(
-        x=[column] * len(devices),
-        y=list(range(len(devices))),
-        mode="markers+text",
-        name=f"group of stage {stage}",
-        showlegend=False,
-        text=[f" {label} " for label in labels],
-        textposition="middle left" if column == 0 else "middle right",
-        textfont={"size": 12 if few else 10},
-        marker={"size": 18 if few else 11, "color": color, "opacity": 1, "line": {"width": 1, "color": MARKER_EDGE}},
-        hovertext=labels,
-        hoverinfo="text",
-    )
+    look = {"textposition": "middle left" if column == 0 else "middle right", "textfont_size": 12 if few else 10}
+    hover = {"name": f"group of stage {stage}", "hovertext": labels, "hoverinfo": "text"}
+    x, y = [column] * len(devices), list(range(len(devices)))
+    return spots(x, y, 18 if few else 11, color, [f" {label} " for label in labels], **look, **hover)
 
 
 OUTLINE = {"width": 1, "color": "#ffffff"}
@@ -321,13 +297,8 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         for row, plan in enumerate(plans)
         for end in (-0.47, 0.47)
     ]
-    figure.add_scatter(
-        **strokes(marks),
-        mode="lines",
-        name="lower bound: no placement costs less",
-        line={"width": 3, "color": LINE_GREY},
-        hovertemplate="lower bound %{x:.4g} s<extra></extra>",
-    )
+    bound = {"name": "lower bound: no placement costs less", "color": LINE_GREY, "width": 3}
+    figure.add_trace(curve(**strokes(marks), **bound, hovertemplate="lower bound %{x:.4g} s<extra></extra>"))
     names = [f"{plan.planner}<br>{format_s(plan.cost.total_s)}" for plan in plans]
     figure.update_yaxes(**numbered_rows(names))
     longest_s = max(plan.cost.total_s for plan in plans)
@@ -340,16 +311,14 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         )  # fmt: skip
     networks = " and ".join(dict.fromkeys(f"{plan.job.name} on {plan.topology.name}" for plan in plans))
     best = min(plans, key=lambda plan: plan.cost.total_s)
-    return titled(
-        figure,
-        f"{networks}: communication cost {format_s(best.cost.total_s)}",
-        f"by {best.planner}, {quality(best.gap)} · no placement takes less than {format_s(best.lower_bound_s)}",
-        alt=_alt(plans),
-        barmode="stack",
-        height=250 + 80 * len(plans),
-        legend_traceorder="normal",
-        uniformtext={"minsize": 9, "mode": "hide"},
-    )
+    note = f"by {best.planner}, {quality(best.gap)} · no placement takes less than {format_s(best.lower_bound_s)}"
+    look = {
+        "height": 250 + 80 * len(plans),
+        "legend_traceorder": "normal",
+        "uniformtext": {"minsize": 9, "mode": "hide"},
+    }
+    title = f"{networks}: communication cost {format_s(best.cost.total_s)}"
+    return titled(figure, title, note, alt=_alt(plans), barmode="stack", **look)
 
 
 def _alt(plans: tuple[Plan, ...]) -> str:

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.units import by_key
 from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
-from dtfm_lab.figures.theme import by_name, drawn_of, literal, titled, wrapped
+from dtfm_lab.figures.theme import by_name, curve, drawn_of, literal, titled, wrapped
 from dtfm_lab.published import Group, Ledger, Row
 
 RED = CAUSE_COLORS["straggler"]
@@ -61,14 +61,9 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
     stripes: dict[str, list[float]] = {}
     for row in shown:
         stripes.setdefault(place[id(row)], []).extend(_within_reach(end) for end in _band_of(row))
-    figure.add_scatter(
-        x=[at for ends in stripes.values() for at in (min(ends), max(ends), None)],
-        y=[at for name in stripes for at in (name, name, None)],
-        mode="lines",
-        line={"color": BAND, "width": BAND_WIDTH_PX},
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    x = [at for ends in stripes.values() for at in (min(ends), max(ends), None)]
+    y = [at for name in stripes for at in (name, name, None)]
+    figure.add_trace(curve(x, y, None, BAND, BAND_WIDTH_PX, showlegend=False))
     theirs = [row for row in shown if row.theirs is not None]
     figure.add_scatter(
         x=[_within_reach(1 + (row.their_error or 0.0)) for row in theirs],

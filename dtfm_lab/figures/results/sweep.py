@@ -82,16 +82,10 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     if not len(drawn):
         nowhere = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
         figure.add_annotation(text="nothing to draw", **nowhere)
-    return titled(
-        figure,
-        _title(drawn, y, names) if len(drawn) else f"{result.word}: known of none of these combinations",
-        _subtitle(frame, y),
-        alt=_alt(drawn, y, names, n_tight),
-        height=500,
-        legend={"traceorder": "normal", "title": {"text": literal(word(color or ""))}},
-        barmode="group",
-        bargap=0.2 if x else 0.7,
-    )
+    title = _title(drawn, y, names) if len(drawn) else f"{result.word}: known of none of these combinations"
+    legend = {"traceorder": "normal", "title": {"text": literal(word(color or ""))}}
+    look = {"height": 500, "legend": legend, "barmode": "group", "bargap": 0.2 if x else 0.7}
+    return titled(figure, title, _subtitle(frame, y), alt=_alt(drawn, y, names, n_tight), **look)
 
 
 def _x_axis(frame: pd.DataFrame, x: str | None, by_name: bool) -> dict[str, Any]:

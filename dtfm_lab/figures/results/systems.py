@@ -62,15 +62,9 @@ def strategies(outcomes: Outcomes) -> go.Figure:
             _break(figure, bar, row, ROOM * longest_s)
     figure.update_xaxes(title_text="an iteration (s)", range=[0, ROOM * longest_s], exponentformat="none")
     figure.update_yaxes(**numbered_rows([_name(bar) for bar in drawn]))
-    return titled(
-        figure,
-        f"{outcomes.job.name} on {outcomes.topology.name}: {outcomes.sentence}",
-        _subtitle(drawn),
-        alt=_alt(outcomes, drawn),
-        barmode="overlay",
-        height=200 + ROW_PX * max(1, len(drawn)),
-        legend_traceorder="normal",
-    )
+    title = f"{outcomes.job.name} on {outcomes.topology.name}: {outcomes.sentence}"
+    look = {"barmode": "overlay", "height": 200 + ROW_PX * max(1, len(drawn)), "legend_traceorder": "normal"}
+    return titled(figure, title, _subtitle(drawn), alt=_alt(outcomes, drawn), **look)
 
 
 def _causes(drawn: Sequence[Bar]) -> list[str]:
@@ -203,15 +197,9 @@ def crossings(crossings: Crossings) -> go.Figure:
         figure.update_yaxes(title_text="seconds an iteration", **log_axis(min(seconds), max(seconds), 1.2))
     title = f"Which system is fastest, over {axis.noun}: {crossings.job.name} on {crossings.topology.name}"
     more_px = LEGEND_ROW_PX * len(crossings.systems)
-    return titled(
-        figure,
-        title,
-        f"{crossings.headline} · every system chooses anew at each marker, between two only the fastest do",
-        alt=f"{title}. {crossings.sentence}.",
-        height=470 + more_px,
-        showlegend=True,
-        margin_b=100 + more_px,
-    )
+    note = f"{crossings.headline} · every system chooses anew at each marker, between two only the fastest do"
+    look = {"height": 470 + more_px, "showlegend": True, "margin_b": 100 + more_px}
+    return titled(figure, title, note, alt=f"{title}. {crossings.sentence}.", **look)
 
 
 def _color(crossings: Crossings, labels: Sequence[str]) -> str:

@@ -146,14 +146,10 @@ def _bars(ranked: Mapping[str, History], by: str) -> go.Figure:
     figure.update_yaxes(**numbered_rows([literal(name) for name in ranked]))
     best, worst = next(iter(ranked)), list(ranked)[-1]
     hours = {one.availability.name for one in ranked.values()}
-    return titled(
-        figure,
-        f"{hours.pop() + ': ' if len(hours) == 1 else ''}{best} {BY[by].wins}",
-        "; ".join(filter(None, [_spread(ranked, worst, by), _whose(ranked.values())])),
-        alt="; ".join(f"{name} {BY[by].text(one)}" for name, one in ranked.items()),
-        height=190 + ROW_PX * len(ranked),
-        barmode="overlay",
-    )
+    title = f"{hours.pop() + ': ' if len(hours) == 1 else ''}{best} {BY[by].wins}"
+    note = "; ".join(filter(None, [_spread(ranked, worst, by), _whose(ranked.values())]))
+    alt = "; ".join(f"{name} {BY[by].text(one)}" for name, one in ranked.items())
+    return titled(figure, title, note, alt=alt, height=190 + ROW_PX * len(ranked), barmode="overlay")
 
 
 def _spread(ranked: Mapping[str, History], worst: str, by: str) -> str:
@@ -206,14 +202,9 @@ def _curves(race: Race, by: str) -> go.Figure:
     figure.update_xaxes(title_text=_axis(race), **(log_axis(values[0], values[-1], 1.07) if log else {}))
     figure.update_yaxes(title_text=BY[by].axis, range=[0, 1.12 * most or 1.0])
     hours = race.points[0].histories[0].availability.name
-    return titled(
-        figure,
-        f"{hours}: {race.sentence}",
-        "each marker is a replay of all hours" + ("; the lead is bisected where it changes" if race.leads else ""),
-        alt=f"{hours}, over {race.over}: {race.sentence}.",
-        height=470,
-        showlegend=True,
-    )
+    note = "each marker is a replay of all hours" + ("; the lead is bisected where it changes" if race.leads else "")
+    alt = f"{hours}, over {race.over}: {race.sentence}."
+    return titled(figure, f"{hours}: {race.sentence}", note, alt=alt, height=470, showlegend=True)
 
 
 def _axis(race: Race) -> str:
