@@ -119,16 +119,11 @@ class LiveSearch:
         if before is None or newest is None:
             return replace(step, held=None, population=None)
         best = step if step.best_s <= newest.best_s else newest
-        return replace(
-            best,
-            bound_s=min(max(step.bound_s, newest.bound_s), best.best_s),
-            generation=before.generation + step.generation,
-            evaluations=before.evaluations + step.evaluations,
-            seconds=before.seconds + step.seconds,
-            median_s=step.median_s,
-            held=None,
-            population=None,
-        )
+        counts = {
+            name: getattr(before, name) + getattr(step, name) for name in ("generation", "evaluations", "seconds")
+        }
+        bound_s = min(max(step.bound_s, newest.bound_s), best.best_s)
+        return replace(best, bound_s=bound_s, median_s=step.median_s, held=None, population=None, **counts)
 
 
 def frame_of_plan(plan: Plan) -> PopulationFrame:

@@ -17,8 +17,7 @@ from dtfm_lab.planning import evaluate, explain
 
 pytest.importorskip("anywidget", reason="needs the lab extra")
 
-from dtfm_lab.widgets.groups import GroupsPanel
-from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
+from dtfm_lab.widgets.groups import STEPS, GroupsPanel, describe_step
 from dtfm_lab.widgets.groups.hand_moves import change, exchanged, offers
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.groups import GroupsView, cost_of, groups_of, matching_of, network_of

@@ -14,10 +14,9 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation, evaluate, simulated
 from dtfm_lab.widgets.controls import button, disable, icon_button, menu
-from dtfm_lab.widgets.groups.group_texts import named
 from dtfm_lab.widgets.lab_state import LabState, Undoable
 from dtfm_lab.widgets.tasks import begin
-from dtfm_lab.widgets.views.groups import GroupsView
+from dtfm_lab.widgets.views.groups import GroupsView, lettered
 from dtfm_lab.widgets.what_if.setting import n_actions
 
 IDLE = -1
@@ -245,3 +244,8 @@ def from_to(before: Plan, after: Plan) -> str:
 
 def _from_to(now_s: float, then_s: float) -> str:
     return f"{format_s(now_s)} → {format_s(then_s)}, {change(then_s - now_s, now_s)}"
+
+
+def named(plan: Plan, stage: int) -> str:
+    """Return ``stage 2 (C)``; ``idle`` for -1."""
+    return "idle" if stage < 0 else f"stage {stage} ({lettered(plan).letter(stage)})"

@@ -140,18 +140,10 @@ def _row(one: History) -> dict[str, Any]:
     share = one.share_of_bound
     steps = f"{int(one.steps.sum()):,} steps count, {counted(len(one.losses), 'loss')}"
     dollars = f", {format_dollars(one.dollars)}" if one.dollars else ""
-    return {
-        "name": one.policy,
-        "title": title_of(one.policy),
-        "seconds": one.availability.end_s,
-        "times": 1.0,
-        "parts": [[name, seconds] for name, seconds in parts(one).items()],
-        "length": 1.0,
-        "shape": f"{one.samples:,.0f} samples, {steps}{dollars}",
-        "mathematics": _mathematics(one),
-        "told": f"{one.goodput:.4g}/s",
-        "beside": "" if share is None else f"{share:.2f}",
-    }
+    bar = {"seconds": one.availability.end_s, "times": 1.0, "length": 1.0, "parts": [*map(list, parts(one).items())]}
+    words = {"shape": f"{one.samples:,.0f} samples, {steps}{dollars}", "mathematics": _mathematics(one)}
+    words |= {"told": f"{one.goodput:.4g}/s", "beside": "" if share is None else f"{share:.2f}"}
+    return {"name": one.policy, "title": title_of(one.policy), **bar, **words}
 
 
 def _mathematics(one: History) -> str:

@@ -55,23 +55,13 @@ class NetworkPanel(Panel):
         self.choose, self.path = self.files.choose, self.files.path
         self.open, self.save = self.files.open, self.files.save
         self.editor.take_files = self.files.take
-        self.shown = segments(
-            [(label, view) for view, label in VIEWS.items()],
-            ["Drawn by hand", "Regions in their cities", "Every directed link; for large networks"],
-            "76px",
-            layout=w.Layout(width="auto"),
-        )
-        self.fill = menu(
-            "Regions without a line",
-            "396px",
-            "156px",
-            [
-                ("all alike, as “any other pair”", "default"),
-                ("by distance of known cities", BY_DISTANCE),
-                ("by distance, else as drawn", AS_DRAWN),
-            ],
-            "Latency and bandwidth between two regions that have no line of their own in the drawing",
-        )
+        views = [(label, view) for view, label in VIEWS.items()]
+        what = ["Drawn by hand", "Regions in their cities", "Every directed link; for large networks"]
+        self.shown = segments(views, what, "76px", layout=w.Layout(width="auto"))
+        rules = [("all alike, as “any other pair”", "default"), ("by distance of known cities", BY_DISTANCE)]
+        rules += [("by distance, else as drawn", AS_DRAWN)]
+        what_fills = "Latency and bandwidth between two regions that have no line of their own in the drawing"
+        self.fill = menu("Regions without a line", "396px", "156px", rules, what_fills)
         self.note = w.HTML()
         self.picture = classed(w.VBox([self.editor]), "dtfm-picture")
         self.menu: list[w.Widget] = [self.fill, self.note]

@@ -122,18 +122,12 @@ def _of_link(topology: Topology, plan: Plan | None, source: str, target: str) ->
     a, b = topology.index(source), topology.index(target)
     regions = topology.devices[a].region, topology.devices[b].region
     apart = regions[0] != regions[1] and "" not in regions
-    facts: Facts = {
-        "kind": "link",
-        "title": " – ".join(regions) if apart else f"{source} – {target}",
-        "ends": [source, target],
-        "hint": f"as from {source} to {target}" if apart else "both ways",
-        "gbps": float(to_gbps(topology.bandwidth_bytes_per_s[a, b])),
-        "ms": float(to_ms(topology.latency_s[a, b])),
-        "rows": [],
-    }
-    if plan is not None:
-        facts["rows"] = [["the plan", _use(plan, a, b), -1]]
-    return facts
+    title = " – ".join(regions) if apart else f"{source} – {target}"
+    facts: Facts = {"kind": "link", "title": title, "ends": [source, target]}
+    facts["hint"] = f"as from {source} to {target}" if apart else "both ways"
+    facts["gbps"] = float(to_gbps(topology.bandwidth_bytes_per_s[a, b]))
+    facts["ms"] = float(to_ms(topology.latency_s[a, b]))
+    return facts | {"rows": [] if plan is None else [["the plan", _use(plan, a, b), -1]]}
 
 
 def _use(plan: Plan, a: int, b: int) -> str:

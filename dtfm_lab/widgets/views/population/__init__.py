@@ -128,30 +128,15 @@ class PopulationView(View):
 
 
 def _frame_words(frame: PopulationFrame) -> dict[str, Any]:
-    return {
-        "generation": frame.generation,
-        "numbers": [one.number for one in frame.individuals],
-        "best": frame.best.number,
-        "best_s": frame.best.cost_s,
-        "median_s": frame.median_s,
-        "diversity": frame.diversity,
-        "made_by": dict(frame.made_by),
-        "evaluations": frame.evaluations,
-        "rule": frame.rule,
-    }
+    told = {what: getattr(frame, what) for what in ("generation", "median_s", "diversity", "evaluations", "rule")}
+    told |= {"best": frame.best.number, "best_s": frame.best.cost_s, "made_by": dict(frame.made_by)}
+    return told | {"numbers": [one.number for one in frame.individuals]}
 
 
 def _person_words(one: Individual) -> dict[str, Any]:
-    return {
-        "number": one.number,
-        "cost_s": one.cost_s,
-        "is_estimate": one.is_estimate,
-        "shape": list(one.grid.shape),
-        "operator": one.operator,
-        "words": one.words,
-        "generation": one.generation,
-        "parents": [parent.number for parent in one.parents],
-    }
+    told = ("number", "cost_s", "is_estimate", "operator", "words", "generation")
+    parents = [parent.number for parent in one.parents]
+    return {what: getattr(one, what) for what in told} | {"shape": list(one.grid.shape), "parents": parents}
 
 
 def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
