@@ -85,7 +85,7 @@ async def test_a_field_that_others_try_out_ends_where_the_job_itself_says_someth
 
 
 @on_a_loop
-async def test_a_prediction_that_takes_long_says_so() -> None:
+async def test_a_prediction_that_takes_long_says_so_and_can_be_stopped() -> None:
     _, panel = await shown()
     played = predictions.simulate
 
@@ -102,7 +102,14 @@ async def test_a_prediction_that_takes_long_says_so() -> None:
         assert panel.chart.stale
         may_end.set()
         await until(lambda: panel.chart.busy == "")
-    assert not panel.chart.stale
+        assert not panel.chart.stale
+        may_end.clear()
+        panel.redo()
+        await until(lambda: panel.simulate.description == "Stop")
+        panel.simulate.click()
+        await until(lambda: schedule_panel.STOPPED in panel.chart.empty_words)
+        assert panel.simulate.description == "Predict again"
+        may_end.set()
 
 
 @on_a_loop
