@@ -100,12 +100,8 @@ def notebook_of(network: str | None, kept: Path) -> dict[str, object]:
     source = "\n".join([*lines, f"lab.Lab({network!r}, autosave=Path({str(kept)!r}))"])
     code: dict[str, object] = {"cell_type": "code", "id": "lab", "metadata": {}, "execution_count": None, "outputs": []}
     python = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return {
-        "cells": [code | {"source": source}],
-        "metadata": {"kernelspec": python, "title": TITLE},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
+    metadata = {"kernelspec": python, "title": TITLE}
+    return {"cells": [code | {"source": source}], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
 class LabPage(Voila):  # type: ignore[misc]  # voila has no types

@@ -82,10 +82,8 @@ def described(facts: dict[str, Any]) -> dict[str, str]:
 def _describe_gpus(facts: dict[str, Any]) -> str:
     if not facts["gpus"]:
         return f"none: {facts['no_gpu']}"
-    counted: Counter[str] = Counter()
-    for gpu in facts["gpus"]:
-        memory = "" if gpu["memory_bytes"] is None else f" {format_bytes(gpu['memory_bytes'])}"
-        counted[f"{gpu['name']}{memory}"] += 1
+    sizes = ["" if gpu["memory_bytes"] is None else f" {format_bytes(gpu['memory_bytes'])}" for gpu in facts["gpus"]]
+    counted = Counter(f"{gpu['name']}{size}" for gpu, size in zip(facts["gpus"], sizes, strict=True))
     cuda = f", CUDA {facts['driver_cuda']}" if facts["driver_cuda"] else ""
     kinds = ", ".join(f"{n} x {kind}" for kind, n in counted.items())
     return f"{kinds}; driver {facts['gpus'][0]['driver']}{cuda}"

@@ -123,9 +123,8 @@ def _export_to(of: Launched, targets: tuple[str, ...], folder: str, force: bool,
     written = sorted(one.name for one in path.iterdir())
     lines = {host.name: f"bash launch.sh {host.name}" for host in of.hosts}
     if as_json:
-        return print_json(
-            {"folder": str(path), "files": written, "lost": of.told.lost, "lacks": of.lacks, "commands": lines}
-        )
+        told = {"folder": str(path), "files": written, "lost": of.told.lost, "lacks": of.lacks, "commands": lines}
+        return print_json(told)
     for lost in of.told.lost:
         out.print(f"not as planned: {lost}")
     if of.lacks:

@@ -6,8 +6,7 @@ import click
 
 from dtfm_lab import lab
 from dtfm_lab.cli.options import cli, completing, file_option, json_option, listing
-from dtfm_lab.cli.progress import row_progress
-from dtfm_lab.cli.terminal import out, print_json, print_report, print_rows
+from dtfm_lab.cli.terminal import out, print_json, print_report, print_rows, row_progress
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.published import Row, sources
 from dtfm_lab.published import blind as blind_tests

@@ -39,16 +39,11 @@ MOST_BYTES = 256 << 20
 
 
 def main() -> None:
-    """Do what stands on standard input."""
-    _load()
+    """Do what stands on standard input, once what most answers need is compiled, or loaded from the cache."""
+    lab.simulate(lab.plan("lecture-hall", "tiny", seed=0, steps=1))
     for line in sys.stdin:
         job = json.loads(line)
         _do(job, float(job["seconds"]))
-
-
-def _load() -> None:
-    """Compile, or load from the cache, what most answers need."""
-    lab.simulate(lab.plan("lecture-hall", "tiny", seed=0, steps=1))
 
 
 def _do(job: Job, seconds: float) -> None:

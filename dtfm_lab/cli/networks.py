@@ -56,19 +56,19 @@ def network(
         return _list(as_json)
     hosts, sources = _hosts_and_files(words)
     own = {host.rpartition("@")[2] for host in hosts}
-    told = {name: value for name, value in peaks.items() if name in own}
+    gpus = {name: value for name, value in peaks.items() if name in own}
     others = {name: _number(value) for name, value in peaks.items() if name not in own}
     if hosts:
         from dtfm_lab.runtime.probe import probe_over_ssh
 
-        made = probe_over_ssh(hosts, sources, at=at, peak_tflops=others, gpus=told, report=err.print)
+        made = probe_over_ssh(hosts, sources, at=at, peak_tflops=others, gpus=gpus, report=err.print)
     else:
         made = lab.load_topology(sources, at=at, peak_tflops=others)
     written = None if output is None else str(files.save(made, output))
     notes = made.description.split("; ")
     if as_json:
-        gpus = dict(Counter(device.gpu for device in made.devices))
-        return print_json({"name": made.name, "devices": len(made), "gpus": gpus, "notes": notes, "written": written})
+        told = {"name": made.name, "devices": len(made), "gpus": _kinds(made), "notes": notes, "written": written}
+        return print_json(told)
     out.print(f"{counted(len(made), 'device')}: {_gpus(made)}")
     for note in notes:
         out.print(f"- {note}", soft_wrap=True, highlight=False)
@@ -105,12 +105,7 @@ def _list(as_json: bool) -> None:
     networks = [lab.load_topology(name) for name in files.topology_names()]
     if as_json:
         told = [
-            {
-                "name": each.name,
-                "devices": len(each),
-                "regions": list(each.regions),
-                "gpus": Counter(device.gpu for device in each.devices),
-            }
+            {"name": each.name, "devices": len(each), "regions": list(each.regions), "gpus": _kinds(each)}
             for each in networks
         ]
         return print_json({"topologies": told})
@@ -122,4 +117,8 @@ def _list(as_json: bool) -> None:
 
 
 def _gpus(topology: Topology) -> str:
-    return ", ".join(f"{n} {gpu}" for gpu, n in Counter(device.gpu for device in topology.devices).items())
+    return ", ".join(f"{n} {gpu}" for gpu, n in _kinds(topology).items())
+
+
+def _kinds(topology: Topology) -> dict[str, int]:
+    return Counter(device.gpu for device in topology.devices)

@@ -33,8 +33,16 @@ from dtfm_lab.cli.options import (
     start_option,
     told,
 )
-from dtfm_lab.cli.progress import row_progress, search_progress
-from dtfm_lab.cli.terminal import err, out, print_json, print_report, print_rows, print_table
+from dtfm_lab.cli.terminal import (
+    err,
+    out,
+    print_json,
+    print_report,
+    print_rows,
+    print_table,
+    row_progress,
+    search_progress,
+)
 from dtfm_lab.cli.traces import interval_of, report_trace
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
@@ -218,7 +226,11 @@ def advise(topology: Topology, job: Job, options: dict[str, Any], output: str | 
     """
     if output is not None:
         ending_of(output, ENDINGS)
-    with row_progress("advise", _best_so_far, "ways", says_total="wanted") as show:
+
+    def described(found: Advice) -> str:
+        return "ways" if found.best is None else f"ways  best so far: {found.best.name}"
+
+    with row_progress("advise", described, "ways", says_total="wanted") as show:
         found = lab.advise(topology, job, progress=show, **options)
     if output is not None:
         found.save(output)
@@ -228,10 +240,6 @@ def advise(topology: Topology, job: Job, options: dict[str, Any], output: str | 
         print_report(report_of(found))
     if found.stopped:
         sys.exit(130)
-
-
-def _best_so_far(found: Advice) -> str:
-    return "ways" if found.best is None else f"ways  best so far: {found.best.name}"
 
 
 @cli.command("explain --worth")
@@ -312,9 +320,8 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
 def _headlines(plan: Plan) -> Iterator[str]:
     """What the plan is, its seconds and dollars, and its communication cost."""
     job, cost = plan.job, plan.cost
-    shape = (
-        f"{job.name} on {plan.topology.name}, {counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}"
-    )
+    shape = f"{job.name} on {plan.topology.name}, "
+    shape += f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}"
     if job.model is not None:
         counts = sorted(set(job.microbatch_counts), reverse=True)
         shares = str(counts[0]) if len(counts) == 1 else ", ".join(map(str, job.microbatch_counts))

@@ -17,8 +17,7 @@ from dtfm_lab.cli.options import (
     plain_value,
     simulation_options,
 )
-from dtfm_lab.cli.progress import row_progress
-from dtfm_lab.cli.terminal import out, print_json, print_table
+from dtfm_lab.cli.terminal import out, print_json, print_table, row_progress
 from dtfm_lab.cli.traces import print_trace, trace_summary
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.units import counted, format_s, plain_rows

@@ -21,8 +21,7 @@ from dtfm_lab.cli.options import (
     schedule_option,
 )
 from dtfm_lab.cli.plans import report_difference
-from dtfm_lab.cli.progress import run_progress
-from dtfm_lab.cli.terminal import err, out
+from dtfm_lab.cli.terminal import err, out, run_progress
 from dtfm_lab.cli.traces import report_comparison, report_trace
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.files.traces import save_losses
@@ -89,12 +88,10 @@ def shape(text: str) -> int | tuple[int, ...]:
     return counts if len(counts) > 1 else counts[0]
 
 
-def _workers(_context: click.Context, _option: click.Parameter, text: str | None) -> int | tuple[int, ...] | None:
-    return None if text is None else shape(text)
-
-
 workers_option = click.option(
-    "--workers", callback=_workers, help="Run a part of PLAN on so many, or on 4x2: stages x pipelines."
+    "--workers",
+    callback=lambda _context, _option, text: None if text is None else shape(text),
+    help="Run a part of PLAN on so many, or on 4x2: stages x pipelines.",
 )
 
 
@@ -146,11 +143,7 @@ def run(
 @click.argument("predicted", type=click.Path())
 @click.argument("measured", type=click.Path())
 @click.option(
-    "--refit",
-    "plan_file",
-    metavar="PLAN",
-    type=click.Path(),
-    help="Fit the links and computations of this plan.",
+    "--refit", "plan_file", metavar="PLAN", type=click.Path(), help="Fit the links and computations of this plan."
 )
 @file_option("-o", "--output", help="Write the refitted network to this file.")
 @json_option

@@ -29,8 +29,7 @@ from dtfm_lab.cli.options import (
     plain_value,
     work_options,
 )
-from dtfm_lab.cli.progress import row_progress
-from dtfm_lab.cli.terminal import err, out, print_json, print_report, print_table
+from dtfm_lab.cli.terminal import err, out, print_json, print_report, print_table, row_progress
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology

@@ -52,30 +52,23 @@ class ObjectiveWords:
         return f"{how}; the bound says nothing cheaper than {self.words(bound)} exists in this shape"
 
 
+COST = "communication cost"
 MEASURES = {
     measure.objective: measure
     for measure in (
         ObjectiveWords("iteration", "seconds an iteration", "iteration", "Seconds an iteration"),
         ObjectiveWords(
-            "price",
-            "dollars a billion tokens",
-            "price of a billion tokens",
-            "Dollars a billion tokens",
-            unit="$",
-            better="cheaper",
+            "price", "dollars a billion tokens", "price of a billion tokens", "Dollars a billion tokens", "$", "cheaper"
         ),
-        ObjectiveWords(
-            "communication", "communication cost", "communication cost", "Communication cost", better="cheaper"
-        ),
+        ObjectiveWords("communication", COST, COST, COST.capitalize(), better="cheaper"),
     )
 }
 
 
 def measure_of(objective: str) -> ObjectiveWords:
     """Return the words of an objective; one that somebody registered is written in seconds, by its name."""
-    return MEASURES.get(
-        objective, ObjectiveWords(objective, objective, objective, objective.capitalize(), better="better")
-    )
+    other = ObjectiveWords(objective, objective, objective, objective.capitalize(), better="better")
+    return MEASURES.get(objective, other)
 
 
 def percent(share: float) -> str:

@@ -57,11 +57,12 @@ def for_paper(figure: go.Figure, width: str = "text", height_in: float | None = 
         raise LabError(f"width is {width!r}; wanted one of {', '.join(WIDTHS_IN)}")
     width_px = round(WIDTHS_IN[width] * PX_PER_IN)
     copy = theme(figure, dark=False)
+    has_headings = any(note.yref == "paper" and (note.y or 0) >= 1 for note in copy.layout.annotations)
     copy.update_layout(
         width=width_px,
         height=round(HEIGHT_SHARES[width] * width_px if height_in is None else height_in * PX_PER_IN),
         title=None,
-        margin={"l": 8, "r": 8, "t": 8 + (TYPE_PX + 6) * _has_headings(copy), "b": 8},
+        margin={"l": 8, "r": 8, "t": 8 + (TYPE_PX + 6) * has_headings, "b": 8},
         font_size=TYPE_PX,
         legend_font_size=TYPE_PX,
     )
@@ -70,11 +71,6 @@ def for_paper(figure: go.Figure, width: str = "text", height_in: float | None = 
         axes(title_font_size=TYPE_PX, tickfont_size=TYPE_PX, title_standoff=4, automargin=True)
     copy.update_traces(textfont_size=TYPE_PX, selector=lambda trace: "textfont" in trace)
     return copy
-
-
-def _has_headings(figure: go.Figure) -> bool:
-    """Whether something stands above the panels."""
-    return any(note.yref == "paper" and (note.y or 0) >= 1 for note in figure.layout.annotations)
 
 
 def _write_by_browser(figure: go.Figure, file: Path) -> None:

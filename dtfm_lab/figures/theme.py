@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import format_share
-from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY
+from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY, MARKER_EDGE
 from dtfm_lab.planning.step import PROVEN
 
 SUBTITLE_LETTERS = 130
@@ -68,25 +68,13 @@ def template(dark: bool = False) -> go.layout.Template:
     ink, soft, paper, grid = (
         ("#e8e8e8", "#b0b0b0", "#111111", "#333333") if dark else ("#212121", "#616161", "#ffffff", "#e6e6e6")
     )
-    axis = {
-        "gridcolor": grid,
-        "zerolinecolor": grid,
-        "tickcolor": soft,
-        "tickfont": {"color": soft},
-        "title": {"standoff": 8},
-        "automargin": True,
-    }
+    axis: dict[str, Any] = {"gridcolor": grid, "zerolinecolor": grid, "tickcolor": soft, "tickfont": {"color": soft}}
+    axis |= {"title": {"standoff": 8}, "automargin": True}
+    place = {"x": 0, "xref": "container", "xanchor": "left", "pad": {"l": 16}}
     return go.layout.Template(
         layout={
             "font": {"family": FONT, "size": 12, "color": ink},
-            "title": {
-                "font": {"size": 16},
-                "subtitle": {"font": {"size": 12, "color": soft}},
-                "x": 0,
-                "xref": "container",
-                "xanchor": "left",
-                "pad": {"l": 16},
-            },
+            "title": {"font": {"size": 16}, "subtitle": {"font": {"size": 12, "color": soft}}, **place},
             "paper_bgcolor": paper,
             "plot_bgcolor": paper,
             "colorway": list(CATEGORIES),
@@ -203,13 +191,8 @@ def by_name(names: Sequence[str], margin: float = 0.5) -> dict[str, Any]:
     plotly would put the names in an order of its own, and take names that are numbers for positions.
     """
     end = len(names) - 1 + margin
-    return {
-        "type": "category",
-        "categoryorder": "array",
-        "categoryarray": names,
-        "range": [end, -margin],
-        "showgrid": False,
-    }
+    order = {"type": "category", "categoryorder": "array", "categoryarray": names}
+    return {**order, "range": [end, -margin], "showgrid": False}
 
 
 def numbered_rows(names: Sequence[str]) -> dict[str, Any]:
@@ -222,6 +205,22 @@ def row_bars(x: Sequence[float], y: Sequence[Any], hover: Sequence[str], **look:
     """Horizontal bars on rows, each with words of its own when pointed at; a ``text`` stands beside its bar."""
     beside = {"textposition": "outside", "cliponaxis": False} if "text" in look else {}
     return go.Bar(orientation="h", x=x, y=y, hovertext=hover, hoverinfo="text", **{**beside, **look})
+
+
+def curve(
+    x: Any, y: Any, name: Any, color: Any, width: Any, *, dash: Any = None, steps: Any = False, **look: Any
+) -> go.Scatter:
+    """A line without markers, nothing when pointed at unless it has words; with ``steps`` each value holds on."""
+    line = {"color": color, "width": width, "dash": dash, "shape": "hv" if steps else None}
+    silent = {} if "hovertemplate" in look else {"hoverinfo": "skip"}
+    return go.Scatter(x=x, y=y, mode="lines", name=name, line=line, **{**silent, **look})
+
+
+def spots(x: Any, y: Any, size: Any, color: Any, text: Any, *, edge_px: Any = 1, **look: Any) -> go.Scatter:
+    """Markers that stand for devices or stages, each with a text in it or beside it."""
+    marker = {"size": size, "color": color, "opacity": 1, "line": {"width": edge_px, "color": MARKER_EDGE}}
+    marker |= look.pop("marker", {})
+    return go.Scatter(x=x, y=y, text=text, marker=marker, showlegend=False, **{"mode": "markers+text", **look})
 
 
 def wrapped(text: str, letters: int) -> list[str]:

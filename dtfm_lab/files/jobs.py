@@ -14,14 +14,7 @@ from dtfm_lab.domain.options import options_of, refuse_unknown
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import counted
 from dtfm_lab.files.models import dtype_of_model, load_model, model_from_section, model_to_section
-from dtfm_lab.files.reading import (
-    Section,
-    located,
-    name_or_file,
-    parse,
-    read_mapping,
-    write_yaml,
-)
+from dtfm_lab.files.reading import Section, located, name_or_file, parse, read_mapping, write_yaml
 from dtfm_lab.files.topologies import topology_names
 
 BYTE_FIELDS = {option.name: option.field for option in options_of(Job) if option.name != option.field}
@@ -150,9 +143,8 @@ def _model(model: object, seq_len: int | None, adapters: int | None) -> ModelSpe
 
 def _job_without_base(given: dict[str, Any]) -> Job:
     if "model" not in given:
-        shape: dict[str, Any] = {
-            k: given.get(k) for k in ("n_stages", "n_replicas", "gradient_bytes", "activation_bytes")
-        }
+        needed = ("n_stages", "n_replicas", "gradient_bytes", "activation_bytes")
+        shape: dict[str, Any] = {name: given.get(name) for name in needed}
         if missing := [k for k, v in shape.items() if v is None]:
             raise JobError(f"no {missing[0]!r}; wanted a base, a model, or the four of {', '.join(shape)}")
         job = Job.from_bytes(**shape, name=given["name"])

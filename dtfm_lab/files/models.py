@@ -134,17 +134,13 @@ def model_to_section(model: ModelSpec) -> str | dict[str, Any]:
     if MODELS.get(model.name) == model:
         return model.name
     sometimes = ("source", "n_experts", "experts_per_token")
-    fields = [
-        name
-        for name in WholeSection.model_fields
-        if name != "layers" and (name not in sometimes or getattr(model, name))
-    ]
+    said = {name: getattr(model, name) for name in WholeSection.model_fields if name != "layers"}
     layers = []
     for layer, alike in groupby(model.layers):
         row: dict[str, Any] = {"kind": str(layer.kind), "times": sum(1 for _ in alike)}
         row |= {name: getattr(layer, name) for name in NUMBERS_OF_A_LAYER}
         layers.append(row | {name: number for name in NUMBERS_OF_CHOICES if (number := getattr(layer, name))})
-    return {name: getattr(model, name) for name in fields} | {"layers": layers}
+    return {name: value for name, value in said.items() if value or name not in sometimes} | {"layers": layers}
 
 
 def _layer(row: LayersSection) -> Layer:

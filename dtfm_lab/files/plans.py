@@ -73,19 +73,22 @@ UNSAID = {
     for field in fields(Device)
     if field.name in ("host", "gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
 }
-"""Fields of a device that are left out of a file where they have these values."""
+"""Fields of a device, one of them infinite, that are left out of a file where they have these values."""
 
 
 def network_to_mapping(topology: Topology) -> dict[str, Any]:
     """The network in plain JSON types and SI units, with exact numbers."""
+    bandwidth = topology.bandwidth_bytes_per_s.copy()
+    np.fill_diagonal(bandwidth, 0.0)
     data = {
         "name": topology.name,
         "description": topology.description,
-        "devices": [_device_to_mapping(device) for device in topology.devices],
+        "devices": [
+            {what: value for what, value in dump(device).items() if what not in UNSAID or value != UNSAID[what]}
+            for device in topology.devices
+        ],
         "latency_s": topology.latency_s.tolist(),
-        "bandwidth_bytes_per_s": np.where(
-            np.eye(len(topology), dtype=bool), 0.0, topology.bandwidth_bytes_per_s
-        ).tolist(),
+        "bandwidth_bytes_per_s": bandwidth.tolist(),
     }
     if topology.message_bytes is not None and topology.message_s is not None:
         measured = ~np.isnan(topology.message_s[:, :, 0])
@@ -95,11 +98,6 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
             for row in zip(topology.message_s.tolist(), measured.tolist(), strict=True)
         ]
     return data
-
-
-def _device_to_mapping(device: Device) -> dict[str, Any]:
-    """The device's fields, without those of hosts and groups that say nothing, one of which is infinite."""
-    return {what: value for what, value in dump(device).items() if what not in UNSAID or value != UNSAID[what]}
 
 
 def network_from_mapping(data: dict[str, Any]) -> Topology:

@@ -49,11 +49,8 @@ def _own_formats() -> dict[str, Any]:
     """The modules ``topology_<name>`` of this folder that are formats, by name."""
     names = [module.name for module in iter_modules([str(Path(__file__).parent)])]
     modules = {name: import_module(f"dtfm_lab.files.{name}") for name in names if name.startswith("topology_")}
-    return {
-        name.removeprefix("topology_").replace("_", "-"): module
-        for name, module in modules.items()
-        if _is_format(module)
-    }
+    formats = {name: module for name, module in modules.items() if _is_format(module)}
+    return {name.removeprefix("topology_").replace("_", "-"): module for name, module in formats.items()}
 
 
 FORMATS: Registry[TopologyFormat] = Registry(
@@ -132,13 +129,9 @@ def _plug_in_network(name: str) -> Topology:
 
 def _format_of(path: Path) -> TopologyFormat | None:
     name = path.name.lower()
-    fitting = {
-        suffix: each
-        for each in FORMATS.values()
-        for suffix in each.suffixes
-        if name.endswith(suffix) and name != suffix
-    }
-    return fitting[max(fitting, key=len)] if fitting else None
+    by_suffix = {suffix: each for each in FORMATS.values() for suffix in each.suffixes}
+    fitting = [suffix for suffix in by_suffix if name.endswith(suffix) and name != suffix]
+    return by_suffix[max(fitting, key=len)] if fitting else None
 
 
 def _why_no_format(path: Path, graphs: str = "Topology.from_networkx(networkx.read_graphml(path))") -> str:

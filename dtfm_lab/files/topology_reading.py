@@ -20,15 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network import (
-    PAPERS_GPU,
-    Device,
-    Topology,
-    check_count,
-    check_sizes,
-    check_text,
-    typical_price,
-)
+from dtfm_lab.domain.network import PAPERS_GPU, Device, Topology, check_count, check_sizes, check_text, typical_price
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, by_key, from_gbps, from_ms
 from dtfm_lab.files.reading import located, parse

@@ -92,12 +92,7 @@ def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> F
 
 
 def _entries(
-    topology: Topology,
-    latency_ms: FloatArray,
-    gbps: FloatArray,
-    *,
-    hosts: bool,
-    cap_gbps: FloatArray | None = None,
+    topology: Topology, latency_ms: FloatArray, gbps: FloatArray, *, hosts: bool, cap_gbps: FloatArray | None = None
 ) -> dict[str, Any]:
     """The file's ``default``, ``regions`` and ``between``, whose bandwidths cards may cap, ``hosts`` and ``links``."""
     n = len(topology)

@@ -53,14 +53,10 @@ class TraceFile(Section):
 
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
     """Write a trace, all or nothing; returns the path."""
-    data = {
-        "dtfm_trace": 1,
-        "iteration_s": trace.iteration_s,
-        "context": dump(trace.context),
-        "actions": [list(action) for action in trace.actions],
-        **{column: getattr(trace, column).tolist() for column in COLUMNS},
-        "after": None if trace.after is None else trace.after.tolist(),
-    }
+    columns = {name: getattr(trace, name) for name in (*COLUMNS, "after")}
+    data = {"dtfm_trace": 1, "iteration_s": trace.iteration_s, "context": dump(trace.context)}
+    data["actions"] = [list(action) for action in trace.actions]
+    data |= {name: None if column is None else column.tolist() for name, column in columns.items()}
     return write_text(path, json.dumps(data) + "\n")
 
 
@@ -139,18 +135,8 @@ def chrome_events(trace: Trace) -> list[Event]:
     columns = (trace.action, process, thread, ts, dur, trace.iteration, trace.replica)
     for a, pid, tid, begin, length, iteration, replica in zip(*(c.tolist() for c in columns), strict=True):
         name, category, args = described[a]
-        events.append(
-            {
-                "ph": "X",
-                "name": name,
-                "cat": category,
-                "pid": pid,
-                "tid": tid,
-                "ts": begin,
-                "dur": length,
-                "args": {**args, "replica": replica, "iteration": iteration},
-            }
-        )
+        event = {"ph": "X", "name": name, "cat": category, "pid": pid, "tid": tid, "ts": begin, "dur": length}
+        events.append(event | {"args": {**args, "replica": replica, "iteration": iteration}})
     for number, (sent, received) in enumerate(zip(*(rows.tolist() for rows in trace.message_rows()), strict=True)):
         for phase, row in (("s", sent), ("f", received)):
             event = {"ph": phase, "name": MESSAGE, "cat": MESSAGE, "id": number, "ts": float(ts[row])}

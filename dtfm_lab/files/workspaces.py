@@ -97,14 +97,9 @@ def _trace_to_mapping(trace: Trace) -> dict[str, Any] | None:
     """The trace in plain JSON types; None where it is too long to be kept."""
     if len(trace) > MOST_ROWS:
         return None
-    columns = {name: PackedColumn.of(getattr(trace, name)).model_dump() for name in COLUMNS}
-    after = None if trace.after is None else PackedColumn.of(trace.after).model_dump()
-    return {
-        "context": dump(trace.context),
-        "actions": [list(action) for action in trace.actions],
-        **columns,
-        "after": after,
-    }
+    columns = {name: getattr(trace, name) for name in (*COLUMNS, "after")}
+    packed = {name: None if of is None else PackedColumn.of(of).model_dump() for name, of in columns.items()}
+    return {"context": dump(trace.context), "actions": [list(action) for action in trace.actions], **packed}
 
 
 def _trace_from_mapping(data: Any) -> Trace:
@@ -197,17 +192,14 @@ def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") ->
     return state.model_copy(update={"topology": state.plan.topology})
 
 
-def workspace_text(state: WorkspaceState) -> str:
-    """What a workspace file holds; raises FileError for a setting that JSON cannot hold."""
+def save_workspace(state: WorkspaceState, path: str | os.PathLike[str]) -> Path:
+    """Write the state, all or nothing: an older file stays as it was if anything goes wrong. Raises FileError, also for
+    a setting that JSON cannot hold."""
     try:
-        return json.dumps(workspace_to_mapping(state)) + "\n"
+        text = json.dumps(workspace_to_mapping(state)) + "\n"
     except (TypeError, ValueError) as error:
         raise FileError(f"a setting of the workspace is no plain value: {error}") from None
-
-
-def save_workspace(state: WorkspaceState, path: str | os.PathLike[str]) -> Path:
-    """Write the state, all or nothing: an older file stays as it was if anything goes wrong."""
-    return write_text(path, workspace_text(state))
+    return write_text(path, text)
 
 
 def load_workspace(path: str | os.PathLike[str]) -> WorkspaceState:

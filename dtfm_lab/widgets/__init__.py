@@ -16,18 +16,6 @@ from dtfm_lab.widgets.views.systems import SystemsView
 from dtfm_lab.widgets.workbench import Lab
 
 __all__ = [
-    "CandidatesView",
-    "ConvergenceView",
-    "DevicesView",
-    "FrontierView",
-    "GanttView",
-    "GroupsView",
-    "GuessView",
-    "Lab",
-    "LossView",
-    "MapView",
-    "MatrixView",
-    "ResidualsView",
-    "SystemsView",
-    "TopologyEditor",
-]
+    "CandidatesView", "ConvergenceView", "DevicesView", "FrontierView", "GanttView", "GroupsView", "GuessView", "Lab",
+    "LossView", "MapView", "MatrixView", "ResidualsView", "SystemsView", "TopologyEditor",
+]  # fmt: skip

@@ -74,29 +74,11 @@ CHOICES = {
     "runs_on": {"cpu": "CPU", "cuda": "GPU (CUDA)"},
 }
 """How choices of an option read on the screen; a choice without an entry, as of a plug-in, reads as its name."""
-NOT_TRIED = frozenset(
-    {
-        "dtype",
-        "gradient_compression",
-        "codec_bytes_per_s",
-        "stages_per_device",
-        "microbatch",
-        "bucket_bytes",
-        "fragments",
-        "fragment_delay",
-        "checkpointing",
-        "attention",
-        "operators",
-        "dropout",
-        "sequence_parallel",
-        "reserve_bytes",
-        "fragmentation",
-        "gradient_dtype",
-        "optimizer",
-        "frozen_weights",
-        "flush_every",
-    }
-)
+NOT_TRIED = frozenset((
+    "dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device", "microbatch", "bucket_bytes",
+    "fragments", "fragment_delay", "checkpointing", "attention", "operators", "dropout", "sequence_parallel",
+    "reserve_bytes", "fragmentation", "gradient_dtype", "optimizer", "frozen_weights", "flush_every",
+))  # fmt: skip
 """Job options that may vary on a plan, but are left to the job's file."""
 QUEUEING_OPTION = Option(
     name="queueing", help="Who waits: messages of a pair of devices, or of a card", choices=QUEUEING, default="pairs"

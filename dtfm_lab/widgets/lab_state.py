@@ -161,9 +161,9 @@ class LabState(traitlets.HasTraits):
     def chosen_plan(self) -> Plan | None:
         """The plan with ``choices`` in its job. Raises a LabError where the job does not allow them."""
         plan, choices = self.plan, self.choices
-        return (
-            None if plan is None else self._made_once("chosen", (plan, choices), partial(_with_choices, plan, choices))
-        )
+        if plan is None:
+            return None
+        return self._made_once("chosen", (plan, choices), partial(_with_choices, plan, choices))
 
     @property
     def is_chosen_otherwise(self) -> bool:

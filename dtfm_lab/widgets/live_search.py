@@ -119,37 +119,23 @@ class LiveSearch:
         if before is None or newest is None:
             return replace(step, held=None, population=None)
         best = step if step.best_s <= newest.best_s else newest
-        return replace(
-            best,
-            bound_s=min(max(step.bound_s, newest.bound_s), best.best_s),
-            generation=before.generation + step.generation,
-            evaluations=before.evaluations + step.evaluations,
-            seconds=before.seconds + step.seconds,
-            median_s=step.median_s,
-            held=None,
-            population=None,
-        )
+        counts = {
+            name: getattr(before, name) + getattr(step, name) for name in ("generation", "evaluations", "seconds")
+        }
+        bound_s = min(max(step.bound_s, newest.bound_s), best.best_s)
+        return replace(best, bound_s=bound_s, median_s=step.median_s, held=None, population=None, **counts)
 
 
 def frame_of_plan(plan: Plan) -> PopulationFrame:
     """The frame of a plan whose search was not watched."""
-    one = Individual(
-        number=0,
-        grid=plan.placement.devices,
-        cost_s=objectives[plan.objective].value(plan),
-        operator=plan.planner,
-        words=f"the plan at hand, {plan.job.n_stages} x {plan.job.n_replicas}",
-    )
+    cost_s = objectives[plan.objective].value(plan)
+    words = f"the plan at hand, {plan.job.n_stages} x {plan.job.n_replicas}"
+    one = Individual(number=0, grid=plan.placement.devices, cost_s=cost_s, operator=plan.planner, words=words)
     count: dict[str, Any] = {"generation": plan.generation, "evaluations": plan.evaluations}
     return PopulationFrame(individuals=(one,), best=one, median_s=one.cost_s, rule=OF_A_PLAN, **count)
 
 
 def _frame(step: PlanStep, people: tuple[Individual, ...], rule: str) -> PopulationFrame:
-    return PopulationFrame(
-        generation=step.generation,
-        individuals=people,
-        best=people[0],
-        median_s=float(np.median([one.cost_s for one in people])),
-        evaluations=step.evaluations,
-        rule=rule,
-    )
+    count: dict[str, Any] = {"generation": step.generation, "evaluations": step.evaluations}
+    median_s = float(np.median([one.cost_s for one in people]))
+    return PopulationFrame(individuals=people, best=people[0], median_s=median_s, rule=rule, **count)

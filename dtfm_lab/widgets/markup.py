@@ -98,11 +98,8 @@ def _words(text: str) -> str:
 def _link(found: re.Match[str]) -> str:
     """A link to another site opens beside the lab; of one to a file, whose place is not known here, the words stay."""
     words, target = found.groups()
-    return (
-        f'<a href="{target}" target="_blank" rel="noopener noreferrer">{words}</a>'
-        if target.startswith(LINKS)
-        else words
-    )
+    link = f'<a href="{target}" target="_blank" rel="noopener noreferrer">{words}</a>'
+    return link if target.startswith(LINKS) else str(words)
 
 
 WORDS = {

@@ -153,7 +153,7 @@ class Lab(w.VBox):
         self.replanning = LiveReplanning(lab_state, self.plan_panel.objective_controls.options, history, live=live)
         self.rising_bound = BackgroundBound(lab_state, self.plan_panel.objective_controls.options)
         self.groups_panel = GroupsPanel(lab_state)
-        self.network_panel.on_swap = lambda a, b: self.groups_panel.hand.exchange(a, b)
+        drawing.on_swap = self.groups_panel.hand.exchange
         self.schedule_panel = SchedulePanel(lab_state)
         self.network_panel.edits.is_answering = lambda: (
             self.replanning.is_answering or self.schedule_panel.is_predicting
@@ -170,43 +170,20 @@ class Lab(w.VBox):
 
     def _steps(self) -> list[LabStep]:
         """Return the panes in order. The lab needs no more than an entry here to show, save and restore a new one."""
+        groups = of("plan", lambda plan: f"{counted(plan.job.n_stages, 'group')} of {plan.job.n_replicas}")
+        predicted = of("predicted", lambda it: f"predicted {format_s(it.iteration_s)} under {it.context.schedule}")
+        measured = of("measured", lambda trace: f"measured {format_s(trace.iteration_s)}")
+        error = of("comparison", lambda comparison: f"error {comparison.error_text}")
         return [
             LabStep("plan", self.plan_panel, "Search", of("bounded_plan", result_words), plan_staleness, "Plan again"),
-            LabStep("groups", self.groups_panel, "Groups", of("plan", _groups_words), plan_staleness),
-            LabStep(
-                "schedule",
-                self.schedule_panel,
-                "Schedule",
-                of(
-                    "predicted", lambda trace: f"predicted {format_s(trace.iteration_s)} under {trace.context.schedule}"
-                ),
-                prediction_staleness,
-                "Predict again",
-            ),
+            LabStep("groups", self.groups_panel, "Groups", groups, plan_staleness),
+            LabStep("schedule", self.schedule_panel, "Schedule", predicted, prediction_staleness, redo="Predict again"),
             LabStep("what-if", self.what_if_panel, "What if", staleness=plan_staleness),
-            LabStep(
-                "run",
-                self.run_panel,
-                "Run",
-                of("measured", lambda trace: f"measured {format_s(trace.iteration_s)}"),
-                run_staleness,
-                "Run again",
-            ),
-            LabStep(
-                "compare",
-                self.compare_panel,
-                "Compare",
-                of("comparison", lambda comparison: f"error {comparison.error_text}"),
-                comparison_staleness,
-            ),
+            LabStep("run", self.run_panel, "Run", measured, run_staleness, "Run again"),
+            LabStep("compare", self.compare_panel, "Compare", error, comparison_staleness),
             LabStep("systems", self.systems_panel, "Systems", self.systems_panel.result, self.systems_panel.staleness),
             LabStep(
-                "hours",
-                self.hours_panel,
-                "Hours",
-                self.hours_panel.result,
-                self.hours_panel.staleness,
-                "Replay again",
+                "hours", self.hours_panel, "Hours", self.hours_panel.result, self.hours_panel.staleness, "Replay again"
             ),
             LabStep("advice", self.advice_panel, "Advice", self.advice_panel.result, self.advice_panel.staleness),
             LabStep("course", self.course_panel, "Course", self.course_panel.result),
@@ -216,9 +193,11 @@ class Lab(w.VBox):
         """Return the boxes that the bar opens over the lab: of the network, of the job, and of what is rarer."""
         larger = w.Checkbox(False, description="Larger type, as for a projector", indent=False)
         larger.observe(lambda change: mark(self, "dtfm-large", change["new"]), "value")
+        gallery = button("All networks, with pictures", "", "Open the gallery", "auto")
+        gallery.on_click(lambda _: self.door.set_trait("is_open", True))
         kept = [] if self.autosave is None else [self.autosave.view]
         menus = {
-            "network": [self._gallery_button(), self.network_panel.files.view],
+            "network": [gallery, self.network_panel.files.view],
             "job": [self.plan_panel.job_controls.view],
             "more": [*kept, self.workspace.view, larger],
         }
@@ -252,21 +231,12 @@ class Lab(w.VBox):
             return self.open_network(name)
         self._draw(lab.load_topology(name) if name else None)
 
-    def _gallery_button(self) -> w.Button:
-        gallery = button("All networks, with pictures", "", "Open the gallery", "auto")
-        gallery.on_click(lambda _: self.door.set_trait("is_open", True))
-        return gallery
-
     def show_pane(self, name: str) -> None:
         """Show a result by the name of its step: plan, groups, schedule, what-if, run, compare, systems, hours, advice
         or course."""
         if name not in [step.name for step in self.steps]:
             raise unknown("pane", name, [step.name for step in self.steps])
         self.lab_state.pane = name
-
-    def next_action(self) -> None:
-        """Do what the bar's filled button says."""
-        self._press(self.bar.action.name)
 
     def _press(self, name: str) -> None:
         """Do what was pressed in the bar."""
@@ -313,10 +283,8 @@ class Lab(w.VBox):
     def _count_stages(self) -> None:
         plan, moment = self.lab_state.plan, self.lab_state.moment
         looked_at = self.lab_state.shown_tasks if not moment else moment["tasks"]
-        if looked_at:
-            self.legend.n_stages = 1 + max(stage for stage, _ in looked_at.values())
-        else:
-            self.legend.n_stages = 0 if plan is None else plan.job.n_stages
+        n_planned = 0 if plan is None else plan.job.n_stages
+        self.legend.n_stages = 1 + max(stage for stage, _ in looked_at.values()) if looked_at else n_planned
 
     def _write(self, path: Path) -> Callable[[], object]:
         return partial(save_workspace, state_of(self.lab_state, self.panels), path)
@@ -391,7 +359,3 @@ def of(trait: str, describe: Callable[[Any], str]) -> Callable[[LabState], str]:
         return "" if noun is None else describe(noun)
 
     return result
-
-
-def _groups_words(plan: Plan) -> str:
-    return f"{counted(plan.job.n_stages, 'group')} of {plan.job.n_replicas}"

@@ -381,7 +381,7 @@ def test_a_plan_shows_the_ways_of_its_messages_and_a_device_dropped_on_another_c
     page, editor, ask_kernel, eventually
 ):
     tasks = {"ada": [0, 0], "bob": [1, 0], "eve": [0, 1], "gus": [1, 1]}
-    ask_kernel(page, "swaps = []; editor.on_swap = lambda a, b: swaps.append((a, b))")
+    ask_kernel(page, "swaps = []; editor.drawing.on_swap = lambda a, b: swaps.append((a, b))")
     ask_kernel(page, f"editor.highlight = {{'stages': {{}}, 'tasks': {tasks}}}")
     graph = "document.querySelector('.dtfm-stage')._cyreg.cy"
     links = f"() => {graph}.edges('.link').map((edge) => edge.data('ends').join())"

@@ -14,7 +14,7 @@ from dtfm_lab.widgets.views.map import MapView
 world = MapView(Drawing(document_of(load_topology("volunteers"))), height=420)
 world.gpus = ["T4", "RTX 4090", "RTX 3090"]
 messages, swaps = [], []
-world.on_swap = lambda a, b: swaps.append((a, b))
+world.drawing.on_swap = lambda a, b: swaps.append((a, b))
 world.drawing.observe(lambda change: messages.append(1), "document")
 def device(name):
     return next(one for one in world.document["devices"] if one["name"] == name)

@@ -167,7 +167,7 @@ def test_what_the_job_names_is_said_with_what_a_shorter_search_finds(shell: Shel
 def test_a_terminal_watches_the_search(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = io.StringIO()
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("dtfm_lab.cli.progress.err", Console(file=terminal, force_terminal=True, width=140))
+    monkeypatch.setattr("dtfm_lab.cli.terminal.err", Console(file=terminal, force_terminal=True, width=140))
     status, out, _ = shell(
         "plan", "lecture-hall", "--steps", "3", "--planner", "random", "--objective", "communication", "--json"
     )

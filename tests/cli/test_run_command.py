@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from dtfm_lab import lab
-from dtfm_lab.cli import progress
+from dtfm_lab.cli import terminal
 from dtfm_lab.cli.runs import Disturbance, disturb, shape
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.runtime.client.record import RunRecord
@@ -80,7 +80,7 @@ def test_a_fault_comes_once_when_its_iteration_begins() -> None:
 def drawn(run: RunRecord) -> str:
     console = Console(width=100)
     with console.capture() as capture:
-        console.print(progress.run_picture(run))
+        console.print(terminal.run_picture(run))
     return capture.get()
 
 
@@ -113,7 +113,7 @@ def test_elsewhere_an_iteration_a_loss_and_a_fault_are_a_line_each() -> None:
         {"event": "checkpoint", "iteration": 1, "folder": "there"},
     ):
         run.absorb(event)
-        told.append(progress.run_line(run, event))
+        told.append(terminal.run_line(run, event))
     assert told == [
         "iteration 0: loss 5.5000",
         "after 1 iteration: loss 5.5000, held-out loss 5.2500, unigram entropy 3.2500",

@@ -29,6 +29,7 @@ from dtfm_lab.widgets.views.gantt.bars import (
     Bars,
     ChartRows,
     lateness_s,
+    legend,
     units_of,
 )
 from dtfm_lab.widgets.views.gantt.bars import _place as place
@@ -126,7 +127,7 @@ def test_a_device_with_two_stages_names_both_and_shades_their_passes(plan):
     _, rows, chart = charted(plan, "interleaved-1f1b")
     assert rows.names[0].startswith("S0, S4 · ")
     assert set(chart.bars.stage.tolist()) == set(range(8))
-    shades = {entry["name"]: entry["shades"] for entry in rows.legend}
+    shades = {entry["name"]: entry["shades"] for entry in legend(2)}
     assert len(set(shades["forward"])) == 2
     assert len(shades["activation"]) == 1
 
@@ -135,7 +136,7 @@ def test_what_bars_are_called_survives_the_sorting_of_the_view(plan):
     _, rows, chart = charted(plan, "zb-h1")
     view = GanttView()
     view.set_predicted(
-        *chart.bars, rows=rows.labels, kinds=rows.legend, after=chart.after, path=chart.path, messages=chart.messages
+        *chart.bars, rows=rows.labels, kinds=legend(1), after=chart.after, path=chart.path, messages=chart.messages
     )
     start, end = (np.frombuffer(column, "<f4") for column in (view.start, view.end))
     after, bar = np.frombuffer(view.after, "<i4"), np.frombuffer(view.path["bar"], "<i4")
@@ -160,7 +161,7 @@ def drawn(plan: Plan, schedule: str = "1f1b") -> GanttView:
     chart = rows.chart(trace)
     view = GanttView(title="<one> & iteration", caption="a < b")
     view.set_predicted(
-        *chart.bars, rows=rows.labels, kinds=rows.legend, devices=rows.devices, after=chart.after, path=chart.path
+        *chart.bars, rows=rows.labels, kinds=legend(1), devices=rows.devices, after=chart.after, path=chart.path
     )
     return view
 

@@ -14,8 +14,7 @@ from dtfm_lab import Job, Topology
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import evaluate, explain
-from dtfm_lab.widgets.groups import GroupsPanel
-from dtfm_lab.widgets.groups.group_texts import STEPS, describe_step
+from dtfm_lab.widgets.groups import STEPS, GroupsPanel, describe_step
 from dtfm_lab.widgets.groups.hand_moves import change, exchanged, offers
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.views.groups import GroupsView, cost_of, groups_of, matching_of, network_of

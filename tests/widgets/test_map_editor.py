@@ -41,7 +41,7 @@ def test_regions_are_placed_by_their_names_as_these_change() -> None:
 def test_a_device_dropped_on_another_asks_for_a_swap_of_two_that_are_drawn() -> None:
     shown = map_of("volunteers")
     asked: list[tuple[str, str]] = []
-    shown.on_swap = lambda a, b: asked.append((a, b))
+    shown.drawing.on_swap = lambda a, b: asked.append((a, b))
     for a, b in (("amy", "ben"), ("amy", "nobody")):
         shown._handle_custom_msg({"kind": "swap", "a": a, "b": b}, [])
     assert asked == [("amy", "ben")]

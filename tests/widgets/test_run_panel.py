@@ -142,7 +142,7 @@ async def test_a_mystery_is_named_by_what_is_selected_and_told_right_or_wrong() 
     panel.begin_mystery(np.random.default_rng(2))
     panel.guessing.reveal.click()
     assert "revealed after 0 tries" in panel.happened.value
-    panel.toggle()
+    panel.stop.click()
     await until(lambda: not panel.run.running)
 
 

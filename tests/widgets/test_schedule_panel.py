@@ -78,7 +78,7 @@ async def test_a_field_that_others_try_out_ends_where_the_job_itself_says_someth
     assert lab_state.choices["global_batch"] == 32
 
 
-async def test_a_prediction_that_takes_long_says_so() -> None:
+async def test_a_prediction_that_takes_long_says_so_and_can_be_stopped() -> None:
     _, panel = await shown()
     played = predictions.simulate
 
@@ -95,7 +95,14 @@ async def test_a_prediction_that_takes_long_says_so() -> None:
         assert panel.chart.stale
         may_end.set()
         await until(lambda: panel.chart.busy == "")
-    assert not panel.chart.stale
+        assert not panel.chart.stale
+        may_end.clear()
+        panel.redo()
+        await until(lambda: panel.simulate.description == "Stop")
+        panel.simulate.click()
+        await until(lambda: schedule_panel.STOPPED in panel.chart.empty_words)
+        assert panel.simulate.description == "Predict again"
+        may_end.set()
 
 
 async def test_a_prediction_and_a_measurement_that_a_file_brings_are_drawn() -> None:

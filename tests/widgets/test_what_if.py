@@ -16,7 +16,7 @@ from loops import WAIT_S, until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, roles_of
 from dtfm_lab.widgets.what_if import WhatIfPanel
 from dtfm_lab.widgets.what_if.answer import MEASURES, ONE_TO_ONE, PARTS, SAME, Answer, Answers, percent, reason
 from dtfm_lab.widgets.what_if.setting import WhatIfSetting, batches_of, microbatches_of, with_valid
@@ -181,7 +181,7 @@ async def test_the_network_plays_what_is_asked_with_the_plan_that_suits_it(world
     assert "anew" in panel.numbers.value
     assert anew is None or anew.trace.iteration_s < panel.last.iteration_s
     assert state.tried is (panel.last.prediction.trace if anew is None else anew.trace)
-    assert state.shown_tasks == ({} if anew is None else anew.tasks)
+    assert state.shown_tasks == ({} if anew is None else roles_of(anew.plan))
     state.shown_panes = ("schedule",)
     assert (state.tried, state.shown_tasks) == (None, {}), "another pane is of the plan at hand"
     state.shown_panes = ("what-if",)

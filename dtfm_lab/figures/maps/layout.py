@@ -12,6 +12,8 @@ ROUNDS = 400
 """Most rounds in which overlapping boxes are pushed apart."""
 HOMEWARD = 0.02
 """Share of the way back to its own place that a box moves in each round."""
+CLEARANCE = 0.45
+"""Least distance at which a straight line passes a device."""
 RING_UP_TO = 12
 """Most devices of a region that stand in a ring; more of them fill a spiral."""
 
@@ -103,7 +105,7 @@ def open_ellipse(n: int) -> FloatArray:
     return np.column_stack([np.cos(angle), np.sin(angle)])
 
 
-def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray], clearance: float = 0.45) -> FloatArray:
+def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray]) -> FloatArray:
     """(n, 2) points from a to b: a straight line, or an arc where the line would pass over another device."""
     along = b - a
     length = float(np.linalg.norm(along))
@@ -112,7 +114,7 @@ def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray], clearance: 
     aside = np.array([-along[1], along[0]]) / length
     for other in others:
         share = float((other - a) @ along) / length**2
-        if 0 < share < 1 and abs(float((other - a) @ aside)) < clearance:
+        if 0 < share < 1 and abs(float((other - a) @ aside)) < CLEARANCE:
             bend = (a + b) / 2 + aside * (0.2 * length + 0.5)
             t = np.linspace(0, 1, 17)[:, None]
             arc: FloatArray = (1 - t) ** 2 * a + 2 * t * (1 - t) * bend + t**2 * b

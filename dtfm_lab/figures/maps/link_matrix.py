@@ -45,7 +45,7 @@ def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
         x=shown,
         y=shown,
         z=np.where(apart, logs, np.nan).astype(np.float32),
-        text=_written(values) if n <= WRITTEN_UP_TO else values.astype(np.float32),
+        text=np.where(apart, np.char.mod("%.3g", values), "") if n <= WRITTEN_UP_TO else values.astype(np.float32),
         texttemplate="%{text}" if n <= WRITTEN_UP_TO else None,
         hovertemplate=f"%{{y}} → %{{x}}: %{{text{'' if n <= WRITTEN_UP_TO else ':.4~g'}}} {unit}<extra></extra>",
         hoverongaps=False,
@@ -96,21 +96,11 @@ def _logs(values: FloatArray) -> FloatArray:
     return np.log10(np.clip(values, low, high))
 
 
-def _written(values: FloatArray) -> list[list[str]]:
-    """The texts of the cells; those of the diagonal are empty."""
-    return [[f"{value:.3g}" if i != j else "" for j, value in enumerate(row)] for i, row in enumerate(values)]
-
-
 def _colorbar(logs: FloatArray, unit: str) -> dict[str, object]:
     low, high = (float(logs.min()), float(logs.max())) if logs.size else (0.0, 0.0)
     ticks = log_ticks(10**low, 10**high)
-    return {
-        "title": {"text": f"{unit}<br> "},
-        "tickvals": np.log10(ticks).tolist(),
-        "ticktext": [f"{tick:.3g}" for tick in ticks],
-        "outlinewidth": 0,
-        "thickness": 14,
-    }
+    named = {"tickvals": np.log10(ticks).tolist(), "ticktext": [f"{tick:.3g}" for tick in ticks]}
+    return {"title": {"text": f"{unit}<br> "}, **named, "outlinewidth": 0, "thickness": 14}
 
 
 def _name_axes(figure: go.Figure, names: list[str], blocks: Mapping[str, Sequence[int]]) -> None:

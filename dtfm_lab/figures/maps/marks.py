@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,16 +14,9 @@ from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, format_gbps, format_s, to_gbps, to_ms
 from dtfm_lab.figures.maps.layout import Patch, bent, is_drawn
-from dtfm_lab.figures.palette import (
-    FAINT,
-    GREY,
-    LINE_GREY,
-    MARKER_EDGE,
-    ink_on,
-    stage_color,
-)
+from dtfm_lab.figures.palette import FAINT, GREY, LINE_GREY, ink_on, stage_color
 from dtfm_lab.figures.strokes import worded
-from dtfm_lab.figures.theme import UNBOXED, WORDLESS, literal
+from dtfm_lab.figures.theme import UNBOXED, WORDLESS, curve, literal, spots
 
 DASHES = ((30.0, "solid"), (80.0, "longdash"), (150.0, "dash"), (math.inf, "dot"))
 """Dashes of plotly by latency, each with the milliseconds below which it holds."""
@@ -59,10 +52,8 @@ def device_links(topology: Topology, places: FloatArray) -> list[go.Scatter]:
     """Lines between every pair of devices."""
     lines = []
     for i, j in combinations(range(len(topology)), 2):
-        others = (place for k, place in enumerate(places) if k not in (i, j))
-        lines.append(
-            _line(topology, [i], [j], bent(places[i], places[j], others), topology.names[i], topology.names[j])
-        )
+        way = bent(places[i], places[j], (place for k, place in enumerate(places) if k not in (i, j)))
+        lines.append(_line(topology, [i], [j], way, topology.names[i], topology.names[j]))
     return _drawn(lines)
 
 
@@ -97,16 +88,8 @@ def pipeline_lines(plan: Plan, way: Way) -> list[go.Scatter]:
             f"<br>{names[a]} → {names[b]}"
             for s, (a, b) in enumerate(hops)
         ]
-        lines.append(
-            go.Scatter(
-                **worded([way(a, b) for a, b in hops], words),
-                mode="lines",
-                name="pipelines",
-                legendgroup="pipelines",
-                showlegend=pipeline == 0,
-                line={"width": 2.2, "color": PIPELINE_COLOR},
-            )
-        )
+        look = {"color": PIPELINE_COLOR, "width": 2.2, "legendgroup": "pipelines", "showlegend": pipeline == 0}
+        lines.append(curve(**worded([way(a, b) for a, b in hops], words), name="pipelines", **look))
     return lines
 
 
@@ -153,21 +136,14 @@ def _classes(gbps: FloatArray) -> list[int]:
 
 
 def devices(
-    topology: Topology,
-    places: FloatArray,
-    plan: Plan | None,
-    *,
-    marker_px: float,
-    named: bool,
+    topology: Topology, places: FloatArray, plan: Plan | None, *, marker_px: float, named: bool
 ) -> list[go.Scatter]:
     """Markers, and names below them where ``named``.
 
     With a plan, a device has the colour and the number of its stage, and is grey where idle.
     """
-    task: dict[int, tuple[int, int]] = {}
-    n_stages = 1 if plan is None else plan.job.n_stages
-    if plan is not None:
-        task = {int(device): (s, r) for (s, r), device in np.ndenumerate(plan.placement.devices)}
+    grid, n_stages = ((), 1) if plan is None else (plan.placement.devices, plan.job.n_stages)
+    task = {int(device): at for at, device in np.ndenumerate(grid)}
     indices = range(len(topology))
     colors = [stage_color(task[i][0], n_stages) if i in task else LINE_GREY if plan is None else GREY for i in indices]
     words = [literal(d.name) + (f" · {literal(d.region)}" if d.region else "") for d in topology.devices]
@@ -181,24 +157,11 @@ def devices(
         words, hover = [f"{w}<br>{h}" for w, h in zip(words, hardware, strict=True)], {"hoverinfo": "text"}
     x, y = places.T.astype(np.float32)
     symbols = [SYMBOLS[gpu_shape(device.gpu)] for device in topology.devices]
-    marks = go.Scatter(
-        x=x,
-        y=y,
-        showlegend=False,
-        mode="markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers",
-        name="devices",
-        text=[str(task[i][0]) if i in task else WORDLESS for i in indices],
-        textfont={"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10},
-        marker={
-            "size": marker_px,
-            "color": colors,
-            "symbol": symbols[0] if len(set(symbols)) == 1 else symbols,
-            "opacity": 1,
-            "line": {"width": 1, "color": MARKER_EDGE},
-        },
-        hovertext=words,
-        **hover,
-    )
+    numbers = [str(task[i][0]) if i in task else WORDLESS for i in indices]
+    look: dict[str, Any] = {"mode": "markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers", "name": "devices"}
+    look["textfont"] = {"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10}
+    look["marker"] = {"symbol": symbols[0] if len(set(symbols)) == 1 else symbols}
+    marks = spots(x, y, marker_px, colors, numbers, hovertext=words, **look, **hover)
     return [_names(topology, places, marker_px), marks] if named else [marks]
 
 
@@ -217,17 +180,9 @@ def _names(topology: Topology, places: FloatArray, marker_px: float) -> go.Scatt
                 positions[i] = "middle right" if dx > 0 else "middle left"
             elif dy > 0:
                 positions[i] = "top center"
-    return go.Scatter(
-        x=places[:, 0].astype(np.float32),
-        y=places[:, 1].astype(np.float32),
-        showlegend=False,
-        mode="markers+text",
-        name="names",
-        text=[literal(name) for name in topology.names],
-        textposition=positions,
-        marker={"size": marker_px, "opacity": 0},
-        hoverinfo="skip",
-    )
+    x, y = places.T.astype(np.float32)
+    names, look = [literal(name) for name in topology.names], {"textposition": positions, "name": "names"}
+    return spots(x, y, marker_px, None, names, marker={"opacity": 0}, hoverinfo="skip", **look)
 
 
 def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:

@@ -15,18 +15,20 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_s
 from dtfm_lab.figures.maps.layout import open_ellipse
-from dtfm_lab.figures.palette import BLUE, FAINT, LINE_GREY, MARKER_EDGE, SKY, VERMILLION, ink_on, stage_color
+from dtfm_lab.figures.palette import BLUE, FAINT, LINE_GREY, SKY, VERMILLION, ink_on, stage_color
 from dtfm_lab.figures.strokes import strokes, worded
 from dtfm_lab.figures.theme import (
     UNBOXED,
     WORDLESS,
     bare,
+    curve,
     drawn_of,
     literal,
     numbered_rows,
     percent,
     quality,
     row_bars,
+    spots,
     titled,
 )
 from dtfm_lab.planning.cost import bottleneck_matching
@@ -66,13 +68,9 @@ def _graph(graph: nx.Graph[int]) -> go.Figure:
     all_shown = n <= ALL_HOPS_UP_TO
     others = [(a, b) for a, b in combinations(range(n), 2) if b > a + 1 and all_shown]
     path = [(a, a + 1) for a in range(n - 1)]
-    figure = go.Figure(
-        [
-            *_lines("other hops", graph, others, places, {"width": 1, "color": FAINT}),
-            *_lines("path", graph, path, places, {"width": 7, "color": VERMILLION}),
-            _nodes(graph, places),
-        ]
-    )
+    faint = _lines("other hops", graph, others, places, {"width": 1, "color": FAINT})
+    thick = _lines("path", graph, path, places, {"width": 7, "color": VERMILLION})
+    figure = go.Figure([*faint, *thick, _nodes(graph, places)])
     for a, b in path if all_shown else ():
         x, y = (places[[a, b]].mean(axis=0) * (0.86 if n > 3 else 1.0)).tolist()
         text = format_s(graph.edges[a, b]["weight"])
@@ -90,35 +88,22 @@ def _nodes(graph: nx.Graph[int], places: FloatArray) -> go.Scatter:
     stages = range(len(graph))
     dearest = max(stages, key=lambda s: graph.nodes[s]["cost_s"])
     colors = [stage_color(stage, len(graph)) for stage in stages]
-    return go.Scatter(
-        x=places[:, 0].tolist(),
-        y=places[:, 1].tolist(),
-        mode="markers+text",
-        name="stages",
-        showlegend=False,
-        text=[str(stage) for stage in stages],
-        textfont={"color": [ink_on(color) for color in colors], "size": 15},
-        marker={
-            "size": min(38, MARKERS_PX / len(graph)),
-            "color": colors,
-            "opacity": 1,
-            "line": {"width": [4 if s == dearest else 1 for s in stages], "color": MARKER_EDGE},
-        },
-        hovertext=[
-            f"stage {s} · synchronisation {format_s(graph.nodes[s]['cost_s'])}"
-            f"{', the slowest: all wait for it' if s == dearest else ''}<br>" + _some(graph.nodes[s]["devices"])
-            for s in stages
-        ],
-        hoverinfo="text",
-    )
+    hover = [
+        f"stage {s} · synchronisation {format_s(graph.nodes[s]['cost_s'])}"
+        f"{', the slowest: all wait for it' if s == dearest else ''}<br>" + _some(graph.nodes[s]["devices"])
+        for s in stages
+    ]
+    font = {"color": [ink_on(color) for color in colors], "size": 15}
+    look = {"edge_px": [4 if s == dearest else 1 for s in stages], "textfont": font, "name": "stages"}
+    size, (x, y) = min(38, MARKERS_PX / len(graph)), places.T.tolist()
+    return spots(x, y, size, colors, list(map(str, stages)), hovertext=hover, hoverinfo="text", **look)
 
 
 def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArray, n: int) -> None:
     """Label a stage outside of the ellipse: above or below it where that is nearly level, else beside it."""
     lines = [f"stage {stage}", f"sync {format_s(node['cost_s'])}"]
     if n <= FEW_NODES:
-        n_devices = len(node["devices"])
-        lines.insert(1, f"{n_devices} device{'' if n_devices == 1 else 's'}")
+        lines.insert(1, counted(len(node["devices"]), "device"))
     x, y = place.tolist()
     above = 1 if y > 0 else -1
     where: dict[str, object] = {"xanchor": "center", "yanchor": "bottom" if above > 0 else "top", "yshift": 22 * above}
@@ -230,20 +215,12 @@ def _candidates(plan: Plan, left: IntArray, right: IntArray, pair_s: FloatArray)
     ways = [np.array([(0.0, i), (0.33, i + 0.33 * (j - i)), (1.0, j)]) for i, j in rows]
     drawn: dict[str, Any] = {**strokes(ways), "hoverinfo": "skip"}
     if n <= NAMED_UP_TO:
+        ends = [(left[i], right[j]) for i, j in rows]
         drawn = worded(
-            ways,
-            [
-                f"{names[left[i]]} – {names[right[j]]}: {format_s(float(pair_s[left[i], right[j]]))}, not matched"
-                for i, j in rows
-            ],
+            ways, [f"{names[a]} – {names[b]}: {format_s(float(pair_s[a, b]))}, not matched" for a, b in ends]
         )
-    return go.Scatter(
-        **drawn,
-        mode="lines",
-        name=f"other {n * (n - 1):,} candidates",
-        showlegend=n > 1,
-        line={"width": 1, "color": CANDIDATE if n <= FEW_PAIRS else MANY_CANDIDATES},
-    )
+    color = CANDIDATE if n <= FEW_PAIRS else MANY_CANDIDATES
+    return curve(**drawn, name=f"other {n * (n - 1):,} candidates", showlegend=n > 1, color=color, width=1)
 
 
 def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -> Iterable[go.Scatter]:
@@ -283,19 +260,10 @@ def _devices(plan: Plan, column: int, stage: int, devices: IntArray) -> go.Scatt
         literal(name if region in ("", name) or name.startswith(region) else f"{name} ({region})")
         for name, region in zip(names, regions, strict=True)
     ]
-    return go.Scatter(
-        x=[column] * len(devices),
-        y=list(range(len(devices))),
-        mode="markers+text",
-        name=f"group of stage {stage}",
-        showlegend=False,
-        text=[f" {label} " for label in labels],
-        textposition="middle left" if column == 0 else "middle right",
-        textfont={"size": 12 if few else 10},
-        marker={"size": 18 if few else 11, "color": color, "opacity": 1, "line": {"width": 1, "color": MARKER_EDGE}},
-        hovertext=labels,
-        hoverinfo="text",
-    )
+    look = {"textposition": "middle left" if column == 0 else "middle right", "textfont_size": 12 if few else 10}
+    hover = {"name": f"group of stage {stage}", "hovertext": labels, "hoverinfo": "text"}
+    x, y = [column] * len(devices), list(range(len(devices)))
+    return spots(x, y, 18 if few else 11, color, [f" {label} " for label in labels], **look, **hover)
 
 
 OUTLINE = {"width": 1, "color": "#ffffff"}
@@ -309,19 +277,13 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         raise PlanError("no plans to draw; wanted at least one")
     rows = list(range(len(plans)))
     slowest = [int(plan.cost.group_s.argmax()) for plan in plans]
-    figure = go.Figure(
-        _bar(
-            [plan.cost.data_parallel_s for plan in plans],
-            rows,
-            [f"sync {format_s(plan.cost.data_parallel_s)}" for plan in plans],
-            [
-                f"data-parallel synchronisation {format_s(plan.cost.data_parallel_s)}<br>stage {stage} is the slowest"
-                for plan, stage in zip(plans, slowest, strict=True)
-            ],
-            name="slowest synchronisation",
-            color=VERMILLION,
-        )
-    )
+    synchronising_s = [plan.cost.data_parallel_s for plan in plans]
+    words = [
+        f"data-parallel synchronisation {format_s(seconds)}<br>stage {stage} is the slowest"
+        for seconds, stage in zip(synchronising_s, slowest, strict=True)
+    ]
+    labels = [f"sync {format_s(seconds)}" for seconds in synchronising_s]
+    figure = go.Figure(_bar(synchronising_s, rows, labels, words, name="slowest synchronisation", color=VERMILLION))
     for hop in range(max(len(plan.cost.hop_s) for plan in plans)):
         here = [row for row in rows if hop < len(plans[row].cost.hop_s)]
         costs_s = [float(plans[row].cost.hop_s[hop]) for row in here]
@@ -335,13 +297,8 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         for row, plan in enumerate(plans)
         for end in (-0.47, 0.47)
     ]
-    figure.add_scatter(
-        **strokes(marks),
-        mode="lines",
-        name="lower bound: no placement costs less",
-        line={"width": 3, "color": LINE_GREY},
-        hovertemplate="lower bound %{x:.4g} s<extra></extra>",
-    )
+    bound = {"name": "lower bound: no placement costs less", "color": LINE_GREY, "width": 3}
+    figure.add_trace(curve(**strokes(marks), **bound, hovertemplate="lower bound %{x:.4g} s<extra></extra>"))
     names = [f"{plan.planner}<br>{format_s(plan.cost.total_s)}" for plan in plans]
     figure.update_yaxes(**numbered_rows(names))
     longest_s = max(plan.cost.total_s for plan in plans)
@@ -354,16 +311,14 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         )  # fmt: skip
     networks = " and ".join(dict.fromkeys(f"{plan.job.name} on {plan.topology.name}" for plan in plans))
     best = min(plans, key=lambda plan: plan.cost.total_s)
-    return titled(
-        figure,
-        f"{networks}: communication cost {format_s(best.cost.total_s)}",
-        f"by {best.planner}, {quality(best.gap)} · no placement takes less than {format_s(best.lower_bound_s)}",
-        alt=_alt(plans),
-        barmode="stack",
-        height=250 + 80 * len(plans),
-        legend_traceorder="normal",
-        uniformtext={"minsize": 9, "mode": "hide"},
-    )
+    note = f"by {best.planner}, {quality(best.gap)} · no placement takes less than {format_s(best.lower_bound_s)}"
+    look = {
+        "height": 250 + 80 * len(plans),
+        "legend_traceorder": "normal",
+        "uniformtext": {"minsize": 9, "mode": "hide"},
+    }
+    title = f"{networks}: communication cost {format_s(best.cost.total_s)}"
+    return titled(figure, title, note, alt=_alt(plans), barmode="stack", **look)
 
 
 def _alt(plans: tuple[Plan, ...]) -> str:

@@ -3,7 +3,7 @@
 import html
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,7 +14,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.figures.measures import ObjectiveWords, measure_of
 from dtfm_lab.figures.palette import CATEGORIES, DASHES, LINE_GREY
 from dtfm_lab.figures.strokes import Drawn
-from dtfm_lab.figures.theme import drawn_of, literal, log_ticks, percent, quality, titled
+from dtfm_lab.figures.theme import curve, drawn_of, literal, log_ticks, percent, quality, titled
 from dtfm_lab.planning import PlanStep
 from dtfm_lab.planning.step import PROVEN
 
@@ -143,32 +143,20 @@ def _medians(name: str, steps: list[PlanStep], axis: SearchAxis, color: str) -> 
     kept = [step for step in steps if step.median_s is not None]
     if not kept:
         return []
-    label = f"median of {literal(name)}"
-    return [
-        go.Scatter(
-            **_seen(axis, kept, "median_s")[1],
-            mode="lines",
-            name=label,
-            legendgroup=name,
-            showlegend=False,
-            opacity=0.7,
-            line={"shape": "hv", "width": 1.3, "color": color},
-            hovertemplate=f"{label}'s population: %{{y:.4g}} {measure_of(kept[-1].objective).unit}<extra></extra>",
-        )
-    ]
+    label, unit = f"median of {literal(name)}", measure_of(kept[-1].objective).unit
+    told = f"{label}'s population: %{{y:.4g}} {unit}<extra></extra>"
+    look: dict[str, Any] = {"legendgroup": name, "showlegend": False, "opacity": 0.7, "steps": True}
+    return [curve(**_seen(axis, kept, "median_s")[1], name=label, color=color, width=1.3, hovertemplate=told, **look)]
 
 
 def _bound_line(found: Bounds, axis: SearchAxis, of: str, measure: ObjectiveWords) -> go.Scatter:
     """The lower bound as a stepped line over the whole axis; ``of`` names its task in the legend."""
     bounds_s = [bound_s for _, bound_s in found]
-    return go.Scatter(
-        x=np.array([axis.low, *(at for at, _ in found[1:]), axis.high], dtype=np.float32),
-        y=np.array([*bounds_s, bounds_s[-1]], dtype=np.float32),
-        mode="lines",
-        name=f"lower bound{literal(of)} {measure.words(bounds_s[-1])}",
-        line={"shape": "hv", "dash": "dash", "width": 1.5, "color": LINE_GREY},
-        hovertemplate=f"no plan is {measure.better} than %{{y:.4g}} {measure.unit}<extra></extra>",
-    )
+    x = np.array([axis.low, *(at for at, _ in found[1:]), axis.high], dtype=np.float32)
+    y = np.array([*bounds_s, bounds_s[-1]], dtype=np.float32)
+    name = f"lower bound{literal(of)} {measure.words(bounds_s[-1])}"
+    told = f"no plan is {measure.better} than %{{y:.4g}} {measure.unit}<extra></extra>"
+    return curve(x, y, name, LINE_GREY, 1.5, dash="dash", steps=True, hovertemplate=told)
 
 
 def _task(step: PlanStep) -> SearchedTask:
@@ -231,12 +219,6 @@ def _worded(
         note += " · thin lines: medians of the populations"
     entries = len(searches) + len(bounds)
     curves = html.unescape("; ".join(trace.name for trace in figure.data if trace.showlegend is not False))
-    return titled(
-        figure,
-        title,
-        note,
-        alt=f"Best cost against {AXES[axis.field]}. {title}, {note}. {curves}.",
-        height=440 + 20 * entries,
-        legend_orientation="v",
-        margin_b=76 + 20 * entries,
-    )
+    alt = f"Best cost against {AXES[axis.field]}. {title}, {note}. {curves}."
+    look = {"height": 440 + 20 * entries, "legend_orientation": "v", "margin_b": 76 + 20 * entries}
+    return titled(figure, title, note, alt=alt, **look)

@@ -14,7 +14,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.domain.units import FloatArray, counted, format_s, money
 from dtfm_lab.figures.palette import BLUE, CATEGORIES, DASHES, LINE_GREY
-from dtfm_lab.figures.theme import drawn_of, literal, log_axis, titled
+from dtfm_lab.figures.theme import curve, drawn_of, literal, log_axis, titled
 from dtfm_lab.planning.iteration.frontier import Frontier, gpus, iteration_s, price_of_tokens
 
 X_TITLE = "US dollars an hour of all devices that serve"
@@ -65,7 +65,8 @@ def _points(
 ) -> go.Scatter:
     plans = [frontier.plans[row] for row in rows]
     pays = frontier.to_frame()["cheaper_by_token"]
-    color = look["color"]
+    symbols = [symbol if pays[row] else f"{symbol}-open" for row in rows]
+    edge = {"width": 1.6, "color": look["color"]}
     return go.Scatter(
         x=[plan.price_per_hour for plan in plans],
         y=[_height(plan, several) for plan in plans],
@@ -73,12 +74,7 @@ def _points(
         mode="lines+markers",
         name=name,
         line={"shape": "vh", "width": 1.6, **look},
-        marker={
-            "symbol": [symbol if pays[row] else f"{symbol}-open" for row in rows],
-            "size": 9,
-            "color": color,
-            "line": {"width": 1.6, "color": color},
-        },
+        marker={"symbol": symbols, "size": 9, "color": look["color"], "line": edge},
         hovertext=[_hover(plan) for plan in plans],
         hovertemplate="%{hovertext}<extra></extra>",
     )
@@ -115,14 +111,8 @@ def _bound(frontier: Frontier, x: dict[str, Any]) -> go.Scatter:
     at = np.geomspace(max(low, high / 1e4), high, 200)
     seconds = np.array([frontier.lower_bound_s(float(price)) for price in at])
     kept = np.isfinite(seconds)
-    return go.Scatter(
-        x=at[kept],
-        y=seconds[kept],
-        mode="lines",
-        name="no plan is below",
-        line={"dash": "dash", "width": 1.5, "color": LINE_GREY},
-        hovertemplate="with $%{x:,.2f} an hour no plan is faster than %{y:.4g} s<extra></extra>",
-    )
+    told = "with $%{x:,.2f} an hour no plan is faster than %{y:.4g} s<extra></extra>"
+    return curve(at[kept], seconds[kept], "no plan is below", LINE_GREY, 1.5, dash="dash", hovertemplate=told)
 
 
 def _axis(values: FloatArray, unit: str = "") -> dict[str, Any]:
@@ -148,9 +138,5 @@ def _worded(figure: go.Figure, frontier: Frontier) -> go.Figure:
     if frontier.note:
         note += f" · {frontier.note}"
     return titled(
-        figure,
-        title,
-        note,
-        alt=f"Seconds against {X_TITLE}. {title}; {note}. {frontier.sentence}.",
-        height=460,
+        figure, title, note, alt=f"Seconds against {X_TITLE}. {title}; {note}. {frontier.sentence}.", height=460
     )

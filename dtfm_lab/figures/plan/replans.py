@@ -142,15 +142,9 @@ def _move(found: Replan) -> go.Figure:
         upright(figure, pays_s, f"ahead after {duration(pays_s)}", y=0.02)
     figure.update_xaxes(title_text="seconds since the change", range=[0, until_s])
     figure.update_yaxes(title_text="iterations", rangemode="tozero")
-    return titled(
-        figure,
-        _verdict(found),
-        literal(found.sentence),
-        alt=f"{_verdict(found)}. {found.sentence}",
-        height=430,
-        showlegend=True,
-        hovermode="x unified",
-    )
+    look = {"height": 430, "showlegend": True, "hovermode": "x unified"}
+    alt = f"{_verdict(found)}. {found.sentence}"
+    return titled(figure, _verdict(found), literal(found.sentence), alt=alt, **look)
 
 
 def _verdict(found: Replan) -> str:

@@ -17,6 +17,7 @@ from dtfm_lab.domain.units import counted, format_s, signed_share
 from dtfm_lab.figures.palette import BLUE, FAINT, GREEN, GREY, KIND_NAMES, LINE_GREY, ORANGE, SKY, VERMILLION, YELLOW
 from dtfm_lab.figures.theme import (
     by_name,
+    curve,
     drawn_of,
     edged,
     literal,
@@ -47,19 +48,16 @@ def comparison(comparison: Comparison) -> go.Figure:
     shown_stages.index = pd.Index([f"stage {stage}" for stage in shown_stages.index])
     shown_links = _worst(links, links["arrival_error_s"])
     rows = max(len(kinds) + len(shown_stages) + 3, len(shown_links))
+    arrival = f"arrival of messages{_of(shown_links, links)}<br>right of 0: later than predicted"
+    computations = f"computations of one iteration{_of(shown_stages, stages)}"
     figure = make_subplots(
         rows=2,
         cols=2,
         specs=[[{}, {"rowspan": 2}], [{}, None]],
         row_heights=[len(kinds) + 1, len(shown_stages) + 1],
-        column_widths=[0.5, 0.5],
         vertical_spacing=110 / (rows * 26 + 200),
         horizontal_spacing=0.1,
-        subplot_titles=[
-            "duration of one action",
-            f"arrival of messages{_of(shown_links, links)}<br>right of 0: later than predicted",
-            f"computations of one iteration{_of(shown_stages, stages)}",
-        ],
+        subplot_titles=["duration of one action", arrival, computations],
     )
     _add_pairs(figure, kinds, row=1, log=True)
     _add_pairs(figure, shown_stages, row=2, log=False)
@@ -104,21 +102,12 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
     unit, scale = time_unit(float(error_s.abs().max()) if len(error_s) else 0.0)
     links = [str(link) for link in error_s.index]
     names = [literal(link.replace("->", "→")) for link in links]
-    figure.add_bar(
-        orientation="h",
-        x=[value * scale for value in error_s],
-        y=names,
-        name="measured minus predicted arrival",
-        showlegend=False,
-        marker={"color": BLUE},
-        hovertext=[
-            f"{literal(link)}: {format_s(abs(e))} {'later' if e > 0 else 'earlier'} than predicted"
-            for link, e in zip(links, error_s, strict=True)
-        ],
-        hoverinfo="text",
-        row=1,
-        col=2,
-    )
+    hover = [
+        f"{literal(link)}: {format_s(abs(e))} {'later' if e > 0 else 'earlier'} than predicted"
+        for link, e in zip(links, error_s, strict=True)
+    ]
+    look = {"name": "measured minus predicted arrival", "showlegend": False, "marker": {"color": BLUE}}
+    figure.add_trace(row_bars([value * scale for value in error_s], names, hover, **look), row=1, col=2)
     figure.update_xaxes(title_text=f"measured − predicted arrival ({unit})", row=1, col=2)
     figure.update_yaxes(tickvals=names, ticktext=short(links), row=1, col=2)
     figure.update_yaxes(autorange="reversed", type="category", side="right", row=1, col=2)
@@ -140,19 +129,10 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
         ("measured", measured, 9, "circle", VERMILLION),
         ("predicted", predicted, 13, "circle-open", BLUE),
     ):
-        traces.append(
-            go.Scatter(
-                x=[value * scale for value in values],
-                y=names,
-                mode="markers",
-                name=word,
-                legendgroup=word,
-                showlegend=row == 1,
-                marker={"size": size, "color": color, "symbol": symbol, "line": {"width": 2, "color": color}},
-                hovertext=hover,
-                hoverinfo="text",
-            )
-        )
+        marker = {"size": size, "color": color, "symbol": symbol, "line": {"width": 2, "color": color}}
+        look = {"mode": "markers", "marker": marker, "name": word, "legendgroup": word, "showlegend": row == 1}
+        x = [value * scale for value in values]
+        traces.append(go.Scatter(x=x, y=names, hovertext=hover, hoverinfo="text", **look))
     figure.add_traces(traces, rows=row, cols=1)
     for name, error in zip(names, errors, strict=True):
         figure.add_annotation(
@@ -168,14 +148,9 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
 def _spans(names: Sequence[str], begins: Iterable[float], ends: Iterable[float], width: int) -> go.Scatter:
     """Faint lines on named rows, as one plotly trace."""
     rows = [(begin, end, name) for name, begin, end in zip(names, begins, ends, strict=True)]
-    return go.Scatter(
-        x=[place for begin, end, _ in rows for place in (begin, end, None)],
-        y=[place for _, _, name in rows for place in (name, name, None)],
-        mode="lines",
-        line={"width": width, "color": FAINT},
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    x = [place for begin, end, _ in rows for place in (begin, end, None)]
+    y = [place for _, _, name in rows for place in (name, name, None)]
+    return curve(x, y, None, FAINT, width, showlegend=False)
 
 
 def _signed_percent(share: float) -> str:
@@ -235,20 +210,14 @@ def blame(comparison: Comparison) -> go.Figure:
     ticks = [f"card of {name}" if of == "card" else name for of, name in short_names]
     figure.update_yaxes(**by_name(names, 0.6), tickvals=names, ticktext=ticks)
     suspects = comparison.suspects
-    title = (
-        str(suspects["sentence"].iloc[0]).replace("->", "→") if len(suspects) else "no link and no device stands out"
-    )
+    named = [str(sentence).replace("->", "→") for sentence in suspects["sentence"]]
+    title = named[0] if named else "no link and no device stands out"
     left_out = f" · first {len(shown)} of {len(rows)}" if len(shown) < len(rows) else ""
     figure.update_layout(showlegend=True)
-    titled(
-        figure,
-        title,
-        f"{what_ran(comparison)} · {comparison.verdict}{left_out} · whiskers: 95 % confidence",
-        alt=f"{comparison.verdict}. {' '.join(f'{s}.' for s in suspects['sentence'].head(3))}",
-        height=max(320, len(shown) * ROW_PX + 230),
-        barmode="overlay",
-        margin_r=96,
-    )
+    note = f"{what_ran(comparison)} · {comparison.verdict}{left_out} · whiskers: 95 % confidence"
+    alt = f"{comparison.verdict}. {' '.join(f'{s}.' for s in suspects['sentence'].head(3))}"
+    height = max(320, len(shown) * ROW_PX + 230)
+    titled(figure, title, note, alt=alt, height=height, barmode="overlay", margin_r=96)
     return with_headings(figure)
 
 
@@ -258,21 +227,10 @@ def _bars(rows: pd.DataFrame, names: list[str], scale: float, words: str, color:
         f"{literal(sentence)}<br>{format_s(low)} to {format_s(high)}" if np.isfinite(high) else literal(sentence)
         for sentence, low, high in zip(rows["sentence"], rows["low_s"], rows["high_s"], strict=True)
     ]
-    return row_bars(
-        (rows["longer_s"] * scale).tolist(),
-        names,
-        hover,
-        width=0.7,
-        name=words,
-        error_x={
-            "type": "data",
-            "array": np.where(known, (rows["high_s"] - rows["longer_s"]) * scale, 0.0).tolist(),
-            "color": LINE_GREY,
-            "thickness": 1.4,
-            "width": 4,
-        },
-        marker=edged(color),
-    )
+    above = np.where(known, (rows["high_s"] - rows["longer_s"]) * scale, 0.0).tolist()
+    whiskers = {"type": "data", "array": above, "color": LINE_GREY, "thickness": 1.4, "width": 4}
+    x, marker = (rows["longer_s"] * scale).tolist(), edged(color)
+    return row_bars(x, names, hover, width=0.7, name=words, error_x=whiskers, marker=marker)
 
 
 def _name(of: str, name: str) -> str:

@@ -41,13 +41,8 @@ def guesses(table: pd.DataFrame) -> go.Figure:
     questions = list(table.groupby("name", sort=False))
     n_rows = math.ceil(len(questions) / N_COLUMNS)
     height_px = n_rows * (PANEL_PX + GAP_PX)
-    figure = make_subplots(
-        n_rows,
-        N_COLUMNS,
-        subplot_titles=[_heading(some) for _, some in questions],
-        vertical_spacing=GAP_PX / height_px if n_rows > 1 else 0,
-        horizontal_spacing=0.08,
-    )
+    between = {"vertical_spacing": GAP_PX / height_px if n_rows > 1 else 0, "horizontal_spacing": 0.08}
+    figure = make_subplots(n_rows, N_COLUMNS, subplot_titles=[_heading(some) for _, some in questions], **between)
     for number, (_, some) in enumerate(questions):
         steps = Counter(map(_steps, some["guess"], some["answer"]))
         positions = range(-N_SIDE, N_SIDE + 1)
@@ -67,17 +62,13 @@ def guesses(table: pd.DataFrame) -> go.Figure:
     figure.update_xaxes(range=[-end, end], tickvals=list(TICKS), ticktext=list(TICKS.values()), showgrid=True)
     figure.update_xaxes(zeroline=True, zerolinecolor=LINE_GREY, zerolinewidth=1.5)
     n_readers = table["reader"].nunique()
-    titled(
-        figure,
-        "What the class guessed",
-        f"{counted(n_readers, 'reader')}, first guesses only; bars in colour are within a factor of two of the answer",
-        alt=f"{_counted(len(table))} at {counted(len(questions), 'question')}. "
-        + " ".join(_sentence(some) for _, some in questions),
-        height=height_px + LINE_PX * MOST_LINES + 60,
-        title_y=1,
-        title_yanchor="top",
-        title_pad_t=18,
+    note = (
+        f"{counted(n_readers, 'reader')}, first guesses only; bars in colour are within a factor of two of the answer"
     )
+    alt = f"{_counted(len(table))} at {counted(len(questions), 'question')}. "
+    alt += " ".join(_sentence(some) for _, some in questions)
+    look = {"height": height_px + LINE_PX * MOST_LINES + 60, "title_y": 1, "title_yanchor": "top", "title_pad_t": 18}
+    titled(figure, "What the class guessed", note, alt=alt, **look)
     return with_headings(figure, LINE_PX * (MOST_LINES - 1))
 
 

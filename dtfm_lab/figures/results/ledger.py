@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.units import by_key
 from dtfm_lab.figures.palette import BLUE, CAUSE_COLORS, LINE_GREY
-from dtfm_lab.figures.theme import by_name, drawn_of, literal, titled, wrapped
+from dtfm_lab.figures.theme import by_name, curve, drawn_of, literal, titled, wrapped
 from dtfm_lab.published import Group, Ledger, Row
 
 RED = CAUSE_COLORS["straggler"]
@@ -61,44 +61,33 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
     stripes: dict[str, list[float]] = {}
     for row in shown:
         stripes.setdefault(place[id(row)], []).extend(_within_reach(end) for end in _band_of(row))
-    figure.add_trace(
-        go.Scatter(
-            x=[at for ends in stripes.values() for at in (min(ends), max(ends), None)],
-            y=[at for name in stripes for at in (name, name, None)],
-            mode="lines",
-            line={"color": BAND, "width": BAND_WIDTH_PX},
-            hoverinfo="skip",
-            showlegend=False,
-        )
-    )
+    x = [at for ends in stripes.values() for at in (min(ends), max(ends), None)]
+    y = [at for name in stripes for at in (name, name, None)]
+    figure.add_trace(curve(x, y, None, BAND, BAND_WIDTH_PX, showlegend=False))
     theirs = [row for row in shown if row.theirs is not None]
-    figure.add_trace(
-        go.Scatter(
-            x=[_within_reach(1 + (row.their_error or 0.0)) for row in theirs],
-            y=[place[id(row)] for row in theirs],
-            mode="markers",
-            name="the system's own prediction",
-            marker={"symbol": "diamond-open", "size": 8, "color": LINE_GREY},
-            hovertext=[_their_hover(row) for row in theirs],
-            hovertemplate=f"{GROUP}, their own prediction<br>%{{hovertext}}<extra></extra>",
-            visible=bool(theirs),
-        )
+    figure.add_scatter(
+        x=[_within_reach(1 + (row.their_error or 0.0)) for row in theirs],
+        y=[place[id(row)] for row in theirs],
+        mode="markers",
+        name="the system's own prediction",
+        marker={"symbol": "diamond-open", "size": 8, "color": LINE_GREY},
+        hovertext=[_their_hover(row) for row in theirs],
+        hovertemplate=f"{GROUP}, their own prediction<br>%{{hovertext}}<extra></extra>",
+        visible=bool(theirs),
     )
     inside_first = sorted(shown, key=lambda row: not row.inside)
     alike = by_key(((row.inside, row.hard, _of_many(row)), row) for row in inside_first)
     for (inside, hard, of_all), some in alike.items():
         look = {"color": BLUE, "size": 7} if inside else {"color": RED, "size": 9, "symbol": "x"}
-        figure.add_trace(
-            go.Scatter(
-                x=[_within_reach(row.ratio) for row in some],
-                y=[place[id(row)] for row in some],
-                mode="markers",
-                name="inside its band" if inside else "outside of it",
-                showlegend=False,
-                marker={**look, "opacity": 1.0 if hard else PALE},
-                hovertext=[_hover(row) for row in some],
-                hovertemplate=f"{GROUP}<br>%{{hovertext}}<br>{of_all}<extra></extra>",
-            )
+        figure.add_scatter(
+            x=[_within_reach(row.ratio) for row in some],
+            y=[place[id(row)] for row in some],
+            mode="markers",
+            name="inside its band" if inside else "outside of it",
+            showlegend=False,
+            marker={**look, "opacity": 1.0 if hard else PALE},
+            hovertext=[_hover(row) for row in some],
+            hovertemplate=f"{GROUP}<br>%{{hovertext}}<br>{of_all}<extra></extra>",
         )
     reach = [_within_reach(ratio) for row in shown for ratio in (row.ratio, 1 + (row.their_error or 0.0))]
     far = max(1.1, *(max(ratio, 1 / ratio) for ratio in reach)) * 1.04

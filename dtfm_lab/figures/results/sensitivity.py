@@ -82,16 +82,10 @@ def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
     best = frame.iloc[int(frame["change"].argmin())]
     before_s = float(best["iteration_s"] / (1 + best["change"])) if best["change"] > -1 else 0.0
     without = len(frame) - len(changes)
-    titled(
-        figure,
-        str(best["sentence"]),
-        f"one improvement at a time, of an iteration of {format_s(before_s)} · "
-        f"{len(frame):,} tried, {without:,} of them without effect",
-        alt=_alt(frame, changes),
-        barmode="overlay",
-        height=max(300, total_px + 206),
-        legend_traceorder="normal",
-    )
+    note = f"one improvement at a time, of an iteration of {format_s(before_s)}"
+    note += f" · {len(frame):,} tried, {without:,} of them without effect"
+    look = {"barmode": "overlay", "height": max(300, total_px + 206), "legend_traceorder": "normal"}
+    titled(figure, str(best["sentence"]), note, alt=_alt(frame, changes), **look)
     return with_headings(figure)
 
 
@@ -100,16 +94,9 @@ def _bars(rows: pd.DataFrame, word: str, color: str) -> go.Bar:
         f"{literal(sentence)}<br>{format_s(iteration_s)} an iteration"
         for sentence, iteration_s in zip(rows["sentence"], rows["iteration_s"], strict=True)
     ]
-    return row_bars(
-        (100 * rows["change"]).tolist(),
-        _names(rows),
-        hover,
-        width=0.75,
-        name=f"better {word}",
-        legendgroup=word,
-        text=[f"{100 * change:+.2g} %" for change in rows["change"]],
-        marker=edged(color),
-    )
+    changes, text = (100 * rows["change"]).tolist(), [f"{100 * change:+.2g} %" for change in rows["change"]]
+    look = {"name": f"better {word}", "legendgroup": word, "marker": edged(color)}
+    return row_bars(changes, _names(rows), hover, width=0.75, text=text, **look)
 
 
 def _names(rows: pd.DataFrame) -> list[str]:
@@ -173,16 +160,11 @@ def drawn_plans(found: Draws) -> go.Figure:
     figure.update_yaxes(**numbered_rows(names))
     left_out = len(found.plans) - len(rows)
     spreads = {f"{what} {spread:g}" for what, spread in found.spread.items() if spread}
-    return titled(
-        figure,
-        f"{names[0]} has the least expected seconds: {format_s(found.mean_s[rows[0]])}",
-        f"{len(found):,} draws; spread of {', '.join(sorted(spreads)) or 'nothing'}, one standard deviation of the "
-        f"logarithm{f'; {left_out} slower plans are not drawn' if left_out else ''}",
-        alt=found.sentence,
-        height=200 + PLAN_PX * len(rows),
-        legend=LEGEND_BELOW,
-        margin_b=110,
-    )
+    title = f"{names[0]} has the least expected seconds: {format_s(found.mean_s[rows[0]])}"
+    note = f"{len(found):,} draws; spread of {', '.join(sorted(spreads)) or 'nothing'}, one standard deviation of the "
+    note += "logarithm" + (f"; {left_out} slower plans are not drawn" if left_out else "")
+    look = {"height": 200 + PLAN_PX * len(rows), "legend": LEGEND_BELOW, "margin_b": 110}
+    return titled(figure, title, note, alt=found.sentence, **look)
 
 
 def _name(found: Draws, plan: int) -> str:

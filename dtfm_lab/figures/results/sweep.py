@@ -67,7 +67,7 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
         heights = (rows[y].astype(float) * result.scale).tolist()
         along: list[Any] = ["the one combination"] * len(rows)
         if x:
-            along = [_named(place) if by_name else float(place) for place in rows[x]]
+            along = [literal(value_text(place)) if by_name else float(place) for place in rows[x]]
         traces = (_bars if by_name else _curve)(rows, along, heights, number)
         traces[0].showlegend = color is not None
         name = literal(value_text(one) if color else result.word)
@@ -76,20 +76,16 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     figure.update_yaxes(title_text=result.label, range=[0, 1.1 * highest * result.scale or 1.0])
     n_tight = fits(drawn).count(False)
     if n_tight:
-        figure.add_trace(_hollow())
+        marker = {"size": 9, "symbol": "circle-open", "color": LINE_GREY, "line": {"width": 2}}
+        look = {"mode": "markers", "marker": marker, "hoverinfo": "skip", "showlegend": True}
+        figure.add_scatter(x=[None], y=[None], name="hollow: does not fit in memory", **look)
     if not len(drawn):
         nowhere = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
         figure.add_annotation(text="nothing to draw", **nowhere)
-    return titled(
-        figure,
-        _title(drawn, y, names) if len(drawn) else f"{result.word}: known of none of these combinations",
-        _subtitle(frame, y),
-        alt=_alt(drawn, y, names, n_tight),
-        height=500,
-        legend={"traceorder": "normal", "title": {"text": literal(word(color or ""))}},
-        barmode="group",
-        bargap=0.2 if x else 0.7,
-    )
+    title = _title(drawn, y, names) if len(drawn) else f"{result.word}: known of none of these combinations"
+    legend = {"traceorder": "normal", "title": {"text": literal(word(color or ""))}}
+    look = {"height": 500, "legend": legend, "barmode": "group", "bargap": 0.2 if x else 0.7}
+    return titled(figure, title, _subtitle(frame, y), alt=_alt(drawn, y, names, n_tight), **look)
 
 
 def _x_axis(frame: pd.DataFrame, x: str | None, by_name: bool) -> dict[str, Any]:
@@ -97,7 +93,11 @@ def _x_axis(frame: pd.DataFrame, x: str | None, by_name: bool) -> dict[str, Any]
         return {"type": "category"}
     along = values(frame, x)
     if by_name:
-        return {"type": "category", "categoryorder": "array", "categoryarray": [_named(one) for one in along]}
+        return {
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": [literal(value_text(one)) for one in along],
+        }
     few = {"tickvals": along, "ticktext": [f"{one:g}" for one in along]} if len(along) <= MOST_TICKS else {}
     log = along[0] > 0 and along[-1] / along[0] >= LOG_FROM
     return {**few, "type": "log" if log else "linear"}
@@ -155,27 +155,11 @@ def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> lis
 
 def _bars(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> list[go.Bar]:
     color = CATEGORIES[number % len(CATEGORIES)]
-    bar = go.Bar(
-        x=x,
-        y=y,
-        marker={
-            "color": [color if fit else NO_FILL for fit in fits(rows)],
-            "line": {"width": 2, "color": EDGES.get(color, color)},
-        },
-        text=[f"{height:,.0f}" if height >= 1000 else f"{height:.3g}" for height in y],
-        textposition="outside",
-        cliponaxis=False,
-        hovertext=hover(rows),
-        hoverinfo="text",
-    )
-    return [bar]
-
-
-def _hollow() -> go.Scatter:
-    """An entry of the legend that explains hollow markers."""
-    marker = {"size": 9, "symbol": "circle-open", "color": LINE_GREY, "line": {"width": 2}}
-    name = "hollow: does not fit in memory"
-    return go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, hoverinfo="skip", showlegend=True)
+    edge = {"width": 2, "color": EDGES.get(color, color)}
+    marker = {"color": [color if fit else NO_FILL for fit in fits(rows)], "line": edge}
+    text = [f"{height:,.0f}" if height >= 1000 else f"{height:.3g}" for height in y]
+    look = {"textposition": "outside", "cliponaxis": False, "hoverinfo": "text"}
+    return [go.Bar(x=x, y=y, marker=marker, text=text, hovertext=hover(rows), **look)]
 
 
 # rows in words
@@ -297,11 +281,6 @@ def value_text(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _named(value: Any) -> str:
-    """The place of a value on an axis of names."""
-    return literal(value_text(value))
 
 
 def settings_text(row: pd.Series, names: Sequence[str]) -> str:

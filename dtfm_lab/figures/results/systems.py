@@ -62,15 +62,9 @@ def strategies(outcomes: Outcomes) -> go.Figure:
             _break(figure, bar, row, ROOM * longest_s)
     figure.update_xaxes(title_text="an iteration (s)", range=[0, ROOM * longest_s], exponentformat="none")
     figure.update_yaxes(**numbered_rows([_name(bar) for bar in drawn]))
-    return titled(
-        figure,
-        f"{outcomes.job.name} on {outcomes.topology.name}: {outcomes.sentence}",
-        _subtitle(drawn),
-        alt=_alt(outcomes, drawn),
-        barmode="overlay",
-        height=200 + ROW_PX * max(1, len(drawn)),
-        legend_traceorder="normal",
-    )
+    title = f"{outcomes.job.name} on {outcomes.topology.name}: {outcomes.sentence}"
+    look = {"barmode": "overlay", "height": 200 + ROW_PX * max(1, len(drawn)), "legend_traceorder": "normal"}
+    return titled(figure, title, _subtitle(drawn), alt=_alt(outcomes, drawn), **look)
 
 
 def _causes(drawn: Sequence[Bar]) -> list[str]:
@@ -135,15 +129,9 @@ def _ratio(ratio: float) -> str:
 def _break(figure: go.Figure, bar: Bar, row: int, axis_s: float) -> None:
     """Two slashes across a bar that is longer than it is drawn."""
     for share in (0.90, 0.925):
-        at, lean = share * bar.length_s, BREAK_SHARE * axis_s
-        figure.add_shape(
-            type="line",
-            x0=at - lean,
-            x1=at + lean,
-            y0=row + BAR_WIDTH / 2 + 0.06,
-            y1=row - BAR_WIDTH / 2 - 0.06,
-            line={"color": LINE_GREY, "width": 3},
-        )
+        at, lean, reach = share * bar.length_s, BREAK_SHARE * axis_s, BAR_WIDTH / 2 + 0.06
+        ends = {"x0": at - lean, "x1": at + lean, "y0": row + reach, "y1": row - reach}
+        figure.add_shape(type="line", line={"color": LINE_GREY, "width": 3}, **ends)
 
 
 def _subtitle(drawn: Sequence[Bar]) -> str:
@@ -209,15 +197,9 @@ def crossings(crossings: Crossings) -> go.Figure:
         figure.update_yaxes(title_text="seconds an iteration", **log_axis(min(seconds), max(seconds), 1.2))
     title = f"Which system is fastest, over {axis.noun}: {crossings.job.name} on {crossings.topology.name}"
     more_px = LEGEND_ROW_PX * len(crossings.systems)
-    return titled(
-        figure,
-        title,
-        f"{crossings.headline} · every system chooses anew at each marker, between two only the fastest do",
-        alt=f"{title}. {crossings.sentence}.",
-        height=470 + more_px,
-        showlegend=True,
-        margin_b=100 + more_px,
-    )
+    note = f"{crossings.headline} · every system chooses anew at each marker, between two only the fastest do"
+    look = {"height": 470 + more_px, "showlegend": True, "margin_b": 100 + more_px}
+    return titled(figure, title, note, alt=f"{title}. {crossings.sentence}.", **look)
 
 
 def _color(crossings: Crossings, labels: Sequence[str]) -> str:
@@ -260,10 +242,8 @@ def _hover(crossings: Crossings, point: CrossingPoint, label: str) -> str:
         times = point.seconds[label] / point.seconds[best[0]]
         lines.append(f"{times:.2f} times {crossings.name_of(best)}")
     if (plan := point.plans.get(label)) is not None:
-        lines.append(
-            f"{counted(plan.job.n_stages, 'stage')} x {counted(plan.job.n_replicas, 'replica')}, micro-batches "
-            f"{plan.job.microbatch}"
-        )
+        shape = f"{counted(plan.job.n_stages, 'stage')} x {counted(plan.job.n_replicas, 'replica')}"
+        lines.append(f"{shape}, micro-batches {plan.job.microbatch}")
     elif point.refined:
         lines.append("with the best of its plans of the values beside this one")
     return "<br>".join(literal(line) for line in lines)

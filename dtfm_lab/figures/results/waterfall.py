@@ -8,16 +8,7 @@ import plotly.graph_objects as go
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.figures.palette import BLUE, GREEN, LINE_GREY, ORANGE, PURPLE
-from dtfm_lab.figures.theme import (
-    UNBOXED,
-    drawn_of,
-    literal,
-    numbered_rows,
-    row_bars,
-    titled,
-    with_headings,
-    wrapped,
-)
+from dtfm_lab.figures.theme import UNBOXED, drawn_of, literal, numbered_rows, row_bars, titled, with_headings, wrapped
 from dtfm_lab.systems.waterfall import Waterfall, WaterfallStep
 
 ROW_PX = 52
@@ -68,15 +59,9 @@ def waterfall(found: Waterfall) -> go.Figure:
         unit = f"times the seconds of {literal(against.strategy.heading)}"
     figure.update_xaxes(title_text=unit, range=[0, room * longest or 1.0], exponentformat="none")
     figure.update_yaxes(**numbered_rows(names))
-    titled(
-        figure,
-        _title(found),
-        "each row on top of those above it, predicted by the link model; the changes depend on their order",
-        alt=_alt(found),
-        barmode="overlay",
-        height=190 + ROW_PX * len(names),
-        legend_traceorder="normal",
-    )
+    note = "each row on top of those above it, predicted by the link model; the changes depend on their order"
+    look = {"barmode": "overlay", "height": 190 + ROW_PX * len(names), "legend_traceorder": "normal"}
+    titled(figure, _title(found), note, alt=_alt(found), **look)
     return with_headings(figure) if found.published else figure
 
 
@@ -101,16 +86,10 @@ def _bar(found: Waterfall, step: WaterfallStep, row: int, longest: float) -> dic
 
 def _trace(kind: str, bars: list[dict[str, Any]]) -> go.Bar:
     word, color = KINDS[kind]
-    return row_bars(
-        [abs(bar["to"] - bar["from"]) for bar in bars],
-        [bar["row"] for bar in bars],
-        [bar["hover"] for bar in bars],
-        base=[min(bar["from"], bar["to"]) for bar in bars],
-        width=0.56,
-        name=word,
-        text=[literal(bar["text"]) for bar in bars],
-        marker={"color": color},
-    )
+    lengths = [abs(bar["to"] - bar["from"]) for bar in bars]
+    rows, hover, text = ([bar[what] for bar in bars] for what in ("row", "hover", "text"))
+    look = {"base": [min(bar["from"], bar["to"]) for bar in bars], "width": 0.56, "marker": {"color": color}}
+    return row_bars(lengths, rows, hover, name=word, text=list(map(literal, text)), **look)
 
 
 def _add_published(figure: go.Figure, found: Waterfall) -> None:

@@ -59,7 +59,8 @@ class Rows:
     ) -> None:
         self._devices = [[literal(name) for name in group] for group in devices]
         self._stages_per_device = stages_per_device
-        self._lanes = lanes
+        self.lanes = lanes
+        """The lanes of each device, from top to bottom."""
         many = sum(map(len, devices)) > MANY_DEVICES
         crowded_px = CROWDED_PX * (1 + n_sides) / 2
         self._lane_px = {lane: crowded_px if many else LANE_PX[lane] for lane in lanes}
@@ -75,33 +76,20 @@ class Rows:
             at += BETWEEN_STAGES_PX
         self.height_px = at - BETWEEN_STAGES_PX
 
-    @property
-    def lanes(self) -> tuple[Lane, ...]:
-        """The lanes of each device, from top to bottom."""
-        return self._lanes
-
     def strip(self, action: Action, replica: int, side: int) -> Strip:
-        """The place of an action's bar. Messages between stages overlap in time with those of the other direction, so
-        they take half of their lane: the upper half forward, the lower half backward."""
-        middle, height = self._whole(action.stage, replica, action.lane, side)
-        top = middle - height / 2
-        if action.kind in ACROSS_STAGES:
-            height /= 2
-            top += 0 if action.kind in (Kind.SEND_F, Kind.RECV_F) else height
-        return Strip(top + height / 2, height)
+        """The place of an action's bar: the topmost lane of its device where its own is not drawn. Messages between
+        stages overlap in time with those of the other direction, so they take half of their lane: the upper half
+        forward, the lower half backward."""
+        lane = action.lane if action.lane in self.lanes else self.lanes[0]
+        height = self._lane_px[lane] * FILLED / self._n_sides
+        middle = self._top[action.stage % len(self._devices), replica, lane] + (side + 0.5) * height
+        if lane is not action.lane or action.kind not in ACROSS_STAGES:
+            return Strip(middle, height)
+        return Strip(middle + (-height if action.kind in (Kind.SEND_F, Kind.RECV_F) else height) / 4, height / 2)
 
     def named(self, kind: Kind) -> bool:
         """Whether the axis names the device beside the bars of this kind."""
-        return self._n_sides == 1 and LANE[kind] is self._lanes[0] is Lane.COMPUTE
-
-    def first(self, stage: int, replica: int, side: int) -> Strip:
-        """The place of the topmost lane of the device that holds this stage."""
-        return self._whole(stage, replica, self._lanes[0], side)
-
-    def _whole(self, stage: int, replica: int, lane: Lane, side: int) -> Strip:
-        height = self._lane_px[lane] * FILLED / self._n_sides
-        top = self._top[stage % len(self._devices), replica, lane] + side * height
-        return Strip(top + height / 2, height)
+        return self._n_sides == 1 and LANE[kind] is self.lanes[0] is Lane.COMPUTE
 
     def axis(self) -> dict[str, Any]:
         """The y axis: "stage · device" at the first lane, the other lanes by name and small."""
@@ -109,7 +97,7 @@ class Rows:
         for (position, replica, lane), top in self._top.items():
             places.append(top + self._lane_px[lane] * FILLED / 2)
             name = f"{self._stages(position)} · {self._devices[position][replica]}"
-            if lane is not self._lanes[0]:
+            if lane is not self.lanes[0]:
                 name = f'<span style="font-size:9px">{lane.value}</span>'
             elif lane is not Lane.COMPUTE:
                 name += f" {lane.value}"
@@ -132,11 +120,7 @@ class Rows:
 
 
 def bars(
-    sides: Sequence[Sequence[Span]],
-    contexts: Sequence[RunContext],
-    rows: Rows,
-    unit: str,
-    words: Sequence[str],
+    sides: Sequence[Sequence[Span]], contexts: Sequence[RunContext], rows: Rows, unit: str, words: Sequence[str]
 ) -> list[go.Bar]:
     """Bars of one trace, or of two with the second hatched. A message has one legend entry for both of its ends."""
     labelled = sum(map(len, sides)) <= LABELLED_UP_TO

@@ -43,20 +43,12 @@ def bubble(trace: Trace) -> go.Figure:
         seconds = frame[f"{cause}_s"]
         if not (shares[cause] > 0).any():
             continue
-        figure.add_bar(
-            orientation="h",
-            x=(seconds * scale).to_numpy(np.float32),
-            y=np.array(at, dtype=np.float32),
-            width=0.85,
-            name=words,
-            customdata=shares[cause].to_numpy(np.float32),
-            texttemplate=None if crowded else "%{customdata:.0%}",
-            textposition="inside",
-            insidetextanchor="middle",
-            textangle=0,
-            hovertemplate=f"stage %{{y}} · {words} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})<extra></extra>",
-            marker=edged(CAUSE_COLORS[cause]),
-        )
+        x, y = (seconds * scale).to_numpy(np.float32), np.array(at, dtype=np.float32)
+        look = {"width": 0.85, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
+        look |= {"texttemplate": None if crowded else "%{customdata:.0%}", "marker": edged(CAUSE_COLORS[cause])}
+        told = f"stage %{{y}} · {words} · %{{x:.4~r}} {unit} (%{{customdata:.1%}})<extra></extra>"
+        data = shares[cause].to_numpy(np.float32)
+        figure.add_bar(orientation="h", x=x, y=y, name=words, customdata=data, hovertemplate=told, **look)
     names = [f"{stage} · {literal(device)}" for stage, device in zip(frame["stage"], frame["device"], strict=True)]
     figure.update_yaxes(
         tickvals=np.array(at, dtype=np.float32), ticktext=names, tickfont_size=9 if crowded else 11,

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from dtfm_lab.domain.trace import RunContext, Span, Trace, predicted_ends
 from dtfm_lab.domain.units import FloatArray, format_range, format_s
 from dtfm_lab.figures.palette import CONTENT, CRIMSON, EDGES, KIND_COLORS
 from dtfm_lab.figures.strokes import packed, strokes
-from dtfm_lab.figures.theme import WORDLESS, drawn_of, time_unit, titled
+from dtfm_lab.figures.theme import CLEAR, WORDLESS, curve, drawn_of, time_unit, titled
 from dtfm_lab.figures.timeline.bars import Hover, Rows, bars
 
 ALL_LANES = tuple(lane.value for lane in Lane)
@@ -100,14 +100,9 @@ def gantt(
         remarks.append(f"shaded: where it ends with 90 % confidence, {format_range(*between)}")
     figure.update_xaxes(title_text=f"time since the iteration began ({unit})", range=[0, until_s * scale * 1.005])
     figure.update_yaxes(**rows.axis())
-    return titled(
-        figure,
-        _title(given, words, lengths_s),
-        _subtitle(given, words, chosen, remarks),
-        barmode="overlay",
-        height=max(300, rows.height_px + 168),
-        uniformtext={"minsize": 8, "mode": "hide"},
-    )
+    look: dict[str, Any] = {"height": max(300, rows.height_px + 168), "uniformtext": {"minsize": 8, "mode": "hide"}}
+    note = _subtitle(given, words, chosen, remarks)
+    return titled(figure, _title(given, words, lengths_s), note, barmode="overlay", **look)
 
 
 def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
@@ -175,6 +170,7 @@ def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], remarks:
 
 MOST_ARROWS = 600
 """Most arrows of a chart; more would hide the bars."""
+ARROW: dict[str, Any] = {"symbol": "arrow", "angleref": "previous", "opacity": 1, "line": {"width": 0}}
 CASING = "rgba(255, 255, 255, 0.9)"
 """Casing around a line, which makes it stand out from any bar."""
 Point = tuple[float, float]
@@ -220,8 +216,10 @@ def arrows(
     for side, (trips, hover) in enumerate(zip(sides, hovers, strict=True)):
         for trip in trips:
             kind = trip.send.kind
-            (left_s, top), (arrived_s, bottom) = _ends(trip, rows, side)
-            ways[kind].append(np.array([(left_s * hover.scale, top), (arrived_s * hover.scale, bottom)]))
+            left_s = trip.send_end_s if Lane.SEND in rows.lanes else trip.send_start_s
+            top, bottom = rows.strip(trip.send, trip.sender, side), rows.strip(trip.receive, trip.receiver, side)
+            ends = (left_s * hover.scale, top.middle), (trip.receive_end_s * hover.scale, bottom.middle)
+            ways[kind].append(np.array(ends))
             there = hover.device(trip.receive.stage, trip.receiver)
             here = hover.device(trip.send.stage, trip.sender)
             words[kind] += [f"{here} → {there}"] * 2 + [WORDLESS]
@@ -235,14 +233,7 @@ def arrows(
             name=CONTENT[kind],
             showlegend=not {Lane.SEND, Lane.RECEIVE} & set(rows.lanes),
             line={"width": 1.2, "color": (color := EDGES.get(KIND_COLORS[kind], KIND_COLORS[kind]))},
-            marker={
-                "symbol": "arrow",
-                "angleref": "previous",
-                "size": np.tile([0, 8, 0], len(ways[kind])),
-                "color": color,
-                "opacity": 1,
-                "line": {"width": 0},
-            },
+            marker={**ARROW, "size": np.tile([0, 8, 0], len(ways[kind])), "color": color},
             hovertext=words[kind],
             customdata=np.array(data[kind], dtype=np.float32),
             hovertemplate=f"{CONTENT[kind]}{' %{customdata[3]}' if data[kind][0][3] >= 0 else ''} · %{{hovertext}} · "
@@ -266,7 +257,7 @@ def critical_path(
         for row, start_s, end_s in path[["row", "start_s", "end_s"]].itertuples(index=False):
             action, replica = trace.actions[trace.action[row]], int(trace.replica[row])
             shown = action.lane in rows.lanes
-            strip = rows.strip(action, replica, side) if shown else rows.first(action.stage, replica, side)
+            strip = rows.strip(action, replica, side)
             if shown:
                 bars.append((trace.start_s[row], trace.end_s[row], strip.middle, strip.height))
             # a receive's segment is drawn as the line from the end of its send
@@ -276,40 +267,12 @@ def critical_path(
             points.append((end_s, strip.middle))
         points.append(GAP)
     start_s, end_s, middle, height = np.array(bars).reshape(-1, 4).T
-    outlines = go.Bar(
-        orientation="h",
-        base=packed(start_s * scale),
-        x=((end_s - start_s) * scale).astype(np.float32),
-        y=middle.astype(np.float32),
-        width=height.astype(np.float32),
-        name="on the critical path",
-        showlegend=False,
-        hoverinfo="skip",
-        marker={"color": "rgba(0, 0, 0, 0)", "line": {"width": 2, "color": CRIMSON}},
-    )
-    along, across = (np.array(points, dtype=float) * (scale, 1)).T
-    lines = [
-        go.Scatter(
-            x=along.astype(np.float32),
-            y=across.astype(np.float32),
-            mode="lines",
-            name="critical path",
-            legendgroup="critical path",
-            showlegend=color == CRIMSON,
-            hoverinfo="skip",
-            line={"width": width, "color": color},
-        )
-        for width, color in ((4.5, CASING), (2, CRIMSON))
-    ]
+    look = {"color": CLEAR, "line": {"width": 2, "color": CRIMSON}}
+    lasts, y, width = (column.astype(np.float32) for column in ((end_s - start_s) * scale, middle, height))
+    outlines = go.Bar(orientation="h", base=packed(start_s * scale), x=lasts, y=y, width=width, marker=look)
+    outlines.update(name="on the critical path", showlegend=False, hoverinfo="skip")
+    along, across = (np.array(points, dtype=float) * (scale, 1)).T.astype(np.float32)
+    group = {"legendgroup": "critical path"}
+    casing = curve(along, across, "critical path", CASING, 4.5, showlegend=False, **group)
+    lines = [casing, curve(along, across, "critical path", CRIMSON, 2, **group)]
     return [outlines, *lines]
-
-
-def _ends(trip: Trip, rows: Rows, side: int) -> tuple[Point, Point]:
-    """Both ends of an arrow: on the lanes of sends and receives, or on the first lanes of the devices."""
-    if Lane.SEND in rows.lanes:
-        begin = trip.send_end_s, rows.strip(trip.send, trip.sender, side).middle
-    else:
-        begin = trip.send_start_s, rows.first(trip.send.stage, trip.sender, side).middle
-    if Lane.RECEIVE in rows.lanes:
-        return begin, (trip.receive_end_s, rows.strip(trip.receive, trip.receiver, side).middle)
-    return begin, (trip.receive_end_s, rows.first(trip.receive.stage, trip.receiver, side).middle)

@@ -48,13 +48,8 @@ def history(history: History) -> go.Figure:
     unit, in_s = time_axis(history.availability.end_s)
     heights = [DEVICES_PX, RATE_PX, STATES_PX, SAMPLES_PX] + [DOLLARS_PX] * bool(history.dollars)
     total_px = sum(heights) + (len(heights) - 1) * BETWEEN_PX
-    headings = [
-        "devices: there, and serving",
-        "samples a second",
-        "what the time goes to",
-        "samples so far (thousands)",
-    ]
-    headings += ["dollars so far"] * bool(history.dollars)
+    headings = ["devices: there, and serving", "samples a second", "what the time goes to"]
+    headings += ["samples so far (thousands)"] + ["dollars so far"] * bool(history.dollars)
     figure = stacked(heights, headings, gap_px=BETWEEN_PX, total_px=total_px)
     _add_devices(figure, history, in_s)
     _add_rate(figure, history, in_s)
@@ -66,16 +61,9 @@ def history(history: History) -> go.Figure:
     figure.update_xaxes(title_text=f"time ({unit})", row=len(heights), col=1)
     figure.update_yaxes(rangemode="tozero")
     figure.update_yaxes(range=[0, 1], tickformat=".0%", row=BAND_ROW, col=1)
-    titled(
-        figure,
-        f"{history.policy} on {history.availability.name}: {history.goodput:.4g} samples/s",
-        _subtitle(history),
-        alt=f"{history.sentence}. " + _subtitle(history),
-        height=total_px + 210,
-        hovermode="x unified",
-        bargap=0,
-        barmode="stack",
-    )
+    title = f"{history.policy} on {history.availability.name}: {history.goodput:.4g} samples/s"
+    note, look = _subtitle(history), {"hovermode": "x unified", "bargap": 0, "barmode": "stack"}
+    titled(figure, title, note, alt=f"{history.sentence}. {note}", height=total_px + 210, **look)
     return with_headings(figure)
 
 
@@ -229,15 +217,9 @@ def availability(availability: Availability) -> go.Figure:
     if unit == "h" and 3 * DAY_H <= availability.end_s / in_s <= 31 * DAY_H:
         figure.update_xaxes(dtick=DAY_H)
     figure.update_xaxes(title_text=f"time ({unit})", row=2, col=1)
-    titled(
-        figure,
-        _title(availability, f"{availability.end_s / in_s:.3g} {unit}"),
-        availability.source,
-        alt=_alt(availability, f"{availability.end_s / in_s:.3g} {unit}"),
-        height=total_px + 190,
-        bargap=0.2,
-        barmode="overlay",
-    )
+    length, look = f"{availability.end_s / in_s:.3g} {unit}", {"bargap": 0.2, "barmode": "overlay"}
+    alt = _alt(availability, length)
+    titled(figure, _title(availability, length), availability.source, alt=alt, height=total_px + 190, **look)
     return with_headings(figure)
 
 

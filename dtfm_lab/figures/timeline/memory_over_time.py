@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,7 +13,7 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, counted, format_bytes
 from dtfm_lab.figures.palette import BLUE, CRIMSON, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from dtfm_lab.figures.strokes import strokes
-from dtfm_lab.figures.theme import drawn_of, literal, time_unit, titled, with_headings
+from dtfm_lab.figures.theme import curve, drawn_of, literal, time_unit, titled, with_headings
 from dtfm_lab.simulation.memory import MemoryReport
 
 MOST_DEVICES = 8
@@ -23,13 +23,7 @@ MOST_POINTS = 160
 """Most points of a curve; a panel is some 400 pixels wide."""
 IN_SIGHT = 2.0
 """Limits up to this multiple of the highest peak are drawn; higher ones would flatten the curves."""
-BANDS = {
-    "parameters": GREEN,
-    "gradients": PURPLE,
-    "optimiser states": BLUE,
-    "activations": ORANGE,
-    "messages": SKY,
-}
+BANDS = {"parameters": GREEN, "gradients": PURPLE, "optimiser states": BLUE, "activations": ORANGE, "messages": SKY}
 UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
 
@@ -86,15 +80,9 @@ def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = No
     n_columns = 1 if len(chosen) == 1 else 2
     n_rows = -(-len(chosen) // n_columns)
     total_px = n_rows * PANEL_PX + (n_rows - 1) * HEADING_PX
-    figure = make_subplots(
-        rows=n_rows,
-        cols=n_columns,
-        shared_xaxes=True,
-        shared_yaxes=True,
-        vertical_spacing=HEADING_PX / total_px if n_rows > 1 else 0.0,
-        horizontal_spacing=0.04,
-        subplot_titles=[_heading(report, at) for at in chosen],
-    )
+    between = {"vertical_spacing": HEADING_PX / total_px if n_rows > 1 else 0.0, "horizontal_spacing": 0.04}
+    headings = [_heading(report, at) for at in chosen]
+    figure = make_subplots(n_rows, n_columns, shared_xaxes=True, shared_yaxes=True, subplot_titles=headings, **between)
     has_limit = False
     for number, at in enumerate(chosen):
         row, column = (n + 1 for n in divmod(number, n_columns))
@@ -107,15 +95,9 @@ def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = No
     figure.update_xaxes(range=[0, axes.until * axes.x_scale or 1.0], showgrid=False)
     figure.update_yaxes(range=[0, axes.top_bytes / axes.y_unit[1]])
     figure.update_yaxes(title_text=axes.y_unit[0], col=1)
-    titled(
-        figure,
-        report.sentence,
-        _subtitle(report, len(chosen), asked=devices is not None),
-        alt=_alt(report),
-        height=max(320, total_px + 214),
-        legend_traceorder="normal",
-        hovermode="x unified",
-    )
+    look = {"height": max(320, total_px + 214), "legend_traceorder": "normal", "hovermode": "x unified"}
+    note = _subtitle(report, len(chosen), asked=devices is not None)
+    titled(figure, report.sentence, note, alt=_alt(report), **look)
     return with_headings(figure)
 
 
@@ -163,59 +145,33 @@ def _thinned(time: FloatArray, moving: dict[str, FloatArray]) -> tuple[FloatArra
     return time[keep], {name: of[keep] for name, of in moving.items()}
 
 
-def _drawn(curve: Curve, axes: Axes, *, first: bool) -> list[go.Scatter]:
+def _drawn(held: Curve, axes: Axes, *, first: bool) -> list[go.Scatter]:
     """The bands; then what is over the limit, and the limit itself, where that is in the range of the axis."""
-    x = np.append(curve.time, axes.until) * axes.x_scale
+    x = np.append(held.time, axes.until) * axes.x_scale
     unit, per_unit = axes.y_unit
     # a band that never changes needs its two ends only
-    ends = {name: slice(None) if np.ptp(of) else slice(None, None, len(of)) for name, of in curve.bands.items()}
-    traces = [
-        go.Scatter(
-            x=x.astype(np.float32)[ends[name]],
-            y=(np.append(of, of[-1]) / per_unit).astype(np.float32)[ends[name]],
-            mode="lines",
-            name=name,
-            legendgroup=name,
-            showlegend=first,
-            stackgroup="held",
-            stackgaps="interpolate",
-            line={"width": 0, "shape": "hv"},
-            fillcolor=BANDS[name],
-            hovertemplate=f"{name} %{{y:.3g}} {unit}<extra></extra>",
-        )
-        for name, of in curve.bands.items()
-    ]
-    if curve.limit_bytes > axes.top_bytes:
-        return traces
-    limit = curve.limit_bytes / per_unit
-    held = np.append(curve.total, curve.total[-1]) / per_unit
-    if (held > limit).any():
-        steps = np.repeat(np.maximum(held, limit), 2)[:-1]
+    ends = {name: slice(None) if np.ptp(of) else slice(None, None, len(of)) for name, of in held.bands.items()}
+    traces = []
+    for name, of in held.bands.items():
+        told = {"legendgroup": name, "hovertemplate": f"{name} %{{y:.3g}} {unit}<extra></extra>"}
+        look = {"stackgroup": "held", "stackgaps": "interpolate", "fillcolor": BANDS[name]}
+        y = (np.append(of, of[-1]) / per_unit).astype(np.float32)
+        at = ends[name]
         traces.append(
-            go.Scatter(
-                **strokes([np.column_stack([[*np.repeat(x, 2)[1:], x[-1], x[0]], [*steps, limit, limit]])]),
-                mode="lines",
-                name="over the limit",
-                showlegend=False,
-                hoverinfo="skip",
-                fill="toself",
-                line={"width": 0},
-                fillpattern={"shape": "/", "size": 6, "fgcolor": CRIMSON, "bgcolor": "rgba(255, 255, 255, 0.35)"},
-            )
+            curve(x.astype(np.float32)[at], y[at], name, BANDS[name], 0, steps=True, showlegend=first, **told, **look)
         )
-    traces.append(
-        go.Scatter(
-            x=[0, axes.until * axes.x_scale],
-            y=[limit, limit],
-            mode="lines",
-            name="what the device has",
-            legendgroup="limit",
-            showlegend=False,
-            line={"width": 2, "color": CRIMSON, "dash": "dash"},
-            hovertemplate=f"limit %{{y:.3g}} {unit}<extra></extra>",
-        )
-    )
-    return traces
+    if held.limit_bytes > axes.top_bytes:
+        return traces
+    limit, total = held.limit_bytes / per_unit, np.append(held.total, held.total[-1]) / per_unit
+    if (total > limit).any():
+        steps = np.repeat(np.maximum(total, limit), 2)[:-1]
+        outline = strokes([np.column_stack([[*np.repeat(x, 2)[1:], x[-1], x[0]], [*steps, limit, limit]])])
+        pattern = {"shape": "/", "size": 6, "fgcolor": CRIMSON, "bgcolor": "rgba(255, 255, 255, 0.35)"}
+        over = {"name": "over the limit", "color": CRIMSON, "width": 0}
+        traces.append(curve(**outline, **over, fill="toself", fillpattern=pattern, showlegend=False))
+    group: dict[str, Any] = {"name": "what the device has", "legendgroup": "limit", "showlegend": False}
+    group |= {"hovertemplate": f"limit %{{y:.3g}} {unit}<extra></extra>", "dash": "dash"}
+    return [*traces, curve([0, axes.until * axes.x_scale], [limit, limit], color=CRIMSON, width=2, **group)]
 
 
 def _heading(report: MemoryReport, at: tuple[int, int]) -> str:
@@ -228,12 +184,8 @@ def _heading(report: MemoryReport, at: tuple[int, int]) -> str:
 
 def _subtitle(report: MemoryReport, n_shown: int, *, asked: bool) -> str:
     n = report.limit_bytes.size
-    parts = (
-        [f"{n_shown} of {counted(n, 'device')}" + ("" if asked else ", those with least to spare")]
-        if n_shown < n
-        else []
-    )
-    parts += ["above each panel: what the device needs at most, of what it has"]
+    which = f"{n_shown} of {counted(n, 'device')}" + ("" if asked else ", those with least to spare")
+    parts = [which] * (n_shown < n) + ["above each panel: what the device needs at most, of what it has"]
     parts += [] if report.timed else ["by the order of computations, before any is played"]
     return " · ".join(parts)
 

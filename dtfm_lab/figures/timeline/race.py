@@ -103,12 +103,9 @@ def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = 
     if len({one.availability.end_s for one in given}) > 1:
         ends = ", ".join(f"{name} {one.availability.end_s:g} s" for name, one in zip(names, given, strict=True))
         raise TraceError(f"race of histories that differ in length: {ends}; wanted the same hours")
-    return _bars(
-        dict(
-            sorted(zip(names, given, strict=True), key=lambda each: (each[1].local_steps > 1, -BY[by].value(each[1])))
-        ),
-        by,
-    )
+    rank = {name: (one.local_steps > 1, -BY[by].value(one)) for name, one in zip(names, given, strict=True)}
+    by_rank = sorted(zip(names, given, strict=True), key=lambda each: rank[each[0]])
+    return _bars(dict(by_rank), by)
 
 
 def _check(histories: Sequence[History], by: str) -> None:
@@ -149,14 +146,10 @@ def _bars(ranked: Mapping[str, History], by: str) -> go.Figure:
     figure.update_yaxes(**numbered_rows([literal(name) for name in ranked]))
     best, worst = next(iter(ranked)), list(ranked)[-1]
     hours = {one.availability.name for one in ranked.values()}
-    return titled(
-        figure,
-        f"{hours.pop() + ': ' if len(hours) == 1 else ''}{best} {BY[by].wins}",
-        "; ".join(filter(None, [_spread(ranked, worst, by), _whose(ranked.values())])),
-        alt="; ".join(f"{name} {BY[by].text(one)}" for name, one in ranked.items()),
-        height=190 + ROW_PX * len(ranked),
-        barmode="overlay",
-    )
+    title = f"{hours.pop() + ': ' if len(hours) == 1 else ''}{best} {BY[by].wins}"
+    note = "; ".join(filter(None, [_spread(ranked, worst, by), _whose(ranked.values())]))
+    alt = "; ".join(f"{name} {BY[by].text(one)}" for name, one in ranked.items())
+    return titled(figure, title, note, alt=alt, height=190 + ROW_PX * len(ranked), barmode="overlay")
 
 
 def _spread(ranked: Mapping[str, History], worst: str, by: str) -> str:
@@ -209,14 +202,9 @@ def _curves(race: Race, by: str) -> go.Figure:
     figure.update_xaxes(title_text=_axis(race), **(log_axis(values[0], values[-1], 1.07) if log else {}))
     figure.update_yaxes(title_text=BY[by].axis, range=[0, 1.12 * most or 1.0])
     hours = race.points[0].histories[0].availability.name
-    return titled(
-        figure,
-        f"{hours}: {race.sentence}",
-        "each marker is a replay of all hours" + ("; the lead is bisected where it changes" if race.leads else ""),
-        alt=f"{hours}, over {race.over}: {race.sentence}.",
-        height=470,
-        showlegend=True,
-    )
+    note = "each marker is a replay of all hours" + ("; the lead is bisected where it changes" if race.leads else "")
+    alt = f"{hours}, over {race.over}: {race.sentence}."
+    return titled(figure, f"{hours}: {race.sentence}", note, alt=alt, height=470, showlegend=True)
 
 
 def _axis(race: Race) -> str:

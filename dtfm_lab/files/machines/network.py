@@ -25,7 +25,7 @@ from dtfm_lab.domain.network import (
 )
 from dtfm_lab.domain.registry import listed, unknown
 from dtfm_lab.domain.units import GB, TERA, counted, format_gbps, format_s, to_gbps
-from dtfm_lab.files.machines import clusters, measured, nvidia, skypilot
+from dtfm_lab.files.machines import clusters, host_tools, skypilot
 from dtfm_lab.files.machines.seen import Gpu, Host, Measurement, Seen
 from dtfm_lab.files.reading import located, read_mapping, read_text
 
@@ -47,14 +47,14 @@ MOST_NAMED = 4
 """Most hosts without a place that a refusal names."""
 
 OF_TEXT: Sequence[tuple[Callable[[str], bool], Callable[[str, Path], Seen]]] = (
-    (nvidia.is_smi, nvidia.read_smi),
-    (measured.is_nccl, measured.read_nccl),
-    (nvidia.is_topo, nvidia.read_topo),
+    (host_tools.is_smi, host_tools.read_smi),
+    (host_tools.is_nccl, host_tools.read_nccl),
+    (host_tools.is_topo, host_tools.read_topo),
     (clusters.is_slurm, clusters.read_slurm),
     (clusters.is_ssh, clusters.read_ssh),
 )
 OF_DATA: Sequence[tuple[Callable[[object], bool], Callable[[object, Path], Seen]]] = (
-    (measured.is_iperf, measured.read_iperf),
+    (host_tools.is_iperf, host_tools.read_iperf),
     (clusters.is_kubernetes, clusters.read_kubernetes),
     (clusters.is_ray, clusters.read_ray),
 )

@@ -18,11 +18,7 @@ from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.residuals import ResidualsView
 
-NOTHING = (
-    Tile("Error", "–", "nothing measured yet"),
-    Tile("From messages", "–", ""),
-    Tile("From computation", "–", ""),
-)
+NOTHING = Tile("Error", "–", "nothing measured yet"), Tile("From messages", "–", ""), Tile("From computation", "–", "")
 BEGUN = "comparing action by action"
 TITLES = {"links": "Messages", "devices": "Computation", "stages": "Computation"}
 CLICK = "a click lights it on the network"
@@ -65,9 +61,8 @@ class ComparePanel(Panel):
             state.selected = () if of == "link" else self._devices_of.get(name, ()) if of == "stage" else (name,)
 
     def _laid_out(self) -> w.VBox:
-        more = more_menu(
-            [self.told, self.refitting.table], "In sentences", "The verdict, each suspect, and the fitted values"
-        )
+        what = "The verdict, each suspect, and the fitted values"
+        more = more_menu([self.told, self.refitting.table], "In sentences", what)
         self.refitting.note.add_class("dtfm-grow")
         refitting = [self.refit, self.refitting.use, self.refitting.again, self.refitting.note]
         row = toolbar(*self._guessing, *refitting, self.error, more)
@@ -102,10 +97,8 @@ class ComparePanel(Panel):
         self.refitting.hold(secret=secret)
         self._lab_state.suspects = () if found is None or secret else found.suspects
         if found is None:
-            self.tiles.value, self.told.value = (
-                tiles_html(NOTHING),
-                markup.line("Nothing to compare yet: run the plan first.", "note"),
-            )
+            self.tiles.value = tiles_html(NOTHING)
+            self.told.value = markup.line("Nothing to compare yet: run the plan first.", "note")
             self.residuals.tables = []
             return
         self.tiles.value = tiles_html(found.tiles, secret=secret)

@@ -64,17 +64,11 @@ class Findings(NamedTuple):
         suspects = comparison.suspects["sentence"].tolist()
         more = len(suspects) - MOST_SENTENCES
         rest = [f"and {more} more, in comparison.suspects"] if more > 0 else []
-        told = (
-            comparison.verdict,
-            comparison.inside_sentence,
-            *suspects[:MOST_SENTENCES],
-            *rest,
-            comparison.drift.sentence,
-        )
-        rows, by_model = comparison.suspects, comparison.measured.context.links_by_model
-        named = tuple(
-            tuple(name.split(ARROW, 1)) if of == "link" else (name,) for of, name in rows[["of", "name"]].values
-        )
+        first = comparison.verdict, comparison.inside_sentence
+        told = (*first, *suspects[:MOST_SENTENCES], *rest, comparison.drift.sentence)
+        by_model = comparison.measured.context.links_by_model
+        rows = comparison.suspects[["of", "name"]].values
+        named = tuple(tuple(name.split(ARROW, 1)) if of == "link" else (name,) for of, name in rows)
         known = comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth
         return cls(*known, by_model, told, named)
 
@@ -91,21 +85,13 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
         return (error, Tile("From messages", "–", comparison.blame_missing), Tile("From computation", "–", ""))
     suspects, found = comparison.suspects, comparison.blame
     links, devices = (suspects.loc[suspects["of"] == of, "name"].tolist() for of in ("link", "device"))
-    return (
-        error,
-        Tile(
-            "From messages",
-            signed_s(found.messages_s),
-            _suspected(links, "link") + (f"; {BY_MODEL}" if comparison.measured.context.links_by_model else ""),
-            bool(links) and abs(found.messages_s) >= notable_s,
-        ),
-        Tile(
-            "From computation",
-            signed_s(found.computation_s),
-            _suspected(devices, "device"),
-            bool(devices) and abs(found.computation_s) >= notable_s,
-        ),
+    by_model = f"; {BY_MODEL}" if comparison.measured.context.links_by_model else ""
+    causes = (
+        ("From messages", found.messages_s, links, _suspected(links, "link") + by_model),
+        ("From computation", found.computation_s, devices, _suspected(devices, "device")),
     )
+    tiles = [Tile(name, signed_s(s), why, bool(who) and abs(s) >= notable_s) for name, s, who, why in causes]
+    return (error, *tiles)
 
 
 def tiles_html(tiles: tuple[Tile, ...], *, secret: bool = False) -> str:
@@ -163,15 +149,11 @@ def tables(comparison: Comparison) -> list[Table]:
             for row in its
         ]
         # suspects first; then by suspicion, and by the size of their errors where that is unknown
-        last = len(order)
-        marked.sort(
-            key=lambda row: (not row["suspect"], order.get((row["noun"], row["id"]), last), -abs(row["error_s"]))
-        )
-        found.append(
-            {"key": key, "name": name, "noun": noun, "own": own, "second": second}
-            | {"measured": BY_MODEL if key == "links" and by_model else "measured"}
-            | {"count": len(marked), "rows": marked[:MOST_ROWS]}
-        )
+        ranks = {row["id"]: order.get((noun, row["id"]), len(order)) for row in marked}
+        marked.sort(key=lambda row: (not row["suspect"], ranks[row["id"]], -abs(row["error_s"])))
+        table = {"key": key, "name": name, "noun": noun, "own": own, "second": second}
+        table["measured"] = BY_MODEL if key == "links" and by_model else "measured"
+        found.append(table | {"count": len(marked), "rows": marked[:MOST_ROWS]})
     return found
 
 
@@ -203,20 +185,11 @@ def _of(rows: pd.DataFrame, by: str) -> list[Table]:
         error_s, has_interval = measured_s - predicted_s, np.isfinite(error.low) and np.isfinite(error.high)
         if np.abs(predicted - measured).max() <= ROUNDING * abs(measured_s):
             error, error_s = Estimate(0.0, 0.0, 0.0), 0.0
-        found.append(
-            {
-                "id": str(key),
-                "predicted_s": predicted_s,
-                "measured_s": measured_s,
-                "error_s": error_s,
-                "low_s": float(error.low) if has_interval else None,
-                "high_s": float(error.high) if has_interval else None,
-                "relative": share_of(error_s, predicted_s) if predicted_s > 0 else None,
-                "second_s": None,
-                "hue": "",
-                "stage": -1,
-            }
-        )
+        low_s, high_s = (float(end) if has_interval else None for end in (error.low, error.high))
+        relative = share_of(error_s, predicted_s) if predicted_s > 0 else None
+        row = {"id": str(key), "predicted_s": predicted_s, "measured_s": measured_s, "error_s": error_s}
+        row |= {"low_s": low_s, "high_s": high_s, "relative": relative}
+        found.append(row | {"second_s": None, "hue": "", "stage": -1})
     return found
 
 

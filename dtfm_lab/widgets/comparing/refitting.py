@@ -173,11 +173,8 @@ def _links_differ(found: Refit) -> bool:
 def _fitted(found: Refit) -> str:
     """Return the error before and after, and the values that differ most from what was drawn."""
     off = found.off
-    line = markup.line(
-        f"<b>{escape(found.sentence)}</b>; {len(off)} of {counted(len(found.table), 'value')} drawn out of their 95 % "
-        "intervals",
-        "figure",
-    )
+    n_off = f"{len(off)} of {counted(len(found.table), 'value')}"
+    line = markup.line(f"<b>{escape(found.sentence)}</b>; {n_off} drawn out of their 95 % intervals", "figure")
     if not len(off):
         return line
     rows = [_row(row) for row in off.head(MOST_FITTED).itertuples(index=False)]
@@ -187,18 +184,12 @@ def _fitted(found: Refit) -> str:
 
 
 def _row(row: Any) -> list[str]:
-    times = row.fitted / row.drawn if row.drawn and pd.notna(row.drawn) else float("nan")
-    return [
-        _name(row),
-        in_units(row.what, row.drawn) if pd.notna(row.drawn) else "unknown",
-        in_units(row.what, row.fitted),
-        f"{in_units(row.what, row.low)} to {in_units(row.what, row.high)}",
-        "" if pd.isna(times) else f"{times:.3g}",
-        row.note,
-    ]
-
-
-def _name(row: Any) -> str:
     if row.of == "link":
-        return f"{row.name.replace('->', '→')}, {row.what.split('_')[0]}"
-    return f"{row.name}, {KIND_NAMES[Kind(row.kind)]} of stage {row.stage}"
+        name = f"{row.name.replace('->', '→')}, {row.what.split('_')[0]}"
+    else:
+        name = f"{row.name}, {KIND_NAMES[Kind(row.kind)]} of stage {row.stage}"
+    is_known = pd.notna(row.drawn)
+    times = f"{row.fitted / row.drawn:.3g}" if is_known and row.drawn and pd.notna(row.fitted) else ""
+    drawn = in_units(row.what, row.drawn) if is_known else "unknown"
+    fitted, low, high = (in_units(row.what, value) for value in (row.fitted, row.low, row.high))
+    return [name, drawn, fitted, f"{low} to {high}", times, row.note]

@@ -128,13 +128,8 @@ class CoursePanel(Panel):
         names = lab.missions.names()
         with self.board.hold_sync():
             self.board.lessons = [
-                {
-                    "name": lesson.name,
-                    "title": lesson.title,
-                    "question": lesson.question,
-                    "minutes": lesson.minutes,
-                    "missions": [_row(missions[name], progress) for name in lab.missions.names(lesson.name)],
-                }
+                {what: getattr(lesson, what) for what in ("name", "title", "question", "minutes")}
+                | {"missions": [_row(missions[name], progress) for name in lab.missions.names(lesson.name)]}
                 for lesson in LESSONS.values()
             ]
             n_passed = sum(name in passed for name in names)
@@ -156,6 +151,7 @@ class CoursePanel(Panel):
         verdict = self._verdicts.get(name)
         shown = bool(candidates(mission, self._lab_state, self._systems)) if is_shown(mission) else False
         task = mission.task_of(self._drawn(mission))
+        given = "your_function" if FunctionType in kinds_of(mission) else "answer"  # which only a cell has
         self.board.detail = {
             "name": name,
             "task": markdown(task),
@@ -170,7 +166,7 @@ class CoursePanel(Panel):
             "why_not": "" if shown or not is_shown(mission) else NOTHING_SHOWN,
             "typed": is_typed(mission),
             "is_number": mission.takes is float,
-            "cell": f"lab.missions.check({name!r}, {'your_function' if is_function(mission) else 'answer'})",
+            "cell": f"lab.missions.check({name!r}, {given})",
             "network": getattr(self._given(mission, Topology), "name", ""),
             "busy": self.checking == name,
         }
@@ -253,11 +249,6 @@ def is_typed(mission: Mission) -> bool:
 def is_shown(mission: Mission) -> bool:
     """Whether the answer may be on the screen."""
     return any(kind in MADE_BY for kind in kinds_of(mission))
-
-
-def is_function(mission: Mission) -> bool:
-    """Whether the answer is a function of the reader's own, which only a cell has."""
-    return FunctionType in kinds_of(mission)
 
 
 def words_for(mission: Mission) -> str:

@@ -14,10 +14,9 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.planning import Explanation, evaluate, simulated
 from dtfm_lab.widgets.controls import button, disable, icon_button, menu
-from dtfm_lab.widgets.groups.group_texts import named
 from dtfm_lab.widgets.lab_state import LabState, Undoable
 from dtfm_lab.widgets.tasks import begin
-from dtfm_lab.widgets.views.groups import GroupsView
+from dtfm_lab.widgets.views.groups import GroupsView, lettered
 from dtfm_lab.widgets.what_if.setting import n_actions
 
 IDLE = -1
@@ -107,14 +106,10 @@ class HandMoves:
             hint = "select one device" if len(selected) != 1 else "working out the prices"
             self._choices([("no plan yet" if plan is None else hint, None)], why_not=hint.capitalize())
             return
-        places = [
-            (
-                f"{named(plan, place['stage'])}, for {place['partner']}: {format_s(place['cost_s'])}, "
-                f"{change(place['change_s'], offered['now_s'])}",
-                place["partner"],
-            )
-            for place in offered["groups"]
-        ]
+        places = []
+        for place in offered["groups"]:
+            cost = f"{format_s(place['cost_s'])}, {change(place['change_s'], offered['now_s'])}"
+            places.append((f"{named(plan, place['stage'])}, for {place['partner']}: {cost}", place["partner"]))
         none = "There is no other place"
         self._choices(places or [(none, None)], why_not="" if places else none)
 
@@ -147,9 +142,9 @@ class HandMoves:
             await self._exchange(plan, device, partner)
 
     def _move_chosen(self) -> None:
-        plan, selected, partner = self._lab_state.plan, self._groups.selected, self.move_to.value
-        if plan is not None and len(selected) == 1 and partner is not None:
-            begin(self._exchange(plan, selected[0], partner), self._report_error)
+        selected, partner = self._groups.selected, self.move_to.value
+        if len(selected) == 1 and partner is not None:
+            self.exchange(selected[0], partner)
 
     def exchange(self, device: str, partner: str) -> None:
         """Exchange two devices of the plan, or put an idle one in another's place."""
@@ -190,21 +185,14 @@ def offers(explanation: Explanation, device: str) -> dict[str, Any]:
     others = [(at, name) for at, name in enumerate(plan.topology.names) if swaps.stage_of(at) != own]
     costs_s = {name: swaps.price(chosen, at) for at, name in others}
     places: list[Any] = list(explanation.places(device).itertuples())
-    return {
-        "device": device,
-        "stage": IDLE if own is None else own,
-        "now_s": plan.cost.total_s,
-        "groups": [
-            {
-                "stage": IDLE if pd.isna(place.stage) else int(place.stage),
-                "partner": place.partner,
-                "cost_s": place.cost_after_s,
-                "change_s": place.change_s,
-            }
-            for place in places
-        ],
-        "devices": {name: [cost_s, explanation.change_s(cost_s)] for name, cost_s in costs_s.items()},
-    }
+    groups = [
+        {"stage": IDLE if pd.isna(place.stage) else int(place.stage), "partner": place.partner}
+        | {"cost_s": place.cost_after_s, "change_s": place.change_s}
+        for place in places
+    ]
+    devices = {name: [cost_s, explanation.change_s(cost_s)] for name, cost_s in costs_s.items()}
+    now = {"device": device, "stage": IDLE if own is None else own, "now_s": plan.cost.total_s}
+    return now | {"groups": groups, "devices": devices}
 
 
 def exchanged(plan: Plan, device: str, partner: str) -> Plan:
@@ -256,3 +244,8 @@ def from_to(before: Plan, after: Plan) -> str:
 
 def _from_to(now_s: float, then_s: float) -> str:
     return f"{format_s(now_s)} → {format_s(then_s)}, {change(then_s - now_s, now_s)}"
+
+
+def named(plan: Plan, stage: int) -> str:
+    """Return ``stage 2 (C)``; ``idle`` for -1."""
+    return "idle" if stage < 0 else f"stage {stage} ({lettered(plan).letter(stage)})"

@@ -140,18 +140,10 @@ def _row(one: History) -> dict[str, Any]:
     share = one.share_of_bound
     steps = f"{int(one.steps.sum()):,} steps count, {counted(len(one.losses), 'loss')}"
     dollars = f", {format_dollars(one.dollars)}" if one.dollars else ""
-    return {
-        "name": one.policy,
-        "title": title_of(one.policy),
-        "seconds": one.availability.end_s,
-        "times": 1.0,
-        "parts": [[name, seconds] for name, seconds in parts(one).items()],
-        "length": 1.0,
-        "shape": f"{one.samples:,.0f} samples, {steps}{dollars}",
-        "mathematics": _mathematics(one),
-        "told": f"{one.goodput:.4g}/s",
-        "beside": "" if share is None else f"{share:.2f}",
-    }
+    bar = {"seconds": one.availability.end_s, "times": 1.0, "length": 1.0, "parts": [*map(list, parts(one).items())]}
+    words = {"shape": f"{one.samples:,.0f} samples, {steps}{dollars}", "mathematics": _mathematics(one)}
+    words |= {"told": f"{one.goodput:.4g}/s", "beside": "" if share is None else f"{share:.2f}"}
+    return {"name": one.policy, "title": title_of(one.policy), **bar, **words}
 
 
 def _mathematics(one: History) -> str:
@@ -177,9 +169,8 @@ def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:
     absent = [name for name in one.availability.devices if name not in there]
     tasks = {} if plan is None else roles_of(plan)
     serving = f"{len(one.operations[index].devices)} serve" if index >= 0 else "none serves"
-    shape = (
-        "" if plan is None else f" as {counted(len(plan.stages), 'stage')} x {counted(len(plan.stages[0]), 'replica')}"
-    )
+    sizes = [] if plan is None else [counted(len(plan.stages), "stage"), counted(len(plan.stages[0]), "replica")]
+    shape = f" as {' x '.join(sizes)}" if sizes else ""
     told = f"{at_s / in_s:.2f} {unit}, {title_of(one.policy)}: {WORDS[State(one.state[segment])]}"
     return {"tasks": tasks, "absent": absent}, f"{told}; {len(there)} there, {serving}{shape}"
 
@@ -196,11 +187,9 @@ def sentence(ranked: Sequence[History]) -> str:
     partly = ", some of it by a part of the model" if best.skipping_samples else ""
     if not others:
         return f"{title_of(best.policy)} trains {share}{partly}, {BY}."
-    alike = [one for one in others if one.samples == best.samples]
-    if alike:
-        names = " and ".join(title_of(one.policy) for one in [best, *alike][:2])
-        return f"{names} train the same: {share}{partly}, {BY}."
-    second = others[0]
+    second = next((one for one in others if one.samples == best.samples), others[0])
+    if second.samples == best.samples:
+        return f"{title_of(best.policy)} and {title_of(second.policy)} train the same: {share}{partly}, {BY}."
     more = best.samples / second.samples - 1 if second.samples else 0.0
     by = f"{format_share(more)} more than {title_of(second.policy)}" if more else "and no other does"
     theirs = "" if second.share_of_bound is None else f"; {title_of(second.policy)} {second.share_of_bound:.2f}"

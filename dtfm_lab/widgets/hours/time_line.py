@@ -53,9 +53,8 @@ class TimeLine:
         self._past: Undoable[Availability | None] = Undoable(MOST_UNDONE)
         self._is_dragged = False
         self.line = HoursView(self._edit, room=[LEFT_PX, RIGHT_PX])
-        self.toggle = button(
-            "Leave or come", "", "The selected devices leave at this moment; who is away comes", "auto"
-        )
+        what = "The selected devices leave at this moment; who is away comes"
+        self.toggle = button("Leave or come", "", what, "auto")
         self.undo = button("Undo", "undo", "Take the last change of the time line back", "auto")
         self.back = button("Back to the trace", "", "The hours as they were recorded", "auto")
         self.told = w.HTML()
@@ -232,16 +231,9 @@ class HistoryChart:
         """Fit a figure to the pane; its height in pixels."""
         n_panels = len(list(figure.select_yaxes()))
         height = n_panels * PANEL_PX + 44
-        figure.update_layout(
-            template=template(dark),
-            paper_bgcolor=CLEAR,
-            plot_bgcolor=CLEAR,
-            title=None,
-            height=height,
-            autosize=True,
-            showlegend=False,
-            margin={"l": LEFT_PX, "r": RIGHT_PX, "t": HEADING_PX + 4, "b": 40, "autoexpand": False},
-        )
+        margin = {"l": LEFT_PX, "r": RIGHT_PX, "t": HEADING_PX + 4, "b": 40, "autoexpand": False}
+        figure.update_layout(template=template(dark), paper_bgcolor=CLEAR, plot_bgcolor=CLEAR, margin=margin)
+        figure.update_layout(title=None, height=height, autosize=True, showlegend=False)
         for heading in figure.layout.annotations:
             heading.update(text=KEYS.get(heading.text, heading.text), bgcolor=CLEAR)
         here = {trace.name for trace in figure.data}

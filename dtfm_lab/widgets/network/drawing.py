@@ -31,15 +31,8 @@ LOOK_S = 0.01
 
 def empty_document(name: str = "drawn") -> Document:
     """Return a blank canvas, with links as over an ordinary internet connection; between regions by distance."""
-    return {
-        "name": name,
-        "devices": [],
-        "regions": [],
-        "between": [],
-        "links": [],
-        "default": {"latency_ms": 20.0, "bandwidth_gbps": 0.1},
-        "fill": AS_DRAWN,
-    }
+    empty: Document = {part: [] for part in ("devices", "regions", "between", "links")}
+    return {"name": name, **empty, "default": {"latency_ms": 20.0, "bandwidth_gbps": 0.1}, "fill": AS_DRAWN}
 
 
 class Drawing(traitlets.HasTraits):
@@ -63,6 +56,8 @@ class Drawing(traitlets.HasTraits):
     def __init__(self, document: Document | None = None) -> None:
         super().__init__(document=empty_document() if document is None else document)
         self._history: Undoable[Document] = Undoable(MOST_KEPT)
+        self.on_swap: Callable[[str, str], None] = lambda a, b: None
+        """Called with two devices of which one is dropped on the other, to exchange their places in the plan."""
         self._gesture_from: Document | None = None
         """The document when the gesture began that is under way; None between gestures."""
         self._is_undoing = Guard()

@@ -40,12 +40,9 @@ class MatrixEditor:
         self._drawing = drawing
         self._is_showing = Guard()
         self.canvas = MatrixView(drawing, height=height)
-        self.shows = segments(
-            [("Latency", LATENCY), ("Bandwidth", BANDWIDTH)],
-            ["Milliseconds, one way (key L)", "Gbit/s (key B)"],
-            "84px",
-            layout=w.Layout(width="auto", flex="none"),
-        )
+        keys = ["Milliseconds, one way (key L)", "Gbit/s (key B)"]
+        shown = [("Latency", LATENCY), ("Bandwidth", BANDWIDTH)]
+        self.shows = segments(shown, keys, "84px", layout=w.Layout(width="auto", flex="none"))
         self.what = w.HTML(layout=w.Layout(flex="1 1 0", min_width="0", overflow="hidden"))
         self.fields = {
             shows: labelled(w.Text, of.unit, *WIDTHS[shows], tooltip=of.help, continuous_update=False)

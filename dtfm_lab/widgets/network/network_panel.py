@@ -15,20 +15,8 @@ from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_ma
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
 from dtfm_lab.widgets.lab_state import Guard, LabState, roles_of, run_staleness
-from dtfm_lab.widgets.network.document_conversion import (
-    document_of,
-    gpus_of,
-    is_document,
-    topology_of,
-)
-from dtfm_lab.widgets.network.drawing import (
-    AS_DRAWN,
-    BY_DISTANCE,
-    Document,
-    Drawing,
-    PacedEdits,
-    empty_document,
-)
+from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of, is_document, topology_of
+from dtfm_lab.widgets.network.drawing import AS_DRAWN, BY_DISTANCE, Document, Drawing, PacedEdits, empty_document
 from dtfm_lab.widgets.network.links import RULE, WHERE, filled
 from dtfm_lab.widgets.network.matrix_editor import MatrixEditor
 from dtfm_lab.widgets.network.network_row import BLANK, NetworkFilesRow
@@ -56,8 +44,6 @@ class NetworkPanel(Panel):
         self._problem, self._summary = "", ""
         self._is_linking = Guard()
         self.drawing = Drawing()
-        self.on_swap: Callable[[str, str], None] = lambda a, b: None
-        """Called where a device is dropped on another, to exchange their places in the plan."""
         self.editor = TopologyEditor(self.drawing, height=0)
         self.map: MapView | None = None
         self.matrix: MatrixEditor | None = None
@@ -69,24 +55,13 @@ class NetworkPanel(Panel):
         self.choose, self.path = self.files.choose, self.files.path
         self.open, self.save = self.files.open, self.files.save
         self.editor.take_files = self.files.take
-        self.editor.on_swap = self._swap
-        self.shown = segments(
-            [(label, view) for view, label in VIEWS.items()],
-            ["Drawn by hand", "Regions in their cities", "Every directed link; for large networks"],
-            "76px",
-            layout=w.Layout(width="auto"),
-        )
-        self.fill = menu(
-            "Regions without a line",
-            "396px",
-            "156px",
-            [
-                ("all alike, as “any other pair”", "default"),
-                ("by distance of known cities", BY_DISTANCE),
-                ("by distance, else as drawn", AS_DRAWN),
-            ],
-            "Latency and bandwidth between two regions that have no line of their own in the drawing",
-        )
+        views = [(label, view) for view, label in VIEWS.items()]
+        what = ["Drawn by hand", "Regions in their cities", "Every directed link; for large networks"]
+        self.shown = segments(views, what, "76px", layout=w.Layout(width="auto"))
+        rules = [("all alike, as “any other pair”", "default"), ("by distance of known cities", BY_DISTANCE)]
+        rules += [("by distance, else as drawn", AS_DRAWN)]
+        what_fills = "Latency and bandwidth between two regions that have no line of their own in the drawing"
+        self.fill = menu("Regions without a line", "396px", "156px", rules, what_fills)
         self.note = w.HTML()
         self.picture = classed(w.VBox([self.editor]), "dtfm-picture")
         self.menu: list[w.Widget] = [self.fill, self.note]
@@ -96,7 +71,7 @@ class NetworkPanel(Panel):
         self.edits = PacedEdits(self.drawing, self._accept, lambda error: lab_state.report_error("network", error))
         self.drawing.observe(lambda _: self._select_in_lab_state(), ["selected", "selected_link"])
         self.shown.observe(lambda _: self._switch(), "value")
-        self.fill.observe(self._choose_fill, "value")
+        self.fill.observe(lambda change: self._choose_fill(change["new"]), "value")
         lab_state.observe(lambda _: self._select_in_drawing(), ["selected", "selected_link"])
         lab_state.observe(lambda _: self._update_view(), REDRAWN)
         lab_state.observe(lambda change: self._follow(change["new"]), "topology")
@@ -114,6 +89,11 @@ class NetworkPanel(Panel):
         if self.shown.value == "map" and self.map is not None:
             return self.map
         return self.matrix.canvas if self.shown.value == "matrix" and self.matrix is not None else self.editor
+
+    @property
+    def _drawn(self) -> set[str]:
+        """Names of the devices that are drawn."""
+        return {device["name"] for device in self.drawing.document["devices"]}
 
     def show(self, topology: Topology | None, document: Document | None = None) -> None:
         """Draw a network, None for a blank canvas, and begin a new undo history.
@@ -166,7 +146,7 @@ class NetworkPanel(Panel):
     def _accept(self) -> None:
         """Set the network to what is drawn, or show why that is not valid."""
         document = self.drawing.document
-        self._unselect_removed(document)
+        self._unselect_removed()
         try:
             topology = self._topology_of(document)
         except LabError as error:
@@ -182,9 +162,9 @@ class NetworkPanel(Panel):
             self.lab_state.topology = topology
         self._update_view()
 
-    def _unselect_removed(self, document: Document) -> None:
+    def _unselect_removed(self) -> None:
         """Unselect devices and links that are no longer drawn."""
-        drawn, drawing = {device["name"] for device in document["devices"]}, self.drawing
+        drawing, drawn = self.drawing, self._drawn
         if not drawn.issuperset(drawing.selected):
             drawing.selected = [name for name in drawing.selected if name in drawn]
         if not drawn.issuperset(drawing.selected_link):
@@ -195,11 +175,9 @@ class NetworkPanel(Panel):
         if self._accepted is not None:
             before, topology = self._accepted
             if _unplaced(before) == _unplaced(document) and filled(before) == filled(document):
-                places = [(drawn["x"], drawn["y"]) for drawn in document["devices"]]
-                moved = (
-                    replace(device, position=place) for device, place in zip(topology.devices, places, strict=True)
-                )
-                return replace(topology, devices=tuple(moved))
+                pairs = zip(topology.devices, document["devices"], strict=True)
+                moved = tuple(replace(device, position=(drawn["x"], drawn["y"])) for device, drawn in pairs)
+                return replace(topology, devices=moved)
         return topology_of(document, self._timed)
 
     def _summarise(self, topology: Topology) -> str:
@@ -233,8 +211,7 @@ class NetworkPanel(Panel):
 
     def _roles(self) -> dict[str, Any]:
         plan = self.lab_state.plan
-        stages = dict(self.lab_state.shown_stages)
-        drawn = {device["name"] for device in self.drawing.document["devices"]}
+        stages, drawn = dict(self.lab_state.shown_stages), self._drawn
         looked_at, moment = self.lab_state.shown_tasks, self.lab_state.moment
         if not stages and moment and {*moment["tasks"], *moment["absent"]} <= drawn:
             return highlight_of(moment["tasks"]) | {"absent": moment["absent"]}
@@ -255,7 +232,6 @@ class NetworkPanel(Panel):
         """Show another view; only the view that is shown follows the drawing."""
         if self.shown.value == "map" and self.map is None:
             self.map = classed(MapView(self.drawing, height=0), "dtfm-fill")
-            self.map.on_swap = self._swap
         if self.shown.value == "matrix" and self.matrix is None:
             self.matrix = MatrixEditor(self.drawing, height=0)
         for view, canvas in self._made:
@@ -266,13 +242,9 @@ class NetworkPanel(Panel):
         self.picture.children = tuple(view for view, _ in self._made)
         self._update_view()
 
-    def _swap(self, one: str, other: str) -> None:
-        self.on_swap(one, other)
-
-    def _choose_fill(self, change: dict[str, Any]) -> None:
-        document = self.drawing.document
-        if document.get("fill", "default") != change["new"]:
-            self.drawing.document = document | {"fill": change["new"]}
+    def _choose_fill(self, fill: str) -> None:
+        if self.drawing.document.get("fill", "default") != fill:
+            self.drawing.document = self.drawing.document | {"fill": fill}
 
     def _select_in_lab_state(self) -> None:
         if self._is_linking:
@@ -285,7 +257,7 @@ class NetworkPanel(Panel):
         """Select what is selected elsewhere, as far as it is drawn."""
         if self._is_linking:
             return
-        drawn = {device["name"] for device in self.drawing.document["devices"]}
+        drawn = self._drawn
         with self._is_linking:
             self.drawing.selected = [name for name in self.lab_state.selected if name in drawn]
             link = self.lab_state.selected_link

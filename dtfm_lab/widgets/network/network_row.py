@@ -55,13 +55,9 @@ class NetworkFilesRow:
         )
         self.open = button("Open", "folder-open", "Read this file, on the kernel's machine", "85px")
         self.save = button("Save", "save", "Write this file, on the kernel's machine", "85px")
-        self.upload = w.FileUpload(
-            accept=",".join(topology_suffixes()),
-            multiple=True,
-            description="Upload",
-            tooltip="Open a file of this computer; or drop one on the canvas",
-            layout=w.Layout(width="110px"),
-        )
+        what = "Open a file of this computer; or drop one on the canvas"
+        given = {"accept": ",".join(topology_suffixes()), "multiple": True, "description": "Upload", "tooltip": what}
+        self.upload = w.FileUpload(layout=w.Layout(width="110px"), **given)
         self.download = button("Download", "download", "The network as a YAML file, to this computer", "110px")
         self.buttons = [self.open, self.save, self.upload, self.download]
         self.view = w.HBox([self.choose, self.path, *self.buttons])

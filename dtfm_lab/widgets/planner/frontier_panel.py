@@ -13,7 +13,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
 from dtfm_lab.planning import Frontier
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
+from dtfm_lab.widgets.controls import button, classed, more_menu, spacer, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.search_mode import SearchMode
 from dtfm_lab.widgets.tasks import FRAME_S, Stream
@@ -52,14 +52,8 @@ class FrontierPanel(SearchMode):
         lab_state.observe(lambda _: None if self.search else self._describe(), ["topology", "job"])
 
     def _begin(self, topology: Topology, job: Job) -> Stream[Frontier]:
-        found = planning.stream_frontier(
-            topology,
-            job,
-            seconds=self.seconds.value,
-            searches=self.searches.value,
-            seed=self.seed.value,
-            queueing=self._lab_state.queueing,
-        )
+        asked = values_of(self._controls) | {"queueing": self._lab_state.queueing}
+        found = planning.stream_frontier(topology, job, **asked)
         self._take(None)
         return Stream(found)
 

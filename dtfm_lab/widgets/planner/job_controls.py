@@ -49,14 +49,10 @@ class ObjectiveControls(SavedControls):
         self._changed: Callable[[], None] = lambda: None
         self._default = ""
         self._is_offering = Guard()
-        self.objective = menu(
-            "Plan for",
-            f"calc({LABEL_WIDTH} + 194px)",
-            LABEL_WIDTH,
-            [(measure.choice, name) for name, measure in MEASURES.items()],
-            "What the search makes least: seconds of the simulated iteration, dollars for tokens, or the "
-            "communication cost of the paper",
-        )
+        offered = [(measure.choice, name) for name, measure in MEASURES.items()]
+        what = "seconds of the simulated iteration, dollars for tokens, or the communication cost of the paper"
+        width = f"calc({LABEL_WIDTH} + 194px)"
+        self.objective = menu("Plan for", width, LABEL_WIDTH, offered, f"What the search makes least: {what}")
         limits = controls_for(Limits, LABEL_WIDTH)
         self.max_price, self.max_seconds = limits.values()
         self.limits = w.VBox(list(limits.values()))
@@ -122,28 +118,17 @@ class JobControls(SavedControls):
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self._lab_state, self._base = lab_state, job
         names = list(dict.fromkeys([*([job.name] if job else []), *job_names()]))
-        self.job = menu(
-            "Job",
-            "185px",
-            "38px",
-            names,
-            "What is trained: its model, precision and batch",
-            value=job.name if job else "small",
-        )
+        what = "What is trained: its model, precision and batch"
+        self.job = menu("Job", "185px", "38px", names, what, value=job.name if job else "small")
         self.shape = menu("Shape", "265px", "48px", (), "Pipeline stages x data-parallel replicas")
         options = {option.name: option for option in options_of(Job)}
         # unbounded: a bounded one would make a batch of 0 into 1 without a word, where the job says what is wanted
         self.batch = labelled(w.IntText, "Batch", "125px", "45px", tooltip=options["global_batch"].help)
-        self.microbatch = menu(
-            "Micro-batch", "262px", "82px", [(CHOOSES, OPEN_MICROBATCH)], "Sequences per pipeline step"
-        )
-        self.schedule = menu(
-            "Schedule",
-            "250px",
-            "68px",
-            [(CHOOSES, OPEN_SCHEDULE), *((name, name) for name in schedules)],
-            "In which order devices pass micro-batches on; a search for the communication cost leaves it open",
-        )
+        offered = [(CHOOSES, OPEN_MICROBATCH)]
+        self.microbatch = menu("Micro-batch", "262px", "82px", offered, "Sequences per pipeline step")
+        named = [(CHOOSES, OPEN_SCHEDULE), *((name, name) for name in schedules)]
+        order = "In which order devices pass micro-batches on; a search for the communication cost leaves it open"
+        self.schedule = menu("Schedule", "250px", "68px", named, order)
         # in the order of restoring, as the job sets the others, and the batch the micro-batches
         of_job = {"batch": self.batch, "microbatch": self.microbatch, "schedule": self.schedule}
         self._controls = {"job": self.job} | of_job

@@ -10,15 +10,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.memory import held_memory
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import (
-    Panel,
-    classed,
-    pane,
-    restore_values,
-    segments,
-    show,
-    toolbar,
-)
+from dtfm_lab.widgets.controls import Panel, classed, pane, restore_values, segments, show, toolbar
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner.frontier_panel import FrontierPanel
 from dtfm_lab.widgets.planner.job_controls import JobControls, ObjectiveControls
@@ -78,11 +70,9 @@ class PlanPanel(Panel):
         self._describe_plan()
 
     def settings(self) -> dict[str, Any]:
-        return {SAVED_AS[name]: mode.settings() for name, mode in self._modes.items()} | {
-            "job": self.job_controls.settings(),
-            "objective": self.objective_controls.settings(),
-            "mode": self.mode.value,
-        }
+        kept = {"job": self.job_controls, "objective": self.objective_controls}
+        kept |= {SAVED_AS[name]: mode for name, mode in self._modes.items()}
+        return {name: each.settings() for name, each in kept.items()} | {"mode": self.mode.value}
 
     def restore(self, settings: dict[str, Any]) -> None:
         saved = {name: value for name, value in settings.items() if isinstance(value, dict)}
@@ -132,10 +122,7 @@ class PlanPanel(Panel):
     def _enter(self) -> None:
         """Tell the modes that follow the plan whether they are looked at."""
         mode = self.mode.value if STEP in (self.lab_state.pane, *self.lab_state.shown_panes) else None
-        if mode == TEACHING:
-            self.teaching.enter()
-        else:
-            self.teaching.leave()
+        (self.teaching.enter if mode == TEACHING else self.teaching.leave)()
         self.real.look(mode in (REAL, RACE))
 
     def _describe_plan(self) -> None:

@@ -42,10 +42,8 @@ def headline(plan: Plan) -> str:
     parts.append(f"communication cost {communication}")
     dollars = plan.price_per_billion_tokens
     if dollars or (dollars is not None and plan.objective == "price"):
-        parts.append(
-            f"{format_dollars(dollars)} a billion {plan.job.counted}, {format_dollars(plan.price_per_hour)} an "
-            f"hour{_free(plan)}"
-        )
+        hourly = f"{format_dollars(plan.price_per_hour)} an hour{_free(plan)}"
+        parts.append(f"{format_dollars(dollars)} a billion {plan.job.counted}, {hourly}")
     return f"{' · '.join(parts)}<br>{shape_line(plan)} · by {escape(plan.planner)}"
 
 
@@ -63,9 +61,8 @@ def shape_line(plan: Plan) -> str:
         parts.append("blocks " + compact_counts(blocks))
         size = "of 1 sequence" if job.microbatch == 1 else f"of {job.microbatch} sequences"
         counts = job.microbatch_counts
-        each = (
-            f"{counts[0]:,} micro-batches each" if len(set(counts)) == 1 else f"micro-batches {compact_counts(counts)}"
-        )
+        alike = len(set(counts)) == 1
+        each = f"{counts[0]:,} micro-batches each" if alike else f"micro-batches {compact_counts(counts)}"
         parts += [f"{each} {size}", escape(job.schedule_name)]
         parts += ["recomputing activations"] if job.checkpoints != "none" else []
     if plan.idle_devices:

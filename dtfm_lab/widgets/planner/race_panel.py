@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Annotated, Any
@@ -25,13 +25,7 @@ from dtfm_lab.widgets.controls import button, checkbox, classed, more_menu, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import Shown
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
-from dtfm_lab.widgets.planner.search_mode import (
-    SHOWN_S,
-    BackgroundSearch,
-    PlacementPreview,
-    SearchMode,
-    rows,
-)
+from dtfm_lab.widgets.planner.search_mode import SHOWN_S, BackgroundSearch, PlacementPreview, SearchMode, rows
 from dtfm_lab.widgets.tasks import Paced, begin
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 
@@ -166,10 +160,8 @@ class RacePanel(SearchMode):
         used_s = max(step.seconds for step in standings.newest.values())
         ties = [s.planner for s in standings.newest.values() if s.best_s <= leader.best_s * (1 + PROVEN)]
         words = self._measure.gap_words(leader.best_s, standings.bound_s)
-        return (
-            f"{state} {used_s:.1f} s of processor time each: {listed(ties)} lead{'s' if len(ties) == 1 else ''} with "
-            f"{self._measure.words(leader.best_s)}, {words}"
-        )
+        lead = f"{listed(ties)} lead{'s' if len(ties) == 1 else ''} with {self._measure.words(leader.best_s)}"
+        return f"{state} {used_s:.1f} s of processor time each: {lead}, {words}"
 
     def _show_table(self) -> None:
         """Write a row for each planner, in the order and the colours of their curves."""
@@ -178,17 +170,11 @@ class RacePanel(SearchMode):
         for place, name in enumerate(self.curve.points):
             step = self.standings.newest[name]
             behind = step.best_s / best_s - 1
-            lines.append(
-                (
-                    f'<i class="dtfm-race-mark dtfm-series-{place}"></i>',
-                    self._measure.words(step.best_s),
-                    "–" if behind <= PROVEN else f"{1 + behind:,.0f} times" if behind + 1 >= TIMES else percent(behind),
-                    f"{step.seconds:.2f} s",
-                    format_count(step.evaluations),
-                    f"{self.standings.found_at_s[name]:.2f} s",
-                    escape(name),
-                )
-            )
+            times = f"{1 + behind:,.0f} times" if behind + 1 >= TIMES else percent(behind)
+            mark, best = f'<i class="dtfm-race-mark dtfm-series-{place}"></i>', self._measure.words(step.best_s)
+            where = "–" if behind <= PROVEN else times
+            used, found = f"{step.seconds:.2f} s", f"{self.standings.found_at_s[name]:.2f} s"
+            lines.append((mark, best, where, used, format_count(step.evaluations), found, escape(name)))
         self.table.value = markup.table(pd.DataFrame(lines, columns=HEAD), "dtfm-race", "planners")
 
     async def _take_leader(self) -> None:
@@ -268,9 +254,8 @@ class _Racer:
 
     def close(self) -> None:
         """End the search, and its solver with it."""
-        close = getattr(self._steps, "close", None)
-        if close is not None:
-            close()
+        if isinstance(self._steps, Generator):
+            self._steps.close()
 
 
 @dataclass

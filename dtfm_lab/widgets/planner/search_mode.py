@@ -175,7 +175,5 @@ def stages_by_name(topology: Topology, grid: np.ndarray) -> dict[str, int]:
 
 def rows(steps: Sequence[PlanStep]) -> np.ndarray:
     """Return an (n, 5) array for a ConvergenceView."""
-    values = [
-        (s.evaluations, s.seconds, s.best_s, s.bound_s, np.nan if s.median_s is None else s.median_s) for s in steps
-    ]
+    values = [(step.evaluations, step.seconds, step.best_s, step.bound_s, step.median_s) for step in steps]
     return np.array(values, dtype=float).reshape(-1, 5)

@@ -13,11 +13,11 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.figures.measures import measure_of
+from dtfm_lab.figures.measures import ObjectiveWords, measure_of
 from dtfm_lab.planning import PlanStep, objectives, planners, simulated
 from dtfm_lab.planning.adapting import nearest
 from dtfm_lab.planning.problem import PopulationFrame
-from dtfm_lab.widgets.controls import button, classed, more_menu, spacer
+from dtfm_lab.widgets.controls import button, classed, more_menu, spacer, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import LiveSearch, SearchFrames, Shown, frame_of_plan
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, LABEL_WIDTH, ObjectiveControls
@@ -98,9 +98,11 @@ class SearchPanel(SearchMode):
     def show_objective(self) -> None:
         """Write the curve in the chosen objective's words, unless it holds a search for another one."""
         if not self.curve.points:
-            measure = self._aims.measure
-            self.curve.title = measure.title
-            self.curve.show_measure(measure.objective)
+            self._show_measure(self._aims.measure)
+
+    def _show_measure(self, measure: ObjectiveWords) -> None:
+        self.curve.title = measure.title
+        self.curve.show_measure(measure.objective)
 
     def _age(self) -> None:
         """Say of a search that is over that it was of something else than what is drawn now."""
@@ -108,14 +110,7 @@ class SearchPanel(SearchMode):
             self.curve.caption = f"{BEFORE}{self.curve.caption}"
 
     def _begin(self, topology: Topology, job: Job) -> BackgroundSearch:
-        steps = lab.search(
-            topology,
-            job,
-            planner=self.planner.value,
-            seed=self.seed.value,
-            seconds=self.seconds.value,
-            **self._aims.options(),
-        )
+        steps = lab.search(topology, job, **values_of(self._controls), **self._aims.options())
         self._lab_state.live_search = self._drawn = None
         self._clear()
         self.show_objective()
@@ -149,9 +144,8 @@ class SearchPanel(SearchMode):
             if frame is None:
                 continue
             if one.topology.names != self._names:
-                frames, self._names = [], one.topology.names
-                self.population.begin(network_cells(one.topology, one.job))
-                self.population.unit = measure_of(one.objective).unit
+                frames = []
+                self._begin_population(one)
             frames.append(frame)
         self.population.follow(frames)
         self.curve.extend_all({step.planner: rows([one for one, _ in shown])}, caption)
@@ -178,11 +172,15 @@ class SearchPanel(SearchMode):
 
     def _draw_plan(self, plan: Plan) -> None:
         self._clear()
-        self._names, self._drawn = plan.topology.names, None
-        self.population.begin(network_cells(plan.topology, plan.job))
-        self.population.unit = measure_of(plan.objective).unit
+        self._drawn = None
+        self._begin_population(plan)
         self.population.follow([frame_of_plan(plan)])
         self.population.is_over = True
+
+    def _begin_population(self, of: PlanStep | Plan) -> None:
+        self._names = of.topology.names
+        self.population.begin(network_cells(of.topology, of.job))
+        self.population.unit = measure_of(of.objective).unit
 
     async def _draw_live(self) -> None:
         """Draw the newest live search as it comes, until it is over or nobody looks."""
@@ -201,9 +199,7 @@ class SearchPanel(SearchMode):
         """Draw what has come since the last time, or begin anew with another search."""
         if live is not self._drawn:
             self._clear()
-            measure = measure_of(live.shown[0].step.objective)
-            self.curve.title = measure.title
-            self.curve.show_measure(measure.objective)
+            self._show_measure(measure_of(live.shown[0].step.objective))
             self._drawn, self._n_drawn = live, 0
         new, caption = live.shown[self._n_drawn :], self._describe(live, is_over)
         if new:

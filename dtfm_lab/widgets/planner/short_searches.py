@@ -11,15 +11,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning import (
-    Cancellation,
-    PlanStep,
-    adapt_plan,
-    default_objective,
-    objectives,
-    search,
-    simulated,
-)
+from dtfm_lab.planning import Cancellation, PlanStep, adapt_plan, default_objective, objectives, search, simulated
 from dtfm_lab.planning.adapting import beginnings, nearest
 from dtfm_lab.planning.cost import pair_costs
 from dtfm_lab.simulation.memory import held_memory

@@ -67,10 +67,8 @@ class TeachingPanel(SavedControls):
         self.view = classed(PopulationView(self._take, hint=NO_NETWORK), "dtfm-fill")
         self._controls = controls_for(TeachingSettings)
         self.pace, self.seed = self._controls.values()
-        self.bar: list[w.Widget] = [
-            spacer(),
-            more_menu(list(self._controls.values()), "Pace", "How fast it is shown, and its seed"),
-        ]
+        more = more_menu(list(self._controls.values()), "Pace", "How fast it is shown, and its seed")
+        self.bar: list[w.Widget] = [spacer(), more]
         self.view.observe(lambda _: self._play(), "playing")
         self.view.observe(lambda _: self._show(), ["frame", "chosen"])
         self.seed.observe(lambda _: self.forget(), "value")
@@ -113,10 +111,8 @@ class TeachingPanel(SavedControls):
             return ""
         frame = view.frames[min(view.frame, len(view.frames) - 1)]
         real = f"{_result(self.reference)}: " if self.reference is not None else ""
-        return (
-            f"{real}{'watch' if real else 'Watch'} a slow one think: {len(frame.individuals)} from chance, "
-            f"generation {frame.generation}, {format_s(frame.best.cost_s)}."
-        )
+        watch = f"{'watch' if real else 'Watch'} a slow one think: {len(frame.individuals)} from chance"
+        return f"{real}{watch}, generation {frame.generation}, {format_s(frame.best.cost_s)}."
 
     def _wanted(self) -> TeachingTask | None:
         """Return the network and the job in the plan's shape, or the most square one; None where there is none."""
@@ -211,9 +207,8 @@ class TeachingPanel(SavedControls):
         plan = await asyncio.to_thread(plan_of, task.topology, task.job, grid)
         if self._task is task:
             self._lab_state.plan = plan
-            self._lab_state.search_note = (
-                f"Individual {number} is the plan now: {format_s(plan.cost.total_s)} of communication."
-            )
+            cost = format_s(plan.cost.total_s)
+            self._lab_state.search_note = f"Individual {number} is the plan now: {cost} of communication."
 
 
 def _result(reference: Plan) -> str:

@@ -21,20 +21,13 @@ from dtfm_lab.widgets.views.devices import DevicesView
 KILL, PAUSE, RESUME, SLOW = "kill", "pause", "resume", "slow"
 TIMES_SLOWER = 2.0
 ACTIONS = [
-    {
-        "do": KILL,
-        "name": "Kill",
-        "says": "End its worker (SIGKILL), as a power cut would; another takes its place",
-        "done": "killed",
-    },
-    {"do": PAUSE, "name": "Pause", "says": "Let it stand still, as a host that no longer answers", "done": "paused"},
-    {"do": RESUME, "name": "Resume", "says": "Let it go on, at its own speed", "done": "resumed"},
-    {
-        "do": SLOW,
-        "name": f"Slow, x{TIMES_SLOWER:g}",
-        "says": f"Let it compute {TIMES_SLOWER:g} times slower than now",
-        "done": "slowed",
-    },
+    {"do": do, "name": name, "says": says, "done": done}
+    for do, name, says, done in (
+        (KILL, "Kill", "End its worker (SIGKILL), as a power cut would; another takes its place", "killed"),
+        (PAUSE, "Pause", "Let it stand still, as a host that no longer answers", "paused"),
+        (RESUME, "Resume", "Let it go on, at its own speed", "resumed"),
+        (SLOW, f"Slow, x{TIMES_SLOWER:g}", f"Let it compute {TIMES_SLOWER:g} times slower than now", "slowed"),
+    )
 ]
 NOTHING_RUNS = "Nothing runs yet: press Run, then disturb a device here"
 IS_OVER = "The run is over: press Run, then disturb a device here"

@@ -17,20 +17,10 @@ from dtfm_lab.widgets.controls import SavedControls, control_for, value_of
 ORDER = ("text", "evaluate_every", "sample_bytes", "checkpoint_folder", "checkpoint_every", "resume_from")
 """Of the controls. Options that are not listed here, such as newly added ones, stand below."""
 LABEL_WIDTH = "212px"
-NOT_OFFERED = frozenset(
-    {
-        "clock",
-        "emulated",
-        "iterations",
-        "learning_rate",
-        "queueing",
-        "runs_on",
-        "seed",
-        "stand_in",
-        "time_scale",
-        "workers",
-    }
-)
+NOT_OFFERED = frozenset((
+    "clock", "emulated", "iterations", "learning_rate", "queueing", "runs_on", "seed", "stand_in", "time_scale",
+    "workers",
+))  # fmt: skip
 """Options with a control elsewhere in the lab, or none."""
 PLACEHOLDERS = {
     "text": "the lab's own, or a file",
@@ -46,11 +36,10 @@ class RunOptionControls(SavedControls):
 
     def __init__(self) -> None:
         self._options = {option.name: option for option in options_of(RunOptions) if option.name not in NOT_OFFERED}
-        self.by_name = {
+        self._controls = self.by_name = {
             name: control_for(option, label_width=LABEL_WIDTH, placeholder=PLACEHOLDERS.get(name, ""))
             for name, option in self._options.items()
         }
-        self._controls = self.by_name
         often = f"Iterations between evaluations on held-out text; 0: {EVALUATIONS} evaluations in a run"
         self.by_name["evaluate_every"].tooltip = often
         for control in self.by_name.values():

@@ -22,7 +22,7 @@ from dtfm_lab.runtime.protocol.run_options import RUN_CLOCKS
 from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.task_runner import usable_cores
 from dtfm_lab.widgets import markup
-from dtfm_lab.widgets.controls import Panel, button, classed, labelled, more_menu, pane, show, toolbar
+from dtfm_lab.widgets.controls import Panel, button, classed, labelled, more_menu, pane, show, toolbar, values_of
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.running.fault_controls import ACTIONS, RESUME, Departures, FaultControls
@@ -125,13 +125,6 @@ class RunPanel(Panel):
         if not self.start.disabled:
             self._begin(rng or np.random.default_rng())
 
-    def toggle(self) -> None:
-        """Do the one next thing: start a run, or stop the one that goes on."""
-        if self.run is not None and self.run.running:
-            self._press_stop()
-        else:
-            self.redo()
-
     def _laid_out(self) -> w.VBox:
         rarer = [self.explain, self.status, self.options.view, self.written]
         more = more_menu(rarer, "Options", "What this clock means here, the run's options, and what it has written")
@@ -151,12 +144,7 @@ class RunPanel(Panel):
                 return
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
-                options = {
-                    "iterations": self.iterations.value,
-                    "clock": self.clock.value,
-                    "queueing": self._lab_state.queueing,
-                    **self.run_options,
-                }
+                options = values_of(self._controls) | {"queueing": self._lab_state.queueing} | self.run_options
                 secret: Secret | None = None
                 if mystery is None:
                     self.run = lab.start(plan, self._lab_state.schedule, **options)
@@ -175,17 +163,14 @@ class RunPanel(Panel):
         self._lab_state.measured = self._lab_state.comparison = self._lab_state.ran = None
         self._expected_s = 0.0
         self.written.value = ""
-        model = plan.job.model
-        is_text = model is None or model.counted == "tokens"
-        self.losses.unit, self.losses.beside = (
-            ("nats per token", "held-out text") if is_text else ("", "held-out samples")
-        )
+        is_text = plan.job.counted == "tokens"
+        self.losses.unit = "nats per token" if is_text else ""
+        self.losses.beside = "held-out text" if is_text else "held-out samples"
         self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
         self.progress.begin()
         self.guessing.begin(secret)
-        self._reductions = run_report.describe_reductions(
-            self.run.spec if secret is None else replace(self.run.spec, emulated=None)
-        )
+        told = self.run.spec if secret is None else replace(self.run.spec, emulated=None)
+        self._reductions = run_report.describe_reductions(told)
         if secret is not None:
             self.happenings.add("a mystery: one device or link is secretly slow. Find it by its bars and residuals")
         self.faults.watch(self.run, may_disturb=secret is None)
@@ -287,12 +272,7 @@ class RunPanel(Panel):
         pace = run_report.describe_pace(run)
         if pace and run.running and self._expected_s:
             pace += f"; an iteration lasts some {self._expected_s:.2g} s"
-        parts = [
-            pace,
-            run_report.describe_lateness(run),
-            run_report.describe_checkpoint(run),
-            self._reductions,
-        ]
+        parts = [pace, run_report.describe_lateness(run), run_report.describe_checkpoint(run), self._reductions]
         self.status.value = markup.line(escape("; ".join(filter(None, parts))))
         self.losses.follow(run.losses, run.held_out, run.unigram_entropy)
         if not (self.stop.disabled and run.running):  # the person has pressed Stop
@@ -378,9 +358,8 @@ class RunPanel(Panel):
 def _written(run: Run, measured: Trace) -> str:
     """Return what the trained model wrote, and a link to the losses."""
     text = "" if run.text is None else markup.quotation(*run_report.generated_text(run))
-    return text + markup.download(
-        "Losses as CSV", "losses.csv", losses(measured).to_csv(index=False).encode(), "text/csv"
-    )
+    table = losses(measured).to_csv(index=False).encode()
+    return text + markup.download("Losses as CSV", "losses.csv", table, "text/csv")
 
 
 def _predicted(run: Run, like: Trace | RunContext, note: str) -> ChartedPrediction:

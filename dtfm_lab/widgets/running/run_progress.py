@@ -66,13 +66,9 @@ class RunProgress:
 
 def _rounded(seconds: float) -> str:
     """Return seconds in coarse steps, so that the text does not flicker."""
-    return (
-        format_s(float(f"{seconds:.1g}"))
-        if seconds < 10
-        else f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-    )
+    if seconds < 10:
+        return format_s(float(f"{seconds:.1g}"))
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 @dataclass
@@ -113,9 +109,8 @@ class Happenings:
             self.add(run_report.describe_progress(run), key="starting")
         elif run.status == "profiling":
             done, total = run.profiled
-            self.add(
-                f"profiling {min(done + 1, total)} of {max(1, total)}: what computations cost here", key="profiling"
-            )
+            nth = f"{min(done + 1, total)} of {max(1, total)}"
+            self.add(f"profiling {nth}: what computations cost here", key="profiling")
         for fault in run.faults[self._n_faults :]:
             took, goes_on = describe(fault)
             self.add(took, fault.device)
@@ -158,12 +153,9 @@ def story_of(run: RunRecord) -> str:
 
     ``ada was killed by SIGKILL in iteration 3: its copy took over in 0.6 s, with the state of claude``
     """
-    if (
-        run.replans
-        and "lost_s" in run.replans[-1]
-        and not any(fault.iteration >= run.replans[-1]["iteration"] for fault in run.faults)
-    ):
-        told = followed(run.replans[-1])
+    newest = run.replans[-1] if run.replans else {}
+    if "lost_s" in newest and not any(fault.iteration >= newest["iteration"] for fault in run.faults):
+        told = followed(newest)
         return told[0].upper() + told[1:]
     if not run.faults:
         return ""

@@ -51,7 +51,7 @@ class ChoiceControls:
         lab_state.observe(lambda _: self._follow(), ["choices", "queueing"])
         for control in controls:
             control.observe(lambda _: self._set(), "value")
-        self.as_planned.on_click(lambda _: self._drop_others())
+        self.as_planned.on_click(lambda _: lab_state.set_trait("choices", self._values()))
         self._follow()
 
     def _take_job(self) -> None:
@@ -63,11 +63,8 @@ class ChoiceControls:
         if job is None:
             return
         before, self._job = self._job, job
-        kept = {
-            name: value
-            for name, value in self._others().items()
-            if before is None or getattr(before, name) == getattr(job, name)
-        }
+        others = self._others().items()
+        kept = {name: v for name, v in others if before is None or getattr(before, name) == getattr(job, name)}
         values = {name: getattr(job, name) for name in self.by_option}
         if before is not None and values == {name: getattr(before, name) for name in self.by_option}:
             values = self._values()
@@ -101,9 +98,6 @@ class ChoiceControls:
         with self._lab_state.hold_trait_notifications():
             self._lab_state.queueing = self.queueing.value
             self._lab_state.choices = self._others() | self._values()
-
-    def _drop_others(self) -> None:
-        self._lab_state.choices = self._values()
 
     def _values(self) -> dict[str, Any]:
         return {name: control.value for name, control in self.by_option.items()}
@@ -200,10 +194,5 @@ def schedule_row(plan: Plan, schedule: str, queueing: str) -> dict[str, Any]:
     report = memory(plan, trace=trace)
     position, replica = report.worst
     needs, has = (format_bytes(sizes[position, replica]) for sizes in (report.peak_bytes, report.limit_bytes))
-    return {
-        "name": schedule,
-        "iteration_s": trace.iteration_s,
-        "bubble": 1 - trace.compute_share,
-        "memory": f"{needs} of {has} on {report.devices[position][replica]}",
-        "fits": report.fits,
-    }
+    held = {"memory": f"{needs} of {has} on {report.devices[position][replica]}", "fits": report.fits}
+    return {"name": schedule, "iteration_s": trace.iteration_s, "bubble": 1 - trace.compute_share, **held}

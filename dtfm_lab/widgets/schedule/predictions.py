@@ -87,10 +87,8 @@ def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -
         parts.append(f"MFU {format_share(known['mfu'])}")
     if bubble is not None:
         share, cause, of_cause = _idle(bubble)
-        parts.append(
-            f"bubble {format_share(share)}"
-            + (f", chiefly {cause} ({format_share(of_cause)})" if round(share, 3) > 0 else "")
-        )
+        chiefly = f", chiefly {cause} ({format_share(of_cause)})" if round(share, 3) > 0 else ""
+        parts.append(f"bubble {format_share(share)}{chiefly}")
     return " · ".join(parts)
 
 
@@ -115,14 +113,9 @@ def shares_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     seconds = [(float(frame[f"{cause}_s"].sum()), name, tone) for cause, (name, tone) in WAITS.items()]
     largest_first = [(s / whole_s, name, tone) for s, name, tone in sorted(seconds, reverse=True)]
     said = [(share, name, tone) for share, name, tone in largest_first if share >= LEAST_SHARE]
-    computing = {"name": "mean device computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}
-    return [
-        computing,
-        *(
-            {"name": f"waits {name}" if number == 0 else name, "share": share, "tone": tone}
-            for number, (share, name, tone) in enumerate(said)
-        ),
-    ]
+    told = [{"name": name, "share": share, "tone": tone} for share, name, tone in said]
+    told[:1] = [first | {"name": f"waits {first['name']}"} for first in told[:1]]
+    return [{"name": "mean device computes", "share": float(frame["busy_s"].sum()) / whole_s, "tone": "ink"}, *told]
 
 
 def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:

@@ -71,14 +71,10 @@ class SchedulePanel(Panel):
         self._automatic = lab_state.schedule
         """The schedule that the panel has chosen itself; while ``lab_state`` names another, a person has chosen it."""
         self._is_choosing, self._is_setting = Guard(), Guard()
-        self.schedule = classed(
-            w.Dropdown(
-                options=list(schedules), value=lab_state.schedule, layout=w.Layout(width="150px"), tooltip="Schedule"
-            ),
-            "dtfm-schedule-menu",
-        )
+        given = {"options": list(schedules), "value": lab_state.schedule, "tooltip": "Schedule"}
+        self.schedule = classed(w.Dropdown(layout=w.Layout(width="150px"), **given), "dtfm-schedule-menu")
         self.critical = toggle("Critical path", "What the iteration's length is made of")
-        self.simulate = button("Predict again", "bar-chart", "Predict one iteration", "130px")
+        self.simulate = button("", "", "", "130px")
         self.choices = ChoiceControls(lab_state)
         self.comparing = SchedulesTable(lab_state)
         self.title, self.memory = w.HTML(), w.HTML()
@@ -106,11 +102,7 @@ class SchedulePanel(Panel):
         overview = toggle("Overview strip")
         traitlets.link((messages, "value"), (self.chart, "show_messages"))
         traitlets.link((overview, "value"), (self.chart, "overview"))
-        rarer = [
-            [self.choices.view],
-            [messages, overview],
-            [self.simulate, self.comparing.button, self.exports.view],
-        ]
+        rarer = [[self.choices.view], [messages, overview], [self.simulate, self.comparing.button, self.exports.view]]
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
         more = more_menu([*rows, self.comparing.table], "Choices", "Choices, comparisons, strips and files")
         row = toolbar(said, self.schedule, self.critical, more)
@@ -271,18 +263,18 @@ class SchedulePanel(Panel):
         if is_of_run or state.is_chosen_otherwise or not state.shows("schedule"):
             return None
         wanted = self._wanted_of(plan)
-        with suppress(LabError):
+        try:
             prediction = predicted(*wanted[:3], may_differ=wanted[3])
-            self._at_hand = wanted[1:], prediction
+        except LabError:
+            return None
+        self._at_hand = wanted[1:], prediction
 
-            def show() -> None:
-                if state.topology is plan.topology and state.plan_is_stale and wanted == self._wanted_of(plan):
-                    self.chart.reset_measured()
-                    self._take(prediction)
-                    self._draw()
+        def show() -> None:
+            if state.topology is plan.topology and state.plan_is_stale and wanted == self._wanted_of(plan):
+                self.chart.reset_measured()
+                self.show(prediction)
 
-            return show
-        return None
+        return show
 
     def _wanted_of(self, plan: Plan) -> tuple[Plan, str, str, bool]:
         """Plan, schedule, queueing and whether the schedule may differ, as ``_predict`` will want it of this plan."""
@@ -346,6 +338,8 @@ class SchedulePanel(Panel):
 
     def _update_button(self, *, stop: bool = False) -> None:
         self.simulate.disabled = self._lab_state.plan is None
+        self.simulate.description, self.simulate.icon = ("Stop", "stop") if stop else ("Predict again", "bar-chart")
+        self.simulate.tooltip = "Predict this no longer" if stop else "Predict one iteration"
 
 
 def _is_alike(one: Plan, other: Plan) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import traitlets
@@ -176,33 +176,18 @@ def _rates(state: LabState, plan: Plan) -> tuple[float | None, float | None]:
     return plan.job.tokens / plan.iteration_s if plan.iteration_s else None, plan.price_per_billion_tokens
 
 
-def _number(
-    label: str,
-    value: str,
-    *,
-    was: str = "",
-    note: str = "",
-    short: str = "",
-    bad: bool = False,
-    word: str = "",
-    under: Sequence[str] = (),
-    ask: dict[str, str] | None = None,
-) -> dict[str, Any]:
-    known = {"label": label, "value": value, "was": was, "note": note, "under": list(under), "ask": ask or {}}
-    return known | {"short": short or note, "bad": bad, "word": word}
+def _number(label: str, value: str, **given: Any) -> dict[str, Any]:
+    number = {"label": label, "value": value, "was": "", "note": "", "bad": False, "word": "", "under": [], "ask": {}}
+    return {"short": given.get("note", "")} | number | given
 
 
 def _cost_number(plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
     """Return the communication cost, which leads where no iteration can be predicted."""
     was = None if before is None else before.plan.cost.total_s
-    return _number(
-        "Communication cost",
-        format_s(plan.cost.total_s),
-        was=_was(was, plan.cost.total_s),
-        note=gap_words(plan),
-        short=gap_words(plan).replace("at most", "≤").replace("the best", "best"),
-        word="communication cost",
-    )
+    now, note = plan.cost.total_s, gap_words(plan)
+    short = note.replace("at most", "≤").replace("the best", "best")
+    told = {"was": _was(was, now), "note": note, "short": short, "word": "communication cost"}
+    return _number("Communication cost", format_s(now), **told)
 
 
 def cost_words(state: LabState, plan: Plan, before: BeforeEdit | None) -> tuple[str, str]:
@@ -218,11 +203,11 @@ def cost_words(state: LabState, plan: Plan, before: BeforeEdit | None) -> tuple[
     shown = shown_prediction(state)
     if shown is None or not shown.travel.travel_s > 0:
         return (f"{cost}{planned}{gap}", f"{cost}{planned}")
-    travel = f"{format_s(shown.travel.travel_s)}, {format_s(shown.travel.hidden_s)} of it hidden behind computation"
+    travel_s, hidden_s = format_s(shown.travel.travel_s), format_s(shown.travel.hidden_s)
+    messages = f"a device\u2019s messages travel for {travel_s}, {hidden_s} of it hidden behind computation"
     return (
-        f"{cost}{planned}{gap} counts no overlap; here a device\u2019s messages travel for {travel}",
-        f"cost {format_s(now)}{planned}; messages {format_s(shown.travel.travel_s)}, "
-        f"{format_s(shown.travel.hidden_s)} hidden",
+        f"{cost}{planned}{gap} counts no overlap; here {messages}",
+        f"cost {format_s(now)}{planned}; messages {travel_s}, {hidden_s} hidden",
     )
 
 
@@ -241,18 +226,16 @@ def gap_words(plan: Plan) -> str:
 
 def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
     seconds = shown_s(state)
-    under = cost_words(state, plan, before)
+    told: dict[str, Any] = {"word": "iteration", "under": [*cost_words(state, plan, before)]}
     if seconds is None:
-        return _number("Iteration, predicted", "–", word="iteration", under=under)
+        return _number("Iteration, predicted", "–", **told)
     shown, planned_s = shown_prediction(state), plan.iteration_s
     is_planned = planned_s is None or math.isclose(planned_s, seconds, rel_tol=ALIKE)
     note, short = _bound_words(plan, state.schedule) if is_planned else _as_chosen(state, plan)
     if between := "" if shown is None else format_range(*shown.interval()):
         note, short = f"{between}, {note}", f"{between}, {short}"
     was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
-    return _number(
-        "Iteration, predicted", format_s(seconds), was=was, note=note, short=short, word="iteration", under=under
-    )
+    return _number("Iteration, predicted", format_s(seconds), was=was, note=note, short=short, **told)
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """What the inspector says of the selection: a device, a link, a stage; or of one pipeline where nothing is selected."""
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -56,15 +57,9 @@ def _drawn_as(drawn: Mapping[str, int], name: str) -> Facts:
 def _of_pipeline(plan: Plan) -> Facts:
     """Return the stages of one pipeline, with the seconds of each hop, and what the communication cost consists of."""
     layers, cost = layers_of(plan), plan.cost
-    devices = plan.placement.devices
     stages = [
-        {
-            "stage": s,
-            "name": _place(plan, devices[s].tolist()),
-            "layers": layers[s] or f"stage {s}",
-            "group_s": float(cost.group_s[s]),
-        }
-        for s in range(plan.job.n_stages)
+        {"stage": s, "name": _place(plan, group.tolist()), "layers": layer or f"stage {s}", "group_s": float(group_s)}
+        for s, (group, layer, group_s) in enumerate(zip(plan.placement.devices, layers, cost.group_s, strict=True))
     ]
     unit, in_unit = ("ms", 1e3) if cost.hop_s.max(initial=0.0) < 1 else ("s", 1.0)
     hops = [{"seconds": float(s), "text": f"{float(s) * in_unit:.3g}"} for s in cost.hop_s]
@@ -73,28 +68,16 @@ def _of_pipeline(plan: Plan) -> Facts:
         [format_s(cost.data_parallel_s), "the slowest averaging +"],
         [format_s(cost.pipeline_s), counted(len(hops), "hop")],
     ]
-    return {
-        "kind": "pipeline",
-        "title": "One pipeline, first layer to last",
-        "hint": f"slowest hops in {unit}",
-        "n_stages": plan.job.n_stages,
-        "stages": stages,
-        "hops": hops,
-        "total": total,
-    }
+    facts = {"kind": "pipeline", "title": "One pipeline, first layer to last", "hint": f"slowest hops in {unit}"}
+    return facts | {"n_stages": plan.job.n_stages, "stages": stages, "hops": hops, "total": total}
 
 
 def _of_device(topology: Topology, plan: Plan | None, name: str) -> Facts:
     at = topology.index(name)
     device = topology.devices[at]
     memory = [] if device.memory_bytes is None else [format_bytes(device.memory_bytes)]
-    facts: Facts = {
-        "kind": "device",
-        "title": name,
-        "hint": ", ".join(filter(None, [device.gpu, *memory, device.region])),
-        "stage": -1,
-        "rows": [],
-    }
+    hint = ", ".join(filter(None, [device.gpu, *memory, device.region]))
+    facts: Facts = {"kind": "device", "title": name, "hint": hint, "stage": -1, "rows": []}
     if plan is None:
         return facts
     places = np.argwhere(plan.placement.devices == at)
@@ -110,12 +93,8 @@ def _of_device(topology: Topology, plan: Plan | None, name: str) -> Facts:
             there = int(plan.placement.devices[other, r])
             source, target = (there, at) if other < s else (at, there)
             rows.append([verb, f"{topology.names[there]}, {_link_words(topology, source, target)}", other])
-    return facts | {
-        "stage": s,
-        "n_stages": plan.job.n_stages,
-        "hint": f"{', '.join(filter(None, [f'stage {s}, pipeline {r}', layers_of(plan)[s]]))} · {facts['hint']}",
-        "rows": rows,
-    }
+    hint = f"{', '.join(filter(None, [f'stage {s}, pipeline {r}', layers_of(plan)[s]]))} · {hint}"
+    return facts | {"stage": s, "n_stages": plan.job.n_stages, "hint": hint, "rows": rows}
 
 
 def _of_devices(topology: Topology, plan: Plan | None, names: list[str]) -> Facts:
@@ -123,14 +102,8 @@ def _of_devices(topology: Topology, plan: Plan | None, names: list[str]) -> Fact
     held = sorted({stages[name] for name in names if name in stages})
     rows = [["devices", ", ".join(names[: 3 * MOST_LISTED]) + ("…" if len(names) > 3 * MOST_LISTED else ""), -1]]
     rows += [["stages", ", ".join(map(str, held)), -1]] if held else []
-    gpus = sorted({topology.devices[topology.index(name)].gpu for name in names})
-    return {
-        "kind": "device",
-        "title": counted(len(names), "device"),
-        "hint": ", ".join(gpus),
-        "stage": -1,
-        "rows": rows,
-    }
+    gpus = ", ".join(sorted({topology.devices[topology.index(name)].gpu for name in names}))
+    return {"kind": "device", "title": counted(len(names), "device"), "hint": gpus, "stage": -1, "rows": rows}
 
 
 def _of_stage(plan: Plan, stage: int) -> Facts:
@@ -141,32 +114,20 @@ def _of_stage(plan: Plan, stage: int) -> Facts:
     for hop, words, other in ((stage - 1, "hop from", stage - 1), (stage, "hop to", stage + 1)):
         if 0 <= hop < len(cost.hop_s):
             rows.append([words, format_s(float(cost.hop_s[hop])), other])
-    return {
-        "kind": "stage",
-        "title": f"Stage {stage}",
-        "hint": layers_of(plan)[stage],
-        "stage": stage,
-        "n_stages": plan.job.n_stages,
-        "rows": rows,
-    }
+    facts = {"kind": "stage", "title": f"Stage {stage}", "hint": layers_of(plan)[stage]}
+    return facts | {"stage": stage, "n_stages": plan.job.n_stages, "rows": rows}
 
 
 def _of_link(topology: Topology, plan: Plan | None, source: str, target: str) -> Facts:
     a, b = topology.index(source), topology.index(target)
     regions = topology.devices[a].region, topology.devices[b].region
     apart = regions[0] != regions[1] and "" not in regions
-    facts: Facts = {
-        "kind": "link",
-        "title": " – ".join(regions) if apart else f"{source} – {target}",
-        "ends": [source, target],
-        "hint": f"as from {source} to {target}" if apart else "both ways",
-        "gbps": float(to_gbps(topology.bandwidth_bytes_per_s[a, b])),
-        "ms": float(to_ms(topology.latency_s[a, b])),
-        "rows": [],
-    }
-    if plan is not None:
-        facts["rows"] = [["the plan", _use(plan, a, b), -1]]
-    return facts
+    title = " – ".join(regions) if apart else f"{source} – {target}"
+    facts: Facts = {"kind": "link", "title": title, "ends": [source, target]}
+    facts["hint"] = f"as from {source} to {target}" if apart else "both ways"
+    facts["gbps"] = float(to_gbps(topology.bandwidth_bytes_per_s[a, b]))
+    facts["ms"] = float(to_ms(topology.latency_s[a, b]))
+    return facts | {"rows": [] if plan is None else [["the plan", _use(plan, a, b), -1]]}
 
 
 def _use(plan: Plan, a: int, b: int) -> str:
@@ -179,20 +140,12 @@ def _use(plan: Plan, a: int, b: int) -> str:
     def joins(one: int, other: int) -> bool:
         return {one, other} == {a, b} if exact else {region[one], region[other]} == pair
 
-    hops = [
-        (s, r)
-        for s in range(len(devices) - 1)
-        for r in range(devices.shape[1])
-        if joins(int(devices[s, r]), int(devices[s + 1, r]))
-    ]
-    groups = [
-        s
-        for s, group in enumerate(devices.tolist())
-        if any(joins(one, other) for i, one in enumerate(group) for other in group[:i])
-    ]
+    pairs = [(s, *pair) for s in range(len(devices) - 1) for pair in devices[s : s + 2].T.tolist()]
+    hops = [s for s, one, other in pairs if joins(one, other)]
+    groups = [s for s, group in enumerate(devices.tolist()) if any(joins(*pair) for pair in combinations(group, 2))]
     words = []
     if hops:
-        stages = sorted({s for s, _ in hops})
+        stages = sorted(set(hops))
         between = ", ".join(f"{s} and {s + 1}" for s in stages[:MOST_LISTED])
         words.append(f"carries {counted(len(hops), 'hop')} between stages {between}")
     if groups:

@@ -150,12 +150,8 @@ class NetworkPane:
         tabs = [{"name": name, "title": VIEWS[name]} for name in ("map", "canvas", "matrix")]
         self.tabs = TabsView(label="Views of the network", tabs=tabs, value=panel.shown.value)
         self.inspector = Inspector(self._set_link, self._select)
-        head = classed(
-            w.HBox(
-                [self.tabs, spacer(), more_menu(panel.menu, "Other links", "What links have that nobody has drawn")]
-            ),
-            "dtfm-head",
-        )
+        more = more_menu(panel.menu, "Other links", "What links have that nobody has drawn")
+        head = classed(w.HBox([self.tabs, spacer(), more]), "dtfm-head")
         self.view = classed(w.VBox([head, panel.picture, player, self.inspector]), "dtfm-cause")
         w.link((panel.shown, "value"), (self.tabs, "value"))
         inspecting = Soon(self._inspect)

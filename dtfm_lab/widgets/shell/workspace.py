@@ -87,9 +87,8 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     if state.pane.replace("-", "_") in panels:
         lab_state.pane = state.pane
     if state.predicted is not None and state.measured is not None:
-        begin(
-            _compare(lab_state, state.predicted, state.measured), lambda line: lab_state.report_error("compare", line)
-        )
+        work = _compare(lab_state, state.predicted, state.measured)
+        begin(work, lambda line: lab_state.report_error("compare", line))
 
 
 async def _compare(lab_state: LabState, predicted: Trace, measured: Trace) -> None:
@@ -121,23 +120,13 @@ class Workspace:
         """``copy`` has the page put a link on the clipboard; what came of it is told to ``show_copied``."""
         self._lab_state, self._panels, self._copy = lab_state, panels, copy
         self._link = ""
-        self.path = labelled(
-            w.Text,
-            "File",
-            "230px",
-            "32px",
-            "lab.json",
-            tooltip="Where the whole lab is kept: network, plan, settings, prediction, measurement; or a link to one",
-        )
+        what = "Where the whole lab is kept: network, plan, settings, prediction, measurement; or a link to one"
+        self.path = labelled(w.Text, "File", "230px", "32px", "lab.json", tooltip=what)
         self.save = button("Save", "save", "Write the whole lab into this file")
         self.restore = button("Restore", "folder-open", "Put back what this file, or this link, holds")
-        self.upload = w.FileUpload(
-            accept=ENDING,
-            multiple=False,
-            description="From my computer",
-            tooltip="Put back what a file on your computer holds",
-            layout=w.Layout(width="auto"),
-        )
+        what = "Put back what a file on your computer holds"
+        self.upload = w.FileUpload(accept=ENDING, multiple=False, description="From my computer", tooltip=what)
+        self.upload.layout.width = "auto"
         self.page = button("Page", "file-o", "The plan as one HTML file to mail: map, chart and player, without Python")
         self.link = button("Copy link", "link", "Network, job, plan and tab in an address, for dtfm-lab open")
         self.record = button("Record", "video-camera", "Ten seconds of the result that is shown, as a video file")

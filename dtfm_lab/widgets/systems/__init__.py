@@ -96,13 +96,8 @@ class SystemsPanel(Panel):
         self.told = classed(w.HTML(), "dtfm-systems-told")
         self.take = button("Take this plan", "check", "Make it the lab's plan, with its job", "auto")
         self.back = button("Back to mine", "undo", "The network, job and plan from before", "auto")
-        self.part = segments(
-            PARTS,
-            [
-                "What its model assumes, each with its source",
-                "What makes it slower here: one thing taken away at a time, each simulated",
-            ],
-        )
+        why = "What makes it slower here: one thing taken away at a time, each simulated"
+        self.part = segments(PARTS, ["What its model assumes, each with its source", why])
         self.why = WhyText(self._report_error)
         self.assumptions = AssumptionControls(self._change)
         self._controls: dict[str, w.ValueWidget] = {**asked, "part": self.part}
@@ -122,10 +117,8 @@ class SystemsPanel(Panel):
         more = more_menu([self.seconds, self.seed], "Budget", "Seconds of search for each system, and the seed")
         row = toolbar(self.start, self.stop, spacer(), self.back, more)
         head = classed(w.HBox([self.part, spacer(), self.take]), "dtfm-systems-head")
-        detail = classed(
-            w.VBox([self.told, head, self.why.view, self.assumptions.view], layout=w.Layout(display="none")),
-            "dtfm-systems-detail",
-        )
+        detail = classed(w.VBox([self.told, head, self.why.view, self.assumptions.view]), "dtfm-systems-detail")
+        show(detail, False)
         return detail, pane([row, self.bars, detail], "dtfm-systems-pane")
 
     def settings(self) -> dict[str, Any]:

@@ -59,10 +59,7 @@ class AssumptionControls:
         for one in strategy.assumptions:
             control = control_for(one, width="100%", label_width="40%", placeholder="not given")
             self.by_field[one.field] = control
-            text = w.HTML(_told(one))
-            row = w.HBox([control, text])
-            row.add_class("dtfm-assumption")
-            rows.append(row)
+            rows.append(classed(w.HBox([control, w.HTML(_told(one))]), "dtfm-assumption"))
             control.observe(lambda _: self._take(), "value")
         told = w.HTML(_system(strategy))
         nothing = [] if rows else [w.HTML(markup.line("Nothing of it is left to be assumed."))]
@@ -182,16 +179,10 @@ def _row(bar: Bar, fastest_s: float, longest_s: float, plan: Plan | None) -> dic
     row: dict[str, Any] = {"name": outcome.strategy.name, "title": outcome.title}
     if outcome.iteration_s is None:
         return row | {"reason": outcome.reason}
-    return row | {
-        "seconds": outcome.iteration_s,
-        "times": outcome.iteration_s / fastest_s if fastest_s > 0 else 1.0,
-        "parts": [[cause, seconds] for cause, seconds, _ in bar.parts],
-        "length": bar.length_s / longest_s if longest_s > 0 else 0.0,
-        "cut": bar.cut,
-        "shape": shape_words(outcome),
-        "mathematics": outcome.strategy.mathematics,
-        "taken": outcome.found is plan,
-    }
+    row |= {"seconds": outcome.iteration_s, "times": outcome.iteration_s / fastest_s if fastest_s > 0 else 1.0}
+    row |= {"parts": [[cause, seconds] for cause, seconds, _ in bar.parts], "cut": bar.cut}
+    row |= {"length": bar.length_s / longest_s if longest_s > 0 else 0.0, "shape": shape_words(outcome)}
+    return row | {"mathematics": outcome.strategy.mathematics, "taken": outcome.found is plan}
 
 
 def shape_words(outcome: Outcome) -> str:
@@ -281,9 +272,8 @@ def why_html(why: Why | None, state: str = "") -> str:
     if why is None:
         return waiting
     lines = why.text.splitlines()
-    told = {one.sentence for one in why.causes} | {
-        f"Less each: {', '.join(one.noun for one in why.causes[MOST_CAUSES:])}."
-    }
+    less = f"Less each: {', '.join(one.noun for one in why.causes[MOST_CAUSES:])}."
+    told = {less, *(one.sentence for one in why.causes)}
     rows = "".join(
         f'<li title="{escape(one.sentence)}"><span>{escape(one.noun[:1].upper() + one.noun[1:])}</span>'
         f'<span class="dtfm-why-track"><i style="width:{100 * min(1.0, one.share):.1f}%"></i></span>'

@@ -1,6 +1,6 @@
 """The base classes of the lab's views: a built page, with one line of text for readers without widgets."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -141,8 +141,6 @@ class DocumentView(View):
     def __init__(self, drawing: Drawing | None = None, *, document: Document | None = None, **traits: Any) -> None:
         """Show ``drawing``, or else a drawing of the view's own that begins with ``document``."""
         self.drawing = Drawing(document) if drawing is None else drawing
-        self.on_swap: Callable[[str, str], None] = lambda a, b: None
-        """Called with two devices of which one is dropped on the other, to exchange their places in the plan."""
         super().__init__(**traits, **{name: getattr(self.drawing, name) for name in SHARED})
         self._links: list[traitlets.link] = []
         self.follow()
@@ -153,8 +151,7 @@ class DocumentView(View):
 
     def follow(self) -> None:
         """Show the drawing and follow its changes from now on."""
-        if not self._links:
-            self._links = [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
+        self._links = self._links or [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
 
     def leave(self) -> None:
         """Stop following the drawing."""
@@ -171,4 +168,4 @@ class DocumentView(View):
             drawn = {device["name"]: device["name"] for device in self.document["devices"]}
             a, b = drawn.get(content.get("a")), drawn.get(content.get("b"))
             if a is not None and b is not None:
-                self.on_swap(a, b)
+                self.drawing.on_swap(a, b)

@@ -26,7 +26,7 @@ from dtfm_lab.widgets.controls import (
     toolbar,
     tried_options,
 )
-from dtfm_lab.widgets.lab_state import LabState, is_profiled
+from dtfm_lab.widgets.lab_state import LabState, is_profiled, roles_of
 from dtfm_lab.widgets.schedule.predictions import PredictionChart
 from dtfm_lab.widgets.tasks import Newest, begin
 from dtfm_lab.widgets.what_if import answer as answer_text
@@ -88,11 +88,9 @@ class WhatIfPanel(Panel):
         self.chart = classed(PredictionChart(empty_words=NO_PLAN), "dtfm-fill")
         rarer = [self.controls.view, self.answer]
         more = more_menu(rarer, "Other settings", "Settings that are turned less often, and every number of the answer")
-        row = toolbar(self.numbers, more)
         answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.stop]
         told = classed(w.HBox(answered), "dtfm-what-if-told")
-        children = [self.controls.sliders, row, told, self.chart]
-        self.view = pane(children, "dtfm-what-if")
+        self.view = pane([self.controls.sliders, toolbar(self.numbers, more), told, self.chart], "dtfm-what-if")
         show(self.stop, False)
         self.pin.on_click(lambda _: self._pin())
         self.use.on_click(lambda _: self._use())
@@ -194,7 +192,7 @@ class WhatIfPanel(Panel):
         anew = self._better(now.setting) if now is not None and is_asked else None
         state.tried = (now.prediction.trace if anew is None else anew.trace) if now is not None and is_asked else None
         if anew is not None or self._is_previewing:  # another pane may show a plan of its own
-            state.shown_tasks = {} if anew is None else anew.tasks
+            state.shown_tasks = {} if anew is None else roles_of(anew.plan)
         self._is_previewing = anew is not None
 
     def _better(self, setting: WhatIfSetting) -> PlannedAnew | None:
@@ -373,6 +371,5 @@ class WhatIfPanel(Panel):
         nothing = NO_PLAN if setting is None else "Nothing is changed yet"
         self.pin.tooltip = NO_PLAN if setting is None else "Keep this setting and its answer in the row below"
         self.back.tooltip = "Turn everything back to the plan" if turned else nothing
-        self.use.tooltip = (
-            "Change the network's links, the batch and the schedule of the lab to this" if turned else nothing
-        )
+        changes = "Change the network's links, the batch and the schedule of the lab to this"
+        self.use.tooltip = changes if turned else nothing

@@ -18,7 +18,6 @@ from dtfm_lab.domain.trace import CAUSES, Trace
 from dtfm_lab.domain.units import format_bytes, format_s, format_share
 from dtfm_lab.figures.measures import format_count, format_dollars
 from dtfm_lab.planning import Cancellation, price_placement
-from dtfm_lab.widgets.lab_state import roles_of
 from dtfm_lab.widgets.markup import table, word
 from dtfm_lab.widgets.planner.short_searches import replanned
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
@@ -117,9 +116,8 @@ def answer(now: Answer, base: Answer | None, changed: str, number: int) -> str:
     under = f"with {changed}" if changed else "the plan under what is chosen; move a slider"
     cannot = "; what the lab is turned to cannot be" if base is None else ""
     rows = [measure.cells(now, base) for measure in MEASURES if getattr(now, measure.name) is not None]
-    cells = table(
-        pd.DataFrame(rows, columns=["of an iteration", "as set", "from the plan"]), "dtfm-answer-cells", "the answer"
-    )
+    frame = pd.DataFrame(rows, columns=["of an iteration", "as set", "from the plan"])
+    cells = table(frame, "dtfm-answer-cells", "the answer")
     under = f'<div class="dtfm-answer-with">{escape(under + cannot)}</div>'
     return f'<div class="dtfm-answer" data-answer="{number}">{under}{cells}{_memory(now)}</div>'
 
@@ -250,11 +248,6 @@ class PlannedAnew(NamedTuple):
 
     plan: Plan
     trace: Trace
-
-    @property
-    def tasks(self) -> dict[str, list[int]]:
-        """[stage, replica] of each device that serves, by its name."""
-        return roles_of(self.plan)
 
 
 class Answers:

@@ -55,23 +55,13 @@ def job_options() -> dict[str, Option]:
 
 def setting_options() -> dict[str, Option]:
     """Return all that a setting holds, by name: factors on all links, job options, a schedule, how messages queue."""
+    known: dict[str, Any] = {"type": float, "least": LEAST_FACTOR, "most": MOST_FACTOR, "default": 1.0}
     factors = {
-        name: Option(
-            name=name,
-            help=f"Times the {name} of all links of the plan's network.",
-            type=float,
-            least=LEAST_FACTOR,
-            most=MOST_FACTOR,
-            default=1.0,
-        )
+        name: Option(name=name, help=f"Times the {name} of all links of the plan's network.", **known)
         for name in FACTORS
     }
-    schedule = Option(
-        name="schedule",
-        help="In which order devices pass micro-batches on",
-        choices=schedules,
-        default=next(iter(schedules)),
-    )
+    order = "In which order devices pass micro-batches on"
+    schedule = Option(name="schedule", help=order, choices=schedules, default=next(iter(schedules)))
     return factors | job_options() | {"schedule": schedule, "queueing": QUEUEING_OPTION}
 
 

@@ -159,12 +159,8 @@ def answering_page(answers: Iterable[Answer], others: Mapping[str, str], note: s
             batches.append([one.plan.job.global_batch, changed])
         else:
             pairs.setdefault(_as_page_writes(sorted(one.pair)), []).append([one.gbps, changed])
-    asked = {
-        "pairs": pairs,
-        "batches": sorted(batches, key=lambda batch: batch[0]),
-        "others": dict(others),
-        "note": note,
-    }
+    batches.sort(key=lambda batch: batch[0])
+    asked = {"pairs": pairs, "batches": batches, "others": dict(others), "note": note}
     return _page(first.plan, predicted, models, asked)
 
 

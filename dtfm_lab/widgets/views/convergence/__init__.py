@@ -97,9 +97,8 @@ class ConvergenceView(View):
         medians = pd.Series([*held[-1:, MEDIAN], *new[:, MEDIAN]]).ffill()  # between two generations the last one holds
         new[:, MEDIAN] = medians[len(held[-1:]) :]
         unseen_s = _height(held, new) * UNSEEN
-        drop = int(
-            len(held) > 1 and not _visible(held[-2:], unseen_s, unseen_s).any()
-        )  # it was kept only as the newest
+        # it was kept only as the newest
+        drop = int(len(held) > 1 and not _visible(held[-2:], unseen_s, unseen_s).any())
         kept = held[: len(held) - drop]
         added = thinned(np.concatenate([kept[-1:], new]), unseen_s)[len(kept[-1:]) :]
         self.points[name] = np.concatenate([kept, added])

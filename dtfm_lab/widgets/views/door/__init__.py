@@ -104,12 +104,11 @@ class Door(View):
 
 def cards() -> list[dict[str, str]]:
     """Return the cards in order; the last one, of the empty name, is a blank canvas."""
-    made = []
-    for name, (title, words) in TITLES.items():
-        plan = plan_of(name)
-        pictures = {"picture": thumbnail_svg(plan.topology, plan)}
-        pictures["picture_dark"] = thumbnail_svg(plan.topology, plan, dark=True)
-        made.append({"name": name, "title": title, "words": words, **pictures})
+    made = [{"name": name, "title": title, "words": words} for name, (title, words) in TITLES.items()]
+    for card in made:
+        plan = plan_of(card["name"])
+        card["picture"] = thumbnail_svg(plan.topology, plan)
+        card["picture_dark"] = thumbnail_svg(plan.topology, plan, dark=True)
     blank = {"name": "", "title": "Blank", "words": "Draw your own, or drop a file here."}
     return [*made, {**blank, "picture": BLANK, "picture_dark": BLANK}]
 
@@ -124,10 +123,9 @@ def plan_of(name: str) -> Plan:
 
 def networks() -> list[dict[str, str | int]]:
     """Return every bundled network with its number of devices and the first sentence of its description."""
-    topologies = [lab.load_topology(name) for name in topology_names()]
     return [
-        {"name": topology.name, "devices": len(topology), "words": first_sentence(topology.description)}
-        for topology in topologies
+        {"name": each.name, "devices": len(each), "words": first_sentence(each.description)}
+        for each in map(lab.load_topology, topology_names())
     ]
 
 

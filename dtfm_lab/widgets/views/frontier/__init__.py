@@ -53,16 +53,13 @@ class FrontierView(View):
 def points_of(frontier: Frontier) -> list[dict[str, Any]]:
     """Return the points of a frontier of one batch, as the view takes them."""
     rows: Iterator[Any] = frontier.to_frame().itertuples()
-    return [
-        {
-            "seconds": float(row.iteration_s),
-            "dollars": float(row.price_per_hour),
-            "by_token": float(row.price_per_billion_tokens),
-            "words": f"{row.n_stages} x {row.n_replicas}, {row.gpus}" + (f", {row.idle} idle" if row.idle else ""),
-            "pays": bool(row.cheaper_by_token),
-        }
-        for row in rows
-    ]
+    points = []
+    for row in rows:
+        words = f"{row.n_stages} x {row.n_replicas}, {row.gpus}" + (f", {row.idle} idle" if row.idle else "")
+        point = {"seconds": float(row.iteration_s), "dollars": float(row.price_per_hour), "words": words}
+        by_token, pays = float(row.price_per_billion_tokens), bool(row.cheaper_by_token)
+        points.append(point | {"by_token": by_token, "pays": pays})
+    return points
 
 
 N_BOUNDS = 40

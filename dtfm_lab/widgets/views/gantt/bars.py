@@ -83,17 +83,10 @@ class Bars(NamedTuple):
     stage: np.ndarray
 
     @classmethod
-    def of(
-        cls,
-        start: npt.ArrayLike,
-        end: npt.ArrayLike,
-        row: npt.ArrayLike,
-        kind: npt.ArrayLike,
-        microbatch: npt.ArrayLike,
-        stage: npt.ArrayLike | None = None,
-    ) -> Bars:
-        given = np.zeros(np.size(start)) if stage is None else stage
-        return cls(*_typed((start, end, row, kind, microbatch, given), ("<f4", "<f4", "<u2", "<u1", "<i4", "<u2")))
+    def of(cls, *columns: npt.ArrayLike) -> Bars:
+        """Return the bars of these columns; without the last one all are of stage 0."""
+        given = columns if len(columns) == len(cls._fields) else (*columns, np.zeros(np.size(columns[0])))
+        return cls(*_typed(given, ("<f4", "<f4", "<u2", "<u1", "<i4", "<u2")))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Bars]) -> Bars:
@@ -165,19 +158,14 @@ def legend(stages_per_device: int) -> list[dict[str, Any]]:
     """
     steps = max(1, stages_per_device - 1)
     shares = [PALEST * chunk / steps for chunk in range(stages_per_device)]
+
+    def shades(kind: Kind, dark: bool) -> list[str]:
+        color = kind_color(kind, dark=dark)
+        return [mixed(color, PAGES[dark], share) for share in (shares if kind in PASSES else [0])]
+
     return [
-        {
-            "name": legend_name(kind),
-            "color": kind_color(kind),
-            "family": KIND_TINTS[kind][0],
-            "message": kind in SENDS,
-        }
-        | {
-            name: [
-                mixed(kind_color(kind, dark=dark), PAGES[dark], share) for share in (shares if kind in PASSES else [0])
-            ]
-            for name, dark in (("shades", False), ("dark_shades", True))
-        }
+        {"name": legend_name(kind), "color": kind_color(kind), "family": KIND_TINTS[kind][0], "message": kind in SENDS}
+        | {"shades": shades(kind, False), "dark_shades": shades(kind, True)}
         for kind in DRAWN
     ]
 
@@ -187,13 +175,8 @@ class ChartRows:
 
     def __init__(self, context: RunContext) -> None:
         self._devices, self._stages_per_device = context.devices, context.stages_per_device
-        n_positions, n_replicas = len(context.devices), len(context.devices[0])
-        self._n_positions, self._n_replicas = n_positions, n_replicas
-
-    @property
-    def legend(self) -> list[dict[str, Any]]:
-        """See ``legend``."""
-        return legend(self._stages_per_device)
+        self._n_positions, self._n_replicas = self.shape = len(context.devices), len(context.devices[0])
+        """Positions and replicas."""
 
     @property
     def labels(self) -> list[str]:
@@ -204,11 +187,6 @@ class ChartRows:
     def devices(self) -> list[str]:
         """The device of each row."""
         return [name for group in self._devices for name in group for _ in range(ROWS_PER_DEVICE)]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(positions, replicas)"""
-        return self._n_positions, self._n_replicas
 
     @property
     def names(self) -> list[str]:
@@ -252,22 +230,16 @@ class ChartRows:
         path = trace.critical_path(iteration)
         passed = path["row"].to_numpy()
         arrives = path["kind"].isin([*RECEIVES]).to_numpy()  # a message in transit is between two rows
+        begins = np.where(arrives, path["end_s"], path["start_s"])
+        here, there, along = (
+            self._row(trace.actions, trace.action[some], trace.replica[some]) for some in (sent, received, passed)
+        )
+        kind, microbatch, _ = _kind_microbatch_stage(trace.actions, trace.action[sent])
         return Chart(
             bars,
             after=np.where(waited < 0, NO_BAR, after),
-            messages=Messages.of(
-                self._row(trace.actions, trace.action[sent], trace.replica[sent]),
-                self._row(trace.actions, trace.action[received], trace.replica[received]),
-                trace.end_s[sent],
-                trace.end_s[received],
-                *_kind_microbatch_stage(trace.actions, trace.action[sent])[:2],
-            ),
-            path=CriticalPath.of(
-                self._row(trace.actions, trace.action[passed], trace.replica[passed]),
-                np.where(arrives, path["end_s"], path["start_s"]),
-                path["end_s"],
-                bar_of[passed],
-            ),
+            messages=Messages.of(here, there, trace.end_s[sent], trace.end_s[received], kind, microbatch),
+            path=CriticalPath.of(along, begins, path["end_s"], bar_of[passed]),
         )
 
     def _row(self, actions: Sequence[Action], action: IntArray, replica: IntArray) -> IntArray:
@@ -297,25 +269,16 @@ def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]
     def unit(position: int, replica: int) -> dict[str, Any]:
         index = position * n_replicas + replica
         first = index * ROWS_PER_DEVICE
-        return {
-            "label": device[index],
-            "device": device[index],
-            "stage": position,
-            "replica": replica,
-            "rows": list(range(first, first + ROWS_PER_DEVICE)),
-            "tip": f"{names[index]}, pipeline {replica}: computations above, messages that it sends below",
-        }
+        tip = f"{names[index]}, pipeline {replica}: computations above, messages that it sends below"
+        what = {"label": device[index], "device": device[index], "stage": position, "replica": replica, "tip": tip}
+        return what | {"rows": list(range(first, first + ROWS_PER_DEVICE))}
 
     def stage(position: int) -> dict[str, Any]:
         members = [unit(position, replica) for replica in range(n_replicas)]
         first = members[0]["device"]
-        return members[0] | {
-            "label": _place([regions.get(one["device"], "") for one in members]) or f"{first} +{n_replicas - 1}",
-            "replica": -1,
-            "members": members,
-            "tip": f"stage {position}: drawn is {first} of pipeline 0; a click opens its "
-            f"{counted(n_replicas, 'device')}",
-        }
+        label = _place([regions.get(one["device"], "") for one in members]) or f"{first} +{n_replicas - 1}"
+        tip = f"stage {position}: drawn is {first} of pipeline 0; a click opens its {counted(n_replicas, 'device')}"
+        return members[0] | {"label": label, "replica": -1, "members": members, "tip": tip}
 
     if n_replicas > 1 and n_positions * n_replicas > MOST_DEVICES_APART:
         return [stage(position) for position in range(n_positions)]

@@ -86,21 +86,11 @@ def cost_of(plan: Plan) -> dict[str, Any]:
     for stage in range(plan.job.n_stages - 1):
         source, target, *_ = matching_of(plan, stage, stage + 1)[0]
         a, b = topology.index(source), topology.index(target)
-        hops.append(
-            {
-                "seconds": float(plan.cost.hop_s[stage]),
-                "devices": [source, target],
-                "gbps": float(f"{to_gbps(topology.bandwidth_bytes_per_s[a, b]):.4g}"),
-                "ms": float(f"{to_ms(topology.latency_s[a, b]):.4g}"),
-            }
-        )
-    return {
-        "total_s": plan.cost.total_s,
-        "averaging_s": plan.cost.data_parallel_s,
-        "bound_s": plan.lower_bound_s,
-        "is_proven": plan.gap < PROVEN,
-        "hops": hops,
-    }
+        gbps, ms = to_gbps(topology.bandwidth_bytes_per_s[a, b]), to_ms(topology.latency_s[a, b])
+        hop = {"seconds": float(plan.cost.hop_s[stage]), "devices": [source, target]}
+        hops.append(hop | {"gbps": float(f"{gbps:.4g}"), "ms": float(f"{ms:.4g}")})
+    cost = {"total_s": plan.cost.total_s, "averaging_s": plan.cost.data_parallel_s, "bound_s": plan.lower_bound_s}
+    return cost | {"is_proven": plan.gap < PROVEN, "hops": hops}
 
 
 def matching_of(plan: Plan, a: int, b: int) -> list[list[Any]]:
@@ -146,14 +136,9 @@ def network_of(topology: Topology) -> dict[str, Any]:
             for device, (x, y) in zip(topology.devices, places.round(4).tolist(), strict=True)
         ],
         "regions": [
-            {
-                "name": region,
-                "x": float(patches[region].centre[0]),
-                "y": float(patches[region].centre[1]),
-                "half": patches[region].half.tolist(),
-                "round": patches[region].round,
-            }
+            {"name": region, "x": x, "y": y, "half": patches[region].half.tolist(), "round": patches[region].round}
             for region in regions
+            for x, y in [patches[region].centre.tolist()]
         ],
         "links": _between(topology, links),
         "bundles": _between(topology, bundles, list(members.values())),

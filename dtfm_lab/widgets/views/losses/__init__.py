@@ -54,9 +54,8 @@ class LossView(View):
             return
         kept = len(self.training)
         if training[:kept] != self.training:
-            kept = sum(
-                1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(training, self.training, strict=False))
-            )
+            alike = takewhile(lambda pair: pair[0] == pair[1], zip(training, self.training, strict=False))
+            kept = sum(1 for _ in alike)
         looked = held_out != self.held_out
         self.training, self.held_out = training, held_out
         self._send_since(kept, held_out=looked)

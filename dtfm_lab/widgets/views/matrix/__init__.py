@@ -40,15 +40,11 @@ class MatrixView(DocumentView):
     """The selected cells: row and column where the selection began and where it ends; empty for none."""
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
-        self._topology: Topology | None = None
+        self.topology: Topology | None = None
+        """The network that is shown, or will be once the view follows its drawing."""
         self._stale = False
         super().__init__(*arguments, **{"height": 520, **traits})
         self.observe(lambda _: self._mark_link(), ["selected_link", "names"])
-
-    @property
-    def topology(self) -> Topology | None:
-        """The network that is shown, or will be once the view follows its drawing."""
-        return self._topology
 
     @property
     def rectangle(self) -> Rectangle | None:
@@ -68,8 +64,8 @@ class MatrixView(DocumentView):
 
     def show(self, topology: Topology | None) -> None:
         """Show the drawing's network, None where it is not valid, as soon as the view follows its drawing."""
-        self._stale = self._stale or topology is not self._topology
-        self._topology = topology
+        self._stale = self._stale or topology is not self.topology
+        self.topology = topology
         if self.following and self._stale:
             self._pack()
 
@@ -80,15 +76,15 @@ class MatrixView(DocumentView):
 
     def _pack(self) -> None:
         self._stale = False
-        if self._topology is None:
+        if self.topology is None:
             with self.hold_sync(), self.hold_trait_notifications():
                 self.names, self.blocks, self.picked = [], [], []
                 self.latency_ms = self.bandwidth_gbps = self.origin = b""
             return
-        order, blocks = _order(self._topology)
-        names = [self._topology.names[i] for i in order]
+        order, blocks = _order(self.topology)
+        names = [self.topology.names[i] for i in order]
         grid = np.ix_(order, order)
-        latency_ms, gbps = to_ms(self._topology.latency_s[grid]), to_gbps(self._topology.bandwidth_bytes_per_s[grid])
+        latency_ms, gbps = to_ms(self.topology.latency_s[grid]), to_gbps(self.topology.bandwidth_bytes_per_s[grid])
         np.fill_diagonal(gbps, 0.0)
         links = drawn_links(self.drawing.document, names)  # self.document may lag behind the topology
         capped = (links.origin != Origin.NOWHERE) & (gbps < links.bandwidth_gbps * (1 - 1e-9))

@@ -102,10 +102,8 @@ class PopulationView(View):
     def alt_text(self) -> str:
         if not self.frames:
             return f"{self.title}: not begun"
-        frame, words = (
-            self.frames[min(self.frame, len(self.frames) - 1)],
-            format_dollars if self.unit == "$" else format_s,
-        )
+        frame = self.frames[min(self.frame, len(self.frames) - 1)]
+        words = format_dollars if self.unit == "$" else format_s
         return (
             f"{self.title}, generation {frame.generation}: best {words(frame.best.cost_s)}, "
             f"median {words(frame.median_s)} of {len(frame.individuals)} placements"
@@ -116,14 +114,8 @@ class PopulationView(View):
         stages = np.full((len(people), n), IDLE, dtype="<i2")
         for row, one in zip(stages, people, strict=True):
             row[one.grid] = np.arange(len(one.grid))[:, None]
-        self.send(
-            {
-                "kind": "frames",
-                "frames": [_frame_words(frame) for frame in frames],
-                "people": [_person_words(one) for one in people],
-            },
-            buffers=[stages.tobytes()],
-        )
+        told = {"frames": list(map(_frame_words, frames)), "people": list(map(_person_words, people))}
+        self.send({"kind": "frames", **told}, buffers=[stages.tobytes()])
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         match content:
@@ -136,30 +128,15 @@ class PopulationView(View):
 
 
 def _frame_words(frame: PopulationFrame) -> dict[str, Any]:
-    return {
-        "generation": frame.generation,
-        "numbers": [one.number for one in frame.individuals],
-        "best": frame.best.number,
-        "best_s": frame.best.cost_s,
-        "median_s": frame.median_s,
-        "diversity": frame.diversity,
-        "made_by": dict(frame.made_by),
-        "evaluations": frame.evaluations,
-        "rule": frame.rule,
-    }
+    told = {what: getattr(frame, what) for what in ("generation", "median_s", "diversity", "evaluations", "rule")}
+    told |= {"best": frame.best.number, "best_s": frame.best.cost_s, "made_by": dict(frame.made_by)}
+    return told | {"numbers": [one.number for one in frame.individuals]}
 
 
 def _person_words(one: Individual) -> dict[str, Any]:
-    return {
-        "number": one.number,
-        "cost_s": one.cost_s,
-        "is_estimate": one.is_estimate,
-        "shape": list(one.grid.shape),
-        "operator": one.operator,
-        "words": one.words,
-        "generation": one.generation,
-        "parents": [parent.number for parent in one.parents],
-    }
+    told = ("number", "cost_s", "is_estimate", "operator", "words", "generation")
+    parents = [parent.number for parent in one.parents]
+    return {what: getattr(one, what) for what in told} | {"shape": list(one.grid.shape), "parents": parents}
 
 
 def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
@@ -178,11 +155,5 @@ def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str]) ->
         at[here, 0], at[here, 1] = column + np.arange(size) // height, np.arange(size) % height
         starts.append(column)
         column += wide
-    return {
-        "at": at.tolist(),
-        "columns": column,
-        "rows": int(at[:, 1].max()) + 1,
-        "starts": starts,
-        "places": list(places),
-        "names": list(names),
-    }
+    size = {"columns": column, "rows": int(at[:, 1].max()) + 1}
+    return {"at": at.tolist(), **size, "starts": starts, "places": list(places), "names": list(names)}

@@ -12,14 +12,8 @@ from dtfm_lab.systems.outcomes import CHANGES, STACKED
 from dtfm_lab.widgets.markup import meaning
 from dtfm_lab.widgets.views.view import View
 
-CAUSES = [
-    {
-        "name": one,
-        "color": CAUSE_COLORS.get("busy" if one == COMPUTE else one, GREY),
-        "word": one if meaning(one) else "",
-    }
-    for one in STACKED
-]
+COLORS = {one: CAUSE_COLORS.get("busy" if one == COMPUTE else one, GREY) for one in STACKED}
+CAUSES = [{"name": one, "color": color, "word": one if meaning(one) else ""} for one, color in COLORS.items()]
 """Causes from left to right in every bar, with the colours of the figures; ``word`` is in the glossary."""
 
 
