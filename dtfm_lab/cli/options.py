@@ -19,7 +19,6 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of, refuse_unknown
-from dtfm_lab.domain.plan import Plan
 from dtfm_lab.lab.arguments import FrontierBudget, PlanOptions, SearchBudget, SimulationOptions
 from dtfm_lab.lab.histories import OF_ONE_SHAPE
 from dtfm_lab.lab.plans import default_job
@@ -391,13 +390,3 @@ def simulation_options(command: Command) -> Command:
         return command(lab.with_job(plan, **overrides) if overrides else plan, schedule, how, **rest)
 
     return with_plan
-
-
-def start_option(command: Command) -> Command:
-    """Decorator: --start, passed as a Plan."""
-
-    def loaded(_context: click.Context, _option: click.Parameter, path: str | None) -> Plan | None:
-        return None if path is None else files.load_plan(path)
-
-    about = "A plan file to improve on, its devices found by name; without --job, for its job."
-    return click.option("--start", type=click.Path(), callback=loaded, help=about)(command)

@@ -30,7 +30,6 @@ from dtfm_lab.cli.options import (
     placed_options,
     plan_argument,
     shapeless_options,
-    start_option,
     told,
 )
 from dtfm_lab.cli.terminal import (
@@ -64,10 +63,19 @@ FREED_SHARE = 0.25
 """Share of a plan's search that another, with all open that its job names, may take in addition."""
 
 
+def _loaded_plan(_context: click.Context, _option: click.Parameter, path: str | None) -> Plan | None:
+    return None if path is None else files.load_plan(path)
+
+
 @cli.command()
 @job_options
 @gathered(PLANNING, into="budget")
-@start_option
+@click.option(
+    "--start",
+    type=click.Path(),
+    callback=_loaded_plan,
+    help="A plan file to improve on, its devices found by name; without --job, for its job.",
+)
 @output_option
 @json_option
 def plan(

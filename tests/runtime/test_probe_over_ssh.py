@@ -29,7 +29,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError, RunError
 from dtfm_lab.domain.network import LINK_SPREAD
 from dtfm_lab.files.machines.network import ESTIMATED_SPREAD
-from dtfm_lab.runtime.probe import messages, over_ssh, probe_over_ssh
+from dtfm_lab.runtime.probe import messages, over_ssh, probe_over_ssh, ssh_host
 
 RECORDED = Path(__file__).parents[1] / "data" / "machines"
 SSH = """#!/bin/sh
@@ -241,10 +241,10 @@ def test_nothing_is_left_of_a_probe_that_is_stopped(hosts, tmp_path, stop):
 
 
 def test_the_program_ends_by_itself_where_the_end_of_ssh_does_not_reach_it(hosts, monkeypatch):
-    monkeypatch.setattr(over_ssh, "ENDS_S", 1.0)
-    host = over_ssh.SshHost("ada", None, "token", "mark:")
+    monkeypatch.setattr(ssh_host, "ENDS_S", 1.0)
+    host = ssh_host.SshHost("ada", None, "token", "mark:")
     assert host.answer(30)["port"] > 0
-    with pytest.raises(over_ssh.HostLost, match="it says nothing"):
+    with pytest.raises(ssh_host.HostLost, match="it says nothing"):
         host.answer(30)
     host.end(time.monotonic())
 
@@ -262,7 +262,7 @@ def test_the_program_ends_by_itself_where_the_end_of_ssh_does_not_reach_it(hosts
     ],
 )
 def test_what_is_wrong_is_refused_before_any_ssh(hosts, names, told, says, monkeypatch):
-    monkeypatch.setattr(over_ssh.subprocess, "Popen", pytest.fail)
+    monkeypatch.setattr(ssh_host.subprocess, "Popen", pytest.fail)
     with pytest.raises(LabError, match=re.escape(says)):
         probe_over_ssh(names, gpus=told)
 

@@ -130,7 +130,10 @@ LINK = {"source": "ada", "target": "grace", "latency_ms": 1.0, "bandwidth_gbps":
             broken(devices={"price_per_hour": -1}),
             "^device ada: price_per_hour: .* greater than or equal to 0; found -1",
         ),
-        (broken(devices={"region": "attic"}), "^device ada: no region named 'attic'; known: back, front; wanted one with a line"),
+        (
+            broken(devices={"region": "attic"}),
+            "^device ada: no region named 'attic'; known: back, front; wanted one with a line",
+        ),
         (broken(devices={"name": "alan"}), "^2 devices are named 'alan'; names must be unique"),
         (
             broken() | {"links": [LINK | {"latency_ms": "soon"}]},
