@@ -21,7 +21,7 @@ from dtfm_lab import cli
 from dtfm_lab.cli import plans
 from dtfm_lab.cli.terminal import print_json
 from dtfm_lab.domain.units import format_s
-from dtfm_lab.lab import predictions
+from dtfm_lab.lab import runs
 
 Shell = Callable[..., tuple[int, str, str]]
 Said, Told = Callable[..., str], Callable[..., Any]
@@ -328,13 +328,13 @@ def test_what_goes_to_a_pipe_is_folded_nowhere(shell: Shell, plan_file: str) -> 
 
 
 def test_an_interrupted_sweep_keeps_its_rows(shell: Shell, plan_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    points_of = predictions.sweep_points
+    points_of = runs.sweep_points
 
     def interrupted(*arguments, **settings):
         yield next(points_of(*arguments, **settings))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(predictions, "sweep_points", interrupted)
+    monkeypatch.setattr(runs, "sweep_points", interrupted)
     status, out, err = shell("simulate", "--sweep", plan_file, "--vary", "bandwidth=1,2,4", "--json")
     assert (status, len(json.loads(out)["points"]), err) == (0, 1, "stopped; 1 of 3 points are told\n")
 
