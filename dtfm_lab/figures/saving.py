@@ -57,12 +57,13 @@ def for_paper(figure: go.Figure, width: str = "text", height_in: float | None = 
         raise LabError(f"width is {width!r}; wanted one of {', '.join(WIDTHS_IN)}")
     width_px = round(WIDTHS_IN[width] * PX_PER_IN)
     copy = theme(figure, dark=False)
-    has_headings = any(note.yref == "paper" and (note.y or 0) >= 1 for note in copy.layout.annotations)
+    headings = [note.text for note in copy.layout.annotations if note.yref == "paper" and (note.y or 0) >= 1]
+    n_lines = max((1 + text.count("<br>") for text in headings), default=0)
     copy.update_layout(
         width=width_px,
         height=round(HEIGHT_SHARES[width] * width_px if height_in is None else height_in * PX_PER_IN),
         title=None,
-        margin={"l": 8, "r": 8, "t": 8 + (TYPE_PX + 6) * has_headings, "b": 8},
+        margin={"l": 8, "r": 8, "t": 8 + (TYPE_PX + 6) * n_lines, "b": 8},
         font_size=TYPE_PX,
         legend_font_size=TYPE_PX,
     )

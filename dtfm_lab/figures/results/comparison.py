@@ -56,7 +56,7 @@ def comparison(comparison: Comparison) -> go.Figure:
         specs=[[{}, {"rowspan": 2}], [{}, None]],
         row_heights=[len(kinds) + 1, len(shown_stages) + 1],
         vertical_spacing=110 / (rows * 26 + 200),
-        horizontal_spacing=0.1,
+        horizontal_spacing=0.15,
         subplot_titles=["duration of one action", arrival, computations],
     )
     _add_pairs(figure, kinds, row=1, log=True)
