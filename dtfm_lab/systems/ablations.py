@@ -5,7 +5,6 @@ Gains do not add up: two things may hide each other.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from dtfm_lab.domain.network import LARGEST, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.planning import search
-from dtfm_lab.systems.outcome import Outcome, predicted
+from dtfm_lab.systems.outcome import Outcome, predicted, with_free_hosts
 from dtfm_lab.systems.strategy import Budget, priced
 
 SAME = 5e-4
@@ -171,15 +170,9 @@ def _without_transfer(topology: Topology) -> Topology:
     return replace(topology, bandwidth_bytes_per_s=full, message_bytes=None, message_s=None)
 
 
-def _without_inner(topology: Topology) -> Topology:
-    """The network with free links inside its groups of GPUs."""
-    free = (replace(device, inner_latency_s=0.0, inner_bandwidth_bytes_per_s=math.inf) for device in topology.devices)
-    return replace(topology, devices=tuple(free))
-
-
 def with_free_messages(topology: Topology) -> Topology:
     """The network on which no message takes any time."""
-    return _without_inner(_without_transfer(_without_latency(topology)))
+    return with_free_hosts(_without_transfer(_without_latency(topology)))
 
 
 def _compute(outcome: Outcome) -> Trials:
@@ -191,17 +184,14 @@ def _compute(outcome: Outcome) -> Trials:
 
 def _inner(outcome: Outcome) -> Trials:
     if outcome.job.group_gpus > 1:
-        yield from _network("GPUs that share a layer summed in no time", _without_inner)(outcome)
+        yield from _network("GPUs that share a layer summed in no time", with_free_hosts)(outcome)
 
 
 def _overlap(outcome: Outcome) -> Trials:
     job = outcome.job
     if job.n_replicas > 1 and not job.overlap:
-        size = max(job.gradient_bytes / BUCKETS, 1.0)
-        yield (
-            "gradients were averaged during the last backward",
-            _with(outcome.plan, overlap=True, bucket_bytes=size),
-        )
+        beside = _with(outcome.plan, overlap=True, bucket_bytes=max(job.gradient_bytes / BUCKETS, 1.0))
+        yield "gradients were averaged during the last backward", beside
 
 
 def _cards(outcome: Outcome) -> Trials:

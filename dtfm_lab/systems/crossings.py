@@ -284,16 +284,27 @@ def _point(at: float, outcomes: Sequence[Outcome]) -> CrossingPoint:
 def _with_best_of(
     points: Sequence[CrossingPoint], found: Crossings, system: Strategy, at: CrossingPoint, budget: Budget
 ) -> CrossingPoint:
-    """The point with the best plan that a system has at these points, its communication cost computed for this one,
-    where that is faster than its own."""
-    label = system.label
-    seconds, plan = _best_held(found, system, points, at.value, budget)
-    if plan is None or seconds >= at.seconds.get(label, math.inf):
+    """The point with the fastest plan that a system has at these points, moved to its value and its communication cost
+    computed there; as it is where none that fits is faster than its own."""
+    label, best = system.label, None
+    least_s = at.seconds.get(label, math.inf)
+    for point in points:
+        if (plan := point.plans.get(label)) is None:
+            continue
+        try:
+            network, job = found.axis.at(plan.topology, plan.job, at.value, point.value)
+            moved = plan.changed(topology=network, job=job)
+            seconds = system.trace(moved, budget).iteration_s
+        except LabError:
+            continue
+        if seconds < least_s and memory(moved).fits:
+            least_s, best = seconds, moved
+    if best is None:
         return at
     return replace(
         at,
-        seconds={**at.seconds, label: seconds},
-        plans={**at.plans, label: priced(plan).changed(iteration_s=seconds)},
+        seconds={**at.seconds, label: least_s},
+        plans={**at.plans, label: priced(best).changed(iteration_s=least_s)},
         reasons={name: why for name, why in at.reasons.items() if name != label},
     )
 
@@ -310,26 +321,6 @@ def _between(
         if one not in anew and one.label in found.compared:
             point = _with_best_of(given, found, one, point, budget)
     return point
-
-
-def _best_held(
-    found: Crossings, system: Strategy, points: Sequence[CrossingPoint], at: float, budget: Budget
-) -> tuple[float, Plan | None]:
-    """The fastest of a system's plans at some points, moved to a value, and its seconds there; no plan where none fits
-    or can be."""
-    best: tuple[float, Plan | None] = math.inf, None
-    for point in points:
-        if (plan := point.plans.get(system.label)) is None:
-            continue
-        try:
-            network, job = found.axis.at(plan.topology, plan.job, at, point.value)
-            moved = plan.changed(topology=network, job=job)
-            seconds = system.trace(moved, budget).iteration_s
-        except LabError:
-            continue
-        if seconds < best[0] and memory(moved).fits:
-            best = seconds, moved
-    return best
 
 
 def _meeting(a: CrossingPoint, b: CrossingPoint, before: Sequence[str], after: Sequence[str]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import Any
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.trace.causes import COMPUTE
@@ -186,8 +188,8 @@ def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> d
     if not job.gathers_passes and job.group_gpus == 1:
         return {}
     n_stages = trace.context.recorded_schedule.n_stages
-    passes = pass_times(_alone(plan), n_stages, efficiency)
-    alone = {(one.stage, one.replica, one.kind): one.seconds for one in passes}
+    free = plan.changed(topology=with_free_hosts(plan.topology), job=job.with_fields(sharding="none"))
+    alone = {(one.stage, one.replica, one.kind): one.seconds for one in pass_times(free, n_stages, efficiency)}
     return {
         (one.stage, one.replica, str(one.kind)): alone[one.stage, one.replica, one.kind] / one.seconds
         for one in trace.context.profile
@@ -195,8 +197,7 @@ def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> d
     }
 
 
-def _alone(plan: Plan) -> Plan:
-    """The plan with nothing sharded, and with free links among the GPUs of a device."""
-    free = {"inner_latency_s": 0.0, "inner_bandwidth_bytes_per_s": float("inf")}
-    devices = tuple(replace(device, **free) for device in plan.topology.devices)  # type: ignore[arg-type]
-    return plan.changed(topology=replace(plan.topology, devices=devices), job=plan.job.with_fields(sharding="none"))
+def with_free_hosts(topology: Topology) -> Topology:
+    """The network with free links among the GPUs of a device."""
+    free = (replace(device, inner_latency_s=0.0, inner_bandwidth_bytes_per_s=math.inf) for device in topology.devices)
+    return replace(topology, devices=tuple(free))

@@ -17,10 +17,10 @@ from itertools import pairwise
 import numpy as np
 
 from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import Job, boundary_bytes, device_average_bytes, device_gradient_bytes
+from dtfm_lab.domain.job import Job, boundary_bytes, message_bytes
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Action, Kind, Programs, Step
+from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Action, Kind, Programs
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.domain.trace.run_context import SWING
 from dtfm_lab.simulation.durations import analytic
@@ -116,7 +116,7 @@ class _IterationRun:
             heapq.heapify(balancer)
         self.path = [[NONE] * self.n_stages for _ in range(self.n_microbatches)]
         self.begun, self.left = 0, [self.n_microbatches] * self.n_stages
-        self.events: list[tuple[float, int, Callable[[float], None]]] = []
+        self.events: list[tuple[float, int, Then, int]] = []
         self.number = 0
         self.rows: list[float] = []
         """Replica, kind, stage, micro-batch, offset, start_s, end_s and after of the first row, of the second..."""
@@ -134,8 +134,8 @@ class _IterationRun:
         for _ in range(in_flight):
             self._begin(0.0, NONE)
         while self.events:
-            now, _, happens = heapq.heappop(self.events)
-            happens(now)
+            now, _, then, row = heapq.heappop(self.events)
+            then(now, row)
 
     def _begin(self, now: float, after: int) -> None:
         if self.begun < self.n_microbatches:
@@ -190,9 +190,9 @@ class _IterationRun:
     def _run(self, now: float, device: int, kind: int, number: int, seconds: float, then: Then, after: int) -> None:
         stage, replica = divmod(device, self.n_replicas)
         row = self._row(replica, kind, stage, number, NO_OFFSET, now, now + seconds, after)
-        self._at(now + seconds, partial(self._computed, device, row, then))
+        self._at(now + seconds, partial(self._computed, device, then), row)
 
-    def _computed(self, device: int, row: int, then: Then, now: float) -> None:
+    def _computed(self, device: int, then: Then, now: float, row: int) -> None:
         """What follows a computation, and the next one that waits for the device."""
         then(now, row)
         if self.waiting[device]:
@@ -221,33 +221,35 @@ class _IterationRun:
             self.moving_s[n_bytes] = table.tolist()
         moving_s, queue = self.moving_s[n_bytes][here][there], self.leaving[here][there]
         offset = ((receiver[1] - sender[1]) % n or NO_OFFSET) if peer is None else peer
-        start_s, last = self.free.get(queue, (0.0, NONE))
-        if start_s <= now:
-            start_s, last = now, after
-        row = self._row(sender[1], kind, sender[0], number, offset, start_s, start_s + moving_s, last)
-        self.free[queue] = start_s + moving_s, row
+        start_s, row = self._occupied(queue, now, moving_s, after, (sender[1], kind, sender[0], number, offset))
         first_s, card = start_s + self.latency_s[here][there], self.coming[here][there]
         received = receiver[1], RECEIVED[kind], receiver[0], number, offset
         if card < 0:
-            received_row = self._row(*received, first_s, first_s + moving_s, row)
-            self._at(first_s + moving_s, partial(_follow, then, received_row))
+            self._at(first_s + moving_s, then, self._row(*received, first_s, first_s + moving_s, row))
         else:
-            self._at(first_s, partial(self._come_in, row, card, moving_s, received, then))
+            self._at(first_s, partial(self._come_in, card, moving_s, received, then), row)
 
     def _come_in(
-        self, after: int, card: int, moving_s: float, received: tuple[int, ...], then: Then, now: float
+        self, card: int, moving_s: float, received: tuple[int, ...], then: Then, now: float, after: int
     ) -> None:
         """Receive a message whose first byte is there, when the card is free."""
-        start_s, last = self.free.get(card, (0.0, NONE))
+        start_s, row = self._occupied(card, now, moving_s, after, received)
+        self._at(start_s + moving_s, then, row)
+
+    def _occupied(
+        self, queue: int, now: float, moving_s: float, after: int, named: tuple[int, ...]
+    ) -> tuple[float, int]:
+        """When a message takes a link or a card, as soon as that is free, and its row."""
+        start_s, last = self.free.get(queue, (0.0, NONE))
         if start_s <= now:
             start_s, last = now, after
-        row = self._row(*received, start_s, start_s + moving_s, last)
-        self.free[card] = start_s + moving_s, row
-        self._at(start_s + moving_s, partial(_follow, then, row))
+        row = self._row(*named, start_s, start_s + moving_s, last)
+        self.free[queue] = start_s + moving_s, row
+        return start_s, row
 
-    def _at(self, when_s: float, happens: Callable[[float], None]) -> None:
+    def _at(self, when_s: float, then: Then, row: int) -> None:
         self.number += 1
-        heapq.heappush(self.events, (when_s, self.number, happens))
+        heapq.heappush(self.events, (when_s, self.number, then, row))
 
     def _row(self, *values: float) -> int:
         self.rows += values
@@ -272,11 +274,8 @@ class _IterationRun:
         # as if it did nothing but compute, because at other speeds it would route otherwise
         spreads, whole_s = spreads_of(self.plan, self.efficiency), float(end_s.max())
         swing = math.exp(SWING * max(map(max, spreads["compute_spread"])))
-        context = plan_context(self.plan, self.programs.schedule) | {
-            "n_microbatches": self.n_microbatches,
-            "microbatches_per_replica": (),
-            "orders": (),
-        }
+        drawn = {"n_microbatches": self.n_microbatches, "microbatches_per_replica": (), "orders": ()}
+        context = plan_context(self.plan, self.programs.schedule) | drawn
         return Trace(
             RunContext(
                 source="simulated",
@@ -339,15 +338,8 @@ class _End:
             run.compute(now, device, NUMBER[kind], number, seconds, partial(self._done, i), row)
             return
         other = action.other_end(self.replica, run.n_replicas)
-        here, n_bytes = (self.stage, self.replica), self._bytes(step)
+        here, n_bytes = (self.stage, self.replica), message_bytes(run.plan.job, run.programs.schedule, step)
         run.send(now, NUMBER[kind], here, other, number, n_bytes, row, partial(self._arrived, i), action.peer)
-
-    def _bytes(self, step: Step) -> float:
-        job, n_stages = self.run.plan.job, self.run.n_stages
-        if step.action.kind is Kind.SEND_E:
-            return job.embedding_bytes
-        sizes = device_gradient_bytes if step.action.kind is Kind.SEND_G else device_average_bytes
-        return step.share * sizes(job, n_stages)[self.stage]
 
     def _arrived(self, i: int, now: float, row: int) -> None:
         """A message that this device sent has arrived at the other end."""
@@ -361,10 +353,6 @@ class _End:
     def _done(self, i: int, now: float, row: int) -> None:
         for follower in self.followers[i]:
             self._ready(follower, now, row)
-
-
-def _follow(then: Then, row: int, now: float) -> None:
-    then(now, row)
 
 
 def _check(job: Job) -> None:

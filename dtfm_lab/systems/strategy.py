@@ -230,9 +230,7 @@ def _in_words(name: str, value: object) -> str:
 
 
 strategies: Registry[type[Strategy]] = Registry(
-    "system",
-    group="dtfm_lab.strategies",
-    fits=lambda entry: isinstance(entry, type) and issubclass(entry, Strategy),
+    "system", group="dtfm_lab.strategies", fits=lambda entry: isinstance(entry, type) and issubclass(entry, Strategy)
 )
 """Models of systems by name; a package of one's own adds one through an entry point of the group."""
 
@@ -274,11 +272,7 @@ def work_of(job: Job) -> Job:
     """The work of a job: model, sequences, precision, and the micro-batch where it is given; how it is cut, averaged
     and sent is what systems differ in."""
     return Job(
-        name=job.name,
-        model=job.modelled(),
-        global_batch=job.global_batch,
-        microbatch=job.microbatch,
-        dtype=job.dtype,
+        name=job.name, model=job.modelled(), global_batch=job.global_batch, microbatch=job.microbatch, dtype=job.dtype
     )
 
 

@@ -30,7 +30,7 @@ REMAINING = "messages"
 """The ablation that says what remains, and is no cause beside latency and bandwidth."""
 ASSUMED = {"placement": "order", "inner": "tensor_parallel"}
 """Assumptions of a strategy that cause what has another name here."""
-COLUMNS = ["name", "kind", "noun", "gain_s", "share", "iteration_s", "fits", "sentence", "source"]
+COLUMNS = ["name", "kind", "noun", "gain_s", "share", "iteration_s", "fits", "sentence"]
 
 
 TRANSPORT = ("transport",)
@@ -104,19 +104,16 @@ class Why:
         """The seconds, a sentence a cause, its limits, what remains, and the way to the faster system."""
         if self.outcome.iteration_s is None:
             return f"{self.outcome.title} has no plan here: {self.outcome.reason.rstrip('.')}."
-        parts = [self._headline(), *self._causes(), *self._limits(), *self._rest(), *self._towards()]
-        return "\n".join(part for part in parts if part)
+        limits = [*(one.sentence for one in self.limits), f"Its memory: {self.outcome.memory.sentence}."]
+        return "\n".join([self._headline(), *self._causes(), *limits, *self._rest(), *self._towards()])
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each thing taken away, the greatest gain first, with the source of the assumption behind it.
 
         Seconds; empty without a plan.
         """
-        rows = [
-            [self._source(one) if column == "source" else getattr(one, column) for column in COLUMNS]
-            for one in self.ablations
-        ]
-        return pd.DataFrame(rows, columns=COLUMNS)
+        rows = [[*(getattr(one, column) for column in COLUMNS), self._source(one)] for one in self.ablations]
+        return pd.DataFrame(rows, columns=[*COLUMNS, "source"])
 
     def summary(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -164,9 +161,6 @@ class Why:
         if len(self.causes) > 1:
             shown.append("Each is simulated alone: they hide each other, so their seconds do not add up.")
         return shown
-
-    def _limits(self) -> list[str]:
-        return [*(one.sentence for one in self.limits), f"Its memory: {self.outcome.memory.sentence}."]
 
     def _rest(self) -> list[str]:
         if self.remains_s is None:
@@ -251,10 +245,8 @@ def _best_of(outcome: Outcome, against: object) -> Outcome | None:
     if not isinstance(against, Outcome):
         raise LabError(f"against is {shortened(against)}; wanted an Outcome, Outcomes or a Plan")
     if outcome.found is not None and against.plan.topology.name != outcome.plan.topology.name:
-        raise LabError(
-            f"against is on {against.plan.topology.name}, and the outcome on {outcome.plan.topology.name}; wanted the "
-            f"same network"
-        )
+        ours, theirs = outcome.plan.topology.name, against.plan.topology.name
+        raise LabError(f"against is on {theirs}, and the outcome on {ours}; wanted the same network")
     return against
 
 

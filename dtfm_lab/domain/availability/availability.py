@@ -90,9 +90,7 @@ class Availability:
                 events.append((ends[0], index, True))
                 if until_s is None or ends[1] < until_s:
                     events.append((ends[1], index, False))
-        time_s = np.array([event[0] for event in events])
-        index_of = np.array([event[1] for event in events], dtype=np.int64)
-        comes = np.array([event[2] for event in events], dtype=bool)
+        time_s, index_of, comes = np.array(events, dtype=float).reshape(-1, 3).T
         return cls(devices=tuple(present), time_s=time_s, device=index_of, comes=comes, end_s=end_s, name=name)
 
     @classmethod
@@ -145,12 +143,7 @@ class Availability:
         names = _names_of(topology)
         n = len(names)
         return cls(
-            devices=names,
-            time_s=np.zeros(n),
-            device=np.arange(n),
-            comes=np.ones(n, bool),
-            end_s=end_s,
-            name="steady",
+            devices=names, time_s=np.zeros(n), device=np.arange(n), comes=np.ones(n, bool), end_s=end_s, name="steady"
         )
 
     @cached_property

@@ -118,11 +118,6 @@ class Job(JobOptions):
         )
 
     @property
-    def shaped(self) -> bool:
-        """Whether stages, replicas and micro-batch are all given."""
-        return None not in (self.n_stages, self.n_replicas, self.microbatch)
-
-    @property
     def left_open(self) -> tuple[str, ...]:
         """Fields that are left to a planner; recomputation, which is a checkpointing, is named beside it."""
         taken = "checkpointing" if self.recompute else ""
@@ -148,16 +143,6 @@ class Job(JobOptions):
     def gathers_passes(self) -> bool:
         """Whether replicas exchange gradients, and perhaps parameters, in the passes of every micro-batch."""
         return self.sharding in PASSED_ON
-
-    @property
-    def data_gpus(self) -> int:
-        """GPUs of a device's group that compute different tokens with the same parameters, but for experts."""
-        return self.context_parallel * self.expert_parallel
-
-    @property
-    def group_gpus(self) -> int:
-        """GPUs of a host that one device of a plan stands for."""
-        return (self.tensor_parallel or 1) * self.data_gpus
 
     @property
     def n_tasklets(self) -> int:
@@ -220,36 +205,11 @@ class Job(JobOptions):
         """Per stage, bytes of its whole gradient in messages."""
         return tuple(compressed_bytes(n, self.gradients_in, self.gradients_as) for n in self.stage_parameters)
 
-    @property
-    def checkpoints(self) -> str:
-        """The checkpointing in effect: ``stage`` where either field says so, ``none`` where neither says anything."""
-        return "stage" if self.recompute else self.checkpointing or "none"
-
-    @property
-    def gradients_in(self) -> str:
-        """The dtype of gradients."""
-        return self.dtype if self.gradient_dtype is None else self.gradient_dtype
-
-    @property
-    def gradients_as(self) -> str:
-        """The compression of what replicas exchange."""
-        return self.compression if self.gradient_compression is None else self.gradient_compression
-
     @cached_property
     def stage_parameters(self) -> tuple[int, ...]:
         """Per stage, the parameters that its devices hold."""
         self.require_shape()
         return self.parameters_of(self.n_stages)
-
-    @property
-    def averages_every(self) -> int:
-        """Iterations from one in which replicas average something to the next: all parameters, or a fragment's part."""
-        return self.synchronise_every // (self.fragments * max(self.fragment_delay, 1))
-
-    @property
-    def averaged_share(self) -> float:
-        """Fraction of the parameters, or their gradients, that replicas average in such an iteration."""
-        return 1 / (self.fragments * max(self.fragment_delay, 1))
 
     @property
     def codes_activations(self) -> bool:

@@ -296,6 +296,46 @@ class JobOptions(SystemOptions, PipelineOptions):
         Option(help="Sequences per pipeline step; chosen by the planner where not given.", unit="sequences", least=1),
     ] = None
 
+    @property
+    def shaped(self) -> bool:
+        """Whether stages, replicas and micro-batch are all given."""
+        return None not in (self.n_stages, self.n_replicas, self.microbatch)
+
+    @property
+    def data_gpus(self) -> int:
+        """GPUs of a device's group that compute different tokens with the same parameters, but for experts."""
+        return self.context_parallel * self.expert_parallel
+
+    @property
+    def group_gpus(self) -> int:
+        """GPUs of a host that one device of a plan stands for."""
+        return (self.tensor_parallel or 1) * self.data_gpus
+
+    @property
+    def checkpoints(self) -> str:
+        """The checkpointing in effect: ``stage`` where either field says so, ``none`` where neither says anything."""
+        return "stage" if self.recompute else self.checkpointing or "none"
+
+    @property
+    def gradients_in(self) -> str:
+        """The dtype of gradients."""
+        return self.dtype if self.gradient_dtype is None else self.gradient_dtype
+
+    @property
+    def gradients_as(self) -> str:
+        """The compression of what replicas exchange."""
+        return self.compression if self.gradient_compression is None else self.gradient_compression
+
+    @property
+    def averages_every(self) -> int:
+        """Iterations from one in which replicas average something to the next: all parameters, or a fragment's part."""
+        return self.synchronise_every // (self.fragments * max(self.fragment_delay, 1))
+
+    @property
+    def averaged_share(self) -> float:
+        """Fraction of the parameters, or their gradients, that replicas average in such an iteration."""
+        return 1 / (self.fragments * max(self.fragment_delay, 1))
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobChanges(JobOptions):

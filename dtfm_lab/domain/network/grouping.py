@@ -11,7 +11,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.device import Device, shortened
-from dtfm_lab.domain.units import FloatArray, counted
+from dtfm_lab.domain.units import FloatArray, by_key, counted
 
 MOST_GPUS = 8
 """Most GPUs of a group among ``group_sizes``."""
@@ -77,11 +77,11 @@ def between_groups(best: np.ufunc, matrix: FloatArray, groups: list[list[int]]) 
 
 def _by_host(devices: Sequence[Device]) -> list[list[int]]:
     """Devices that may form groups: of one host, alike. One without a host is alone."""
-    found: dict[tuple[object, ...], list[int]] = {}
-    for i, d in enumerate(devices):
-        kind = d.host or i, d.region, d.gpu, d.peak_flop_per_s, d.memory_bytes, d.price_per_hour
-        found.setdefault(kind, []).append(i)
-    return list(found.values())
+    alike = by_key(
+        ((d.host or i, d.region, d.gpu, d.peak_flop_per_s, d.memory_bytes, d.price_per_hour), i)
+        for i, d in enumerate(devices)
+    )
+    return list(alike.values())
 
 
 def _groups(devices: Sequence[Device], gpus: int) -> Iterator[list[int]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dtfm_lab.domain.schedule.program import Programs
 from dtfm_lab.domain.schedule.schedule import COMPUTE, SENDS, Action, Kind, Step
-from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, by_key
 
 COMPUTATION, SEND, RECEIVE = 0, 1, 2
 """Roles of nodes."""
@@ -130,13 +130,11 @@ class _Builder:
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
-        lengths = np.array(
-            [
-                [len(programs.pipeline(position, replica)) + len(tail) for replica, tail in enumerate(tails)]
-                for position, tails in enumerate(programs.tails)
-            ],
-            dtype=np.int64,
-        )
+        n_steps = [
+            [len(programs.pipeline(position, replica)) + len(tail) for replica, tail in enumerate(tails)]
+            for position, tails in enumerate(programs.tails)
+        ]
+        lengths = np.array(n_steps, dtype=np.int64)
         self.first = (np.cumsum(lengths.ravel()) - lengths.ravel()).reshape(lengths.shape)
         """(positions, replicas) number of each device's first node."""
         n = int(lengths.sum())
@@ -186,10 +184,7 @@ class _Builder:
     def _tails(self) -> list[_Stretch]:
         stretches = []
         for position, tails in enumerate(self.programs.tails):
-            alike: dict[tuple[int, int], list[int]] = {}
-            for replica, tail in enumerate(tails):
-                if tail:
-                    alike.setdefault((self.programs.number[replica], id(tail)), []).append(replica)
+            alike = by_key(((self.programs.number[r], id(tail)), r) for r, tail in enumerate(tails) if tail)
             for (number, _), replicas in alike.items():
                 start = len(self.programs.pipelines[number][position])
                 stretches.append(self._stretch(position, replicas, tails[replicas[0]], start))

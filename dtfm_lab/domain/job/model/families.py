@@ -88,8 +88,7 @@ def gpt(
     ``d_ff`` is the width of the MLP, 4 x d_model where None; ``n_positions`` the rows of the table of
     positions, seq_len where None.
     """
-    sizes_given = {"d_model": d_model, "n_heads": n_heads, "seq_len": seq_len, "vocab_size": vocab_size}
-    d, n_heads, t, vocab_size = sizes_of(name, **sizes_given)
+    d, n_heads, t, vocab_size = sizes_of(name, d_model=d_model, n_heads=n_heads, seq_len=seq_len, vocab_size=vocab_size)
     ff = 4 * d if d_ff is None else whole(f"model {name}", "d_ff", d_ff)
     positions = t if n_positions is None else whole(f"model {name}", "n_positions", n_positions)
     if positions < t:
@@ -161,15 +160,8 @@ def llama(
         moved=10 * d + (2 + 2 * qk_norm) * (q + kv) + 5 * ff,
         kv=2 * kv,
     )
-    sizes = {
-        "d_model": d,
-        "n_heads": n_heads,
-        "head_dim": own_dim,
-        "seq_len": t,
-        "vocab_size": vocab_size,
-        "tied": tied,
-    }
-    return model_of(name, "llama", n_layers, block, vocab_size, norm_vectors=1, **sizes)
+    sizes = {"d_model": d, "n_heads": n_heads, "seq_len": t, "vocab_size": vocab_size, "tied": tied}
+    return model_of(name, "llama", n_layers, block, vocab_size, norm_vectors=1, head_dim=own_dim, **sizes)
 
 
 def sizes_of(name: str, **sizes: int) -> tuple[int, ...]:

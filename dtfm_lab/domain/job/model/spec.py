@@ -23,6 +23,8 @@ all of them (``ModelSpec.backward``)."""
 
 BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 MOST_ELEMENTS = 10**18
+OF_EACH_TOKEN = ("held_elements", "selective_elements", "moved_elements", "gated_elements", "kv_elements")
+"""Numbers of a layer that grow with the length of a sequence."""
 
 
 def even_shares(total: int, n_shares: int) -> tuple[int, ...]:
@@ -249,13 +251,9 @@ class ModelSpec:
                 layer,
                 forward_flop=(layer.forward_flop - before) / self.seq_len * length + after,
                 output_elements=layer.output_elements // self.seq_len * length,
-                held_elements=layer.held_elements * length // self.seq_len,
                 attention_elements=layer.attention_elements / self.seq_len**2 * length**2,
-                selective_elements=layer.selective_elements * length // self.seq_len,
                 selective_flop=layer.selective_flop / self.seq_len * length,
-                moved_elements=layer.moved_elements * length // self.seq_len,
-                gated_elements=layer.gated_elements * length // self.seq_len,
-                kv_elements=layer.kv_elements * length // self.seq_len,
+                **{what: getattr(layer, what) * length // self.seq_len for what in OF_EACH_TOKEN},
             )
 
         return replace(self, seq_len=length, layers=tuple(resized(layer) for layer in self.layers))
