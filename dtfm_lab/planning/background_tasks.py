@@ -7,6 +7,7 @@ search from another thread, in the middle of a compiled loop too.
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -22,8 +23,7 @@ class BackgroundTask(Generic[T]):
 
     def __init__(self, work: Callable[[], T], name: str = "background task") -> None:
         self._work: Callable[[], T] | None = work
-        self._result: list[T] = []
-        self._error: BaseException | None = None
+        self._future: Future[T] = Future()
         self._clock: int | None = None
         self._used_s = 0.0
         self._done = threading.Event()
@@ -44,9 +44,7 @@ class BackgroundTask(Generic[T]):
     @property
     def result(self) -> T:
         """What the function returned; raises what it raised. Available once the task is done."""
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
+        return self._future.result()
 
     @property
     def cpu_s(self) -> float:
@@ -64,9 +62,9 @@ class BackgroundTask(Generic[T]):
         work, self._work = self._work, None
         assert work is not None, "runs once"
         try:
-            self._result.append(work())
+            self._future.set_result(work())
         except BaseException as error:
-            self._error = error
+            self._future.set_exception(error)
         finally:
             self._used_s = time.thread_time()
             self._done.set()

@@ -9,6 +9,7 @@ The order of the stages is the shortest open path through the coarsened graph, e
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +48,7 @@ def group_costs(groups: IntArray, group_pair_s: FloatArray) -> FloatArray:
     group waits for its slowest member.
     """
     within: FloatArray = group_pair_s[groups[..., :, None], groups[..., None, :]]
-    slowest: FloatArray = within.sum(axis=-1).max(axis=-1)
-    return slowest
+    return np.asarray(within.sum(axis=-1).max(axis=-1))
 
 
 def bottleneck_matching(cost: FloatArray) -> tuple[float, IntArray]:
@@ -81,11 +81,9 @@ def _matchable(cost: FloatArray, threshold: float) -> bool:
 
 def coarsened_weights(groups: IntArray, hop_pair_s: FloatArray) -> FloatArray:
     """(S, S) symmetric weights of the coarsened graph: the bottleneck between every two (S, D) groups, equation 3."""
-    n_stages = len(groups)
-    weights = np.zeros((n_stages, n_stages))
-    for a in range(n_stages):
-        for b in range(a + 1, n_stages):
-            weights[a, b], _ = bottleneck_matching(hop_pair_s[np.ix_(groups[a], groups[b])])
+    weights = np.zeros((len(groups), len(groups)))
+    for a, b in combinations(range(len(groups)), 2):
+        weights[a, b], _ = bottleneck_matching(hop_pair_s[np.ix_(groups[a], groups[b])])
     return weights + weights.T
 
 
@@ -104,8 +102,7 @@ def align(groups: IntArray, order: IntArray, hop_pair_s: FloatArray) -> IntArray
 
 def hop_costs(grid: IntArray, hop_pair_s: FloatArray) -> FloatArray:
     """(..., S-1) seconds of each hop of (..., S, D) grids, as their columns pair."""
-    slowest: FloatArray = hop_pair_s[grid[..., :-1, :], grid[..., 1:, :]].max(axis=-1)
-    return slowest
+    return np.asarray(hop_pair_s[grid[..., :-1, :], grid[..., 1:, :]].max(axis=-1))
 
 
 def total_costs(grid: IntArray, pair: PairCosts) -> FloatArray:

@@ -26,7 +26,7 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import MOST_SPREAD, Links, Topology, as_number, shortened
+from dtfm_lab.domain.network import MOST_SPREAD, Topology, as_number, shortened
 from dtfm_lab.domain.options import Option
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
@@ -107,7 +107,6 @@ class Draws:
         if what != "plans":
             raise unknown("table of draws", what, ("plans", "pairs"))
         n = len(self)
-        columns = {name: self.quantile_s(share) for name, share in QUANTILES.items()}
         shape = np.array([plan.placement.devices.shape for plan in self.plans])
         return pd.DataFrame(
             {
@@ -117,7 +116,7 @@ class Draws:
                 "nominal_s": self.nominal_s,
                 "mean_s": self.mean_s,
                 "error_s": self.seconds.std(axis=0, ddof=1 if n > 1 else 0) / n**0.5,
-                **columns,
+                **{name: self.quantile_s(share) for name, share in QUANTILES.items()},
                 "fastest": (self.seconds == self.seconds.min(axis=1, keepdims=True)).mean(axis=0),
             }
         )
@@ -175,14 +174,13 @@ def drawn(given: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: i
     network = plans[0].topology
     for plan in plans:
         if (plan.topology.names, plan.topology.fingerprint) != (network.names, network.fingerprint):
-            raise PlanError(
-                f"plans of {network.name} and of {plan.topology.name}, which differ; wanted plans of one network"
-            )
-    seconds_of = _Seconds(plans)
-    nominal_s = seconds_of.nominal_s
-    if not any(spreads.values()):
-        return Draws(plans=plans, spread=spreads, nominal_s=nominal_s, seconds=np.tile(nominal_s, (n, 1)))
-    found = np.array([seconds_of(factors) for factors in _factors(network, spreads, n, seed)])
+            both = f"{network.name} and of {plan.topology.name}"
+            raise PlanError(f"plans of {both}, which differ; wanted plans of one network")
+    each = [(Baseline.of(plan), ReplayedPlan.of(plan)) for plan in plans]
+    nominal_s = np.array([base.iteration_s for base, _ in each])
+    found = np.tile(nominal_s, (n, 1))
+    if any(spreads.values()):
+        found = np.array([[_seconds(*one, factors) for one in each] for factors in _factors(network, spreads, n, seed)])
     return Draws(plans=plans, spread=spreads, nominal_s=nominal_s, seconds=found)
 
 
@@ -225,27 +223,12 @@ def _factors(network: Topology, spreads: Mapping[str, float], n: int, seed: int)
         yield Factors(bandwidth[pair], latency[pair], np.exp(spreads["compute"] * rng.standard_normal(len(of))))
 
 
-class _Seconds:
-    """The seconds of each of some plans on a draw: by the compiled replay where it covers them, else simulated."""
-
-    def __init__(self, plans: Sequence[Plan]) -> None:
-        self._baselines = [Baseline.of(plan) for plan in plans]
-        self.nominal_s: FloatArray = np.array([base.iteration_s for base in self._baselines])
-        found = [ReplayedPlan.of(plan) for plan in plans]
-        self._replays = [None if replay is None or replay.codes else replay for replay in found]
-
-    def __call__(self, factors: Factors) -> list[float]:
-        """(P,) seconds."""
-        pairs = zip(self._baselines, self._replays, strict=True)
-        return [_simulated_s(base, factors) if replay is None else replay.seconds(*factors) for base, replay in pairs]
-
-
-def _simulated_s(base: Baseline, factors: Factors) -> float:
-    links: Links = replace(
-        base.links,
-        latency_s=base.links.latency_s * factors.latency,
-        bandwidth_bytes_per_s=base.links.bandwidth_bytes_per_s * factors.bandwidth,
-    )
+def _seconds(base: Baseline, replay: ReplayedPlan | None, factors: Factors) -> float:
+    """The seconds of a plan on a draw: by the compiled replay where it covers the plan, else simulated."""
+    if replay is not None and not replay.codes:
+        return replay.seconds(*factors)
+    latency_s, bandwidth = base.links.latency_s * factors.latency, base.links.bandwidth_bytes_per_s * factors.bandwidth
+    links = replace(base.links, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth)
     return base.changed_s(links, factors.speed)
 
 

@@ -137,9 +137,8 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
     if job.n_stages is None:
         raise PlanError(f"job {job.name} leaves its stages open, which a rank map does not tell; wanted n_stages")
     if not n_ranks or n_ranks % job.n_stages:
-        raise PlanError(
-            f"rank map of {counted(n_ranks, 'rank')}; wanted a multiple of the job's {counted(job.n_stages, 'stage')}"
-        )
+        stages = counted(job.n_stages, "stage")
+        raise PlanError(f"rank map of {counted(n_ranks, 'rank')}; wanted a multiple of the job's {stages}")
     if missing := set(range(n_ranks)) - set(device_of):
         raise PlanError(f"rank map of {counted(n_ranks, 'rank')} lacks rank {min(missing)}; wanted 0 to {n_ranks - 1}")
     pipelines = np.array([device_of[rank] for rank in range(n_ranks)]).reshape(-1, job.n_stages)

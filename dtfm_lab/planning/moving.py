@@ -102,15 +102,15 @@ def moves(old: Plan, new: Plan, present: Iterable[str] | None = None) -> Moves:
     for different models.
     """
     _require_one_model(old.job, new.job)
-    n, alive = len(new.topology), _alive(old, new, present)
-    state = _States(old, new)
-    held, needed = state.of_devices(alive, n)
+    n = len(new.topology)
+    held, needed, part_bytes = _parts_of(old, new, _alive(old, new, present))
     missing = needed & ~held
     receivers = np.flatnonzero(missing.any(axis=0))
+    moved = missing.any(axis=1)
     # parts of the line that the same devices hold are one piece
-    holders, kind = np.unique(held[missing.any(axis=1)], axis=0, return_inverse=True)
+    holders, kind = np.unique(held[moved], axis=0, return_inverse=True)
     n_bytes = np.zeros((len(holders), n), dtype=np.int64)
-    np.add.at(n_bytes, kind.ravel(), missing[missing.any(axis=1)] * state.n_bytes[missing.any(axis=1), None])
+    np.add.at(n_bytes, kind.ravel(), missing[moved] * part_bytes[moved, None])
     piece, receiver = np.nonzero(n_bytes[:, receivers])
     receiver = receivers[receiver]
     size = n_bytes[piece, receiver]
@@ -131,12 +131,9 @@ def moves(old: Plan, new: Plan, present: Iterable[str] | None = None) -> Moves:
 
 
 def _require_one_model(old: Job, new: Job) -> None:
-    models = old.modelled(), new.modelled()
-    if models[0].layers != models[1].layers or old.dtype != new.dtype:
-        raise PlanError(
-            f"the old plan trains {models[0].name} in {old.dtype}, the new one {models[1].name} in {new.dtype}; wanted "
-            "the same"
-        )
+    before, after = (f"{job.modelled().name} in {job.dtype}" for job in (old, new))
+    if old.modelled().layers != new.modelled().layers or old.dtype != new.dtype:
+        raise PlanError(f"the old plan trains {before}, the new one {after}; wanted the same")
 
 
 def _alive(old: Plan, new: Plan, present: Iterable[str] | None) -> IntArray:
@@ -154,27 +151,19 @@ class _Piece(NamedTuple):
     high: IntArray
 
 
-class _States:
-    """The line cut wherever a device of either plan begins or ends to hold it."""
-
-    def __init__(self, old: Plan, new: Plan) -> None:
-        self._pieces = [(_held(old, of), _held(new, of)) for of in ("parameters", "optimizer")]
-        self._ends = [np.unique(np.concatenate([x for one in both for x in one[1:]])) for both in self._pieces]
-        each = BYTES_PER_ELEMENT[new.job.dtype], optimizer_bytes(new.job)
-        self.n_bytes: IntArray = np.concatenate(
-            [np.diff(ends) * size for ends, size in zip(self._ends, each, strict=True)]
-        )
-        """(K,) bytes of each part of the line."""
-
-    def of_devices(self, alive: IntArray, n: int) -> tuple[Mask, Mask]:
-        """(K, n) whether each device held a part, as far as it is alive, and whether it needs it."""
-        held, needed = [], []
-        for ends, (before, after) in zip(self._ends, self._pieces, strict=True):
-            here = alive[before.device]
-            kept = here >= 0
-            held.append(_covered(ends, _Piece(here[kept], before.low[kept], before.high[kept]), n))
-            needed.append(_covered(ends, after, n))
-        return np.concatenate(held), np.concatenate(needed)
+def _parts_of(old: Plan, new: Plan, alive: IntArray) -> tuple[Mask, Mask, IntArray]:
+    """The line cut wherever a device of either plan begins or ends to hold it: (K, n) whether each device held a part,
+    as far as it is alive, and whether it needs it; (K,) bytes of the parts."""
+    n, held, needed, n_bytes = len(new.topology), [], [], []
+    for what, size in (("parameters", BYTES_PER_ELEMENT[new.job.dtype]), ("optimizer", optimizer_bytes(new.job))):
+        before, after = _held(old, what), _held(new, what)
+        ends = np.unique(np.concatenate([*before[1:], *after[1:]]))
+        here = alive[before.device]
+        kept = here >= 0
+        held.append(_covered(ends, _Piece(here[kept], before.low[kept], before.high[kept]), n))
+        needed.append(_covered(ends, after, n))
+        n_bytes.append(np.diff(ends) * size)
+    return np.concatenate(held), np.concatenate(needed), np.concatenate(n_bytes)
 
 
 def _covered(ends: IntArray, pieces: _Piece, n: int) -> Mask:

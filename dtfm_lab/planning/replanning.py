@@ -186,17 +186,9 @@ def replan(
     if stay is not None and stay_moves is not None:
         least = value_of(stay) * (1 + stay_moves.move_s / horizon_s)
     improving: list[PlanStep] = []
-    for step in search(
-        network,
-        asked_of(plan, len(network)),
-        objective=plan.objective,
-        nearby=tuple(begun),
-        queueing=plan.queueing,
-        efficiency=plan.efficiency,
-        seed=seed,
-        improve_bound=False,
-        **({"steps": STEPS} if seconds is None else {"seconds": seconds}),
-    ):
+    how = {"queueing": plan.queueing, "efficiency": plan.efficiency, "seed": seed, "improve_bound": False}
+    how |= {"steps": STEPS} if seconds is None else {"seconds": seconds}
+    for step in search(network, asked_of(plan, len(network)), objective=plan.objective, nearby=tuple(begun), **how):
         if step.best_s < (improving[-1].best_s if improving else least):
             improving.append(step)
     chosen_step: tuple[PlanStep, Plan] | None = None

@@ -34,8 +34,7 @@ def search(
     planners[planner]  # raises UnknownName
     if job.schedule is not None:
         schedules[job.schedule]
-    minimised = objectives[objective]
-    steps = minimised.search(SearchRequest(topology=topology, job=job, planner=planner, **options))
+    steps = objectives[objective].search(SearchRequest(topology=topology, job=job, planner=planner, **options))
     return (replace(step, left_open=job.left_open) for step in steps)
 
 

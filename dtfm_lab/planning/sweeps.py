@@ -136,11 +136,8 @@ def sweep_summary(table: pd.DataFrame, y: str = "iteration_s") -> pd.DataFrame:
         named = dict(zip(cells, key if isinstance(key, tuple) else (key,), strict=True))
         values = runs[y].dropna().astype(float)
         n = len(values)
-        half = (
-            float(scipy.special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * values.std(ddof=1) / np.sqrt(n)
-            if n > 1
-            else math.nan
-        )
+        widths = float(scipy.special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) if n > 1 else math.nan
+        half = widths * values.std(ddof=1) / np.sqrt(n)
         ends = {"low": values.mean() - half, "high": values.mean() + half}
         extremes = {"least": values.min(), "most": values.max()}
         rows.append(named | {"n": n, "failed": len(runs) - n, "mean": values.mean()} | ends | extremes)
@@ -197,14 +194,9 @@ def sweep_points(
         listed = {name: values for name, values in listed.items() if name != "seed"} | {"seed": seeds}
     grid = [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
     shown = [{name: _shown(value) for name, value in point.items()} for point in grid]
-    function, tasks = (
-        (planned_outcome, _planning_tasks(what, job_for, grid, seconds))
-        if plans
-        else (outcome_of, [(what, point) for point in grid])
-    )
     found = results(
-        function,
-        tasks,
+        planned_outcome if plans else outcome_of,
+        _planning_tasks(what, job_for, grid, seconds) if plans else [(what, point) for point in grid],
         executor=Here() if plans and "steps" not in listed and executor is None else executor,
         named=lambda number: f"point {', '.join(f'{name} {value}' for name, value in shown[number].items())}",
         kept=kept,

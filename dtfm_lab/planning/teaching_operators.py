@@ -169,6 +169,5 @@ CROSSOVER_SHARE = 0.15
 
 def _exchanged(row: IntArray, ones: Sequence[int] | IntArray, others: Sequence[int] | IntArray) -> IntArray:
     row = row.copy()
-    ones, others = np.asarray(ones), np.asarray(others)
     row[ones], row[others] = row[others], row[ones]
     return row

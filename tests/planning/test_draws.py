@@ -21,10 +21,12 @@ from dtfm_lab.planning.draws import (
     OF_THE_CHOICE,
     THEN_DRAWS,
     _factors,
-    _Seconds,
+    _seconds,
     binomial_interval,
     checked_spread,
 )
+from dtfm_lab.planning.iteration.judging import ReplayedPlan
+from dtfm_lab.simulation.sensitivity import Baseline
 
 MODEL = gpt(name="four", n_layers=4, d_model=64, n_heads=2, seq_len=16, vocab_size=100)
 
@@ -86,8 +88,8 @@ def test_two_replicas_wait_for_the_slower_one():
 def test_a_draw_is_the_iteration_on_that_network(fields, replayed, regions):
     topology = laptops(6, regions=regions)
     plan = placed(topology, [[0, 1, 2], [3, 4, 5]], **({"global_batch": 12} | fields))
-    seconds_of = _Seconds([plan])
-    assert (seconds_of._replays[0] is not None) == replayed
+    base, replay = Baseline.of(plan), ReplayedPlan.of(plan)
+    assert (replay is not None and not replay.codes) == replayed
     order = lab.simulate(plan).context.recorded_schedule
     spread = checked_spread(0.4)
     for one in _factors(topology, spread, 3, 0):
@@ -104,7 +106,7 @@ def test_a_draw_is_the_iteration_on_that_network(fields, replayed, regions):
         if "compression" in fields:  # which a codec's own speed decides, not the device's peak
             continue
         wanted_s = lab.simulate(plan.changed(topology=there), order).iteration_s
-        assert seconds_of(one) == pytest.approx([wanted_s], rel=1e-9)
+        assert _seconds(base, replay, one) == pytest.approx(wanted_s, rel=1e-9)
 
 
 def test_links_of_two_regions_share_a_factor_and_devices_have_their_own():

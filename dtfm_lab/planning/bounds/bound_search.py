@@ -221,10 +221,8 @@ class CommunicationBound:
             return
         compiling.join()
         if self._steps is None:
-            problem = self._problem
-            self._steps = increasing_bounds(
-                problem.pair, problem.n_stages, problem.n_replicas, best_s, MOST_EFFORT, problem.bound_s
-            )
+            of = self._problem
+            self._steps = increasing_bounds(of.pair, of.n_stages, of.n_replicas, best_s, MOST_EFFORT, of.bound_s)
         self._turns += 1
         began = time.perf_counter()
         for bound_s in islice(self._steps, None if self._timed else STEPS_A_TURN):

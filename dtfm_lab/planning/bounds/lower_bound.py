@@ -69,8 +69,8 @@ def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int, *, clusters:
     pipeline_s = least_hop_sum_s(pair.hop_s, n_stages, n_replicas)
     if n_stages == 1 or not clusters or n_devices > CLUSTERS_UP_TO:
         return group.least_s + pipeline_s
-    levels = list(_levels(pair.hop_s, _n_levels(n_devices, n_stages)))
     lengths = _lengths(n_stages, n_devices)
+    levels = list(_levels(pair.hop_s, max(3, int(WORK / (n_devices**2 * len(lengths))))))
     partners = [[group.cost_s(labels, length) for length in lengths] for _, labels in levels]
     budgets = _budgets(np.concatenate([cost for level in partners for cost in level]), group.least_s)
     hops_s = np.zeros(len(budgets))
@@ -86,13 +86,8 @@ def least_hop_sum_s(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
 
     Hops 1, 3, 5, ... share no device, nor do hops 2, 4, 6, ...: h of them use 2 D h devices.
     """
-    cheapest = np.sort((hop_s + np.diag(np.full(len(hop_s), np.inf))).min(axis=1))
-    return float(
-        sum(
-            cheapest[: 2 * n_replicas * n_hops][2 * n_replicas - 1 :: 2 * n_replicas].sum()
-            for n_hops in (n_stages // 2, (n_stages - 1) // 2)
-        )
-    )
+    cheapest, each = np.sort((hop_s + np.diag(np.full(len(hop_s), np.inf))).min(axis=1)), 2 * n_replicas
+    return float(sum(cheapest[: each * n][each - 1 :: each].sum() for n in (n_stages // 2, (n_stages - 1) // 2)))
 
 
 def nearest_partners(group_s: FloatArray) -> IntArray:
@@ -159,16 +154,11 @@ def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]
     if len(heights) > at_most:
         heights = heights[np.linspace(0, len(heights) - 1, at_most).astype(int)]
     for height in heights:
-        below = tree[tree[:, 2] < height]
-        cut = 0.5 * (height + below[-1, 2]) if len(below) else -1.0
-        labels = (
-            scipy.cluster.hierarchy.fcluster(tree, cut, "distance").astype(np.int64) if len(below) else np.arange(n)
-        )
+        below, labels = tree[tree[:, 2] < height], np.arange(n)
+        if len(below):
+            cut = 0.5 * (height + below[-1, 2])
+            labels = scipy.cluster.hierarchy.fcluster(tree, cut, "distance").astype(np.int64)
         yield float(height), labels
-
-
-def _n_levels(n_devices: int, n_stages: int) -> int:
-    return max(3, int(WORK / (n_devices**2 * len(_lengths(n_stages, n_devices)))))
 
 
 def _lengths(n_stages: int, n_devices: int) -> list[int]:
@@ -194,14 +184,11 @@ def _least_hops(
     below = np.append(budgets[1:], np.inf)
     segments = np.zeros(len(budgets))
     longer = np.zeros(len(budgets))
-    for cost, length in zip(reversed(partners), reversed(lengths), strict=True):
+    # segments counted at a length are at most one stage shorter than the next length distinguished
+    longest = [length - 1 for length in (*lengths[1:], n_stages + 1)]
+    for cost, length, most in reversed(list(zip(partners, lengths, longest, strict=True))):
         stages = np.minimum(np.searchsorted(np.sort(cost), below) // n_replicas, n_stages)
         stages = np.maximum(stages, longer) if length > 1 else np.full(len(budgets), n_stages)
-        segments += (stages - longer) / _longest(length, lengths, n_stages)
+        segments += (stages - longer) / most
         longer = stages
     return np.asarray(np.ceil(segments - 1e-9) - 1)
-
-
-def _longest(length: int, lengths: list[int], n_stages: int) -> int:
-    """Longest segment counted at ``length``: one less than the next length distinguished."""
-    return min((other for other in lengths if other > length), default=n_stages + 1) - 1

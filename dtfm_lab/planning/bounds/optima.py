@@ -116,8 +116,7 @@ class ClassProblem:
     def counts(self, grid: IntArray) -> IntArray:
         """(S, T) counts of a (S, D) placement."""
         of = np.empty(sum(self.sizes), dtype=np.int64)
-        for t, devices in enumerate(self.members):
-            of[devices] = t
+        of[np.concatenate(self.members)] = np.repeat(np.arange(len(self.members)), self.sizes)
         return np.array([np.bincount(of[group], minlength=len(self.members)) for group in grid])
 
 

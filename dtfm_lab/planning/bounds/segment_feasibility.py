@@ -207,10 +207,9 @@ def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], 
 
     model = cp_model.CpModel()
     n_replicas, components = budget.n_replicas, range(len(level.members))
-    sizes = {length: [int(level.eligible[length][of].sum()) for of in level.members] for length in {1, *lengths}}
-    tables = {
-        length: least_units(budget, [of[level.eligible[length][of]] for of in level.members]) for length in set(lengths)
-    }
+    eligible = level.eligible
+    sizes = {n: [int(eligible[n][of].sum()) for of in level.members] for n in {1, *lengths}}
+    tables = {n: least_units(budget, [of[eligible[n][of]] for of in level.members]) for n in set(lengths)}
     pipelines: list[list[list[Any]]] = []
     """For each segment and component, one switch for its first pipeline, one for its second, ..."""
     for length in lengths:
@@ -237,8 +236,7 @@ def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], 
         if lengths[i] == lengths[i + 1]:
             one, other = (sum((c + 1) * sum(rows[c]) for c in components) for rows in pipelines[i : i + 2])
             model.add(one <= other)
-    solver = cp_solver(effort)
-    return bool(solver.solve(model) != cp_model.INFEASIBLE)
+    return bool(cp_solver(effort).solve(model) != cp_model.INFEASIBLE)
 
 
 def clusters(pair: PairCosts, at_most: int) -> IntArray:
@@ -303,8 +301,7 @@ def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labe
     # A placement and its reverse cost the same: keep one of the two.
     first_stage, last_stage = (sum((c + 1) * counts[s][c] for c in parts) for s in (0, -1))
     model.add(first_stage <= last_stage)
-    solver = cp_solver(effort)
-    return bool(solver.solve(model) != cp_model.INFEASIBLE)
+    return bool(cp_solver(effort).solve(model) != cp_model.INFEASIBLE)
 
 
 def _most_links(near: Flags, each: int, within: bool) -> int:

@@ -42,26 +42,16 @@ class SwapCosts:
 
     @cached_property
     def costs_s(self) -> FloatArray:
-        """(N, N) seconds after each exchange; infinite where it would change nothing."""
+        """(N, N) seconds after each exchange; infinite where it would change nothing. On the diagonal, the pipelines of
+        the same groups are paired at least cost."""
         from dtfm_lab.planning.kernels.coarsened_graph import exchange_costs  # numba takes a while to load
 
         return exchange_costs(self._grid, self._pair.group_s, self._pair.hop_s)
-
-    @property
-    def repaired_s(self) -> float:
-        """The cost of the same groups with their pipelines paired at least cost."""
-        return float(self.costs_s[0, 0])
 
     def stage_of(self, device: int) -> int | None:
         """Stage of the device; None where it is idle."""
         position = int(self._position[device])
         return None if position < 0 else position // self._grid.shape[1]
-
-    @property
-    def cheapest(self) -> Swap | None:
-        """The cheapest of all exchanges; None where there is none."""
-        found = [swap for device in range(len(self.costs_s)) if (swap := self.best(device)) is not None]
-        return min(found, key=lambda swap: swap.cost_s, default=None)
 
     def best(self, device: int, partners: IntArray | None = None) -> Swap | None:
         """The cheapest exchange of the device, with one of ``partners`` if given, the first of equally cheap ones; None
@@ -177,7 +167,7 @@ class CostAnalysis:
     @property
     def repaired_s(self) -> float:
         """The cost of the same groups in the same order, their pipelines paired at least cost."""
-        return self.swaps.repaired_s
+        return float(self.swaps.costs_s[0, 0])
 
     @cached_property
     def swaps(self) -> SwapCosts:
@@ -187,7 +177,8 @@ class CostAnalysis:
     @property
     def best_swap(self) -> Swap | None:
         """The cheapest swap of two devices, pipelines paired anew; None where there is none."""
-        return self.swaps.cheapest
+        found = [swap for device in range(len(self.plan.topology)) if (swap := self.swaps.best(device)) is not None]
+        return min(found, key=lambda swap: swap.cost_s, default=None)
 
     @property
     def is_local_optimum(self) -> bool:

@@ -179,7 +179,7 @@ class Difference:
     @property
     def text(self) -> str:
         """A few sentences about what moved and what it cost."""
-        lines = [self._devices_text(), *self._network_text()]
+        lines = [self._devices_text(), self._network_text()]
         if not self.by_seconds:
             lines += self._cost_text()
         if None not in (self.before.iteration_s, self.after.iteration_s):
@@ -221,13 +221,10 @@ class Difference:
         none = "No device changed its stage" + " (the same stages in another order or numbering)" * reordered
         return f"{shape}{'; '.join(phrases) or none}; {pipelines}."
 
-    def _network_text(self) -> list[str]:
-        phrases = []
-        if n_links := self.changed_links:
-            phrases.append(f"{counted(n_links, 'link')} of the network changed.")
-        if not self.same_messages:
-            phrases.append("The jobs differ in shape or in what they send.")
-        return [" ".join(phrases)] if phrases else []
+    def _network_text(self) -> str:
+        links = f"{counted(n, 'link')} of the network changed." if (n := self.changed_links) else ""
+        jobs = "" if self.same_messages else "The jobs differ in shape or in what they send."
+        return " ".join(filter(None, [links, jobs]))
 
     def _cost_text(self) -> list[str]:
         before, after = self.before.cost, self.after.cost
@@ -255,15 +252,12 @@ class Difference:
         assert after.iteration_s is not None
         lines = [f"The iteration {_rose_or_fell(before.iteration_s, after.iteration_s)}."]
         if self.objective == "price":
-            dollars = [plan.price_per_billion_tokens or 0.0 for plan in (before, after)]
-            lines = [
-                f"A billion {after.job.counted} cost {money(dollars[1])} where they cost {money(dollars[0])}.",
-                *lines,
-            ]
+            was, now = (money(plan.price_per_billion_tokens or 0.0) for plan in (before, after))
+            lines.insert(0, f"A billion {after.job.counted} cost {now} where they cost {was}.")
         if kept is not None and kept.iteration_s is not None:
             lines.append(f"The earlier plan, kept as it was, would take {format_s(kept.iteration_s)} by now.")
         lines.append(self._path_text())
-        if changed := [f"{what} {was} to {now}" for what, (was, now) in self.choices.items()]:
+        if changed := [f"{what} {of[0]} to {of[1]}" for what, of in self.choices.items()]:
             lines.append(f"The plan also changed: {', '.join(changed)}.")
         return lines
 
@@ -274,12 +268,11 @@ class Difference:
         what = max(was.by_class, key=lambda each: abs(now.by_class[each] - was.by_class[each]))
         if same(was.by_class[what], now.by_class[what]):
             return ""
-        parts = (one.parts("device" if what == "device" else "link") for one in (was, now))
-        where = [f", most on {first[0].name}" if first else "" for first in parts]
-        return (
-            f"Of the critical path {PATH[what]} took {format_s(was.by_class[what])}{where[0]}; now they take "
-            f"{format_s(now.by_class[what])}{where[1]}."
-        )
+        took = []
+        for one in (was, now):
+            parts = one.parts("device" if what == "device" else "link")
+            took.append(format_s(one.by_class[what]) + (f", most on {parts[0].name}" if parts else ""))
+        return f"Of the critical path {PATH[what]} took {took[0]}; now they take {took[1]}."
 
     @property
     def _gone(self) -> list[str]:

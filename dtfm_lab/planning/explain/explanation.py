@@ -51,8 +51,9 @@ class Explanation(CostAnalysis):
         sizes alone. Every search takes 4 steps without ``steps`` and ``seconds``. ``progress`` is called with every
         row, which has both plans; Ctrl-C keeps the rows so far. See ``explain.worth``.
         """
-        limits: dict[str, Any] = {"seed": seed, "steps": steps, "seconds": seconds}
-        return table_of(stream_worth(self.plan, planner, **limits), worth_table, progress)
+        return table_of(
+            stream_worth(self.plan, planner, seed=seed, steps=steps, seconds=seconds), worth_table, progress
+        )
 
     @lists_options(())
     def sensitivity(
@@ -83,18 +84,16 @@ class Explanation(CostAnalysis):
     def to_frame(self, what: str = "devices") -> pd.DataFrame:
         """The table of ``devices``, of ``groups`` or of ``hops``, by the communication cost; of ``iteration``, the
         seconds and the memory of each device; or of ``critical``, the parts of the critical path."""
-        match what:
-            case "devices":
-                return self.devices.copy()
-            case "groups":
-                return pd.json_normalize([group.summary() for group in self.groups], sep="_")
-            case "hops":
-                return pd.json_normalize([hop.summary() for hop in self.hops], sep="_")
-            case "iteration":
-                return self.iteration.devices.copy()
-            case "critical":
-                return self.iteration.critical.copy()
-        raise unknown("table of an explanation", what, ("devices", "groups", "hops", "iteration", "critical"))
+        tables: dict[str, Callable[[], pd.DataFrame]] = {
+            "devices": lambda: self.devices.copy(),
+            "groups": lambda: pd.json_normalize([group.summary() for group in self.groups], sep="_"),
+            "hops": lambda: pd.json_normalize([hop.summary() for hop in self.hops], sep="_"),
+            "iteration": lambda: self.iteration.devices.copy(),
+            "critical": lambda: self.iteration.critical.copy(),
+        }
+        if what not in tables:
+            raise unknown("table of an explanation", what, tables)
+        return tables[what]()
 
     @property
     def text(self) -> str:
@@ -110,10 +109,8 @@ class Explanation(CostAnalysis):
         chosen = self.plan.topology.at(device)
         if not self.by_seconds:
             return sentences.of_device(self, chosen)
-        return (
-            f"{iteration_sentences.of_device(self.iteration, chosen)}\n"
-            f"By the communication cost alone: {sentences.of_device(self, chosen)}"
-        )
+        seconds = iteration_sentences.of_device(self.iteration, chosen)
+        return f"{seconds}\nBy the communication cost alone: {sentences.of_device(self, chosen)}"
 
     def summary(self, device: str | int | None = None) -> dict[str, Any]:
         """The plan or one device in plain types, as ``dtfm-lab explain --json`` prints it."""
@@ -122,6 +119,7 @@ class Explanation(CostAnalysis):
             return {**plain_rows(row)[0], "text": self.why(device), "places": plain_rows(self.places(device))}
         cost, hop, names = self.plan.cost, self.binding_hop, self.plan.topology.names
         best = self.best_swap
+        exchanged = best and {"devices": [names[best.device], names[best.partner]], "cost_after_s": best.cost_s}
         return {
             "text": self.text,
             "cost_s": cost.total_s,
@@ -135,9 +133,7 @@ class Explanation(CostAnalysis):
             "binding_stage": self.binding_group.stage,
             "binding_hop": None if hop is None else [hop.stage, hop.stage + 1],
             "is_local_optimum": self.is_local_optimum,
-            "best_swap": None
-            if best is None
-            else {"devices": [names[best.device], names[best.partner]], "cost_after_s": best.cost_s},
+            "best_swap": exchanged,
             "groups": [group.summary() for group in self.groups],
             "hops": [hop.summary() for hop in self.hops],
             "devices": plain_rows(self.devices),

@@ -2,7 +2,6 @@
 
 import pandas as pd
 
-from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
@@ -37,16 +36,8 @@ NEGLIGIBLE = 5e-4
 def of_iteration(analysis: IterationAnalysis) -> str:
     """One line each for the seconds, the job's choices, what binds them, memory, idle time, idle devices, the bound and
     the money."""
-    lines = [
-        _seconds(analysis),
-        _choices(analysis.plan.job),
-        binding(analysis),
-        _shared_cards(analysis),
-        _memory(analysis),
-        _idle_time(analysis),
-    ]
-    lines += [_blocking(analysis), _left_out(analysis.plan)]
-    return "\n".join(filter(None, [*lines, _bound(analysis.plan), _price(analysis.plan)]))
+    said = (_seconds, _choices, binding, _shared_cards, _memory, _idle_time, _blocking, _left_out, _bound, _price)
+    return "\n".join(filter(None, (sentence(analysis) for sentence in said)))
 
 
 def of_device(analysis: IterationAnalysis, device: int) -> str:
@@ -74,8 +65,7 @@ def of_device(analysis: IterationAnalysis, device: int) -> str:
 
 
 def _seconds(analysis: IterationAnalysis) -> str:
-    plan = analysis.plan
-    job = plan.job
+    plan, job = analysis.plan, analysis.plan.job
     parts = ", ".join(
         f"{CAUSES.get(part.name, part.name)} {format_s(part.seconds)} ({format_share(part.share, 0)})"
         for part in analysis.parts("what")
@@ -87,36 +77,33 @@ def _seconds(analysis: IterationAnalysis) -> str:
     )
 
 
-def _choices(job: Job) -> str:
+def _choices(analysis: IterationAnalysis) -> str:
     """The choices of a training system that are not the default, by their names."""
-    words = [name if value is True else f"{name} {value}" for name, value in chosen(job).items()]
+    words = [name if value is True else f"{name} {value}" for name, value in chosen(analysis.plan.job).items()]
     return f"It counts with {' and '.join(filter(None, [', '.join(words[:-1]), words[-1]]))}." if words else ""
 
 
 def binding(analysis: IterationAnalysis) -> str:
     """What binds the iteration: devices, links or synchronisation, with its share and its name."""
     share = analysis.by_class[analysis.binds] / analysis.iteration_s if analysis.iteration_s > 0 else 0.0
+    bind = f"{format_share(share, 0)} of the critical path"
     devices, links = analysis.parts("device"), analysis.parts("link")
     if analysis.binds == "device":
         others = f", {_named(devices[1])} next" if len(devices) > 1 and devices[1].share > WORTH_NAMING else ""
         most = f"{_on(analysis.plan, devices[0])} computes most on it"
-        return f"Devices bind, {format_share(share, 0)} of the critical path: {most}{others}."
+        return f"Devices bind, {bind}: {most}{others}."
     if analysis.binds == "link":
         many = f", the most of {counted(len(links), 'link')} on the path" if len(links) > 1 else ""
-        return f"Links bind, {format_share(share, 0)} of the critical path: messages over {_named(links[0])}{many}."
+        return f"Links bind, {bind}: messages over {_named(links[0])}{many}."
     through = f" It goes over {_named(links[0])}." if links else ""
-    return (
-        f"Synchronisation binds, {format_share(share, 0)} of the critical path: averaging the "
-        f"gradients of replicas.{through}"
-    )
+    return f"Synchronisation binds, {bind}: averaging the gradients of replicas.{through}"
 
 
 def _shared_cards(analysis: IterationAnalysis) -> str:
     """What it costs that devices of one host share its card; empty where none do."""
     if (alone_s := analysis.unshared_s) is None:
         return ""
-    would = _would_take(alone_s, analysis)
-    return f"Devices of one host share its network card; with a card for each {would}."
+    return f"Devices of one host share its network card; with a card for each {_would_take(alone_s, analysis)}."
 
 
 def _blocking(analysis: IterationAnalysis) -> str:
@@ -130,11 +117,8 @@ def _blocking(analysis: IterationAnalysis) -> str:
 
 def _would_take(seconds: float, analysis: IterationAnalysis) -> str:
     saved = 1 - seconds / analysis.iteration_s
-    return (
-        f"it would take {format_s(seconds)}, {format_share(saved)} less"
-        if saved > NEGLIGIBLE
-        else "it would take as long"
-    )
+    less = f"{format_s(seconds)}, {format_share(saved)} less"
+    return f"it would take {less if saved > NEGLIGIBLE else 'as long'}"
 
 
 def _on(plan: Plan, part: Part) -> str:
@@ -155,10 +139,8 @@ def _memory(analysis: IterationAnalysis) -> str:
         return f"It does not fit: {held.sentence}."
     used = held.peak_bytes / held.limit_bytes
     at = divmod(int(used.argmax()), used.shape[1])
-    fullest = (
-        f"{held.devices[at[0]][at[1]]} is fullest, with {format_bytes(int(held.peak_bytes[at]))} of "
-        f"{format_bytes(int(held.limit_bytes[at]))}"
-    )
+    peak, limit = format_bytes(int(held.peak_bytes[at])), format_bytes(int(held.limit_bytes[at]))
+    fullest = f"{held.devices[at[0]][at[1]]} is fullest, with {peak} of {limit}"
     if forbidden is None:
         return f"Memory does not bind: {fullest}."
     return (
@@ -180,7 +162,8 @@ def _idle_time(analysis: IterationAnalysis) -> str:
     )
 
 
-def _left_out(plan: Plan) -> str:
+def _left_out(analysis: IterationAnalysis) -> str:
+    plan = analysis.plan
     idle = [plan.topology.names[d] for d in plan.idle_devices]
     if not idle:
         return ""
@@ -188,7 +171,8 @@ def _left_out(plan: Plan) -> str:
     return f"{len(plan.topology) - len(idle)} of {counted(len(plan.topology), 'device')} serve; idle: {named}."
 
 
-def _bound(plan: Plan) -> str:
+def _bound(analysis: IterationAnalysis) -> str:
+    plan = analysis.plan
     bound_s, most = plan.iteration_lower_bound_s, plan.speed_up_left
     if bound_s is None or most is None:
         return ""
@@ -198,7 +182,8 @@ def _bound(plan: Plan) -> str:
     return f"{least}, which is far below." if most > FAR_TIMES else f"{least}: {plan.speed_up_words}."
 
 
-def _price(plan: Plan) -> str:
+def _price(analysis: IterationAnalysis) -> str:
+    plan = analysis.plan
     dollars = plan.price_per_billion_tokens
     if not dollars:
         return ""

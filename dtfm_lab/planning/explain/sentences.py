@@ -29,13 +29,11 @@ def of_cost_alone(analysis: CostAnalysis) -> str:
 
 def of_device(analysis: CostAnalysis, device: int) -> str:
     """One line each for the device's place, its partners, its hops and its other places."""
-    row = analysis.service.iloc[device]
+    row, others = analysis.service.iloc[device], _other_places(analysis, device)
     if analysis.swaps.stage_of(device) is None:
-        return "\n".join([f"{row['device']} is idle.", *_other_places(analysis, device)])
+        return f"{row['device']} is idle.\n{others}"
     begin = f"{row['device']} serves stage {row['stage']} in pipeline {row['replica']}."
-    return "\n".join(
-        [begin, *_partners(analysis, device), *_own_hops(analysis, device), *_other_places(analysis, device)]
-    )
+    return "\n".join(filter(None, [begin, _partners(analysis, device), _own_hops(analysis, device), others]))
 
 
 def _cost(analysis: CostAnalysis) -> str:
@@ -57,20 +55,16 @@ def _group(analysis: CostAnalysis) -> str:
     others = [other for other in analysis.groups if other.stage != group.stage]
     alike = [other for other in others if same(other.cost_s, group.cost_s)]
     if alike:
-        follows = (
-            f" {counted(len(alike), 'other group').capitalize()} {'costs' if len(alike) == 1 else 'cost'} as much."
-        )
+        count = counted(len(alike), "other group").capitalize()
+        follows = f" {count} {'costs' if len(alike) == 1 else 'cost'} as much."
     elif others:
         second = max(others, key=lambda other: other.cost_s)
         follows = f" The next, of stage {second.stage}, costs {format_s(second.cost_s)}."
     else:
         follows = ""
     n_partners = analysis.plan.job.n_replicas - 1
-    most = (
-        f"its {n_partners} partners, {format_share(group.dearest_share, 0)} of it on "
-        if n_partners > 1
-        else "its partner "
-    )
+    several = f"its {n_partners} partners, {format_share(group.dearest_share, 0)} of it on "
+    most = several if n_partners > 1 else "its partner "
     return (
         f"The group of stage {group.stage} sets the data-parallel cost: {group.device} spends "
         f"{format_s(group.cost_s)} on {most}{group.dearest.devices[1]} ({_parts(group.dearest)}).{follows}"
@@ -96,19 +90,13 @@ def _swaps(analysis: CostAnalysis) -> str:
     swap = analysis.best_swap
     if swap is None:
         return "There is no exchange of two devices to make."
-    names = analysis.plan.topology.names
-    a, b = names[swap.device], names[swap.partner]
+    a, b = (analysis.plan.topology.names[device] for device in (swap.device, swap.partner))
+    costs = _price(analysis, swap.cost_s)
     if analysis.change_s(swap.cost_s) < 0:
-        return (
-            f"Not a local optimum: exchanging {a} and {b}, pipelines paired anew, would cost "
-            f"{_price(analysis, swap.cost_s)}."
-        )
+        return f"Not a local optimum: exchanging {a} and {b}, pipelines paired anew, would cost {costs}."
     if not analysis.is_local_optimum:
         return "Not a local optimum: the pipelines are not paired as well as they could be."
-    return (
-        f"No exchange of two devices costs less: a local optimum. The cheapest, of {a} and {b}, would cost "
-        f"{_price(analysis, swap.cost_s)}."
-    )
+    return f"No exchange of two devices costs less: a local optimum. The cheapest, of {a} and {b}, would cost {costs}."
 
 
 def _bound(analysis: CostAnalysis) -> str:
@@ -122,30 +110,26 @@ def _bound(analysis: CostAnalysis) -> str:
     )
 
 
-def _partners(analysis: CostAnalysis, device: int) -> list[str]:
+def _partners(analysis: CostAnalysis, device: int) -> str:
     plan = analysis.plan
     group = analysis.groups[int(analysis.service["stage"].iloc[device])]
     own_s = float(analysis.service["group_s"].iloc[device])
     members = plan.placement.devices[group.stage]
     members = members[members != device]
     if not len(members):
-        return []
+        return ""
     costs = analysis.pair.group_s[device, members]
     dearest = plan.topology.names[members[int(costs.argmax())]]
-    spends = f"It spends {format_s(own_s)} on its partner {dearest}"
-    if len(members) > 1:
-        spends = (
-            f"It spends {format_s(own_s)} on its {len(members)} partners, most on {dearest} "
-            f"({format_s(float(costs.max()))})"
-        )
+    several = f"{len(members)} partners, most on {dearest} ({format_s(float(costs.max()))})"
+    spends = f"It spends {format_s(own_s)} on its {several if len(members) > 1 else f'partner {dearest}'}"
     is_binding = group.stage == analysis.binding_group.stage
     if same(own_s, group.cost_s):
         added = ", which sets the data-parallel cost" if is_binding else ""
-        return [f"{spends}; no other device of the group takes longer{added}."]
-    return [f"{spends}; the group waits for {group.device}, {format_s(group.cost_s)}."]
+        return f"{spends}; no other device of the group takes longer{added}."
+    return f"{spends}; the group waits for {group.device}, {format_s(group.cost_s)}."
 
 
-def _own_hops(analysis: CostAnalysis, device: int) -> list[str]:
+def _own_hops(analysis: CostAnalysis, device: int) -> str:
     plan = analysis.plan
     row = analysis.service.iloc[device]
     stage, replica = int(row["stage"]), int(row["replica"])
@@ -157,13 +141,13 @@ def _own_hops(analysis: CostAnalysis, device: int) -> list[str]:
         hop_s = analysis.hops[min(stage, other)].cost_s
         waits = "which sets that hop" if same(own_s, hop_s) else f"of the {format_s(hop_s)} that the hop costs"
         lines.append(f"{format_s(own_s)} with {neighbour} of stage {other}, {waits}")
-    return [f"Its hops: {'; '.join(lines)}."] if lines else []
+    return f"Its hops: {'; '.join(lines)}." if lines else ""
 
 
-def _other_places(analysis: CostAnalysis, device: int) -> list[str]:
+def _other_places(analysis: CostAnalysis, device: int) -> str:
     places = analysis.places(device)
     if not len(places):
-        return ["There is no other place for it."]
+        return "There is no other place for it."
     stages, partners, costs = (places[column].tolist() for column in ("stage", "partner", "cost_after_s"))
     text = f"The cheapest other place is {_place(stages[0], partners[0])}: {_price(analysis, costs[0])}"
     if len(places) > 1 and same(costs[0], costs[-1]):
@@ -172,7 +156,7 @@ def _other_places(analysis: CostAnalysis, device: int) -> list[str]:
         text += f". The dearest is {_place(stages[-1], partners[-1])}: {_price(analysis, costs[-1])}."
     else:
         text += "."
-    return [f"{text} (For each place the best exchange, pipelines paired anew.)"]
+    return f"{text} (For each place the best exchange, pipelines paired anew.)"
 
 
 def _place(stage: int | None, partner: str) -> str:

@@ -80,12 +80,10 @@ class Worth:
         if self.without is None:
             return f"without {self.device} no plan fits"
         what = "of communication" if self.without.objective == "communication" else "an iteration"
+        without = f"{format_s(seconds(self.without))} {what}"
         if self.serving is None:
-            return f"{self.device} fits nowhere: {format_s(seconds(self.without))} {what} without it"
-        return (
-            f"without {self.device} {format_s(seconds(self.without))} {what} instead of "
-            f"{format_s(seconds(self.serving))}"
-        )
+            return f"{self.device} fits nowhere: {without} without it"
+        return f"without {self.device} {without} instead of {format_s(seconds(self.serving))}"
 
 
 def worth_table(rows: Iterable[Worth]) -> pd.DataFrame:
@@ -97,19 +95,19 @@ def worth_table(rows: Iterable[Worth]) -> pd.DataFrame:
     says whether the seconds are of an iteration or of the communication cost.
     """
     rows = list(rows)
+    roles = [(None, None) if row.role is None else row.role for row in rows]
+    shapes = [(None, None) if row.without is None else row.without.placement.devices.shape for row in rows]
     table = pd.DataFrame(
         {
             "device": [row.device for row in rows],
-            "stage": pd.array([None if row.role is None else row.role[0] for row in rows], "Int64"),
-            "replica": pd.array([None if row.role is None else row.role[1] for row in rows], "Int64"),
+            "stage": pd.array([stage for stage, _ in roles], "Int64"),
+            "replica": pd.array([replica for _, replica in roles], "Int64"),
             "worth_s": [row.worth_s for row in rows],
             "verdict": [row.verdict for row in rows],
             "without_s": [seconds(row.without) for row in rows],
             "serving_s": [seconds(row.serving) for row in rows],
-            "n_stages": pd.array([None if row.without is None else row.without.job.n_stages for row in rows], "Int64"),
-            "n_replicas": pd.array(
-                [None if row.without is None else row.without.job.n_replicas for row in rows], "Int64"
-            ),
+            "n_stages": pd.array([n_stages for n_stages, _ in shapes], "Int64"),
+            "n_replicas": pd.array([n_replicas for _, n_replicas in shapes], "Int64"),
             "without_price_per_billion_tokens": [_dollars(row.without) for row in rows],
             "serving_price_per_billion_tokens": [_dollars(row.serving) for row in rows],
             "sentence": [row.sentence for row in rows],
@@ -129,7 +127,9 @@ def stream_worth(plan: Plan, planner: str = "evolutionary", **limits: Any) -> It
     alone the rows depend on nothing but the seed. Raises PlanError for limits out of range and UnknownName for a
     planner, before the first row.
     """
-    plan = _by_seconds(plan)
+    plan = simulated(plan)
+    if plan.objective == "communication" and plan.iteration_s is not None:  # it has a model: by its seconds, then
+        plan = plan.changed(objective="iteration", iteration_s=plan.iteration_s)
     return _worths(plan, _checked(plan, planner, **limits))
 
 
@@ -185,14 +185,6 @@ def _renamed(plan: Plan | None, a: str, b: str, whole: Topology) -> Plan | None:
     return moved
 
 
-def _by_seconds(plan: Plan) -> Plan:
-    """The plan as one for the seconds of its iteration, where it is for its communication cost and has a model."""
-    plan = simulated(plan)
-    if plan.objective == "communication" and plan.iteration_s is not None:
-        return plan.changed(objective="iteration", iteration_s=plan.iteration_s)
-    return plan
-
-
 def _checked(plan: Plan, planner: str, *, steps: int | None = None, seconds: float | None = None, **limits: Any) -> Any:
     """The keywords of ``replanned``. Raises PlanError for a plan that was not simulated and for limits out of range,
     UnknownName for a planner."""
@@ -219,16 +211,8 @@ def replanned(
     last: PlanStep | None = None
     # not planning.plan: it returns its best on an interrupt, and the next device would follow
     try:
-        for last in search(
-            topology,
-            opened(like),
-            objective=like.objective,
-            start=start,
-            queueing=like.queueing,
-            efficiency=like.efficiency,
-            improve_bound=False,
-            **limits,
-        ):
+        how = {"queueing": like.queueing, "efficiency": like.efficiency, "improve_bound": False} | limits
+        for last in search(topology, opened(like), objective=like.objective, start=start, **how):
             if progress is not None:
                 progress(last)
     except PlanError:
@@ -307,10 +291,9 @@ def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:
         slower = min(1.0, float(speed[device] / speed[grid[stage, replica]]))
         yield placed(plan, other, _with_share(job, replica, slower))
     if job.n_stages == 1 and job.n_replicas < sum(job.microbatch_counts):
-        counts = np.append(np.array(job.microbatch_counts), 0)
         more = job.with_fields(n_replicas=job.n_replicas + 1)
         count = round(sum(job.microbatch_counts) * float(speed[device] / speed[[*grid[0], device]].sum()))
-        shares = shares_with(tuple(counts.tolist()), job.n_replicas, max(1, count))
+        shares = shares_with((*job.microbatch_counts, 0), job.n_replicas, max(1, count))
         row = np.append(grid[0], device)[None, :]
         yield placed(plan, row, more.with_fields(microbatches_per_replica=shares, warmups=job.warmups))
 

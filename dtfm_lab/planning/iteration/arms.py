@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -104,7 +103,7 @@ class Arm:
         """Annealings so far."""
         self.work = 0.0
         """Their lengths together, in nominal ones."""
-        self._given_ahead, self._given_shares = _given_ahead(job, shape[0]), job.microbatches_per_replica
+        self._first_ahead, self._given_shares = _first_ahead(job, shape[0]), job.microbatches_per_replica
         self._states: list[State] = []
 
     @property
@@ -116,9 +115,8 @@ class Arm:
 
     def even_shares(self) -> IntArray:
         """(R,) micro-batches of each pipeline: the job's, or as even as they divide."""
-        return np.array(
-            self._given_shares or even_shares(self.tables.passes.n_microbatches, self.shape[1]), dtype=np.int64
-        )
+        shares = self._given_shares or even_shares(self.tables.passes.n_microbatches, self.shape[1])
+        return np.array(shares, dtype=np.int64)
 
     def assessed(
         self,
@@ -129,17 +127,13 @@ class Arm:
         shares: IntArray | None = None,
         ahead: IntArray | None = None,
         exact: bool = False,
+        tables: Tables | None = None,
     ) -> KernelPlan:
-        """A plan, priced; with a factor of 0 its forwards ahead stay as given."""
-        begin = KernelPlan(
-            row,
-            blocks,
-            self.even_shares() if shares is None else shares,
-            self._first_ahead() if ahead is None else ahead,
-            np.inf,
-            np.inf,
-        )
-        return self.annealed(begin, 1.0, 1.0, 0, NO_RANDOM, exact=exact, factor=factor)
+        """A plan, priced, by other ``tables`` than the arm's where given; with a factor of 0 its forwards ahead stay as
+        given."""
+        shares = self.even_shares() if shares is None else shares
+        begin = KernelPlan(row, blocks, shares, self._first_ahead if ahead is None else ahead, np.inf, np.inf)
+        return self.annealed(begin, 1.0, 1.0, 0, NO_RANDOM, exact=exact, factor=factor, tables=tables)
 
     def annealed(
         self,
@@ -151,6 +145,7 @@ class Arm:
         *,
         exact: bool,
         factor: float = 0.0,
+        tables: Tables | None = None,
     ) -> KernelPlan:
         """The best plan that annealing from this one finds."""
         from dtfm_lab.planning.iteration.kernels.annealing import anneal
@@ -159,15 +154,15 @@ class Arm:
         trial.row[:], trial.blocks[:] = found.row, found.blocks
         trial.shares[:], trial.ahead[:] = found.shares, found.ahead
         settings = exact, factor, hot, cold, n_moves
-        value, lacks = anneal(self.tables, trial, now, best, self.freedom, *settings, random, flag())
+        tables = self.tables if tables is None else tables
+        value, lacks = anneal(tables, trial, now, best, self.freedom, *settings, random, flag())
         row, blocks, shares, ahead = (each.copy() for each in (best.row, best.blocks, best.shares, best.ahead))
         return KernelPlan(row, blocks, shares, ahead, float(value), float(lacks))
 
     def seconds(self, found: KernelPlan) -> float:
         """Seconds of an iteration, by the replay, whatever the objective."""
-        given = {"shares": found.shares, "ahead": found.ahead}
-        with self._with_tables(self.tables._replace(objective=0)):
-            return self.assessed(found.row, found.blocks, 0.0, **given, exact=True).value
+        given, tables = {"shares": found.shares, "ahead": found.ahead}, self.tables._replace(objective=0)
+        return self.assessed(found.row, found.blocks, 0.0, **given, exact=True, tables=tables).value
 
     def of_boundless_memory(self, row: IntArray, blocks: IntArray, factor: float) -> float:
         """The objective of a plan, as estimated, were there memory without end: forwards run ahead as far as helps."""
@@ -175,16 +170,7 @@ class Arm:
 
         device = self.tables.device.copy()
         device[MEMORY] = BOUNDLESS_BYTES
-        with self._with_tables(self.tables._replace(device=device)):
-            return self.assessed(row, blocks, factor).value
-
-    @contextmanager
-    def _with_tables(self, tables: Tables) -> Iterator[None]:
-        own, self.tables = self.tables, tables
-        try:
-            yield
-        finally:
-            self.tables = own
+        return self.assessed(row, blocks, factor, tables=self.tables._replace(device=device)).value
 
     def keep(self, found: KernelPlan) -> bool:
         """Whether it is the arm's best, which it then becomes; a valid plan beats all others."""
@@ -202,9 +188,6 @@ class Arm:
     def job(self, found: KernelPlan, job: Job) -> Job:
         """The job with all that a plan of this shape chose."""
         return chosen_job(job, found.blocks, found.shares, found.ahead, self.microbatch, self.checkpointing)
-
-    def _first_ahead(self) -> IntArray:
-        return np.arange(self.shape[0])[::-1].copy() if self._given_ahead is None else self._given_ahead
 
 
 class Arms:
@@ -268,23 +251,14 @@ class Arms:
 
     def _like(self, shapes: list[tuple[int, int]], microbatch: int, how: str) -> list[Arm]:
         """Arms of those of the shapes that the job allows, with a micro-batch and a checkpointing."""
-        return [
-            self.begin(shape, microbatch, how)
-            for shape in dict.fromkeys(shapes)
-            if min(shape) > 0 and allows(self._problems[how], shape, microbatch)
-        ]
+        possible = [shape for shape in dict.fromkeys(shapes) if min(shape) > 0]
+        return [self.begin(one, microbatch, how) for one in possible if allows(self._problems[how], one, microbatch)]
 
     def neighbour_of(self, arm: Arm, rng: np.random.Generator) -> Arm | None:
         """An arm of nearly the same shape, the best or, as often, any of them; None where there is none."""
         s, r = arm.shape
-        near = [
-            other
-            for other in self
-            if other is not arm
-            and other.best is not None
-            and abs(other.shape[0] - s) <= 1
-            and abs(other.shape[1] - r) <= max(1, r // 4)
-        ]
+        found = [other for other in self if other is not arm and other.best is not None]
+        near = [one for one in found if abs(one.shape[0] - s) <= 1 and abs(one.shape[1] - r) <= max(1, r // 4)]
         if not near:
             return None
         if rng.random() < 0.5:
@@ -310,7 +284,8 @@ def _freedom(job: Job) -> Freedom:
     )
 
 
-def _given_ahead(job: Job, n_stages: int) -> IntArray | None:
+def _first_ahead(job: Job, n_stages: int) -> IntArray:
+    """(S,) forwards ahead of a plan that names none."""
     if job.schedule == "gpipe":
         return np.full(n_stages, min(job.flush_every or job.global_batch, job.global_batch), dtype=np.int64)
-    return None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
+    return np.arange(n_stages)[::-1].copy() if job.warmups is None else np.array(job.warmups, dtype=np.int64)

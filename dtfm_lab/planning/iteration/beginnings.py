@@ -14,7 +14,6 @@ from dtfm_lab.planning.iteration.candidate import Candidate
 from dtfm_lab.planning.iteration.fitting import Fitting, room_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Starts
-from dtfm_lab.planning.problem import row_of
 
 HOT = 0.006
 """First temperature of what did not come from annealing, as a share of the objective."""
@@ -35,11 +34,6 @@ class Beginnings:
         self._problem, self._arms, self._rng = problem, arms, rng
         self._parts = {part.job.checkpoints: part for part in problem.parts}
         self._starts = Starts(problem, arms.nearness)
-
-    @property
-    def most_rows(self) -> int:
-        """Most structured placements of a shape."""
-        return self._starts.most_rows
 
     def structured(self, arm: Arm, i: int, factor: float, *, chains: bool = False) -> tuple[str, KernelPlan] | None:
         """The i-th structured placement of a shape, of ``chains`` alone or of all, priced; None where it has fewer."""
@@ -105,7 +99,7 @@ class Beginnings:
         arm = self._arms.of(grid, job.microbatch, job.checkpoints)
         if arm is None or job.model is None or job.model.n_blocks != self._problem.n_blocks:
             return None
-        row = self._filled(grid)
+        row = self._problem.row(grid)
         fixed = self._problem.job.blocks_per_stage is not None
         blocks = self._blocks(arm, row) if fixed else np.array(plan.blocks_per_stage, dtype=np.int64)
         shares = np.array(job.microbatch_counts, dtype=np.int64)
@@ -118,7 +112,7 @@ class Beginnings:
 
     def of_candidate(self, candidate: Candidate) -> tuple[Arm, KernelPlan] | None:
         """Another search's plan, in its shape's arm; None where this one has none."""
-        job, row = candidate.job, self._filled(candidate.best)
+        job, row = candidate.job, self._problem.row(candidate.best)
         arm = self._arms.of(candidate.best, job.microbatch, job.checkpoints)
         blocks, shares = (np.array(given) for given in (job.blocks_per_stage, job.microbatches_per_replica))
         return None if arm is None else (arm, arm.assessed(row, blocks, 1.0, shares=shares))
@@ -128,7 +122,7 @@ class Beginnings:
         if fitting.grid is None or fitting.blocks is None:
             return None
         arm = self._arms.of(fitting.grid, fitting.microbatch, fitting.problem.job.checkpoints)
-        return None if arm is None else (arm, arm.assessed(self._filled(fitting.grid), fitting.blocks, 1.0))
+        return None if arm is None else (arm, arm.assessed(self._problem.row(fitting.grid), fitting.blocks, 1.0))
 
     def reshaped(self, arm: Arm, neighbour: Arm, factor: float) -> KernelPlan | None:
         """Another shape's best plan, made to fit this shape by adding or dropping pipelines and stages; None where it
@@ -144,8 +138,7 @@ class Beginnings:
         source = grid[stages] if s_there > s else grid
         target = stages if s > s_there else np.arange(s)
         kept[np.ix_(target, np.arange(len(pipelines)))] = source[:, pipelines]
-        dropped = np.setdiff1d(grid, kept)
-        spare = np.concatenate([dropped, idle])
+        spare = np.concatenate([np.setdiff1d(grid, kept), idle])
         missing = np.argwhere(kept < 0)
         if len(missing) > len(spare):
             return None
@@ -157,7 +150,7 @@ class Beginnings:
                 best = int(np.argmin(away_s))
             kept[s_at, r_at] = spare[best]
             spare = np.delete(spare, best)
-        row = self._filled(kept)
+        row = self._problem.row(kept)
         blocks = neighbour.best.blocks if s == s_there else self._blocks(arm, row)
         return arm.assessed(row, blocks, factor)
 
@@ -166,7 +159,3 @@ class Beginnings:
         if (given := self._problem.job.blocks_per_stage) is not None:
             return np.array(given, dtype=np.int64)
         return self._starts.cut(row[: s * r].reshape(s, r))
-
-    def _filled(self, grid: IntArray) -> IntArray:
-        """(N,) a grid's devices, then the idle ones."""
-        return row_of(grid, self._problem.n_devices)

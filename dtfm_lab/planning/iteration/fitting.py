@@ -99,8 +99,7 @@ def _least_bytes(problem: IterationProblem) -> FloatArray:
     """(L + 1, 4) as ``_bytes``, of the smallest micro-batch with nothing ahead, by whichever checkpointing is least."""
     microbatch = problem.microbatches[0]
     replicas = max(_replicas(problem, microbatch))
-    least: FloatArray = np.minimum.reduce([_bytes(part, microbatch, 0, replicas) for part in problem.parts])
-    return least
+    return np.asarray(np.minimum.reduce([_bytes(part, microbatch, 0, replicas) for part in problem.parts]))
 
 
 def _first_fitting(problem: IterationProblem) -> Fitting | None:
@@ -115,14 +114,10 @@ def _first_fitting(problem: IterationProblem) -> Fitting | None:
 def _would_fit(problem: IterationProblem) -> str:
     """What would fit, of what the job names; or that a smaller job or more memory is wanted."""
     job = problem.job
-    freed = {
-        what: fields
-        for what, fields in FREED.items()
-        if any(getattr(job, name) not in (value, other) for name, (value, other) in fields.items())
-    }
+    freed = [what for what, of in FREED.items() if any(getattr(job, name) not in free for name, free in of.items())]
     tries = [{what} for what in freed] + ([set(freed)] if len(freed) > 1 else [])
     for chosen in tries:
-        fields = {name: value for what in freed if what in chosen for name, (value, _) in freed[what].items()}
+        fields = {name: value for what in freed if what in chosen for name, (value, _) in FREED[what].items()}
         try:
             other = IterationProblem.of(problem.topology, job.with_fields(**fields), problem.queueing)
         except LabError:  # such as sharding beside local updates
@@ -167,9 +162,8 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
         slots = np.repeat(most, replicas, axis=0)
         value = np.where(slots >= 1, np.minimum(slots, problem.n_blocks), -1e6)
         at, devices = scipy.optimize.linear_sum_assignment(value, maximize=True)
-        grid = np.empty(n_stages * replicas, dtype=np.int64)
-        grid[at] = devices
-        grid = grid.reshape(n_stages, replicas)
+        grid = np.empty((n_stages, replicas), dtype=np.int64)
+        grid.flat[at] = devices
         room = most[np.arange(n_stages)[:, None], grid].min(axis=1)
         if (room < 1).any():
             continue
@@ -254,8 +248,7 @@ def _in_a_row(prefix: FloatArray, *, first: bool, last: bool) -> FloatArray:
     begin, n = np.indices((prefix.shape[1],) * 2)
     end = begin + n
     inside = end < prefix.shape[1]
-    sums: FloatArray = np.where(inside, prefix[:, np.where(inside, end, 0)] - prefix[:, begin], NEVER_BYTES)
-    return sums
+    return np.where(inside, prefix[:, np.where(inside, end, 0)] - prefix[:, begin], NEVER_BYTES)
 
 
 MOST_SHAPES = 320
@@ -266,12 +259,8 @@ def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOS
     """(S, R), fewest stages first. Empty where the job's pins and this size of micro-batches allow none."""
     job, n = problem.job, problem.n_devices
     stages = range(1, min(problem.n_blocks, n) + 1) if job.n_stages is None else [job.n_stages]
-    found = [
-        (s, r)
-        for s in stages
-        for r in (range(1, n // s + 1) if job.n_replicas is None else [job.n_replicas])
-        if allows(problem, (s, r), microbatch)
-    ]
+    pinned = None if job.n_replicas is None else [job.n_replicas]
+    found = [(s, r) for s in stages for r in pinned or range(1, n // s + 1) if allows(problem, (s, r), microbatch)]
     if len(found) <= most_shapes:
         return found
     ratio = 1.05

@@ -122,12 +122,9 @@ class Frontier:
     def lower_bound_s(self, price_per_hour: float = math.inf, global_batch: int | None = None) -> float:
         """Seconds of an iteration that no plan of at most so many dollars an hour is faster than."""
         batch = self.job.global_batch if global_batch is None else global_batch
-        spent = self._price_bound.iteration_s(self.job.with_fields(global_batch=batch).flop, price_per_hour)
+        bound = PriceBound.of(self.topology, self.job)
+        spent = bound.iteration_s(self.job.with_fields(global_batch=batch).flop, price_per_hour)
         return max(self.lower_bounds_s.get(batch, 0.0), spent)
-
-    @property
-    def _price_bound(self) -> PriceBound:
-        return PriceBound.of(self.topology, self.job)
 
     @property
     def without_price(self) -> tuple[str, ...]:
@@ -140,10 +137,8 @@ class Frontier:
         free = self.without_price
         if not free:
             return ""
-        return (
-            f"{len(free)} of {counted(len(self.topology), 'device')} have no price and count as free: "
-            f"{in_a_row(free, 3)}"
-        )
+        without = f"{len(free)} of {counted(len(self.topology), 'device')}"
+        return f"{without} have no price and count as free: {in_a_row(free, 3)}"
 
     @property
     def sentence(self) -> str:
@@ -154,10 +149,8 @@ class Frontier:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a plan, in the order of ``plans``; the columns and their units are in ``attrs["units"]``."""
-        bound = self._price_bound
-        pays = dict(zip(map(id, self.plans), _cheaper_by_token(self.plans), strict=True))
-        rows = []
-        for plan in self.plans:
+        bound, rows = PriceBound.of(self.topology, self.job), []
+        for plan, pays in zip(self.plans, _cheaper_by_token(self.plans), strict=True):
             job, used = plan.job, [self.topology.devices[int(d)] for d in plan.placement.devices.flat]
             spent_s = bound.iteration_s(job.flop, plan.price_per_hour)
             rows.append(
@@ -168,7 +161,7 @@ class Frontier:
                     "price_per_billion_tokens": price_of_tokens(plan),
                     "tokens_per_s": job.tokens / iteration_s(plan),
                     "lower_bound_s": max(self.lower_bounds_s.get(job.global_batch, 0.0), spent_s),
-                    "cheaper_by_token": pays[id(plan)],
+                    "cheaper_by_token": pays,
                     "n_stages": job.n_stages,
                     "n_replicas": job.n_replicas,
                     "microbatch": job.microbatch,
@@ -199,8 +192,7 @@ class Frontier:
         }
 
     def _repr_html_(self) -> str:
-        frame = self.to_frame()
-        return str(frame.to_html(index=False, float_format=lambda number: f"{number:.6g}"))
+        return str(self.to_frame().to_html(index=False, float_format=lambda number: f"{number:.6g}"))
 
 
 def non_dominated(plans: Iterable[Plan]) -> tuple[Plan, ...]:
@@ -239,10 +231,8 @@ def price_of_tokens(plan: Plan) -> float:
 
 def described(plan: Plan) -> str:
     """``16.7 s at $12.34 an hour ($5.60 a billion tokens)``."""
-    return (
-        f"{format_s(iteration_s(plan))} at ${plan.price_per_hour:,.2f} an hour ({money(price_of_tokens(plan))} a "
-        f"billion {plan.job.counted})"
-    )
+    tokens = f"{money(price_of_tokens(plan))} a billion {plan.job.counted}"
+    return f"{format_s(iteration_s(plan))} at ${plan.price_per_hour:,.2f} an hour ({tokens})"
 
 
 def gpus(plan: Plan) -> str:

@@ -75,8 +75,7 @@ def stream_frontier(
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS * len(jobs)
     budget = _Allowance(steps, None if seconds is None else seconds / len(jobs), searches)
-    how = {"planner": planner, "seed": seed, "queueing": queueing}
-    return _frontiers(topology, job, jobs, budget, how)
+    return _frontiers(topology, job, jobs, budget, {"planner": planner, "seed": seed, "queueing": queueing})
 
 
 class _Allowance(NamedTuple):
@@ -154,7 +153,9 @@ class _Ladder:
         self.done += 1
         if self.done == 1:
             self._search("iteration", limits)
-            self.limits = [self._least_price(), self.plans[0].price_per_hour]
+            # that of the cheapest device that has a price, below which there are free plans alone
+            least = min(device.price_per_hour for device in self.topology.devices if device.price_per_hour)
+            self.limits = [least, self.plans[0].price_per_hour]
             return "fastest"
         if self.done == 2:
             self._search("price", limits)
@@ -199,10 +200,6 @@ class _Ladder:
 
     def _at(self, limit: float) -> Plan | None:
         return next((plan for plan in self.plans if plan.price_per_hour <= limit * (1 + SAME)), None)
-
-    def _least_price(self) -> float:
-        """US dollars an hour of the cheapest device that has a price, below which there are free plans alone."""
-        return min(device.price_per_hour for device in self.topology.devices if device.price_per_hour)
 
     def _next_limit(self) -> float | None:
         """The geometric mean of the two neighbouring limits between which most is unknown."""

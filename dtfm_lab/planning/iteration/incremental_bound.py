@@ -53,9 +53,8 @@ def rising_bounds(
 
     open_ = choices_of(topology, job) if leaves_open(job) else [(topology, job)]
     problems = [IterationProblem.of(*network_of(*one), queueing, efficiency=efficiency) for one in open_]
-    return least_of(
-        [iteration_bound_steps(one, iteration_s, SCHEDULES, max_price_per_hour, lower_s) for one in problems]
-    )
+    limits = SCHEDULES, max_price_per_hour, lower_s
+    return least_of([iteration_bound_steps(one, iteration_s, *limits) for one in problems])
 
 
 class IncrementalBound:

@@ -5,7 +5,7 @@ Beside a search, a whole plan in the replay: its seconds, and whether it fits, i
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -17,9 +17,11 @@ from dtfm_lab.planning.iteration.arms import Arm, KernelPlan
 from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import REPLAYED, Aim, tables_of
-from dtfm_lab.planning.problem import row_of
 from dtfm_lab.simulation.memory import memory
 from dtfm_lab.simulation.simulate import iteration_seconds
+
+if TYPE_CHECKING:
+    from dtfm_lab.planning.iteration.kernels.tables import Tables
 
 REPLAYED_SCHEDULES = (None, "1f1b", "gpipe", "adaptive-1f1b")
 
@@ -94,7 +96,7 @@ class ReplayedPlan:
         sharing = 1 if job.sharding in (None, "none") else n_replicas
         self._tables = tables_of(problem, job.microbatch, Aim(), None, sharing)
         self._arm = Arm(self._tables, (n_stages, n_replicas), job.microbatch, job)
-        self._row = row_of(grid, problem.n_devices)
+        self._row = problem.row(grid)
         self._blocks = np.array(plan.blocks_per_stage, dtype=np.int64)
         self._shares = np.array(job.microbatch_counts, dtype=np.int64)
         self._ahead = None if job.warmups is None else np.array(job.warmups, dtype=np.int64)
@@ -117,9 +119,8 @@ class ReplayedPlan:
         link[0] *= latency
         link[1:] /= bandwidth
         device[0] *= speed
-        self._arm.tables = self._tables._replace(link=link, device=device)
-        return self._replayed().value
+        return self._replayed(self._tables._replace(link=link, device=device)).value
 
-    def _replayed(self) -> KernelPlan:
+    def _replayed(self, tables: Tables | None = None) -> KernelPlan:
         given = {"shares": self._shares, "ahead": self._ahead}
-        return self._arm.assessed(self._row, self._blocks, 0.0, **given, exact=True)
+        return self._arm.assessed(self._row, self._blocks, 0.0, **given, exact=True, tables=tables)

@@ -60,10 +60,8 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
     if not degrees:
         groups = " or ".join(map(str, topology.group_sizes))
         each = "" if data == 1 else f", {data} for each tensor-parallel one"
-        raise PlanError(
-            f"{topology.name} has groups of {groups} GPUs; wanted one that divides the {counted(heads, 'head')} of job "
-            f"{job.name}{each}"
-        )
+        wanted = f"one that divides the {counted(heads, 'head')} of job {job.name}{each}"
+        raise PlanError(f"{topology.name} has groups of {groups} GPUs; wanted {wanted}")
     shardings: tuple[str, ...] = SHARDINGS if job.sharding is None else (job.sharding,)
     if job.sharding is None and (job.n_replicas == 1 or job.synchronise_every > 1 or job.fragments > 1):
         shardings = ("none",)

@@ -86,10 +86,8 @@ def _placements_by(
             evaluations += step.evaluations
             plan = step.plan.changed(queueing=request.queueing, efficiency=request.efficiency)
             operator = f"{plan.planner}, {job.n_stages} x {job.n_replicas}"
-            tried = (
-                candidate_of(plan.changed(job=chosen), aim, evaluations, operator) for chosen in _checkpointed(plan)
-            )
-            found = next((one for one in tried if one is not None), None)
+            plans = (plan.changed(job=chosen) for chosen in _checkpointed(plan))
+            found = next(filter(None, (candidate_of(one, aim, evaluations, operator) for one in plans)), None)
             if found is not None and (best is None or found.best_s < best.best_s):
                 best = found
             if best is not None:
@@ -153,11 +151,8 @@ class SimulatedObjective:
         return self._search(request)
 
     def _aim(self, request: SearchRequest) -> Aim:
-        return Aim(
-            dollars=self.dollars,
-            max_price_per_hour=_or_infinite(request.max_price_per_hour),
-            max_iteration_s=_or_infinite(request.max_iteration_s),
-        )
+        limits = {what: getattr(request, what) for what in ("max_price_per_hour", "max_iteration_s")}
+        return Aim(dollars=self.dollars, **{what: float(most) for what, most in limits.items() if most is not None})
 
     def _search(self, request: SearchRequest) -> Iterator[PlanStep]:
         """The plans of one degree of tensor parallelism and one sharding."""
@@ -165,8 +160,9 @@ class SimulatedObjective:
         request = replace(request, topology=topology, job=job)
         if self.dollars or request.max_price_per_hour is not None:
             require_prices(topology)
-            if request.start is None:  # a search that starts from a plan does not warn again
-                _warn_of_free(topology)
+            free = [device.name for device in topology.devices if not device.price_per_hour]
+            if free and request.start is None:  # a search that starts from a plan does not warn again
+                log.warning("%s of %s have no price and count as free", in_a_row(free, 3), topology.name)
         if request.start is not None:
             check_start(job, request.start)
         problem, aim = _problem(topology, job, request), self._aim(request)
@@ -208,17 +204,6 @@ def _problem(topology: Topology, job: Job, request: SearchRequest) -> IterationP
 
 def _in_dollars(held: Callable[[], Population], factor: float) -> Population:
     return held().changed(factor=factor)
-
-
-def _warn_of_free(topology: Topology) -> None:
-    """Warn of devices that have no price, as they count as free."""
-    free = [device.name for device in topology.devices if not device.price_per_hour]
-    if free:
-        log.warning("%s of %s have no price and count as free", in_a_row(free, 3), topology.name)
-
-
-def _or_infinite(limit: float | None) -> float:
-    return math.inf if limit is None else float(limit)
 
 
 objectives.register("iteration")(SimulatedObjective("iteration", "s", dollars=False))

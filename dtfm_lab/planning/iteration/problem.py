@@ -30,6 +30,7 @@ from dtfm_lab.domain.network import Links, Topology, is_shared
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.interchangeable import interchangeable
 from dtfm_lab.planning.iteration.left_open import checkpointings_of, open_microbatches
+from dtfm_lab.planning.problem import row_of
 from dtfm_lab.simulation.collectives import (
     gathered_of,
     group_messages_s,
@@ -186,6 +187,10 @@ class IterationProblem:
     def n_blocks(self) -> int:
         return len(self.block_flop) - 1
 
+    def row(self, grid: IntArray) -> IntArray:
+        """(N,) devices of an (S, R) grid, then the idle ones."""
+        return row_of(grid, self.n_devices)
+
     @property
     def embedding_bytes(self) -> float:
         """What the first and the last stage of a pipeline send each other where they tie their embeddings; else 0."""
@@ -295,9 +300,8 @@ class IterationProblem:
         sizes = np.unique(inside)[::-1] if len(inside) else np.array([model.boundary_elements])
         hop_s = np.stack([self._hop_s(microbatch * int(size)) for size in sizes])
         elements = (microbatch * crossing).tolist()
-        plain_bytes, hop_bytes = (
-            np.array([compressed_bytes(n, job.dtype, how) for n in elements]) for how in ("none", job.compression)
-        )
+        both = "none", job.compression
+        plain_bytes, hop_bytes = (np.array([compressed_bytes(n, job.dtype, how) for n in elements]) for how in both)
         each = float(microbatch * self.bytes_per_element)
         scale = np.array([microbatch, 1.0, each, 1.0])
         embeds = model.layers[0].kind is LayerKind.EMBEDDING
@@ -357,9 +361,8 @@ def _beside_bytes(job: Job, layer: Layer) -> float:
 
 
 def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
-    rows = [
-        (x.forward_flop, x.parameters, kept_elements(job, x), _beside_bytes(job, x))
-        for x in model.layers
-        if x.kind is kind
-    ]
-    return np.asarray(np.array((rows or [(0, 0, 0, 0)])[0], dtype=float))
+    layer = next((one for one in model.layers if one.kind is kind), None)
+    if layer is None:
+        return np.zeros(4)
+    own = layer.forward_flop, layer.parameters, kept_elements(job, layer), _beside_bytes(job, layer)
+    return np.array(own, dtype=float)

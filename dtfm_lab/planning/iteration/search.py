@@ -32,6 +32,7 @@ from dtfm_lab.planning.iteration.fitting import Fitting, fitting_plan, require_s
 from dtfm_lab.planning.iteration.judging import REPLAYED_SCHEDULES, Judge
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.shown import ShownArms
+from dtfm_lab.planning.iteration.starts import Starts
 from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.iteration.waiting import wait_for_kernels
 
@@ -115,8 +116,7 @@ class _Search:
         self.shown = ShownArms(self.arms, problem.job)
         self.others = [part.job.checkpoints for part in fitting.others]
         self.beginnings = Beginnings(problem, self.arms, rng)
-        parts = fitting.problem, *fitting.others
-        self.judges = {part.job.checkpoints: Judge(part, aim) for part in parts}
+        self.judges = {part.job.checkpoints: Judge(part, aim) for part in (fitting.problem, *fitting.others)}
         self.evaluations = 0
         self.operator = ""
         self.best: tuple[Arm, KernelPlan] | None = None
@@ -233,7 +233,7 @@ class _Search:
         """Structured placements of every shape. Simulations take long: the best of each shape alone is simulated, first
         those without hops, whose estimates are exact and which others have to beat, then by their estimates."""
         quick = all(self._judge(arm).replays for arm in arms)
-        for i in range(self.beginnings.most_rows):
+        for i in range(Starts.most_rows):
             for arm in arms:
                 if i >= FEW_ROWS and self._hopeless(arm):
                     continue

@@ -16,7 +16,6 @@ import scipy
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.planning.problem import row_of
 
 MOST_NEIGHBOURS = 32
 MOST_ORDERED = 256
@@ -34,11 +33,8 @@ class Nearness:
     @cached_property
     def _tree(self) -> FloatArray:
         pairs = scipy.spatial.distance.squareform(self.distance_s, checks=False)
-        return np.array(
-            scipy.cluster.hierarchy.linkage(
-                pairs, method="average", optimal_ordering=len(self.distance_s) <= MOST_ORDERED
-            )
-        )
+        ordered = len(self.distance_s) <= MOST_ORDERED
+        return np.array(scipy.cluster.hierarchy.linkage(pairs, method="average", optimal_ordering=ordered))
 
     @cached_property
     def order(self) -> IntArray:
@@ -54,9 +50,8 @@ class Nearness:
             return np.arange(n)
         heights = np.maximum(self._tree[:, 2], 1e-12)
         at = int(np.argmax(heights[1:] / heights[:-1]))
-        return np.array(
-            scipy.cluster.hierarchy.fcluster(self._tree, (heights[at] + heights[at + 1]) / 2, criterion="distance") - 1
-        )
+        height = (heights[at] + heights[at + 1]) / 2
+        return np.array(scipy.cluster.hierarchy.fcluster(self._tree, height, criterion="distance") - 1)
 
     @cached_property
     def neighbours(self) -> IntArray:
@@ -114,7 +109,7 @@ class Starts:
         return self._rows[key]
 
     def _made(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
-        n = n_stages * n_replicas
+        n, row = n_stages * n_replicas, self._problem.row
         near, fast = self.by_nearness, self.by_speed
         keep = np.zeros(len(near), dtype=bool)
         keep[fast[:n]] = True
@@ -131,26 +126,18 @@ class Starts:
             orders += [(f"region {at}", near[at : at + n]) for at in chosen[:MOST_WINDOWS]]
         rows = []
         for name, order in orders:
-            rows.append((f"{name}, pipelines", self._row(order.reshape(n_replicas, n_stages).T)))
-            rows.append((f"{name}, groups", self._row(order.reshape(n_stages, n_replicas))))
+            rows.append((f"{name}, pipelines", row(order.reshape(n_replicas, n_stages).T)))
+            rows.append((f"{name}, groups", row(order.reshape(n_stages, n_replicas))))
         if n_stages == 1 and len(self.kinds) > 1:
-            rows += [("equal, groups", self._row(kind[:n].reshape(1, n))) for kind in self.kinds if len(kind) >= n]
+            rows += [("equal, groups", row(kind[:n].reshape(1, n))) for kind in self.kinds if len(kind) >= n]
         return rows[:N_WHOLE] + self._chains(n_stages, n_replicas) + rows[N_WHOLE:]
 
     def _chains(self, n_stages: int, n_replicas: int) -> list[tuple[str, IntArray]]:
         """Named rows for one shape with each stage within a cluster."""
-        near_by, problem = self._nearness, self._problem
-        chains = cluster_chains(
-            near_by.clusters,
-            near_by.distance_s,
-            problem.flop_per_s,
-            (n_stages, n_replicas),
-            closed=problem.tied_parameters > 0,
-        )
-        return [(f"chain {i}, groups", self._row(grid)) for i, grid in enumerate(chains)]
-
-    def _row(self, grid: IntArray) -> IntArray:
-        return row_of(grid, self._problem.n_devices)
+        problem, shape, closed = self._problem, (n_stages, n_replicas), self._problem.tied_parameters > 0
+        near_by = self._nearness.clusters, self._nearness.distance_s
+        chains = cluster_chains(*near_by, problem.flop_per_s, shape, closed=closed)
+        return [(f"chain {i}, groups", self._problem.row(grid)) for i, grid in enumerate(chains)]
 
     def cut(self, grid: IntArray, room: IntArray | None = None) -> IntArray:
         """(S,) blocks so that the slowest stage is fastest, stages as fast as their devices in the mean; no stage more

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count, pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -44,8 +45,7 @@ SIMILAR_UP_TO = 512
 """Most devices whose costs are compared to find similar ones; beyond, the devices with the cheapest links count."""
 
 
-def cost_of(individual: Individual) -> float:
-    return individual.cost_s
+cost_of = attrgetter("cost_s")
 
 
 class Offspring(NamedTuple):

@@ -76,16 +76,12 @@ class ClusteredPlacements:
         n = self._problem.n_devices
         if n < 3:
             return [np.arange(n)]
-        orders = []
+        trees = []
         for tree in self._trees[:-1]:
-            orders.append(scipy.cluster.hierarchy.leaves_list(tree))
+            trees.append(tree)
             if n <= OPTIMAL_ORDER_UP_TO:
-                orders.append(
-                    scipy.cluster.hierarchy.leaves_list(
-                        scipy.cluster.hierarchy.optimal_leaf_ordering(tree, self._distance_s)
-                    )
-                )
-        return [np.asarray(order, dtype=np.int64) for order in orders]
+                trees.append(scipy.cluster.hierarchy.optimal_leaf_ordering(tree, self._distance_s))
+        return [np.asarray(scipy.cluster.hierarchy.leaves_list(tree), dtype=np.int64) for tree in trees]
 
     def _assigned(self, order: IntArray) -> IntArray:
         """(compositions, N) placements of the devices in this order, one for each way to cut the stages into runs."""
@@ -123,11 +119,9 @@ def _idle_last(problem: Problem, order: IntArray) -> IntArray:
 
 def _round_robin(runs: IntArray, n_replicas: int) -> IntArray:
     """(S x D,) leaf at each position: a run of k stages takes the next k x D leaves, one stage after the other."""
-    grid, taken = [], 0
-    for k in runs:
-        grid.append((taken + np.arange(k * n_replicas)).reshape(n_replicas, k).T)
-        taken += k * n_replicas
-    return np.concatenate(grid).ravel()
+    ends = np.cumsum(runs) * n_replicas
+    of_runs = np.split(np.arange(ends[-1]), ends[:-1])
+    return np.concatenate([leaves.reshape(n_replicas, -1).T for leaves in of_runs]).ravel()
 
 
 def _compositions(n: int, rng: np.random.Generator) -> Iterator[IntArray]:

@@ -18,9 +18,8 @@ RULE = "Nothing is kept but the best; the others are some of those that were tri
 def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
     """Endless random groups, their pipelines paired at least cost and their stages in the best order."""
     n, n_stages, d = problem.n_tasklets, problem.n_stages, problem.n_replicas
-    best = problem.rematched(
-        problem.grid(rng.permutation(problem.n_devices)) if problem.start is None else problem.start
-    )
+    begin = problem.grid(rng.permutation(problem.n_devices)) if problem.start is None else problem.start
+    best = problem.rematched(begin)
     first = Generation(best, problem.cost(best), 1, operator="chance" if problem.start is None else "start")
     yield first
     yield from wait_for_kernels(first, compile_kernels)

@@ -196,6 +196,5 @@ def _ring_s(classes: DeviceClasses, n_bytes: float, n_replicas: int, side: IntAr
     least = once.min(axis=1)
     if side is not None:
         for here in (0, 1):
-            apart = (side[:, None] == here) & (side[None, :] != here)
-            least = np.maximum(least, np.where(apart, once, np.inf).min())
+            least = np.maximum(least, _across(once, side, here))
     return np.asarray((n_replicas - 1) * least)

@@ -51,12 +51,8 @@ def families_of(job: Job, schedules: Iterable[str] | None = None) -> tuple[Famil
     names = (*WHOLE, SPLIT, INTERLEAVED) if schedules is None else tuple(schedules)
     if job.schedule is not None:
         names = (job.schedule,)
-    found = []
-    for name in names:
-        if name == INTERLEAVED:
-            found.append(Family(job.stages_per_device))
-        else:
-            found.append(Family(splits=name not in WHOLE))
+    interleaved = Family(job.stages_per_device)
+    found = [interleaved if name == INTERLEAVED else Family(splits=name not in WHOLE) for name in names]
     if Family(splits=True) in found:
         found = [family for family in found if family != Family()]
     return tuple(dict.fromkeys(found))
@@ -129,25 +125,25 @@ class StageKinds:
         prefixes = problem.block_flop, problem.block_parameters, problem.block_held, problem.block_frozen
         flop, parameters, held, frozen = (np.diff(prefix[ends]) for prefix in prefixes)
         again = np.diff(problem.block_again_flop[ends])
-        for of, first, last in zip(
-            (flop, parameters, held, frozen), problem.first_extra, problem.last_extra, strict=True
-        ):
+        ends_of = zip((flop, parameters, held, frozen), problem.first_extra, problem.last_extra, strict=True)
+        for of, first, last in ends_of:
             of[0] += first
             of[-1] += last
         if n_devices > 1:
             parameters[-1] += problem.tied_parameters
-        of_device = [x.reshape(stages_per_device, n_devices) for x in (counts, flop, parameters, held, again, frozen)]
+        of_device = (x.reshape(stages_per_device, n_devices) for x in (counts, flop, parameters, held, again, frozen))
+        counts, flop, parameters, held, again, frozen = of_device
         return cls(
-            role=_roles(n_devices),
-            blocks=of_device[0].sum(axis=0),
-            flop=of_device[1].sum(axis=0),
-            again_flop=of_device[4].sum(axis=0),
-            parameters=of_device[2].sum(axis=0),
-            held=of_device[3].min(axis=0),
-            frozen=of_device[5].sum(axis=0),
-            before_flop=np.cumsum(of_device[1][0]) - of_device[1][0],
+            role=np.array([SOLE] if n_devices == 1 else [FIRST, *[MIDDLE] * (n_devices - 2), LAST]),
+            blocks=counts.sum(axis=0),
+            flop=flop.sum(axis=0),
+            again_flop=again.sum(axis=0),
+            parameters=parameters.sum(axis=0),
+            held=held.min(axis=0),
+            frozen=frozen.sum(axis=0),
+            before_flop=np.cumsum(flop[0]) - flop[0],
             before_hops=np.arange(n_devices),
-            chain_flop=of_device[1].min(axis=0),
+            chain_flop=flop.min(axis=0),
             required=np.ones(n_devices, dtype=np.int64),
         )
 
@@ -179,13 +175,6 @@ class Costs(NamedTuple):
     """The least forward and backward of a next stage."""
     rest_s: FloatArray
     """(Q,) the least forward and backward of all other stages."""
-
-
-def _roles(n_stages: int) -> IntArray:
-    roles = np.full(n_stages, MIDDLE)
-    roles[-1] = LAST
-    roles[0] = FIRST if n_stages > 1 else SOLE
-    return roles
 
 
 def _of_roles(prefix: FloatArray, first: float, last: float) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -228,9 +217,8 @@ class DeviceClasses:
         message_s = problem.latency_s + problem.links.moving_s(everyone[:, None], everyone[None, :], TYPICAL_BYTES)
         kinds = np.stack([problem.flop_per_s, problem.memory_bytes, problem.price_per_hour, *problem.reached], axis=1)
         for tolerance in TOLERANCES:
-            of_device = grouped(
-                kinds, link_matrices(problem.topology) if tolerance == 0 else (message_s,), tolerance, most
-            )
+            links = link_matrices(problem.topology) if tolerance == 0 else (message_s,)
+            of_device = grouped(kinds, links, tolerance, most)
             if of_device is not None:
                 return cls(problem, of_device)
         rank = np.argsort(np.argsort(problem.flop_per_s, kind="stable"), kind="stable")

@@ -180,11 +180,9 @@ def cases_of(classes: DeviceClasses, families: tuple[Family, ...], *, synchronis
                 if n_stages * per_device > n_blocks or n_stages > n_devices:
                     continue
                 capacities = any_cut
-                if job.blocks_per_stage is not None and per_device == 1:
-                    kinds = StageKinds.of_cut(problem, job.blocks_per_stage)
-                    capacities = Capacities(classes, kinds, family, microbatch, synchronises)
-                elif per_device > 1:
-                    kinds = StageKinds.of_cut(problem, even_shares(n_blocks, n_stages * per_device), per_device)
+                cut = job.blocks_per_stage if per_device == 1 else even_shares(n_blocks, n_stages * per_device)
+                if cut is not None:
+                    kinds = StageKinds.of_cut(problem, cut, per_device)
                     capacities = Capacities(classes, kinds, family, microbatch, synchronises)
                 most = min(n_devices // n_stages, n_microbatches)
                 for n_replicas in range(1, most + 1) if job.n_replicas is None else [job.n_replicas]:
@@ -200,12 +198,11 @@ def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = Non
     if len(problem.parts) > 1:
         return min(price_bound(part, schedules) for part in problem.parts)
     anywhere = batch_flop(problem) * float((problem.price_per_hour / problem.flop_per_s).min()) / 3600
-    families = families_of(problem.job, schedules)
-    if any(family.stages_per_device > 1 for family in families):
+    if any(family.stages_per_device > 1 for family in families_of(problem.job, schedules)):
         return anywhere * ROUNDING  # a device's blocks are not consecutive: any may be there
     classes = DeviceClasses.of(problem)
-    found = [_cheapest(Capacities(classes, StageKinds.of_any_cut(problem), Family(), m)) for m in problem.microbatches]
-    least = min(found)
+    kinds = StageKinds.of_any_cut(problem)
+    least = min(_cheapest(Capacities(classes, kinds, Family(), m)) for m in problem.microbatches)
     return max(anywhere, least if np.isfinite(least) else 0.0) * ROUNDING
 
 
@@ -218,8 +215,7 @@ def _cheapest(capacities: Capacities) -> float:
         costs[kinds.blocks[kinds.role == role]] = stage[kinds.role == role]
     begun = of_role[FIRST].copy()  # the least for the first k blocks, without the last stage
     for k in range(2, n_blocks):
-        before = begun[1:k] + of_role[MIDDLE][k - 1 : 0 : -1]
-        begun[k] = min(begun[k], before.min())
+        begun[k] = min(begun[k], (begun[1:k] + of_role[MIDDLE][k - 1 : 0 : -1]).min())
     ended = begun[1:n_blocks] + of_role[LAST][n_blocks - 1 : 0 : -1]
     return float(min(of_role[SOLE][n_blocks], ended.min(initial=np.inf)))
 
@@ -270,10 +266,9 @@ def _most_speeds(topology: Topology, job: Job, efficiency: GivenEfficiency) -> F
     degrees = topology.group_sizes if job.tensor_parallel is None else [job.group_gpus]
     found = []
     for degree in degrees:
-        groups = [
-            replace(device, gpus=degree, peak_flop_per_s=degree / device.gpus * device.peak_flop_per_s)
-            for device in topology.devices
-        ]
+        peaks = [degree / device.gpus * device.peak_flop_per_s for device in topology.devices]
+        pairs = zip(topology.devices, peaks, strict=True)
+        groups = [replace(device, gpus=degree, peak_flop_per_s=peak) for device, peak in pairs]
         for microbatch in open_microbatches(job):
             speeds = speeds_of(job, groups, efficiency, microbatch)
             found.append([device.gpus / degree * speed for device, speed in zip(topology.devices, speeds, strict=True)])

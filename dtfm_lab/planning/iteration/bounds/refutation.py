@@ -24,7 +24,7 @@ import scipy
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.capacities import Capacities
-from dtfm_lab.planning.iteration.bounds.classes import FIRST, LAST, MIDDLE, SOLE, DeviceClasses, StageKinds
+from dtfm_lab.planning.iteration.bounds.classes import FIRST, LAST, MIDDLE, SOLE, DeviceClasses
 from dtfm_lab.planning.iteration.problem import IterationProblem
 
 INFEASIBLE = 2
@@ -39,14 +39,19 @@ MOST_SECONDS = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """What a configuration program knows but for the capacities: one shape, the sides of a cut, the devices."""
+class Case:
+    """Plans of one shape, one micro-batch and one family of schedules."""
 
+    capacities: Capacities
     n_stages: int
     n_replicas: int
-    kinds: StageKinds
-    n_microbatches: int
-    n_blocks: int
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What a configuration program knows but for the capacities: one case, the sides of a cut, the devices."""
+
+    case: Case
     count: IntArray
     """(C,) devices of each class."""
     side: IntArray
@@ -63,12 +68,12 @@ class Program:
         if self.staying is None:
             capacity = np.stack([capacity.max(axis=2), np.zeros_like(capacity[:, :, 0])], axis=2)
         else:
-            allowed = (self.on_side >= self.staying[0]) & (self.on_side <= self.n_replicas - self.staying[1])
+            allowed = (self.on_side >= self.staying[0]) & (self.on_side <= self.case.n_replicas - self.staying[1])
             capacity = capacity * allowed[None, :, None, None]
             for s in (0, 1):
                 if self.staying[s] == 0:
                     capacity[:, :, 0, self.side == s] = 0.0
-            if self.n_replicas == sum(self.staying):
+            if self.case.n_replicas == sum(self.staying):
                 capacity[:, :, 1] = 0.0
         possible = self.possible(capacity)
         return bool(possible.any()) and self._solvable(capacity, possible)
@@ -78,17 +83,18 @@ class Program:
         none where these are too few."""
         from dtfm_lab.planning.iteration.bounds.capacity_kernel import together  # imports numba
 
-        total = together(capacity.max(axis=2), self.count, self.side, self.on_side, self.n_replicas)
-        possible: npt.NDArray[np.bool_] = total >= self.n_microbatches
-        possible &= (self.kinds.blocks <= self.n_blocks - (self.n_stages - 1))[:, None]
-        possible &= ((self.kinds.role == SOLE) == (self.n_stages == 1))[:, None]
+        of, n_stages = self.case.capacities, self.case.n_stages
+        total = together(capacity.max(axis=2), self.count, self.side, self.on_side, self.case.n_replicas)
+        possible: npt.NDArray[np.bool_] = total >= of.n_microbatches
+        possible &= (of.kinds.blocks <= of.problem.n_blocks - (n_stages - 1))[:, None]
+        possible &= ((of.kinds.role == SOLE) == (n_stages == 1))[:, None]
         if not self._roles_possible(np.asarray(possible.any(axis=1))):
             possible[:] = False
         return possible
 
     def _roles_possible(self, kinds_possible: npt.NDArray[np.bool_]) -> bool:
         """Whether roles are filled and the blocks add up, by the least and the most blocks of each role."""
-        kinds = self.kinds
+        kinds = self.case.capacities.kinds
         if (kinds.required > 0).any():
             return bool(kinds_possible[kinds.required > 0].all())
         least = most = 0
@@ -98,16 +104,16 @@ class Program:
                 return False
             if n:
                 least, most = least + n * int(blocks.min()), most + n * int(blocks.max())
-        return least <= self.n_blocks <= most
+        return least <= self.case.capacities.problem.n_blocks <= most
 
     @property
     def _wanted(self) -> tuple[tuple[int, int], ...]:
         """How many stages of each role there are."""
-        return ((SOLE, 1),) if self.n_stages == 1 else ((FIRST, 1), (MIDDLE, self.n_stages - 2), (LAST, 1))
+        return ((SOLE, 1),) if self.case.n_stages == 1 else ((FIRST, 1), (MIDDLE, self.case.n_stages - 2), (LAST, 1))
 
     def _solvable(self, capacity: FloatArray, possible: npt.NDArray[np.bool_]) -> bool:
         """Whether the solver does not refute the program of the possible configurations."""
-        kinds, side, count, n_classes = self.kinds, self.side, self.count, len(self.count)
+        kinds, side, count, n_classes = self.case.capacities.kinds, self.side, self.count, len(self.count)
         q_u, i_u = np.nonzero(possible)
         number = np.full(possible.shape, -1)
         number[q_u, i_u] = np.arange(len(q_u))
@@ -139,32 +145,30 @@ class Program:
             high.append(np.array([most]))
             n_rows += 1
 
-        for s, wanted in ((0, n_side0), (1, self.n_replicas - n_side0)):
+        for s, wanted in ((0, n_side0), (1, self.case.n_replicas - n_side0)):
             here = np.flatnonzero(side[c] == s)
             if len(here) or wanted.any():
                 add(u_of_z[here], np.ones(len(here)), here, wanted.astype(float), 0.0)
             staying = here[crosses[here] == 0]
             if self.staying is not None and self.staying[s] > 0:
                 add(u_of_z[staying], np.ones(len(staying)), staying, np.full(n_u, float(self.staying[s])), 0.0)
-        add(u_of_z, cap / self.n_microbatches, z, np.ones(n_u), np.inf)
+        add(u_of_z, cap / self.case.capacities.n_microbatches, z, np.ones(n_u), np.inf)
         of_role = [(kinds.role[q_u] == role, n) for role, n in self._wanted]
         if (kinds.required > 0).any():
             of_role = [(q_u == q, int(kinds.required[q])) for q in range(len(kinds))]
-        for which, n in (*of_role, (kinds.blocks[q_u], self.n_blocks)):
+        for which, n in (*of_role, (kinds.blocks[q_u], self.case.capacities.problem.n_blocks)):
             add_one(u, which, float(n), float(n))
         if self.prices is not None:
             add_one(z, self.prices[0][c], -np.inf, self.prices[1])
         row, column, value = (np.concatenate(parts) for parts in zip(*rows, strict=True))
         matrix = scipy.sparse.csc_array((value, (row, column)), shape=(n_rows, n_z + n_u))
-        bounds = scipy.optimize.Bounds(0, np.concatenate([count[c], np.full(n_u, self.n_stages)]))
+        bounds = scipy.optimize.Bounds(0, np.concatenate([count[c], np.full(n_u, self.case.n_stages)]))
         constraints = scipy.optimize.LinearConstraint(matrix, np.concatenate(low), np.concatenate(high))
         whole = np.concatenate([np.zeros(n_z), np.ones(n_u)])
-        options = {"node_limit": MOST_NODES, "time_limit": MOST_SECONDS}
+        how = {"bounds": bounds, "options": {"node_limit": MOST_NODES, "time_limit": MOST_SECONDS}}
         for integrality in (0 * whole, whole) if n_u + n_z <= LARGEST_WHOLE else (0 * whole,):
             # fractional stages come first: they are refuted much faster, where they are
-            answer = scipy.optimize.milp(
-                whole * 0, integrality=integrality, bounds=bounds, constraints=constraints, options=options
-            )
+            answer = scipy.optimize.milp(whole * 0, integrality=integrality, constraints=constraints, **how)
             if answer.status == INFEASIBLE:
                 return False
         return True
@@ -183,15 +187,6 @@ def batch_flop(problem: IterationProblem) -> float:
     flop = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
     per_forward = 1.0 + problem.passes(1).backward_per_forward
     return float(problem.job.global_batch * (flop * per_forward + problem.block_again_flop[-1]))
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """Plans of one shape, one micro-batch and one family of schedules."""
-
-    capacities: Capacities
-    n_stages: int
-    n_replicas: int
 
 
 @dataclass(eq=False)
@@ -231,28 +226,14 @@ class Refuter:
         self._refuted_s[case] = limit_s
         return True
 
-    def _program(self, case: Case, side: IntArray, on_side: IntArray) -> Program:
-        capacities = case.capacities
-        return Program(
-            n_stages=case.n_stages,
-            n_replicas=case.n_replicas,
-            kinds=capacities.kinds,
-            n_microbatches=capacities.n_microbatches,
-            n_blocks=capacities.problem.n_blocks,
-            count=self.classes.count,
-            side=side,
-            on_side=on_side,
-            prices=self.prices,
-        )
-
     def _whole(self, case: Case, limit_s: float) -> FloatArray | None:
         """None where the case is refuted without a cut; else (Q, C) capacities of stages that may be."""
         n_classes = len(self.classes.count)
-        program = self._program(case, np.zeros(n_classes, dtype=np.int64), np.array([case.n_replicas]))
-        everything = np.full((len(program.kinds), n_classes), np.inf)
-        capacity = case.capacities.of(
-            limit_s, case.n_stages, case.n_replicas, program.side, program.on_side, everything
-        )
+        one_side, everyone = np.zeros(n_classes, dtype=np.int64), np.array([case.n_replicas])
+        program = Program(case, self.classes.count, one_side, everyone, self.prices)
+        everything = np.full((len(case.capacities.kinds), n_classes), np.inf)
+        shape = case.n_stages, case.n_replicas
+        capacity = case.capacities.of(limit_s, *shape, program.side, program.on_side, everything)
         if not program.feasible(capacity):
             return None
         return np.asarray(capacity[:, 0, 0] * program.possible(capacity))
@@ -266,11 +247,11 @@ class Refuter:
             return False
         if len(ways) * len(on_side) > MOST_PROGRAMS:
             ways = []  # only what holds for any of them is tried
-        program = self._program(case, side, on_side)
+        program = Program(case, self.classes.count, side, on_side, self.prices)
         capacity = capacities.of(limit_s, n_stages, n_replicas, side, on_side, upper)
         crossing = np.floor(capacities.crossing(side, limit_s) + 1e-9)
         for staying in (None, *ways):
-            if staying == (0, 0) and n_replicas * crossing < program.n_microbatches:
+            if staying == (0, 0) and n_replicas * crossing < capacities.n_microbatches:
                 continue
             if limit_s <= self._refuted_s.get((case, number, staying), 0.0):
                 continue
