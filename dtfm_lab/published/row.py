@@ -291,6 +291,7 @@ def numbers(name: str) -> list[dict[str, str]]:
 
 
 @cache
+@cache
 def assumptions() -> dict[str, Any]:
     """What the rows of a source assume, in tuples, by its name (``data/assumptions.yaml``)."""
     return {name: _in_tuples(said) for name, said in document("assumptions.yaml").items()}
