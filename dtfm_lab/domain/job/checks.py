@@ -21,7 +21,7 @@ PASSED_ON = ("zero-2", "zero-3")
 def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
     """What contradicts what among a job's fields, in words."""
     if job.sharding not in (None, "none"):
-        if job.synchronisation not in BY_SHARDS:
+        if job.synchronisation not in (None, *BY_SHARDS):
             yield (
                 f"synchronisation is {job.synchronisation} with sharding {job.sharding}, in which every replica "
                 f"averages a shard of its own; wanted {' or '.join(BY_SHARDS)}"

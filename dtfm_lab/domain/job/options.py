@@ -34,7 +34,7 @@ BLOCKWISE = ("selective", "block")
 MiB = 2**20
 LEFT_TO_PLANNERS = (
     *("n_stages", "n_replicas", "microbatch", "schedule", "warmups", "blocks_per_stage", "microbatches_per_replica"),
-    *("checkpointing", "tensor_parallel", "sharding"),
+    *("checkpointing", "tensor_parallel", "sharding", "synchronisation", "overlap"),
 )
 """Fields that a planner chooses where they are None."""
 BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
@@ -107,9 +107,13 @@ class SystemOptions:
             choices=SHARDINGS,
         ),
     ] = "none"
-    overlap: Annotated[bool, Option(help="Synchronise gradients in buckets while the last backward still runs.")] = (
-        False
-    )
+    overlap: Annotated[
+        bool | None,
+        Option(
+            help="Synchronise gradients in buckets while the last backward still runs; chosen by the planner where "
+            "null."
+        ),
+    ] = False
     bucket_bytes: Annotated[
         float, Option(help="Gradient of a bucket, where synchronisation overlaps.", unit="bytes", above=0)
     ] = 25 * MiB
@@ -227,9 +231,12 @@ class PipelineOptions:
             varies=False,
         ),
     ] = None
-    synchronisation: Annotated[str, Option(help="How replicas average their gradients.", choices=synchronisations)] = (
-        "sharded"
-    )
+    synchronisation: Annotated[
+        str | None,
+        Option(
+            help="How replicas average their gradients; chosen by the planner where null.", choices=synchronisations
+        ),
+    ] = "sharded"
     synchronise_every: Annotated[
         int, Option(help="Iterations; between two, replicas step alone.", unit="iterations", least=1)
     ] = 1

@@ -130,9 +130,13 @@ BATCHES = {
 """Sequences per iteration of a model's job, 512 where not named, as Radford et al. 2019 have it."""
 
 
+OPEN: dict[str, Any] = dict.fromkeys(("tensor_parallel", "sharding", "synchronisation", "overlap"))
+"""What a planner chooses of a job that pins nothing, of the fields whose defaults are values."""
+
+
 def _job(model: ModelSpec) -> Job:
-    """The job to train a model, whose stages and replicas the planner chooses."""
-    return Job(name=model.name, model=model, global_batch=BATCHES.get(model.name, 512), microbatch=1, dtype="bf16")
+    """Return the job to train a model; the planner chooses everything that a launch can choose."""
+    return Job(name=model.name, model=model, global_batch=BATCHES.get(model.name, 512), dtype="bf16", **OPEN)
 
 
 _JOBS = (
@@ -146,10 +150,9 @@ _JOBS = (
         given_gradient_bytes=DTFM_GRADIENT_BYTES,
         given_hop_bytes=DTFM_HOP_BYTES,
     ),
-    Job(name="gpt3-xl", model=GPT3_XL, global_batch=1024, microbatch=1),
+    Job(name="gpt3-xl", model=GPT3_XL, global_batch=1024, **OPEN),
     Job(name="tiny", model=TINY, n_stages=4, n_replicas=2, global_batch=16, microbatch=2, dtype="fp32"),
     Job(name="small", model=SMALL, n_stages=4, n_replicas=2, global_batch=16, microbatch=2, dtype="fp32"),
-    _job(MODELS["gpt2-small"]).with_fields(microbatch=4),
 )
 
 JOBS: Registry[Job] = Registry(
@@ -161,4 +164,4 @@ JOBS: Registry[Job] = Registry(
 """``dtfm-gpt3-xl`` is priced with the constants of DT-FM's public code, which are for its shape and batch, and
 simulated as GPT3-XL, whose sizes it has in other shapes and batches. ``gpt3-xl`` follows its own sizes throughout;
 ``tiny`` and ``small`` are for real runs on one machine. Every other model is a job of its name, with batches of 0.5
-to 17 million tokens. ``gpt3-xl`` and these leave stages and replicas to the planner."""
+to 17 million tokens. ``gpt3-xl`` and these leave everything that a launch can choose to the planner."""

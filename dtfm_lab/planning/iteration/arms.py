@@ -29,6 +29,8 @@ NO_RANDOM: RandomState = np.zeros(1, dtype=np.uint64)
 """For annealing without moves."""
 
 
+STAGE_ROWS = 10
+"""Rows of ``State.stage``."""
 OTHER_SHAPES = 60
 """Most shapes of every size of micro-batches but the first."""
 BOUNDLESS_BYTES = 2.0**60
@@ -65,9 +67,9 @@ def new_state(n_stages: int, n_replicas: int, n_devices: int) -> State:
     from dtfm_lab.planning.iteration.kernels.state import State
 
     n, r = n_stages, n_replicas
-    wholes, reals = np.zeros(n_devices + 2 * n + r, dtype=np.int64), np.zeros(8 * n + 5 * r + 3 * n * r)
+    wholes, reals = np.zeros(n_devices + 2 * n + r, dtype=np.int64), np.zeros(STAGE_ROWS * n + 5 * r + 3 * n * r)
     row, blocks, shares, ahead = np.split(wholes, np.cumsum([n_devices, n, r]))
-    stage, pipe, cell = np.split(reals, np.cumsum([8 * n, 5 * r]))
+    stage, pipe, cell = np.split(reals, np.cumsum([STAGE_ROWS * n, 5 * r]))
     return State(
         wholes=wholes,
         reals=reals,
@@ -76,7 +78,7 @@ def new_state(n_stages: int, n_replicas: int, n_devices: int) -> State:
         blocks=blocks,
         shares=shares,
         ahead=ahead,
-        stage=stage.reshape(8, n),
+        stage=stage.reshape(STAGE_ROWS, n),
         pipe=pipe.reshape(5, r),
         cell=cell.reshape(3, r, n),
         scratch=np.zeros((9, n)),

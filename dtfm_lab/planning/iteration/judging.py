@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job.checks import PASSED_ON
 from dtfm_lab.domain.job.options import MEMORY_ONLY, chosen
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
 REPLAYED_SCHEDULES = (None, "1f1b", "gpipe", "adaptive-1f1b")
+REPLAYED_CHOICES = (*MEMORY_ONLY, "tensor_parallel", "checkpointing", "sharding", "attention", "gradient_dtype")
+"""Choices of a system that the replay plays as the simulator does. Not those whose messages go beside the passes."""
 
 
 class Judge:
@@ -31,9 +34,9 @@ class Judge:
 
     def __init__(self, problem: IterationProblem, aim: Aim) -> None:
         self._problem, self._aim, job = problem, aim, problem.job
-        covered = problem.queueing == "pairs" and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
-        # the replay knows no other choice of a system but the default
-        self.polishes = covered and not chosen(job).keys() - set(MEMORY_ONLY)
+        gathers = job.sharding in PASSED_ON
+        covered = problem.queueing == "pairs" and not gathers and job.synchronisation in REPLAYED and job.schedule in REPLAYED_SCHEDULES
+        self.polishes = covered and not chosen(job).keys() - set(REPLAYED_CHOICES)
         """Whether plans are annealed by the replay, too."""
         # cards that hosts share only delay what the replay plays: it polishes, and the simulator judges
         self.replays = self.polishes and not problem.links.has_cards

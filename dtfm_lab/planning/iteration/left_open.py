@@ -46,13 +46,20 @@ def open_microbatches(job: Job) -> tuple[int, ...]:
     return tuple(m for m in found if not (job.gathers_passes and batch // m % replicas)) or (job.expert_parallel,)
 
 
+OF_CHOICES = ("tensor_parallel", "sharding", "synchronisation", "overlap")
+"""Fields that an annealing takes as given, so that each choice of them is annealed by itself."""
+
+
 def leaves_open(job: Job) -> bool:
-    """Whether the job leaves tensor parallelism or sharding to the planner."""
-    return job.tensor_parallel is None or job.sharding is None
+    """Whether the job leaves tensor parallelism, sharding, or how replicas average to the planner."""
+    return any(getattr(job, what) is None for what in OF_CHOICES)
 
 
-def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
-    """The networks and jobs of all choices, large groups first. Raises PlanError where none is possible."""
+def degrees_of(topology: Topology, job: Job) -> list[int]:
+    """Return the degrees of tensor parallelism that the hosts and the model's heads allow, or the job's own.
+
+    Raises PlanError where none is possible.
+    """
     heads, data = job.modelled().n_heads, job.data_gpus
     given = job.tensor_parallel
     sizes = [n // data for n in topology.group_sizes if n % data == 0]
@@ -62,18 +69,36 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
         each = "" if data == 1 else f", {data} for each tensor-parallel one"
         wanted = f"one that divides the {counted(heads, 'head')} of job {job.name}{each}"
         raise PlanError(f"{topology.name} has groups of {groups} GPUs; wanted {wanted}")
+    return degrees
+
+
+WAYS_TO_AVERAGE = ("ring", "sharded", "hierarchical")
+"""Ways to average that are tried where the job leaves them open. Sharded is the paper's; a ring suits hosts that share
+a network card; hierarchical suits regions that are far apart."""
+
+
+def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
+    """The networks and jobs of all choices, large groups first. Raises PlanError where none is possible.
+
+    Averaging is overlapped where that is open: no plan is slower for it.
+    """
+    degrees, data = degrees_of(topology, job), job.data_gpus
     shardings: tuple[str, ...] = SHARDINGS if job.sharding is None else (job.sharding,)
     if job.sharding is None and (job.n_replicas == 1 or job.synchronise_every > 1 or job.fragments > 1):
         shardings = ("none",)
     networks = {n: topology.grouped(n * data) for n in degrees}
+    ways = WAYS_TO_AVERAGE if job.synchronisation is None else (job.synchronisation,)
+    overlap = job.overlap is None or job.overlap
     found = []
     for degree in sorted(degrees, reverse=True):  # fewer, larger devices: these searches are the quickest, too
         for sharding in shardings:
-            try:
-                chosen = job.with_fields(tensor_parallel=degree, sharding=sharding)
-                if job.sharding is None:
-                    chosen.with_fields(microbatch=open_microbatches(chosen)[0])
-            except LabError:  # such as shares that are not equal, with replicas that pass micro-batches together
-                continue
-            found.append((networks[degree], chosen))
+            for way in ways[:1] if sharding == "zero-3" else ways:  # zero-3 averages in its passes
+                try:
+                    fields = {"tensor_parallel": degree, "sharding": sharding, "synchronisation": way}
+                    chosen = job.with_fields(**fields, overlap=overlap)
+                    if job.sharding is None:
+                        chosen.with_fields(microbatch=open_microbatches(chosen)[0])
+                except LabError:  # such as shares that are not equal, with replicas that pass micro-batches together
+                    continue
+                found.append((networks[degree], chosen))
     return found

@@ -4,9 +4,7 @@ The planner ``evolutionary`` stands for the search over everything. Any other se
 communication cost in each shape, with equal shares (as even as they divide, where no shape has equal ones); the
 simulator judges these, and the best is kept.
 
-Where tensor parallelism or sharding is left open, there is one search for each choice, and the best of them go on:
-successive halving (Jamieson and Talwalkar 2016): in each round the choices left share the round's time, and the better
-half of them goes on. A choice is a search of its own, on the network of its groups; it is paused, never begun anew.
+The search over everything begins with structured plans (``planning.structured``), and anneals the best of them.
 """
 
 from __future__ import annotations
@@ -31,7 +29,8 @@ from dtfm_lab.planning.iteration.candidate import Candidate, chosen_job
 from dtfm_lab.planning.iteration.fitting import require_shapes, shapes_of
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
 from dtfm_lab.planning.iteration.judging import candidate_of
-from dtfm_lab.planning.iteration.left_open import checkpointings_of, choices_of, leaves_open
+from dtfm_lab.planning.iteration.choices import ChoiceSearch
+from dtfm_lab.planning.iteration.left_open import checkpointings_of, leaves_open
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.search import search_iteration
 from dtfm_lab.planning.iteration.tables_of import Aim
@@ -45,7 +44,7 @@ from dtfm_lab.planning.objectives import (
     steps_within,
 )
 from dtfm_lab.planning.problem import Population
-from dtfm_lab.planning.step import PROVEN, PlanStep
+from dtfm_lab.planning.step import PlanStep
 
 MOST_STEPS = 64
 """Most generations of a planner for one placement; after as many rounds of doubling, other seeds find more."""
@@ -144,58 +143,73 @@ class SimulatedObjective:
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
         """Plans of everything that the job leaves open: shape, devices, cut, shares, schedule, recomputation."""
         request.job.modelled()
-        if leaves_open(request.job):
-            problems = [_problem(*one, request) for one in choices_of(request.topology, request.job)]
-            bound = IncrementalBound(problems, self._aim(request), request)
-            return search_choices(request, self._search, bound, dollars=self.dollars)
-        return self._search(request)
+        if request.planner != OWN_PLANNER:
+            return self._placed(request)
+        if request.nearby and not leaves_open(request.job):
+            return self._annealed(request)
+        self._check(request)
+        return ChoiceSearch(request, self._aim(request), self._annealed, self.steps_of).steps()
 
     def _aim(self, request: SearchRequest) -> Aim:
         limits = {what: getattr(request, what) for what in ("max_price_per_hour", "max_iteration_s")}
         return Aim(dollars=self.dollars, **{what: float(most) for what, most in limits.items() if most is not None})
 
-    def _search(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """The plans of one degree of tensor parallelism and one sharding."""
-        topology, job = network_of(request.topology, request.job)
-        request = replace(request, topology=topology, job=job)
+    def _check(self, request: SearchRequest) -> None:
+        topology = request.topology
         if self.dollars or request.max_price_per_hour is not None:
             require_prices(topology)
             free = [device.name for device in topology.devices if not device.price_per_hour]
             if free and request.start is None:  # a search that starts from a plan does not warn again
                 log.warning("%s of %s have no price and count as free", in_a_row(free, 3), topology.name)
         if request.start is not None:
-            check_start(job, request.start)
+            check_start(request.job, request.start)
+
+    def _placed(self, request: SearchRequest) -> Iterator[PlanStep]:
+        """The placements of a planner for communication, of the job with its defaults for what this leaves open."""
+        self._check(request)
+        topology, job = network_of(request.topology, request.job)
+        request = replace(request, topology=topology, job=job)
+        problem, aim = _problem(topology, job, request), self._aim(request)
+        found = placements_by(request, problem, aim, np.random.default_rng(request.seed))
+        return self._steps(request, found, IncrementalBound([problem], aim, request))
+
+    def _annealed(self, request: SearchRequest) -> Iterator[PlanStep]:
+        """The plans of one degree of tensor parallelism, one sharding and one way to average."""
+        topology, job = network_of(request.topology, request.job)
+        request = replace(request, topology=topology, job=job)
+        self._check(request)
         problem, aim = _problem(topology, job, request), self._aim(request)
         rng = np.random.default_rng(request.seed)
-        if request.planner == OWN_PLANNER:
-            found = search_iteration(problem, rng, start=request.start, nearby=request.nearby, aim=aim)
-        else:
-            found = placements_by(request, problem, aim, rng)
+        found = search_iteration(problem, rng, start=request.start, nearby=request.nearby, aim=aim)
         return self._steps(request, found, IncrementalBound([problem], aim, request))
 
     def _steps(self, request: SearchRequest, found: Iterator[Candidate], bound: IncrementalBound) -> Iterator[PlanStep]:
-        tokens = request.job.tokens
-
         def step_of(found: Candidate, generation: int, spent_s: Callable[[], float]) -> PlanStep:
             bound.update(found.iteration_s, generation, spent_s, complete=found.complete, compiling_s=found.compiling_s)
-            value, least, held = found.iteration_s, bound.iteration_s, found.held
-            if self.dollars:
-                value, least = (dollars / tokens * TOKENS for dollars in (found.best_s, bound.dollars))
-                held = None if found.held is None else partial(_in_dollars, found.held, TOKENS / tokens)
-            return PlanStep(
-                **vars(found) | {"best_s": value, "bound_s": min(least, value), "held": held},
-                topology=request.topology,
-                planner=request.planner,
-                seed=request.seed,
-                generation=generation,
-                seconds=spent_s(),
-                objective=self.name,
-                iteration_bound_s=bound.iteration_s,
-                queueing=request.queueing,
-                efficiency=request.efficiency,
-            )
+            step = self.steps_of(request, found, bound)
+            return replace(step, generation=generation, seconds=spent_s())
 
         return steps_within(request, found, step_of)
+
+    def steps_of(self, request: SearchRequest, found: Candidate, bound: IncrementalBound) -> PlanStep:
+        """The step that shows a candidate, in the unit of the objective."""
+        tokens = request.job.tokens
+        value, least, held = found.iteration_s, bound.iteration_s, found.held
+        if self.dollars:
+            value, least = (dollars / tokens * TOKENS for dollars in (found.best_s, bound.dollars))
+            held = None if found.held is None else partial(_in_dollars, found.held, TOKENS / tokens)
+        return PlanStep(
+            **vars(found) | {"best_s": value, "bound_s": min(least, value), "held": held},
+            topology=request.topology,
+            planner=request.planner,
+            seed=request.seed,
+            generation=0,
+            seconds=0.0,
+            objective=self.name,
+            iteration_bound_s=bound.iteration_s,
+            queueing=request.queueing,
+            efficiency=request.efficiency,
+        )
 
 
 def _problem(topology: Topology, job: Job, request: SearchRequest) -> IterationProblem:
@@ -208,142 +222,3 @@ def _in_dollars(held: Callable[[], Population], factor: float) -> Population:
 
 objectives.register("iteration")(SimulatedObjective("iteration", "s", dollars=False))
 objectives.register("price")(SimulatedObjective("price", "$ a billion tokens", dollars=True))
-
-
-FIRST_ROUND = 0.4
-"""Share of the time after which no further choice is begun, once there is a plan."""
-
-
-@dataclass(eq=False)
-class _Choice:
-    """One choice and how far its search is."""
-
-    steps: Iterator[PlanStep]
-    dollars: float = 0.0
-    """No plan of the choice takes fewer, of a search for dollars; dollars for a billion tokens."""
-    latest: PlanStep | None = None
-    done: bool = False
-    taken: int = 0
-    """Complete steps so far."""
-
-    def advance(self) -> bool:
-        """Take one step; False where there is none left or nothing fits."""
-        step = next(self.steps, None)
-        if step is None:
-            self.done = True
-            return False
-        self.latest = step
-        self.taken += step.complete
-        self.dollars = max(self.dollars, step.bound_s)
-        return True
-
-
-def _value(choice: _Choice) -> float:
-    """The objective of its best plan; infinite where it has none."""
-    return math.inf if choice.latest is None else choice.latest.best_s
-
-
-def search_choices(
-    request: SearchRequest,
-    search: Callable[[SearchRequest], Iterator[PlanStep]],
-    bound: IncrementalBound,
-    *,
-    dollars: bool,
-) -> Iterator[PlanStep]:
-    """The steps of all choices, each with the best plan of any and a bound that holds for all.
-
-    ``search`` searches one choice. Raises PlanError, by the first step, where no choice has a plan.
-    """
-    choices = []
-    for network, job in choices_of(request.topology, request.job):
-        start = request.start
-        if start is not None and (start.job.tensor_parallel, start.job.sharding) != (job.tensor_parallel, job.sharding):
-            start = None
-        own = replace(request, topology=network, job=job, start=start, improve_bound=False)
-        choices.append(_Choice(_begun(search, own)))
-    return _Halving(request, choices, bound, dollars).steps()
-
-
-def _begun(search: Callable[[SearchRequest], Iterator[PlanStep]], request: SearchRequest) -> Iterator[PlanStep]:
-    """The steps of a search that is begun with the first of them, not now."""
-    yield from search(request)
-
-
-class _Halving:
-    def __init__(self, request: SearchRequest, choices: list[_Choice], bound: IncrementalBound, dollars: bool) -> None:
-        self.request, self.choices, self.bound, self.dollars = request, choices, bound, dollars
-        self.spent_s = 0.0
-        self.error: PlanError | None = None
-
-    def steps(self) -> Iterator[PlanStep]:
-        """Rounds over fewer and fewer choices; the last one goes on to the end."""
-        alive = self.choices
-        rounds = math.ceil(math.log2(max(len(alive), 1))) + 1
-        for number in range(rounds):
-            for i, choice in enumerate(alive):
-                if number == 0 and i and self.best is not None and self.spent_s > FIRST_ROUND * self.request.limit_s:
-                    break
-                yield from self._advanced(choice, number, rounds, len(alive) - i)
-                if self.finished:
-                    return
-            alive = sorted((one for one in alive if one.latest is not None), key=_value)
-            if not alive:
-                raise self.error or PlanError(f"no plan of {self.request.job.name} fits {self.request.topology.name}")
-            alive = alive[: max(1, (len(alive) + 1) // 2)]
-
-    @property
-    def best(self) -> PlanStep | None:
-        """The step with the best plan of any choice."""
-        found = [one.latest for one in self.choices if one.latest is not None]
-        return min(found, key=lambda step: step.best_s, default=None)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the time is up or the best plan is proven."""
-        best = self.best
-        if best is None:
-            return False
-        return self.spent_s >= self.request.limit_s or self._merged(best, best).gap < PROVEN
-
-    def _advanced(self, choice: _Choice, number: int, rounds: int, left: int) -> Iterator[PlanStep]:
-        """The steps of a choice in its share of the round."""
-        request = self.request
-        last = number == rounds - 1
-        if request.steps is not None:
-            share, until_s = max(1, round(request.steps * 2.0 ** (number - rounds + 1))), math.inf
-        else:
-            share = np.iinfo(np.int64).max
-            round_s = request.limit_s * (number + 1) / rounds
-            until_s = math.inf if last else self.spent_s + max(round_s - self.spent_s, 0.0) / left
-        while not choice.done and choice.taken < share:
-            began, compiled_s = time.perf_counter(), 0.0 if choice.latest is None else choice.latest.compiling_s
-            try:
-                moved = choice.advance()
-            except PlanError as error:
-                self.error, choice.done, moved = error, True, False
-            best = self.best
-            if moved and best is not None:
-                generation = choice.taken - 1 if last else -1  # the whole bound comes with the very last step
-                self.bound.update(best.iteration_s, generation, lambda: self.spent_s)
-            self.spent_s += time.perf_counter() - began
-            if moved and choice.latest is not None and best is not None:
-                self.spent_s -= choice.latest.compiling_s - compiled_s
-                yield self._merged(best, choice.latest)
-            if self.finished or (choice.latest is not None and self.spent_s >= until_s):
-                return
-
-    def _merged(self, best: PlanStep, newest: PlanStep) -> PlanStep:
-        """The best plan of all choices, with what all of them say."""
-        bound_s = self.bound.iteration_s
-        dollars = min(choice.dollars for choice in self.choices)
-        return replace(
-            best,
-            bound_s=min(dollars if self.dollars else bound_s, best.best_s),
-            iteration_bound_s=min(bound_s, best.iteration_s),
-            evaluations=sum(choice.latest.evaluations for choice in self.choices if choice.latest is not None),
-            operator=newest.operator,
-            complete=newest.complete,
-            held=newest.held if newest is best else None,  # another choice's are placements of another network
-            generation=max(0, sum(choice.taken for choice in self.choices) - newest.complete),
-            seconds=self.spent_s,
-        )

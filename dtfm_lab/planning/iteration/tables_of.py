@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtfm_lab.domain.job import Job
+from dtfm_lab.planning.iteration.pass_tables import Kinds, PassTable, pass_table
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.starts import Nearness
 from dtfm_lab.simulation.collectives import sharded_over
@@ -51,21 +52,23 @@ def tables_of(
         s_per_byte = 1.0 / links.bandwidth_bytes_per_s
     np.fill_diagonal(s_per_byte, 0.0)
     measured = links.message_bytes is not None and links.charged_bytes is not None
-    speed = problem.estimated_flop_per_s(microbatch, n_replicas)
+    kinds = Kinds.of(problem.topology.devices)
+    seconds = _pass_seconds(problem, microbatch, n_replicas, kinds)
     memory_bytes = problem.memory_bytes - problem.gathered_bytes(n_replicas)
     price_per_s = problem.price_per_hour / 3600.0
     regions: dict[str, int] = {}
     region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
     clusters = np.zeros(problem.n_devices) if near is None else near.clusters
+    of_devices = memory_bytes, price_per_s, region, problem.alike
     return Tables(
         link=np.stack([problem.latency_s, s_per_byte, *passes.hop_s]),
-        device=np.stack([speed, memory_bytes, price_per_s, region, problem.alike, clusters]),
+        device=np.stack([np.ones(problem.n_devices), *of_devices, clusters, kinds.of_device]),
         near=np.zeros((len(clusters), 1), dtype=np.int64) if near is None else near.neighbours,
         passes=passes,
         message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
         charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),
         tied_parameters=float(problem.tied_parameters),
-        backward_per_forward=float(passes.backward_per_forward + problem.again_flop_share),
+        **seconds._asdict(),
         gradient_element_bytes=float(problem.gradient_element_bytes),
         returned_element_bytes=0.0 if job.sharding in (None, "none") else float(problem.bytes_per_element),
         static_bytes=problem.static_bytes(n_replicas),
@@ -78,6 +81,19 @@ def tables_of(
         objective=int(aim.dollars),
         most_dollars_per_s=float(aim.max_price_per_hour) / 3600.0,
         most_s=float(aim.max_iteration_s),
+    )
+
+
+def _pass_seconds(problem: IterationProblem, microbatch: int, n_replicas: int, kinds: Kinds) -> PassTable:
+    """The seconds of passes on each kind of device; where replicas gather parameters, passes are longer on average."""
+    devices = [problem.topology.devices[i] for i in kinds.first]
+    found = pass_table(problem.job.with_fields(microbatch=microbatch), devices, problem.efficiency)
+    if not problem.job.gathers_passes or n_replicas == 1:
+        return found
+    alone, gathering = (problem.estimated_flop_per_s(microbatch, n)[kinds.first] for n in (1, n_replicas))
+    longer = (alone / gathering)[:, None]
+    return found._replace(
+        forward_s=found.forward_s * longer, backward_s=found.backward_s * longer, ends_s=found.ends_s * longer[:, 0]
     )
 
 

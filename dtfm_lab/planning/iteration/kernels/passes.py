@@ -10,14 +10,24 @@ import numpy as np
 
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.kernels.tables import CODING, FLOP, LATENCY, NEXT, SPEED, Tables
+from dtfm_lab.planning.iteration.kernels.tables import BEGIN, CODING, END, KIND, LATENCY, NEXT, SPEED, Tables
 
 
 @compiled
 def pass_seconds(tables: Tables, stage: FloatArray, s: int, device: int) -> tuple[float, float]:
     """Seconds of a stage's forward and backward of one micro-batch, coding included."""
-    forward_s, coding_s = stage[FLOP, s] / tables.device[SPEED, device], stage[CODING, s]
-    return forward_s + coding_s, tables.backward_per_forward * forward_s + coding_s
+    begin, end, kind = int(stage[BEGIN, s]), int(stage[END, s]), int(tables.device[KIND, device])
+    speed, coding_s = tables.device[SPEED, device], stage[CODING, s]
+    forward_s = tables.forward_s[kind, end] - tables.forward_s[kind, begin]
+    backward_s = tables.backward_s[kind, end] - tables.backward_s[kind, begin]
+    if begin == 0:
+        forward_s += tables.ends_s[0, 0, kind]
+        backward_s += tables.ends_s[0, 1, kind]
+    if end == tables.forward_s.shape[1] - 1:
+        forward_s += tables.ends_s[1, 0, kind]
+        backward_s += tables.ends_s[1, 1, kind]
+    received_s = tables.receive_s[kind, begin], tables.receive_s[kind, end]
+    return forward_s / speed + received_s[0] + coding_s, backward_s / speed + received_s[1] + coding_s
 
 
 @compiled
@@ -87,14 +97,11 @@ def estimate(
     """
     n = grid.shape[0]
     work_s, backward_s, hops_s, busy_s, up_s = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    link, device, cards = tables.link, tables.device, tables.cards
-    backward_per_forward = tables.backward_per_forward
+    link, cards = tables.link, tables.cards
     whole_s = 0.0
     for s in range(n):
         d = grid[s, r]
-        f = stage[FLOP, s] / device[SPEED, d]
-        b = backward_per_forward * f + stage[CODING, s]
-        f += stage[CODING, s]
+        f, b = pass_seconds(tables, stage, s, d)
         work_s[s], backward_s[s] = f + b, b
         whole_s += f + b
         if s < n - 1:

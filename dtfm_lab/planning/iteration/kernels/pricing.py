@@ -167,13 +167,14 @@ def finish(tables: Tables, grid: IntArray, stage: FloatArray, ready: FloatArray,
     """
     n, r = grid.shape
     tied = n > 1 and tables.tied_parameters > 0.0
-    always = tables.synchronise_every == 1
+    # replicas that split the optimiser's states, or step alone, need the embedding's gradient before they average
+    tied_first = tied and (tables.synchronise_every > 1 or tables.returned_element_bytes > 0.0)
     done, last_s, then_s, decoding_s = np.empty((r, n)), np.empty((r, n)), np.empty(r), np.empty(r)
     alone_s, together_s = 0.0, 0.0
     for i in range(r):
         for s in range(n):
             done[i, s] = ready[i, s]
-        if tied and not always:
+        if tied_first:
             _exchange_embedding(tables, grid, i, up_free_s[i], done[i])
         for s in range(n):
             alone_s = max(alone_s, done[i, s])
@@ -184,7 +185,7 @@ def finish(tables: Tables, grid: IntArray, stage: FloatArray, ready: FloatArray,
         for i in range(r):
             done[i, s], last_s[i, s] = then_s[i], decoding_s[i]
     for i in range(r):
-        if tied and always:
+        if tied and not tied_first:
             _exchange_embedding(tables, grid, i, up_free_s[i], done[i])
         for s in range(n):
             together_s = max(together_s, done[i, s] + last_s[i, s])

@@ -14,8 +14,10 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.kernels.averaging import average
 from dtfm_lab.planning.iteration.kernels.passes import estimate, pass_seconds, play
 from dtfm_lab.planning.iteration.kernels.tables import (
+    BEGIN,
     CENTRAL,
     CODING,
+    END,
     FROZEN,
     GROUP,
     HIERARCHICAL,
@@ -56,7 +58,7 @@ class State(NamedTuple):
     ahead: IntArray
     """(S,) forwards ahead, falling."""
     stage: FloatArray
-    """(8, S), see ``count_stages``; GROUP is the seconds of averaging where all replicas begin at once."""
+    """(10, S), see ``count_stages``; GROUP is the seconds of averaging where all replicas begin at once."""
     pipe: FloatArray
     """(5, R): TOTAL seconds at ``shares``, EACH further micro-batch's, UP_FREE when the link from the second stage to
     the first is free, TIED seconds of exchanging an embedding's gradient, CRITICAL stage of the dearest cycle."""
@@ -163,9 +165,9 @@ def copy_parts(source: State, target: State, p: int, q: int, r1: int, r2: int, g
 
 @compiled
 def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
-    """Fill rows of ``stage``, (8, S).
+    """Fill rows of ``stage``, (10, S).
 
-    FLOP of one micro-batch's forward; PARAMETERS; KEPT bytes of one micro-batch's activations from its forward to its
+    BEGIN and END are the first block and the one behind the last. FLOP of one micro-batch's forward; PARAMETERS; KEPT bytes of one micro-batch's activations from its forward to its
     backward; FROZEN bytes of weights that are not trained; PASSING bytes that are held during the passes beside these;
     CODING seconds of a pass; NEXT, the row of ``Tables.link`` for messages to the next stage.
     """
@@ -176,6 +178,7 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
             stage[i, s] = passes.layer[i, end] - passes.layer[i, at]
         stage[CODING, s] = passes.coding_s[at] + passes.coding_s[end]
         stage[NEXT, s] = HOP + passes.hop[end]
+        stage[BEGIN, s], stage[END, s] = at, end
         at = end
     for i in range(4):
         stage[i, 0] += passes.extra[0, i]

@@ -16,8 +16,8 @@ INT8_BLOCK = 256
 SECONDS, DOLLARS = range(2)
 """What is minimised."""
 LATENCY, PER_BYTE, HOP = range(3)
-SPEED, MEMORY, PRICE, REGION, ALIKE, CLUSTER = range(6)
-FLOP, PARAMETERS, KEPT, FROZEN, PASSING, GROUP, CODING, NEXT = range(8)
+SPEED, MEMORY, PRICE, REGION, ALIKE, CLUSTER, KIND = range(7)
+FLOP, PARAMETERS, KEPT, FROZEN, PASSING, GROUP, CODING, NEXT, BEGIN, END = range(10)
 """Rows of ``Tables.link``, of ``Tables.device``, and of ``Passes.layer`` and ``State.stage``."""
 
 
@@ -28,8 +28,9 @@ class Tables(NamedTuple):
     """(2 + K, N, N) from row to column: LATENCY seconds, PER_BYTE seconds for which a byte occupies the link where it
     was not measured, from HOP on ``Passes.hop_s``."""
     device: FloatArray
-    """(6, N): SPEED in FLOP/s, MEMORY in bytes, PRICE in dollars a second, REGION's number, ALIKE, the number of its
-    class: exchanging two devices of a class changes nothing, and CLUSTER, the number of those near to each other."""
+    """(7, N): SPEED, a factor on how fast the device passes blocks, MEMORY in bytes, PRICE in dollars a second, REGION's number, ALIKE, the number of its
+    class: exchanging two devices of a class changes nothing, CLUSTER, the number of those near to each other, and KIND, the
+    row of ``forward_s``."""
     near: IntArray
     """(N, K) the devices nearest to each, the nearest first."""
     passes: Passes
@@ -39,8 +40,13 @@ class Tables(NamedTuple):
     charged_bytes: FloatArray
     """(N, N, K) bytes that a measured message counts as; NaN where it was not measured."""
     tied_parameters: float
-    backward_per_forward: float
-    """FLOP of a backward in forwards, with what blocks that are checkpointed one by one repeat, on average."""
+    forward_s: FloatArray
+    """(K, L + 1), as ``PassTable.forward_s``; with the messages of sharded parameters, on average."""
+    backward_s: FloatArray
+    ends_s: FloatArray
+    """(2, 2, K)"""
+    receive_s: FloatArray
+    """(K, L + 1)"""
     gradient_element_bytes: float
     returned_element_bytes: float
     """Bytes of a parameter that comes back, uncompressed, in place of an average: where replicas split the optimiser's

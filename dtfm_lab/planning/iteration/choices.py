@@ -1,0 +1,281 @@
+"""The search over everything: structured plans first, then annealing of the best of them.
+
+Annealing takes tensor parallelism, sharding and the way to average as given; a *choice* is one combination of these.
+Structured plans tell which few choices are worth it. These are annealed by successive halving (Jamieson and Talwalkar
+2016): in each round the choices that are left share the round's time, and the better half of them goes on. A choice's
+annealing is paused between its turns, never begun again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError, PlanError
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.planning.iteration.candidate import Candidate
+from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
+from dtfm_lab.planning.iteration.left_open import OF_CHOICES, choices_of
+from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.objectives import SearchRequest
+from dtfm_lab.planning.step import PROVEN, PlanStep
+from dtfm_lab.planning.structured import StructuredPlans
+from dtfm_lab.planning.structured.candidates import Judged, plan_of
+
+MOST_CHOICES = 4
+"""Most choices that are annealed; with more, each gets too little time to gain anything."""
+CLOSE = 1.3
+"""Choices whose best structured plan takes more than this multiple of the best one are not annealed. Annealing gains
+up to 30 % on irregular networks, less on clusters."""
+MOST_NEARBY = 6
+"""Structured plans of a choice near which its annealing searches."""
+MOST_ANNEALED = 512
+"""Most devices, or groups of GPUs, of a network on which plans are annealed. On larger ones a move among so many equal
+devices gains nothing in the seconds there are, and the tables of all pairs take gigabytes."""
+STRUCTURED_SHARE = 0.4
+"""Share of the time limit after which no further structured plan is simulated, once there is one."""
+STRUCTURED_STEPS = 12
+"""Structured plans that are simulated in a search that counts steps."""
+
+Annealing = Callable[[SearchRequest], Iterator[PlanStep]]
+
+
+@dataclass(eq=False)
+class _Choice:
+    """One choice, and how far its annealing is."""
+
+    steps: Iterator[PlanStep]
+    latest: PlanStep | None = None
+    """Its best plan so far."""
+    done: bool = False
+    taken: int = 0
+    """Complete steps so far."""
+    evaluations: int = 0
+
+    @property
+    def value(self) -> float:
+        """The objective of its best plan; infinite where it has none."""
+        return math.inf if self.latest is None else self.latest.best_s
+
+    def advance(self) -> PlanStep | None:
+        """Take one step; None where there is none left."""
+        step = next(self.steps, None)
+        if step is None:
+            self.done = True
+            return None
+        self.evaluations = step.evaluations
+        if self.latest is None or step.best_s < self.value:
+            self.latest = step
+        self.taken += step.complete
+        return step
+
+
+class ChoiceSearch:
+    """The search of one request; ``steps`` runs it."""
+
+    def __init__(
+        self,
+        request: SearchRequest,
+        aim: Aim,
+        annealed: Annealing,
+        step_of: Callable[[SearchRequest, Candidate, IncrementalBound], PlanStep],
+    ) -> None:
+        self.request, self.aim = request, aim
+        self._annealed, self._step_of = annealed, step_of
+        self.structured = StructuredPlans(request, aim)
+        self.bound = IncrementalBound(_bounded(request), aim, request)
+        self.best: PlanStep | None = None
+        self.choices: list[_Choice] = []
+        self.error: LabError | None = None
+        self._spent_s = 0.0
+
+    def steps(self) -> Iterator[PlanStep]:
+        """Begin with structured plans, then anneal the choices until the limits are reached or the best is proven."""
+        yield from self._begin()
+        if self.best is not None and self.finished:
+            yield self._shown(self.best, complete=True)
+            return
+        self.choices = [_Choice(self._begun(one)) for one in self._requests()]
+        if self.choices:
+            yield from self._improve()
+        elif self.best is not None:
+            yield self._shown(self.best, complete=True)
+        else:
+            raise self._nothing
+
+    @property
+    def finished(self) -> bool:
+        """Whether the time is up or the best plan is proven."""
+        if self.best is None:
+            return False
+        return self._spent_s >= self.request.limit_s or self._shown(self.best).gap < PROVEN
+
+    @property
+    def _nothing(self) -> LabError:
+        job, topology = self.request.job, self.request.topology
+        return self.error or PlanError(f"no plan of {job.name} fits {topology.name}")
+
+    # begin: the structured plans
+
+    def _begin(self) -> Iterator[PlanStep]:
+        """Yield each structured plan that is the best so far, as the simulator judges it."""
+        timed = self.request.steps is None
+        found = self.structured.simulated()
+        while True:
+            began = time.perf_counter()
+            try:
+                one = next(found, None)
+            except LabError as error:
+                self.error, one = error, None
+            self._spent_s += time.perf_counter() - began
+            if one is None:
+                return
+            step = self._of(one)
+            if self.best is None or step.best_s < self.best.best_s:
+                self.best = step
+            yield self._shown(self.best)
+            if timed and self._spent_s >= STRUCTURED_SHARE * self.request.limit_s:
+                return
+            if not timed and self.structured.n_simulated >= STRUCTURED_STEPS:
+                return
+
+    def _of(self, one: Judged) -> PlanStep:
+        return self._step_of(replace(self.request, topology=one.topology), one.candidate, self.bound)
+
+    # improve: annealing of the choices
+
+    def _requests(self) -> list[SearchRequest]:
+        """One request for each choice that is annealed, the most promising first."""
+        request, best = self.request, {}
+        for one in sorted(self.structured.judged, key=lambda judged: judged.candidate.best_s):
+            best.setdefault(_choice_of(one.candidate.job), []).append(one)
+        least = min((one.candidate.best_s for one in self.structured.judged), default=math.inf)
+        found = []
+        for choice, judged in best.items():
+            if judged[0].candidate.best_s > CLOSE * least or len(found) == MOST_CHOICES:
+                break
+            if len(judged[0].topology) <= MOST_ANNEALED:
+                found.append(self._request(judged[0].topology, choice, judged))
+        if not self.structured.judged:
+            found = [
+                replace(request, topology=network, job=job, improve_bound=False)
+                for network, job in choices_of(request.topology, request.job)
+                if len(network) <= MOST_ANNEALED
+            ]
+        return [self._started(one) for one in found]
+
+    def _request(self, topology: Topology, choice: tuple[tuple[str, object], ...], judged: list[Judged]) -> SearchRequest:
+        request = self.request
+        job = request.job.with_fields(**dict(choice), warmups=request.job.warmups)
+        plans = [plan_of(one, request) for one in judged[:MOST_NEARBY]]
+        return replace(request, topology=topology, job=job, nearby=tuple(plans), start=plans[0], improve_bound=False)
+
+    def _started(self, request: SearchRequest) -> SearchRequest:
+        """The request with the start that the user gave, where this is of the same choice."""
+        start = self.request.start
+        if start is None or any(getattr(start.job, what) != getattr(request.job, what) for what in OF_CHOICES):
+            return request if request.nearby else replace(request, start=None)
+        return replace(request, start=start)
+
+    def _begun(self, request: SearchRequest) -> Iterator[PlanStep]:
+        """The steps of an annealing that is begun with the first of them, not now."""
+        yield from self._annealed(request)
+
+    def _improve(self) -> Iterator[PlanStep]:
+        """Rounds over fewer and fewer choices; the last one goes on to the end."""
+        alive = self.choices
+        rounds = math.ceil(math.log2(max(len(alive), 1))) + 1
+        for number in range(rounds):
+            for i, choice in enumerate(alive):
+                yield from self._advanced(choice, number, rounds, len(alive) - i)
+                if self.finished:
+                    return
+            alive = sorted((one for one in alive if one.latest is not None), key=lambda one: one.value)
+            if not alive:
+                if self.best is None:
+                    raise self._nothing
+                yield self._shown(self.best, complete=True)
+                return
+            alive = alive[: max(1, (len(alive) + 1) // 2)]
+
+    def _advanced(self, choice: _Choice, number: int, rounds: int, left: int) -> Iterator[PlanStep]:
+        """The steps of a choice in its share of the round."""
+        request = self.request
+        last = number == rounds - 1
+        if request.steps is not None:
+            share, until_s = max(1, round(request.steps * 2.0 ** (number - rounds + 1))), math.inf
+        else:
+            share = np.iinfo(np.int64).max
+            round_s = request.limit_s * (number + 1) / rounds
+            until_s = math.inf if last else self._spent_s + max(round_s - self._spent_s, 0.0) / left
+        while not choice.done and choice.taken < share:
+            began, compiled_s = time.perf_counter(), 0.0 if choice.latest is None else choice.latest.compiling_s
+            step = None
+            try:
+                step = choice.advance()
+            except LabError as error:
+                self.error, choice.done = error, True
+            if step is not None:
+                if self.best is None or step.best_s < self.best.best_s:
+                    self.best = step
+                generation = choice.taken - 1 if last else -1  # the whole bound comes with the very last step
+                self.bound.update(self.best.iteration_s, generation, lambda: self._spent_s, complete=step.complete)
+            self._spent_s += time.perf_counter() - began
+            if step is not None and self.best is not None:
+                self._spent_s -= step.compiling_s - compiled_s
+                yield self._shown(self.best, newest=step)
+            if self.finished or self._spent_s >= until_s:
+                return
+
+    def _shown(self, best: PlanStep, newest: PlanStep | None = None, *, complete: bool = False) -> PlanStep:
+        """The best plan of all choices, with what all of them say."""
+        bound = self.bound
+        least = best.bound_s if not self.aim.dollars else _dollars(bound, self.request.job)
+        bound_s = bound.iteration_s
+        own = newest is best
+        return replace(
+            best,
+            bound_s=min(least if self.aim.dollars else bound_s, best.best_s),
+            iteration_bound_s=min(bound_s, best.iteration_s),
+            evaluations=self.structured.n_simulated + sum(one.evaluations for one in self.choices),
+            operator=best.operator if newest is None else newest.operator,
+            complete=complete if newest is None else newest.complete,
+            held=best.held if own else None,  # another choice's are placements of another network
+            generation=max(0, sum(one.taken for one in self.choices) - (newest is not None and newest.complete)),
+            seconds=self._spent_s,
+        )
+
+
+TOKENS = 1e9
+
+
+def _dollars(bound: IncrementalBound, job: Job) -> float:
+    return bound.dollars / job.tokens * TOKENS
+
+
+def _choice_of(job: Job) -> tuple[tuple[str, object], ...]:
+    """What an annealing takes as given, of the job of a plan; of its checkpointing what no annealing tries by itself."""
+    fields = {what: getattr(job, what) for what in OF_CHOICES}
+    if job.checkpointing == "selective":
+        fields["checkpointing"] = "selective"
+    return tuple(fields.items())
+
+
+MOST_BOUNDED = 512
+"""Most devices of a network for which a bound is proven beyond the work of all devices."""
+
+
+def _bounded(request: SearchRequest) -> list[IterationProblem]:
+    """The problems of all choices, among which the best plan is."""
+    how = {"efficiency": request.efficiency}
+    return [
+        IterationProblem.of(network, job, request.queueing, **how)
+        for network, job in choices_of(request.topology, request.job)
+    ]

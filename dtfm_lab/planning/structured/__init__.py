@@ -1,0 +1,12 @@
+"""Structured plans: what a practitioner would launch, priced in closed form before any search begins.
+
+A structured plan is a grid of tensor, pipeline and data parallelism whose ranks follow the order of the hosts. The
+family holds every such grid on all devices, and on the parts of the network that a practitioner might use alone: one
+kind of GPU, one region, the fastest, the best connected. ``layouts`` lists the grids, ``stage_tables`` prices passes
+and memory, ``averaging`` prices the averaging of gradients, ``estimates`` puts them together, and ``candidates`` has
+the simulator judge the best of them.
+"""
+
+from dtfm_lab.planning.structured.candidates import StructuredPlans
+
+__all__ = ["StructuredPlans"]

@@ -1,0 +1,179 @@
+"""The structured plans of a request: all are estimated, and the simulator judges the best of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from dtfm_lab.domain.errors import LabError
+from dtfm_lab.domain.job import Job, even_shares
+from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.units import IntArray
+from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan
+from dtfm_lab.planning.iteration.judging import simulated_value
+from dtfm_lab.planning.iteration.left_open import degrees_of
+from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.objectives import SearchRequest
+from dtfm_lab.planning.structured.device_sets import starting_sets
+from dtfm_lab.planning.structured.estimates import Estimate, Estimator
+from dtfm_lab.planning.structured.layouts import layouts
+from dtfm_lab.planning.structured.stage_tables import StageTables
+
+MOST_SIMULATED = 300
+"""Most structured plans that the simulator judges, the best by their estimates first."""
+WORTH_A_LOOK = 1.6
+"""Plans estimated at more than this multiple of the best estimate are not simulated: no estimate of a plan that a
+practitioner would start was ever off by so much, see benchmarks/first_answer.py."""
+HOPELESS = 1.15
+"""Sets of devices whose computing alone would take this multiple of the best estimate are left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A structured plan that the simulator judged."""
+
+    topology: Topology = field(repr=False)
+    """The network of groups that it is placed on."""
+    candidate: Candidate
+    estimate: Estimate
+
+
+class StructuredPlans:
+    """The family of one request, estimated when first asked for and simulated best first."""
+
+    def __init__(self, request: SearchRequest, aim: Aim) -> None:
+        self._request, self._aim = request, aim
+        self.judged: list[Judged] = []
+        """Plans that fit, in the order in which they were simulated."""
+        self.n_simulated = 0
+
+    @cached_property
+    def estimators(self) -> list[Estimator]:
+        """One for each degree of tensor parallelism, large groups first: they have the fewest devices."""
+        request, found = self._request, []
+        for degree in sorted(degrees_of(request.topology, request.job), reverse=True):
+            try:
+                job = request.job.with_fields(tensor_parallel=degree)
+                network = request.topology.grouped(job.group_gpus)
+                tables = StageTables(network, job, request.queueing, request.efficiency)
+                if tables.shardings:
+                    links = Links.of(network, request.queueing)
+                    found.append(Estimator(network, links, tables, request.job, self._aim))
+            except LabError:  # such as a network without groups of this size
+                continue
+        return found
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """The best ways to train on every layout, by their estimates, the least first."""
+        return sorted(self._estimated(), key=lambda one: one.value)
+
+    def _estimated(self) -> Iterator[Estimate]:
+        best = math.inf
+        for of in self.estimators:
+            for members in starting_sets(of.topology):
+                if not self._aim.dollars and of.least_s(members) > HOPELESS * best:
+                    continue
+                for layout in layouts(of.links, of.job, members):
+                    if not self._aim.dollars and of.hopeless(layout, HOPELESS * best):
+                        continue
+                    for one in of.estimates(layout):
+                        best = min(best, one.value)
+                        yield one
+
+    def simulated(self) -> Iterator[Judged]:
+        """Yield the plans that fit, best estimates first, each as the simulator judges it.
+
+        Estimates that differ in nothing that the simulator sees are judged once.
+        """
+        seen: set[tuple[bytes, Job]] = set()
+        for one in self.estimates:
+            if self.n_simulated >= MOST_SIMULATED:
+                return
+            if self.judged and one.value > WORTH_A_LOOK * self.estimates[0].value:
+                return
+            job = job_of(one, self._request.job)
+            if job is None or (key := (one.layout.grid.tobytes(), job)) in seen:
+                continue
+            seen.add(key)
+            self.n_simulated += 1
+            if (judged := self._judged(one, job)) is not None:
+                self.judged.append(judged)
+                yield judged
+
+    def _judged(self, one: Estimate, job: Job) -> Judged | None:
+        """The plan as the simulator judges it; None where it does not fit or cannot be simulated."""
+        topology, request = one.tables.topology, self._request
+        plan = unpriced_plan(topology, job, one.layout.grid, request.queueing, request.efficiency)
+        try:
+            seconds, value, lacks = simulated_value(plan, self._aim)
+        except LabError:  # such as a schedule that these numbers cannot have
+            return None
+        if lacks > 0:
+            return None
+        candidate = Candidate(
+            best=one.layout.grid,
+            best_s=value,
+            evaluations=self.n_simulated,
+            operator=f"structured, {one.layout.order}",
+            complete=False,
+            job=job,
+            iteration_s=seconds,
+        )
+        return Judged(topology, candidate, one)
+
+
+def plan_of(judged: Judged, request: SearchRequest) -> Plan:
+    """Return the judged plan, to begin a search with."""
+    candidate = judged.candidate
+    plan = unpriced_plan(judged.topology, candidate.job, candidate.best, request.queueing, request.efficiency)
+    return plan.changed(iteration_s=candidate.iteration_s)
+
+
+def job_of(one: Estimate, asked: Job) -> Job | None:
+    """Return the job with all that the estimate chose; None where it does not allow that."""
+    n_stages, n_replicas = one.layout.shape
+    job = one.tables.checkpointings[one.checkpointing]
+    schedule = asked.schedule or ("1f1b" if one.ahead is None else "adaptive-1f1b")
+    warmups = asked.warmups
+    try:
+        shares = asked.microbatches_per_replica or _shares(one, asked.global_batch // one.microbatch, n_replicas)
+        if one.ahead is not None:
+            most = max(shares) - 1
+            warmups = tuple(min(int(n), most) for n in one.ahead)
+        return job.with_fields(
+            n_stages=n_stages,
+            n_replicas=n_replicas,
+            microbatch=one.microbatch,
+            sharding=one.sharding,
+            synchronisation=one.synchronisation,
+            overlap=one.overlap,
+            schedule=schedule,
+        ).with_fields(
+            blocks_per_stage=tuple(one.blocks.tolist()),
+            microbatches_per_replica=tuple(shares),
+            warmups=warmups if schedule == "adaptive-1f1b" else None,
+        )
+    except LabError:
+        return None
+
+
+def _shares(one: Estimate, n_microbatches: int, n_replicas: int) -> tuple[int, ...]:
+    """Micro-batches of each pipeline so that the last one ends as early as can be; even where devices are alike."""
+    if len(one.period_s) == 1 or one.sharding in ("zero-2", "zero-3"):
+        return even_shares(n_microbatches, n_replicas)
+    shares: IntArray = np.ones(n_replicas, dtype=np.int64)
+    rate = 1.0 / one.period_s
+    whole_s = (n_microbatches + float((one.fill_s * rate).sum())) / float(rate.sum())
+    shares = np.maximum(1, np.floor((whole_s - one.fill_s) * rate)).astype(np.int64)
+    while shares.sum() < n_microbatches:
+        shares[int(np.argmin(one.fill_s + (shares + 1) * one.period_s))] += 1
+    while shares.sum() > n_microbatches:
+        taken = np.where(shares > 1, one.fill_s + shares * one.period_s, -math.inf)
+        shares[int(np.argmax(taken))] -= 1
+    return tuple(shares.tolist())

@@ -1,0 +1,446 @@
+"""Seconds of an iteration of every way to train on a layout, in closed form.
+
+The iteration of a pipeline is the way of its first micro-batch there and back, a period for every further one, and the
+averaging of gradients. The period is that of the slowest stage, of the busiest link, or of a loop of neighbouring
+stages that wait for each other's messages; with more forwards in flight, such loops do not bind. The formulas are those
+of 1F1B on links of their own; waits for shared network cards are counted by how many messages share a card. The
+simulator judges the best of these plans, so an estimate only has to rank them.
+
+Arrays have the axes C (micro-batch and checkpointing), S (stages) and P (pipelines; one stands for all where devices
+are alike).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Links, Topology
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
+from dtfm_lab.planning.iteration.left_open import WAYS_TO_AVERAGE
+from dtfm_lab.planning.iteration.tables_of import Aim
+from dtfm_lab.planning.structured.averaging import Average, averages, ring
+from dtfm_lab.planning.structured.layouts import Layout
+from dtfm_lab.planning.structured.stage_tables import FIRST, LAST, MIDDLE, SOLE, StageTables
+
+LONGEST_LOOP = 4
+"""Most neighbouring stages whose loops are priced, beside the loop of all stages: longer ones seldom bind."""
+AHEAD = 1.25
+"""Forwards in flight, as a multiple of those that hide the messages of a steady pipeline: the waits for shared network
+cards, which the period does not count, need some more."""
+KEPT_PER_SHARDING = 2
+"""Best ways of each layout and sharding that are kept for the simulator."""
+
+
+@dataclass(frozen=True, eq=False, order=False)
+class Estimate:
+    """A way to train on a layout, with its estimated objective: seconds, or dollars, of an iteration."""
+
+    value: float
+    iteration_s: float
+    layout: Layout = field(repr=False)
+    tables: StageTables = field(repr=False)
+    microbatch: int
+    checkpointing: int
+    """Index of ``StageTables.checkpointings``."""
+    sharding: str
+    synchronisation: str
+    overlap: bool
+    blocks: IntArray
+    period_s: FloatArray
+    """(P,) seconds that each further micro-batch of a pipeline takes."""
+    fill_s: FloatArray
+    """(P,) the rest of its seconds."""
+    ahead: IntArray | None
+    """(S,) forwards in flight before the first backward; None for those of 1F1B."""
+
+    @property
+    def choice(self) -> tuple[int, str, str, bool]:
+        """What a search for placements takes as given: tensor parallelism, sharding, averaging and its overlap."""
+        return self.tables.job.tensor_parallel or 1, self.sharding, self.synchronisation, self.overlap
+
+
+class Estimator:
+    """Prices layouts of one network of groups."""
+
+    def __init__(self, topology: Topology, links: Links, tables: StageTables, job: Job, aim: Aim) -> None:
+        """``job`` is the job as it was asked for; ``tables`` has it with its tensor parallelism."""
+        self.topology, self.links, self.tables, self.job, self.aim = topology, links, tables, job, aim
+        self.combinations = [(m, c) for m in tables.microbatches for c in range(len(tables.checkpointings))]
+        self.n_microbatches = np.array([job.global_batch // m for m, _ in self.combinations])
+        self._cuts: dict[bytes, IntArray] = {}
+        self._latest: tuple[object, list[Average]] = (None, [])
+
+    @cached_property
+    def _stacked(self) -> tuple[FloatArray, ...]:
+        """(C, K, L + 1) forward and backward; (C, 2, 2, K) ends; (C, 4, L + 1) kept and again; (C, L + 1) hop bytes."""
+        passes = [self.tables.passes(*one) for one in self.combinations]
+        held = [self.tables.held(*one) for one in self.combinations]
+        problem = self.tables.problem(0, self.tables.shardings[0])
+        assert problem is not None
+        crossing = {m: problem.passes(m).hop_bytes for m in self.tables.microbatches}
+        return (
+            np.array([one.forward_s for one in passes]),
+            np.array([one.backward_s for one in passes]),
+            np.array([one.ends_s for one in passes]),
+            np.array([one.kept_bytes for one in held]),
+            np.array([one.again_bytes for one in held]),
+            np.array([crossing[m] for m, _ in self.combinations]),
+        )
+
+    @cached_property
+    def _receive(self) -> FloatArray:
+        """(C, K, L + 1) seconds in which a group gathers a message between stages."""
+        return np.array([self.tables.passes(*one).receive_s for one in self.combinations])
+
+    @cached_property
+    def _price_per_s(self) -> FloatArray:
+        return np.array([device.price_per_hour for device in self.topology.devices]) / 3600.0
+
+    @cached_property
+    def _by_place(self) -> IntArray:
+        """(N,) the order in which devices join the rings of sharded parameters: by region, then by host."""
+        regions = {name: i for i, name in enumerate(self.topology.regions)}
+        keys = [(regions[d.region], d.host or f" {i}", i) for i, d in enumerate(self.topology.devices)]
+        place = np.empty(len(keys), dtype=np.int64)
+        place[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        return place
+
+    def least_s(self, members: IntArray) -> float:
+        """Seconds in which these devices, never idle, do the passes of the batch at whichever micro-batch is best."""
+        counts = np.bincount(self.tables.kind_of[members], minlength=len(self.tables.kinds))
+        return float((self.n_microbatches / (counts / self._whole_s).sum(axis=1)).min())
+
+    def cut(self, kind: IntArray) -> IntArray:
+        """(S,) blocks so that the slowest stage is as fast as can be; ``kind`` is (S, R)."""
+        given = self.job.blocks_per_stage
+        if given is not None:
+            return np.array(given, dtype=np.int64)
+        forward, backward, ends, *_ = self._stacked
+        both = (forward + backward)[0, :, -1] / self.tables.n_blocks  # (K,) seconds of a mean block
+        block_s = both[kind].mean(axis=1)
+        key = np.round(block_s / block_s.min(), 3).tobytes()
+        if key not in self._cuts:
+            extra = ends[0].sum(axis=1)  # (2, K)
+            taken = np.zeros(len(kind))
+            taken[0] += extra[0][kind[0]].mean()
+            taken[-1] += extra[1][kind[-1]].mean()
+            self._cuts[key] = _evened(taken, block_s, self.tables.n_blocks)
+        return self._cuts[key]
+
+    def hopeless(self, layout: Layout, best_s: float) -> bool:
+        """Whether the passes alone, on free links, take longer than ``best_s`` in every combination."""
+        n_stages, n_replicas = layout.shape
+        fastest_s = self._whole_s[:, np.unique(self.tables.kind_of[layout.grid])].min(axis=1)  # (C,)
+        rounds = np.maximum(-(-self.n_microbatches // n_replicas), 1) + n_stages - 1
+        by_pipelines = float((rounds * fastest_s).min()) / n_stages if self._alike else 0.0
+        return max(by_pipelines, self.least_s(layout.grid.ravel())) > best_s
+
+    @cached_property
+    def _alike(self) -> bool:
+        return len(self.tables.kinds) == 1
+
+    @cached_property
+    def _whole_s(self) -> FloatArray:
+        """(C, K) seconds of the whole model's passes of one micro-batch."""
+        forward, backward, ends, *_ = self._stacked
+        return np.asarray(forward[:, :, -1] + backward[:, :, -1] + ends.sum(axis=(1, 2)))
+
+    def estimates(self, layout: Layout) -> list[Estimate]:
+        """Return the best ways to train on a layout that fit its devices' memory, by the estimate."""
+        tables = self.tables
+        n_replicas = layout.shape[1]
+        kind = tables.kind_of[layout.grid]
+        blocks = self.cut(kind)
+        ends = np.cumsum(blocks)
+        alike = bool((kind == kind[0, 0]).all())
+        stage = _Stage(self, layout, kind[:, :1] if alike else kind, blocks, ends, alike)
+        shardings = tables.shardings if n_replicas > 1 else tables.shardings[:1]
+        found: list[Estimate] = []
+        for together in (("none", "zero-1"), ("zero-2",), ("zero-3",)):  # shardings whose passes take the same time
+            rows = [row for one in together if one in shardings for row in self._rows(layout, one, stage, ends)]
+            if rows and stage.possible(rows[0].sharding).any():
+                overlaps = _overlaps(self.job, n_replicas, rows[0].sharding)
+                found += self._best(layout, stage, rows, stage.priced(rows, overlaps))
+        return found
+
+    def _rows(self, layout: Layout, sharding: str, stage: _Stage, ends: IntArray) -> list[_Averaging]:
+        """The ways to average under a sharding, each with the seconds and the bytes of every stage."""
+        tables, job, n_replicas = self.tables, self.job, layout.shape[1]
+        static = tables.static_bytes(sharding, n_replicas)
+        if static is None:
+            return []
+        ways = WAYS_TO_AVERAGE if job.synchronisation is None else (job.synchronisation,)
+        if sharding != "none":  # each replica averages a shard of its own
+            ways = tuple(one for one in ways if one in ("ring", "sharded", "sharded-at-once")) or ("ring",)
+        held, nothing = static[stage.role, stage.blocks], np.zeros(len(ends))
+        if sharding == "zero-3" or n_replicas == 1:
+            return [_Averaging(sharding, ways[0], nothing, nothing, nothing, held)]
+        gradients, parameters = tables.gradient_bytes(ends), tables.parameters(ends)
+        back = gradients if sharding == "none" else parameters * tables.element_bytes
+        return [
+            _Averaging(sharding, one.how, one.seconds(gradients, back), one.latency_s, gradients, held)
+            for one in self._averages(layout, ways)
+        ]
+
+    def _averages(self, layout: Layout, ways: tuple[str, ...]) -> list[Average]:
+        key = layout, ways
+        if self._latest[0] != key:
+            self._latest = key, averages(layout, self.topology, ways)
+        return self._latest[1]
+
+    def _best(
+        self, layout: Layout, stage: _Stage, rows: list[_Averaging], priced: _Priced
+    ) -> list[Estimate]:
+        """The best few; ``priced.seconds`` is (V, C, Y, O)."""
+        seconds = priced.seconds
+        value = seconds
+        if self.aim.limited or self.aim.dollars:
+            rate = float(self._price_per_s[layout.grid].sum())
+            if rate > self.aim.max_price_per_hour / 3600.0:
+                return []
+            value = np.where(seconds <= self.aim.max_iteration_s, seconds * (rate if self.aim.dollars else 1.0), np.inf)
+        flat = value.ravel()
+        n_kept = KEPT_PER_SHARDING * len({row.sharding for row in rows})
+        order = np.argpartition(flat, min(n_kept, flat.size - 1))[:n_kept]
+        found = []
+        for at in order.tolist():
+            if not math.isfinite(flat[at]):
+                continue
+            v, c, y, o = np.unravel_index(at, value.shape)
+            microbatch, checkpointing = self.combinations[c]
+            found.append(
+                Estimate(
+                    value=float(flat[at]),
+                    iteration_s=float(seconds[v, c, y, o]),
+                    layout=layout,
+                    tables=self.tables,
+                    microbatch=microbatch,
+                    checkpointing=checkpointing,
+                    sharding=rows[y].sharding,
+                    synchronisation=rows[y].how,
+                    overlap=priced.overlaps[o],
+                    blocks=stage.blocks,
+                    period_s=priced.period_s[v][c],
+                    fill_s=priced.fill_s[v][c],
+                    ahead=None if v == 0 else priced.ahead[c],
+                )
+            )
+        return found
+
+
+class _Averaging(NamedTuple):
+    """A way to average on a layout. Arrays are (S,)."""
+
+    sharding: str
+    how: str
+    seconds: FloatArray
+    latency_s: FloatArray
+    """Of them, latencies, which every bucket has."""
+    gradient_bytes: FloatArray
+    static_bytes: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Priced:
+    seconds: FloatArray
+    """(V, C, Y, O) seconds; infinite where memory is lacking. V: as 1F1B, or with more forwards in flight; Y: ways to
+    average; O: beside the last backward or not."""
+    overlaps: list[bool]
+    period_s: list[FloatArray]
+    """By V, (C, P)."""
+    fill_s: list[FloatArray]
+    ahead: IntArray
+    """(C, S)"""
+
+
+class _Stage:
+    """The stages of one layout and cut, in all combinations of micro-batch and checkpointing."""
+
+    def __init__(
+        self, of: Estimator, layout: Layout, kind: IntArray, blocks: IntArray, ends: IntArray, alike: bool
+    ) -> None:
+        self.of, self.layout, self.kind, self.blocks, self.alike = of, layout, kind, blocks, alike
+        n = len(blocks)
+        self.role = np.full(n, MIDDLE)
+        self.role[0], self.role[-1] = (SOLE, SOLE) if n == 1 else (FIRST, LAST)
+        forward, backward, extra, *_, crossing = of._stacked
+        begins = ends - blocks
+        self.block_f = forward[:, kind, ends[:, None]] - forward[:, kind, begins[:, None]]
+        self.block_b = backward[:, kind, ends[:, None]] - backward[:, kind, begins[:, None]]
+        self.end_f = np.zeros_like(self.block_f)
+        self.end_b = np.zeros_like(self.block_b)
+        for at, which in ((0, 0), (n - 1, 1)):
+            self.end_f[:, at] += extra[:, which, 0][:, kind[at]]
+            self.end_b[:, at] += extra[:, which, 1][:, kind[at]]
+        self.crossing = crossing[:, ends[:-1]]  # (C, S - 1)
+        hops = layout.hops
+        reduce = (lambda a: a.max(axis=1, keepdims=True)) if alike and n > 1 else (lambda a: a)
+        self.there_s = self.crossing[:, :, None] * reduce(hops.there_s_per_byte) + reduce(hops.there_latency_s)
+        self.back_s = self.crossing[:, :, None] * reduce(hops.back_s_per_byte) + reduce(hops.back_latency_s)
+        self.busiest_s = self.crossing.max(axis=1, initial=0.0) * hops.busiest_s_per_byte  # (C,)
+        self.receive_f = np.zeros_like(self.block_f)
+        self.receive_b = np.zeros_like(self.block_b)
+        if n > 1 and (receive := of._receive).any():
+            self.receive_f[:, 1:] = receive[:, kind[1:], begins[1:, None]]
+            self.receive_b[:, :-1] = receive[:, kind[:-1], ends[:-1, None]]
+
+    def possible(self, sharding: str) -> BoolArray:
+        """(C,) whether there are micro-batches for every replica, equally many where replicas pass them together."""
+        n_replicas, n = self.layout.grid.shape[1], self.of.n_microbatches
+        enough = n >= n_replicas
+        return enough & (n % n_replicas == 0) if sharding in ("zero-2", "zero-3") else enough
+
+    def _passes(self, sharding: str) -> tuple[FloatArray, FloatArray]:
+        """(C, S, P) forward and backward of one micro-batch, with the messages of sharded parameters."""
+        n_replicas = self.layout.grid.shape[1]
+        if sharding not in ("zero-2", "zero-3") or n_replicas == 1:
+            return (
+                self.block_f + self.end_f + self.receive_f,
+                self.block_b + self.end_b + self.receive_b,
+            )
+        rounds = ring(self.layout, by_place=self.of._by_place)
+        late, per_byte = rounds.latency_s[:, None] / 2, rounds.there_s_per_byte[:, None]  # of one gathering
+        sizes = self.of.tables.message_bytes(sharding)
+        gathers = [late + per_byte * size for size, _ in sizes]
+        scatters = [late + per_byte * size for _, size in sizes]
+        if sharding == "zero-2":
+            gathers = [0.0 * one for one in gathers]
+            scattered = 1.0 - n_replicas / self.of.n_microbatches[:, None, None]  # the last are those of averaging
+            scatters = [one * np.maximum(scattered, 0.0) for one in scatters]
+        n, k = len(self.blocks), self.blocks[:, None].astype(float)
+        first, last = np.zeros((n, 1)), np.zeros((n, 1))
+        first[0], last[-1] = bool(self.of.tables.ends[0]), bool(self.of.tables.ends[1])
+        each_f, each_b = self.block_f / k, self.block_b / k
+        block_g, ends_g = gathers[0], first * gathers[1] + last * gathers[2]
+        block_s = scatters[0]
+        forward = np.where(first > 0, gathers[1], block_g) + k * np.maximum(each_f, block_g)
+        forward = forward + np.maximum(self.end_f, last * gathers[2])
+        backward = np.where(last > 0, gathers[2], block_g) + k * np.maximum(each_b, block_g + block_s)
+        backward = backward + np.maximum(self.end_b, ends_g) + np.where(first > 0, scatters[1], block_s)
+        return forward + self.receive_f, backward + self.receive_b
+
+    def priced(self, rows: list[_Averaging], overlaps: list[bool]) -> _Priced:
+        """Seconds of an iteration in every combination."""
+        of, n, sharding = self.of, len(self.blocks), rows[0].sharding
+        forward, backward = self._passes(sharding)
+        both = forward + backward
+        round_trip = self.there_s + self.back_s
+        whole = both.sum(axis=1) + round_trip.sum(axis=1)  # (C, P)
+        slowest = np.maximum(both.max(axis=1), self.busiest_s[:, None])
+        plain = np.arange(n)[::-1]
+        deep = np.broadcast_to(plain, (len(whole), n))
+        variants: list[tuple[FloatArray, IntArray]] = [(slowest, deep + 1)]
+        before = np.zeros((len(whole), n))  # of each stage's last backward to the end of the first stage's
+        if n > 1:
+            variants = [(np.maximum(slowest, self._loops(both, round_trip)), deep + 1)]
+            before[:, 1:] = np.cumsum(backward[:, :-1] + self.back_s, axis=1).min(axis=2)
+            if of.job.schedule in (None, "adaptive-1f1b") and of.job.warmups is None:
+                deep = self._deep(both, round_trip, slowest, plain)
+                variants.append((slowest, deep + 1))
+        memory, last_b = self._memory(), backward.max(axis=2)
+        average_s, late_s = np.array([row.seconds for row in rows]), np.array([row.latency_s for row in rows])
+        static = np.array([row.static_bytes for row in rows])
+        n_buckets = np.clip(np.ceil(rows[0].gradient_bytes / of.job.bucket_bytes), 1.0, self.blocks + 1.0)
+        possible = self.possible(sharding)
+        fewest = -(-of.n_microbatches // self.layout.grid.shape[1])[:, None]
+        seconds, fills = [], []
+        for period, in_flight in variants:
+            fill = whole - period
+            total = self._total(period, fill, whole, sharding)
+            held = self._held(np.minimum(in_flight, fewest))
+            fits = (static + held[:, None] <= memory).all(axis=2) & possible[:, None]  # (C, Y)
+            end = (total[:, None] - before)[:, None]  # (C, 1, S)
+            ways = []
+            for overlap in overlaps:
+                after = end + average_s
+                if overlap:
+                    longer = average_s + (n_buckets - 1) * late_s  # (Y, S)
+                    begun = end - (last_b * (1.0 - 1.0 / n_buckets))[:, None]
+                    after = np.maximum(begun + longer, end + longer / n_buckets)
+                ways.append(np.where(fits, after.max(axis=2) + self._tied_s, np.inf))
+            seconds.append(np.stack(ways, axis=2))  # (C, Y, O)
+            fills.append(fill)
+        return _Priced(np.array(seconds), overlaps, [period for period, _ in variants], fills, deep)
+
+    def _deep(self, both: FloatArray, round_trip: FloatArray, slowest: FloatArray, plain: IntArray) -> IntArray:
+        """(C, S) forwards in flight that hide the messages of a steady pipeline, falling along the pipeline."""
+        away = both.copy()
+        away[:, :-1] += round_trip
+        away = np.cumsum(away[:, ::-1], axis=1)[:, ::-1]
+        wanted = np.ceil(AHEAD * (away / slowest[:, None]).max(axis=2)).astype(np.int64) - 1
+        return np.asarray(np.maximum.accumulate(np.maximum(wanted, plain)[:, ::-1], axis=1)[:, ::-1])
+
+    def _total(self, period: FloatArray, fill: FloatArray, whole: FloatArray, sharding: str) -> FloatArray:
+        """(C,) seconds until the last pipeline has passed its micro-batches."""
+        n_replicas, n = self.layout.grid.shape[1], self.of.n_microbatches
+        equal = self.alike or sharding in ("zero-2", "zero-3")
+        if equal or self.of.job.microbatches_per_replica is not None:
+            return np.asarray((fill + -(-n // n_replicas)[:, None] * period).max(axis=1))
+        rate = 1.0 / period
+        shared = (n + (fill * rate).sum(axis=1)) / rate.sum(axis=1) + 0.5 * period.min(axis=1)
+        return np.maximum(shared, whole.max(axis=1))
+
+    def _loops(self, both: FloatArray, round_trip: FloatArray) -> FloatArray:
+        """(C, P) seconds a micro-batch of the slowest loop of neighbouring stages under 1F1B."""
+        n = both.shape[1]
+        found = (both.sum(axis=1) + round_trip.sum(axis=1)) / n
+        loop = both
+        for length in range(2, min(LONGEST_LOOP, n - 1) + 1):
+            loop = loop[:, :-1] + both[:, length - 1 :] + round_trip[:, length - 2 :]
+            found = np.maximum(found, loop.max(axis=1) / length)
+        return found
+
+    def _memory(self) -> FloatArray:
+        """(S,) bytes of the smallest device of each stage."""
+        return self.of.tables.memory_bytes[self.kind].min(axis=1)
+
+    def _held(self, in_flight: IntArray) -> FloatArray:
+        """(C, S) bytes of activations and messages with so many micro-batches under way."""
+        *_, kept, again, _ = self.of._stacked
+        here = kept[:, self.role, self.blocks] * in_flight + again[:, self.role, self.blocks]
+        here[:, 1:] += self.crossing
+        here[:, :-1] += self.crossing
+        return here
+
+    @cached_property
+    def _tied_s(self) -> float:
+        """Seconds in which the first and the last stage exchange a tied embedding's gradient."""
+        problem = self.of.tables.problem(0, self.of.tables.shardings[0])
+        assert problem is not None
+        grid, links = self.layout.grid, self.of.links
+        if len(grid) == 1 or not problem.tied_parameters:
+            return 0.0
+        a, b = grid[0], grid[-1]
+        each = problem.embedding_bytes / links.bandwidth_bytes_per_s[a, b] + links.latency_s[a, b]
+        shared = 1
+        if self.layout.shares_cards:
+            shared = int(np.bincount(self.layout.hosts[0]).max())
+        return float(each.max()) * shared
+
+
+def _evened(taken: FloatArray, block_s: FloatArray, n_blocks: int) -> IntArray:
+    """(S,) one block or more each, every further one where the stage then takes least."""
+    n = len(taken)
+    blocks = np.ones(n, dtype=np.int64)
+    each = block_s.tolist()
+    queue = [(float(taken[s]) + 2 * each[s], s) for s in range(n)]
+    heapq.heapify(queue)
+    for _ in range(n_blocks - n):
+        takes_s, s = queue[0]
+        blocks[s] += 1
+        heapq.heapreplace(queue, (takes_s + each[s], s))
+    return blocks
+
+
+def _overlaps(job: Job, n_replicas: int, sharding: str) -> list[bool]:
+    """Whether averaging goes on beside the last backward: as the job says, or either."""
+    if job.overlap is not None:
+        return [job.overlap]
+    return [False] if n_replicas == 1 or sharding == "zero-3" else [False, True]
