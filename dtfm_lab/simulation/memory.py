@@ -21,7 +21,7 @@ from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.domain.schedule.task_graph import task_graph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
-from dtfm_lab.simulation.engine import programs_of
+from dtfm_lab.simulation.engine import programs_of, takes_rings_whole
 from dtfm_lab.simulation.memory_intervals import (
     ActionTimes,
     MemoryIntervals,
@@ -192,7 +192,9 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
         )
     if schedule is None and trace is not None and trace.context.orders:
         schedule = _recorded(trace.context.schedule, trace.context.orders)
-    programs = programs_of(plan, least_memory_schedule(job, schedule, plan))
+    least = least_memory_schedule(job, schedule, plan)
+    whole_rings = takes_rings_whole(job, least) if trace is None else trace.takes_rings_whole
+    programs = programs_of(plan, least, whole_rings=whole_rings)
     if trace is not None and trace.context.stages_per_device != programs.schedule.stages_per_device:
         raise TraceError(
             f"the trace ran {counted(trace.context.stages_per_device, 'stage')} a device, schedule "

@@ -20,7 +20,7 @@ from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.domain.trace.run_context import SWING, deferred
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import GivenEfficiency, efficiency_of, peak_of
-from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
+from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, takes_rings_whole
 from dtfm_lab.simulation.schedules import build
 
 BATCH = "n_microbatches", "microbatch_counts"
@@ -153,8 +153,9 @@ def simulated_iterations(
     built = build(plan, named, given, links, efficiency=efficiency)
     # an iteration that synchronises is the last of synchronise_every
     times, known = [], () if given is None else given
+    whole_rings = (ran is None or ran.source == "simulated") and takes_rings_whole(plan.job, built)
     for synchronise in [True] if plan.job.averages_every == 1 else [False, True]:
-        programs = programs_of(plan, built, synchronise=synchronise)
+        programs = programs_of(plan, built, synchronise=synchronise, whole_rings=whole_rings)
         if given is None:
             known = analytic(plan, programs, efficiency, links)
         times.append(PlacedTasks.of(plan, programs, known).simulate(links))
