@@ -62,14 +62,19 @@ def analytic(
     beside what they code and what a group of GPUs averages within, but for ``memory_traffic``. Raises JobError where
     the efficiency is not within 0 and 1, or a GPU's memory bandwidth is unknown where the job counts it.
     """
-    return (*pass_times(plan, programs.schedule.n_stages, efficiency, links), *_synchronising(plan, programs))
+    passes = pass_times(plan, programs.schedule.n_stages, efficiency, links, programs.n_replicas)
+    return (*passes, *_synchronising(plan, programs))
 
 
 def pass_times(
-    plan: Plan, n_stages: int, efficiency: GivenEfficiency = None, links: Links | None = None
+    plan: Plan,
+    n_stages: int,
+    efficiency: GivenEfficiency = None,
+    links: Links | None = None,
+    n_replicas: int | None = None,
 ) -> list[ComputeTime]:
-    """The rows of ``analytic`` that are passes, the model cut into so many stages: what no program needs to be known
-    for."""
+    """The rows of ``analytic`` that are passes, the model cut into so many stages, which need no programs. Of the first
+    ``n_replicas``, by default of all."""
     job = plan.job
     speeds = speeds_of(job, plan.topology.devices, efficiency)
     last, backward = n_stages - 1, job.modelled().backward
@@ -90,7 +95,7 @@ def pass_times(
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
         passes_of: dict[tuple[object, ...], tuple[PassSeconds, list[float]]] = {}
         """Devices that are alike take equal times."""
-        for replica in range(job.n_replicas):
+        for replica in range(n_replicas or job.n_replicas):
             at = int(plan.placement.devices[position, replica])
             device, speed = plan.topology.devices[at], speeds[at]
             kind = device.gpu, device.gpus, device.inner_bandwidth_bytes_per_s, device.inner_latency_s, speed

@@ -22,6 +22,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, Kind, Programs, Schedule, lower
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND, TaskGraph, task_graph
 from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.domain.trace.columns import BETWEEN_REPLICAS
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 from dtfm_lab.simulation.durations import compute_seconds
 from dtfm_lab.simulation.kernels import kernel
@@ -45,21 +46,30 @@ def takes_rings_whole(job: Job, schedule: Schedule) -> bool:
     return job.synchronisation == "ring" and 2 * n * (n - 1) * n_buckets > MOST_RING_MESSAGES
 
 
-def programs_of(plan: Plan, schedule: Schedule, *, synchronise: bool = True, whole_rings: bool = False) -> Programs:
-    """The programs of all devices of a plan in one iteration under a schedule.
+def programs_of(
+    plan: Plan,
+    schedule: Schedule,
+    *,
+    synchronise: bool = True,
+    whole_rings: bool = False,
+    period: int | None = None,
+) -> Programs:
+    """The programs of all devices of a plan in one iteration under a schedule, or of the first ``period`` replicas.
 
-    With ``whole_rings``, for a simulation only, the rounds of each ring are taken together. Raises JobError where devices are absent whose work others cannot share.
+    With ``whole_rings``, for a simulation only, the rounds of each ring are taken together. Raises JobError where
+    devices are absent whose work others cannot share.
     """
-    devices = plan.topology.devices
-    regions = tuple(tuple(devices[int(d)].region for d in row) for row in plan.placement.devices)
+    job, devices = plan.job, plan.topology.devices
     if plan.absent:
-        check_shared(plan.job)
-    job = plan.job
+        check_shared(job)
+    regions = None
+    if job.synchronisation == "hierarchical":  # no other way of averaging depends on them
+        regions = tuple(tuple(devices[int(d)].region for d in row) for row in plan.placement.devices)
     return lower(
         schedule,
         job.n_replicas,
         job.synchronisation,
-        regions if job.synchronisation == "hierarchical" else None,  # no other way of averaging depends on them
+        regions,
         tied=job.ties_stages,
         compressed=job.codes_gradients,
         synchronise=synchronise,
@@ -72,6 +82,7 @@ def programs_of(plan: Plan, schedule: Schedule, *, synchronise: bool = True, who
         delayed=job.fragment_delay > 0,
         absent=plan.absent_at,
         whole_rings=whole_rings,
+        period=period,
     )
 
 
@@ -105,6 +116,11 @@ class PlacedTasks:
         graph, job = task_graph(programs), plan.job
         here = plan.placement.devices[graph.position, graph.replica]
         there = np.where(graph.partner >= 0, here[graph.partner], here)
+        if programs.n_replicas < job.n_replicas:  # they stand for all, who are each other's peers
+            between = np.flatnonzero(np.array([one.kind in BETWEEN_REPLICAS for one in graph.actions])[graph.action])
+            peers = np.array([one.peer or 0 for one in graph.actions])[graph.action[between]]
+            other = graph.replica[between] + np.where(graph.role[between] == SEND, peers, -peers)
+            there[between] = plan.placement.devices[graph.position[between], other % job.n_replicas]
         kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])[graph.action]
         crossing = boundary_bytes(job, programs.schedule.n_stages)
         hop_bytes = [
@@ -262,7 +278,7 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
     n, order = len(graph), times.order
     is_done = np.zeros(n, dtype=bool)
     is_done[order[:n_done]] = True
-    n_predecessors, successors_from, target = tasks._edges
+    _, successors_from, target = tasks._edges
     source = np.repeat(np.arange(n), np.diff(successors_from))
     in_rings = np.concatenate([ring.nodes for ring in graph.rings])
     sends = np.zeros(n, dtype=bool)

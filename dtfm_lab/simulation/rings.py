@@ -15,7 +15,7 @@ import numpy as np
 
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.schedule.task_graph import Ring, TaskGraph
-from dtfm_lab.domain.units import FloatArray, IntArray, by_key
+from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.simulation.kernels import kernel
 from dtfm_lab.simulation.kernels.rings import (
     BACK,
@@ -27,6 +27,9 @@ from dtfm_lab.simulation.kernels.rings import (
     SENT,
     SUMMED,
 )
+
+MOST_SHARED = 2_000_000
+"""Most messages of rings that share some of their cards that are played one by one, in half a second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +50,9 @@ class RingInputs:
 def play_rings(given: RingInputs, start_s: FloatArray, end_s: FloatArray, after: IntArray) -> None:
     """Fill the times of the rings' nodes, and what each waited for; ``after`` of their first sends is known."""
     rings = given.graph.rings
-    queues = [_queues(given, ring) for ring in rings]
-    alike = by_key((_shared(given, ring, leaving), at) for at, (ring, (leaving, _)) in enumerate(zip(rings, queues)))
-    sharing = _sharing([queues[some[0]] for some in alike.values()])
-    for some, n_sharing in zip(alike.values(), sharing, strict=True):
-        _play_together(given, [rings[at] for at in some], n_sharing, start_s, end_s, after)
+    queues = np.array([_queues(given, ring) for ring in rings])
+    for some in _together(queues):
+        _play_together(given, [rings[at] for at in some], queues[some], start_s, end_s, after)
 
 
 def _queues(given: RingInputs, ring: Ring) -> tuple[IntArray, IntArray]:
@@ -60,55 +61,45 @@ def _queues(given: RingInputs, ring: Ring) -> tuple[IntArray, IntArray]:
     return given.links.queues(given.here[first], given.there[first])
 
 
-def _shared(given: RingInputs, ring: Ring, leaving: IntArray) -> tuple[bytes, bytes]:
-    """Rings of one such key use the same links and cards, one after the other, with the same latencies."""
-    return leaving.tobytes(), given.latency_s[ring.send[:, 0]].tobytes()
-
-
-def _sharing(queues: Sequence[tuple[IntArray, IntArray]]) -> list[IntArray]:
-    """Of each of these rings, (replicas,) how many links of rings share the card of the link to the next replica."""
-    shares = [np.ones(len(leaving), dtype=np.int64) for leaving, _ in queues]
-    for end in (0, 1):
-        used, counts = np.unique(np.concatenate([one[end] for one in queues]), return_counts=True)
-        counts[used < 0] = 1
-        for share, one in zip(shares, queues, strict=True):
-            np.maximum(share, counts[np.searchsorted(used, one[end])], out=share)
-    return shares
+def _together(queues: IntArray) -> list[list[int]]:
+    """The rings in groups of which no two share a link or card; ``queues`` is (rings, 2, replicas)."""
+    groups: list[tuple[set[int], list[int]]] = []
+    for at, of_ring in enumerate(queues):
+        used = set(of_ring[of_ring >= 0].tolist())
+        sharing = [group for group in groups if group[0] & used]
+        groups = [group for group in groups if not group[0] & used]
+        used = used.union(*(others for others, _ in sharing))
+        groups.append((used, [*(one for _, members in sharing for one in members), at]))
+    return [sorted(members) for _, members in groups]
 
 
 def _play_together(
     given: RingInputs,
     rings: Sequence[Ring],
-    n_sharing: IntArray,
+    queues: IntArray,
     start_s: FloatArray,
     end_s: FloatArray,
     after: IntArray,
 ) -> None:
-    """Rings on the same links, their buckets in one row."""
+    """Rings that share links or cards, their buckets in one row."""
     n_rounds = rings[0].n_rounds
     send, receive, sums, step, send_back, receive_back = (
         np.hstack([getattr(ring, name) for ring in rings])
         for name in ("send", "receive", "sum", "step", "send_back", "receive_back")
     )
-    computer = np.repeat(np.arange(len(rings)), [ring.send.shape[1] for ring in rings])
+    of_ring = np.repeat(np.arange(len(rings)), [ring.send.shape[1] for ring in rings])
     ready_s = given.ready_s[send]
     parts = np.stack(
         [
             ready_s,
-            given.duration_s[send] * n_sharing[:, None],
-            given.duration_s[send_back] * n_sharing[:, None],
+            given.duration_s[send],
+            given.duration_s[send_back],
             given.latency_s[send],
             given.duration_s[sums] / n_rounds,
             np.where(step >= 0, given.duration_s[step], 0.0),
         ]
     )
-    period = _period(parts)
-    once = np.ascontiguousarray(parts[:, :period])
-    turn = np.argsort(once[0], axis=1, kind="stable")
-    times = np.zeros((8, *turn.shape))
-    n_messages = 2 * n_rounds * turn.size
-    kernel("ring_times", n_messages)(once[0], turn, *once[1:], computer, n_rounds, times)
-    times = np.tile(times, (1, len(send) // period, 1))
+    times = _times(parts, queues[of_ring].transpose(1, 2, 0), of_ring, n_rounds)
     before, latency_s = np.roll(times, 1, axis=1), np.roll(parts[3], 1, axis=0)
     summing_s = np.maximum(times[CAME], ready_s)
     for nodes, begin_s, finish_s in (
@@ -125,6 +116,70 @@ def _play_together(
     steps = step >= 0
     start_s[step[steps]], end_s[step[steps]] = times[SUMMED][steps], times[RETURNED][steps]
     after[step[steps]] = sums[steps]
+
+
+def _times(parts: FloatArray, queues: IntArray, of_ring: IntArray, n_rounds: int) -> FloatArray:
+    """(8, replicas, buckets) times as ``ring_times`` fills them.
+
+    ``parts`` is (6, replicas, buckets), what the kernels take; ``queues`` is (2, replicas, buckets), what the messages
+    of each occupy, and ``of_ring`` (buckets,) the ring to which each belongs.
+    """
+    n = parts.shape[1]
+    leaving, coming = queues[0], np.roll(queues[1], 1, axis=0)
+    # a queue that serves one link alone is always in the order in which messages left
+    own = _is_own(leaving) and _is_own(coming)
+    one_order = own and (parts[3] == parts[3, :, :1]).all()
+    computes = bool(parts[4:].any())
+    period = _period(np.concatenate([parts, _pattern(leaving)[None], _pattern(coming)[None]]))
+    once = np.ascontiguousarray(parts[:, :period])
+    n_messages = 2 * n_rounds * once[0].size
+    times = np.zeros((8, *once[0].shape))
+    if (one_order and not (computes and len(of_ring) > 1)) or n_messages > MOST_SHARED:
+        sharing = np.maximum(_sharing(leaving, own), _sharing(coming, own))[:period]
+        once[1:3] *= sharing
+        turn = np.argsort(once[0], axis=1, kind="stable")
+        kernel("ring_times", n_messages)(once[0], turn, *once[1:], of_ring, n_rounds, times)
+    else:
+        numbers = [_numbered(one[:period]) for one in (leaving, coming)]
+        computer = of_ring + (int(of_ring.max()) + 1) * np.arange(period)[:, None]
+        kernel("shared_ring_times", n_messages)(*once, *numbers, computer, computes, n_rounds, times)
+    return np.tile(times, (1, n // period, 1))
+
+
+def _is_own(queue: IntArray) -> bool:
+    """Whether each queue belongs to one link, or is shared by all buckets of a row."""
+    if (queue != queue[:, :1]).any():
+        return False
+    used = queue[:, 0][queue[:, 0] >= 0]
+    return len(np.unique(used)) == len(used)
+
+
+def _sharing(queue: IntArray, own: bool) -> IntArray:
+    """(replicas, buckets) links that share each queue; 1 where all buckets of a row do and nothing else."""
+    if own:
+        return np.ones_like(queue)
+    row = np.arange(len(queue))[:, None]
+    pairs = np.unique(np.stack([queue.ravel(), (row + 0 * queue).ravel()]), axis=1)
+    used, counts = np.unique(pairs[0], return_counts=True)
+    counts[used < 0] = 1
+    return np.asarray(counts[np.searchsorted(used, queue)])
+
+
+def _numbered(queue: IntArray) -> IntArray:
+    """The same queues, counted from 0; -1 stays."""
+    used, numbers = np.unique(queue, return_inverse=True)
+    return np.asarray(numbers.reshape(queue.shape) - int(used[0] < 0))
+
+
+def _pattern(queue: IntArray) -> FloatArray:
+    """(replicas, buckets) equal rows where queues are shared alike: the distance to the replica that uses each first,
+    and which of the queues that begin there it is."""
+    _, first, inverse = np.unique(queue, return_index=True, return_inverse=True)
+    n_buckets = queue.shape[1]
+    row, column = np.divmod(first, n_buckets)
+    away = np.arange(len(queue))[:, None] - row[inverse.reshape(queue.shape)]
+    pattern = away * n_buckets + column[inverse.reshape(queue.shape)]
+    return np.asarray(np.where(queue < 0, -1, pattern), dtype=np.float64)
 
 
 def _period(parts: FloatArray) -> int:

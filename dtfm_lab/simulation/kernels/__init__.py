@@ -21,6 +21,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "event_loop": events.event_loop,
     "longest_paths": events.longest_paths,
     "ring_times": rings.ring_times,
+    "shared_ring_times": rings.shared_ring_times,
 }
 compiled_kernels: dict[str, Callable[..., Any]] = {}
 """The compiled form of each kernel, by name; empty until ``start`` has finished."""
@@ -62,6 +63,7 @@ def _compile() -> None:
         made["longest_paths"](whole, number, number, whole, whole - 1, whole - 1, whole, edges, whole[:0], number)
         one, none = np.zeros((1, 1)), np.zeros((1, 1), np.int64)
         made["ring_times"](one, none, one, one, one, one, one, whole, 1, np.zeros((8, 1, 1)))
+        made["shared_ring_times"](one, one, one, one, one, one, none, none, none, True, 1, np.zeros((8, 1, 1)))
         compiled_kernels.update(made)
     finally:
         _finished.set()
