@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -30,8 +30,8 @@ from dtfm_lab.simulation.rings import RingInputs, play_rings
 
 SHOWN = 12
 """Most passes that the message about a deadlock names."""
-DENSE_DEVICES = 2048
-"""Most devices for which every pair has a queue of its own in an array; beyond, only pairs in use have."""
+MOST_UNUSED = 16
+"""Most queues a node among which those in use are not numbered anew: that takes longer than to clear the others."""
 
 
 MOST_RING_MESSAGES = 20_000
@@ -121,16 +121,13 @@ class PlacedTasks:
             peers = np.array([one.peer or 0 for one in graph.actions])[graph.action[between]]
             other = graph.replica[between] + np.where(graph.role[between] == SEND, peers, -peers)
             there[between] = plan.placement.devices[graph.position[between], other % job.n_replicas]
-        kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])[graph.action]
-        crossing = boundary_bytes(job, programs.schedule.n_stages)
-        hop_bytes = [
-            crossing[boundary_of(one.kind, one.stage)] if one.kind in ACROSS_STAGES else 0.0 for one in graph.actions
-        ]
+        kinds, boundaries = _sizing(graph)
+        hop_bytes = np.array(boundary_bytes(job, programs.schedule.n_stages))[boundaries]
         gradient_bytes = np.array(device_gradient_bytes(job, programs.schedule.n_stages))[graph.position]
         average_bytes = np.array(device_average_bytes(job, programs.schedule.n_stages))[graph.position]
         messages = (
             graph.share * gradient_bytes,
-            np.array(hop_bytes)[graph.action],
+            hop_bytes,
             np.full(len(graph), job.embedding_bytes),
             graph.share * average_bytes,
         )
@@ -187,13 +184,14 @@ class PlacedTasks:
 
     def _link_queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
         """Number of the link or card that each message occupies, -1 for computations, and how many there are."""
-        role, n = self.graph.role, len(links.latency_s)
+        role = self.graph.role
         leaving, coming = links.queues(sender, receiver)
         queue = np.where(role == SEND, leaving, np.where(role == RECEIVE, coming, -1))
-        if n <= DENSE_DEVICES:
-            return queue, int(queue.max(initial=-1)) + 1
+        n_queues = int(queue.max(initial=-1)) + 1
+        if n_queues <= MOST_UNUSED * len(queue):
+            return queue, n_queues
         used, dense = np.unique(queue, return_inverse=True)
-        return np.where(queue < 0, -1, dense), len(used)
+        return np.where(queue < 0, -1, dense - int(used[0] < 0)), len(used)
 
     @property
     def _turns(self) -> tuple[IntArray, int]:
@@ -216,6 +214,14 @@ class PlacedTasks:
         successors_from = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=n))])
         n_predecessors = graph.n_predecessors + np.bincount(target, minlength=n)
         return n_predecessors, successors_from, targets[np.argsort(sources, kind="stable")]
+
+
+@lru_cache(maxsize=4)
+def _sizing(graph: TaskGraph) -> tuple[IntArray, IntArray]:
+    """(nodes,) what gives a message its size, as in ``_SIZES``; the boundary of stages that a pipeline's crosses."""
+    kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])
+    crossed = [boundary_of(one.kind, one.stage) if one.kind in ACROSS_STAGES else 0 for one in graph.actions]
+    return kinds[graph.action], np.array(crossed)[graph.action]
 
 
 _SIZES = {**dict.fromkeys(ACROSS_STAGES, 1), Kind.SEND_E: 2, Kind.RECV_E: 2, Kind.SEND_P: 3, Kind.RECV_P: 3}
