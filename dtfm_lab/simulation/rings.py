@@ -30,6 +30,9 @@ from dtfm_lab.simulation.kernels.rings import (
 
 MOST_SHARED = 2_000_000
 """Most messages of rings that share some of their cards that are played one by one, in half a second."""
+MOST_PLAYED = 10_000_000
+"""Most messages of all other rings that are played, in a quarter of a second; beyond, a ring of equal replicas stands for
+them (``_like_the_slowest``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +140,9 @@ def _times(parts: FloatArray, queues: IntArray, of_ring: IntArray, n_rounds: int
     if (one_order and not (computes and len(of_ring) > 1)) or n_messages > MOST_SHARED:
         sharing = np.maximum(_sharing(leaving, own), _sharing(coming, own))[:period]
         once[1:3] *= sharing
+        if n_messages > MOST_PLAYED:
+            once, period = _like_the_slowest(once), 1
+            times = np.zeros((8, *once[0].shape))
         turn = np.argsort(once[0], axis=1, kind="stable")
         kernel("ring_times", n_messages)(once[0], turn, *once[1:], of_ring, n_rounds, times)
     else:
@@ -144,6 +150,19 @@ def _times(parts: FloatArray, queues: IntArray, of_ring: IntArray, n_rounds: int
         computer = of_ring + (int(of_ring.max()) + 1) * np.arange(period)[:, None]
         kernel("shared_ring_times", n_messages)(*once, *numbers, computer, computes, n_rounds, times)
     return np.tile(times, (1, n // period, 1))
+
+
+def _like_the_slowest(parts: FloatArray) -> FloatArray:
+    """(6, 1, buckets) a ring of equal replicas that takes about as long.
+
+    Its slowest link is always busy, unless messages need longer than that to go round, which takes the mean of all
+    links; and a bucket is averaged after the last replica has its gradients.
+    """
+    ready_s, moving_s, back_s, latency_s, sum_s, step_s = parts
+    slowest = [np.max(one_s, axis=0) for one_s in (ready_s, moving_s, back_s, sum_s, step_s)]
+    spare_s = (latency_s + moving_s + sum_s).mean(axis=0) - np.maximum(slowest[1], slowest[3])
+    slowest.insert(3, np.maximum(spare_s, 0.0))
+    return np.stack(slowest)[:, None]
 
 
 def _is_own(queue: IntArray) -> bool:
