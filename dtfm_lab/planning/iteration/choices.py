@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.planning.iteration.candidate import Candidate
+from dtfm_lab.planning.iteration.candidate import Candidate, unpriced_plan
 from dtfm_lab.planning.iteration.incremental_bound import IncrementalBound
+from dtfm_lab.planning.iteration.judging import candidate_of
 from dtfm_lab.planning.iteration.left_open import OF_CHOICES, choices_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.tables_of import Aim
@@ -39,11 +41,14 @@ MOST_NEARBY = 6
 MOST_ANNEALED = 512
 """Most devices, or groups of GPUs, of a network on which plans are annealed. On larger ones a move among so many equal
 devices gains nothing in the seconds there are, and the tables of all pairs take gigabytes."""
+ESTIMATED_SHARE = 0.25
+"""Share of the time limit after which no further layout is estimated, once a plan fits."""
 STRUCTURED_SHARE = 0.4
 """Share of the time limit after which no further structured plan is simulated, once there is one."""
 STRUCTURED_STEPS = 12
 """Structured plans that are simulated in a search that counts steps."""
 
+T = TypeVar("T")
 Annealing = Callable[[SearchRequest], Iterator[PlanStep]]
 
 
@@ -58,6 +63,9 @@ class _Choice:
     taken: int = 0
     """Complete steps so far."""
     evaluations: int = 0
+    compiling_s: float = 0.0
+    overlapped: PlanStep | None = None
+    """The plan for which averaging beside the last backward was tried last."""
 
     @property
     def value(self) -> float:
@@ -95,6 +103,7 @@ class ChoiceSearch:
         self.choices: list[_Choice] = []
         self.error: LabError | None = None
         self._spent_s = 0.0
+        self._began: float | None = None
 
     def steps(self) -> Iterator[PlanStep]:
         """Begin with structured plans, then anneal the choices until the limits are reached or the best is proven."""
@@ -127,24 +136,32 @@ class ChoiceSearch:
     def _begin(self) -> Iterator[PlanStep]:
         """Yield each structured plan that is the best so far, as the simulator judges it."""
         timed = self.request.steps is None
-        found = self.structured.simulated()
-        while True:
-            began = time.perf_counter()
-            try:
-                one = next(found, None)
-            except LabError as error:
-                self.error, one = error, None
-            self._spent_s += time.perf_counter() - began
-            if one is None:
-                return
+        for _ in self._timed(self.structured.estimate(lambda: timed and self._share > ESTIMATED_SHARE)):
+            pass
+        for one in self._timed(self.structured.simulated()):
             step = self._of(one)
             if self.best is None or step.best_s < self.best.best_s:
                 self.best = step
             yield self._shown(self.best)
-            if timed and self._spent_s >= STRUCTURED_SHARE * self.request.limit_s:
+            if self._share >= STRUCTURED_SHARE if timed else self.structured.n_simulated >= STRUCTURED_STEPS:
                 return
-            if not timed and self.structured.n_simulated >= STRUCTURED_STEPS:
+
+    @property
+    def _share(self) -> float:
+        """Share of the time limit that is spent."""
+        now = 0.0 if self._began is None else time.perf_counter() - self._began
+        return (self._spent_s + now) / self.request.limit_s
+
+    def _timed(self, found: Iterator[T]) -> Iterator[T]:
+        """What comes, and the clock runs while it is made."""
+        while True:
+            self._began = time.perf_counter()
+            one = next(found, None)
+            self._spent_s += time.perf_counter() - self._began
+            self._began = None
+            if one is None:
                 return
+            yield one
 
     def _of(self, one: Judged) -> PlanStep:
         return self._step_of(replace(self.request, topology=one.topology), one.candidate, self.bound)
@@ -153,9 +170,10 @@ class ChoiceSearch:
 
     def _requests(self) -> list[SearchRequest]:
         """One request for each choice that is annealed, the most promising first."""
-        request, best = self.request, {}
+        request = self.request
+        best: dict[tuple[tuple[str, object], ...], list[Judged]] = {}
         for one in sorted(self.structured.judged, key=lambda judged: judged.candidate.best_s):
-            best.setdefault(_choice_of(one.candidate.job), []).append(one)
+            best.setdefault(self._choice_of(one.candidate.job), []).append(one)
         least = min((one.candidate.best_s for one in self.structured.judged), default=math.inf)
         found = []
         for choice, judged in best.items():
@@ -177,6 +195,19 @@ class ChoiceSearch:
         plans = [plan_of(one, request) for one in judged[:MOST_NEARBY]]
         return replace(request, topology=topology, job=job, nearby=tuple(plans), start=plans[0], improve_bound=False)
 
+    def _choice_of(self, job: Job) -> tuple[tuple[str, object], ...]:
+        """What an annealing takes as given, of the job of a plan.
+
+        Where overlap is open it anneals without, which the replay plays exactly, and is tried at the end of each turn
+        (``_overlapped``). Of checkpointing, what no annealing tries by itself is given.
+        """
+        fields = {what: getattr(job, what) for what in OF_CHOICES}
+        if self.request.job.overlap is None:
+            fields["overlap"] = False
+        if job.checkpointing == "selective":
+            fields["checkpointing"] = "selective"
+        return tuple(fields.items())
+
     def _started(self, request: SearchRequest) -> SearchRequest:
         """The request with the start that the user gave, where this is of the same choice."""
         start = self.request.start
@@ -195,6 +226,7 @@ class ChoiceSearch:
         for number in range(rounds):
             for i, choice in enumerate(alive):
                 yield from self._advanced(choice, number, rounds, len(alive) - i)
+                yield from self._overlapped(choice)
                 if self.finished:
                     return
             alive = sorted((one for one in alive if one.latest is not None), key=lambda one: one.value)
@@ -216,7 +248,7 @@ class ChoiceSearch:
             round_s = request.limit_s * (number + 1) / rounds
             until_s = math.inf if last else self._spent_s + max(round_s - self._spent_s, 0.0) / left
         while not choice.done and choice.taken < share:
-            began, compiled_s = time.perf_counter(), 0.0 if choice.latest is None else choice.latest.compiling_s
+            began = time.perf_counter()
             step = None
             try:
                 step = choice.advance()
@@ -229,10 +261,31 @@ class ChoiceSearch:
                 self.bound.update(self.best.iteration_s, generation, lambda: self._spent_s, complete=step.complete)
             self._spent_s += time.perf_counter() - began
             if step is not None and self.best is not None:
-                self._spent_s -= step.compiling_s - compiled_s
+                self._spent_s -= max(step.compiling_s - choice.compiling_s, 0.0)  # a machine compiles only once
+                choice.compiling_s = max(step.compiling_s, choice.compiling_s)
                 yield self._shown(self.best, newest=step)
             if self.finished or self._spent_s >= until_s:
                 return
+
+    def _overlapped(self, choice: _Choice) -> Iterator[PlanStep]:
+        """The best plan of a choice with its averaging beside the last backward, where that is open and faster."""
+        latest = choice.latest
+        if latest is None or latest is choice.overlapped or self.request.job.overlap is not None or self.best is None:
+            return
+        choice.overlapped = latest
+        job = latest.job
+        if job.n_replicas == 1 or job.sharding == "zero-3" or job.overlap or latest.best_s > CLOSE * self.best.best_s:
+            return
+        began = time.perf_counter()
+        how = latest.queueing, latest.efficiency
+        plan = unpriced_plan(latest.topology, job.with_fields(overlap=True), latest.best, *how)
+        found = candidate_of(plan, self.aim, latest.evaluations, "overlapped")
+        self._spent_s += time.perf_counter() - began
+        if found is not None:
+            step = self._step_of(replace(self.request, topology=latest.topology), found, self.bound)
+            if step.best_s < self.best.best_s:
+                self.best = step
+                yield self._shown(step, complete=True)
 
     def _shown(self, best: PlanStep, newest: PlanStep | None = None, *, complete: bool = False) -> PlanStep:
         """The best plan of all choices, with what all of them say."""
@@ -258,14 +311,6 @@ TOKENS = 1e9
 
 def _dollars(bound: IncrementalBound, job: Job) -> float:
     return bound.dollars / job.tokens * TOKENS
-
-
-def _choice_of(job: Job) -> tuple[tuple[str, object], ...]:
-    """What an annealing takes as given, of the job of a plan; of its checkpointing what no annealing tries by itself."""
-    fields = {what: getattr(job, what) for what in OF_CHOICES}
-    if job.checkpointing == "selective":
-        fields["checkpointing"] = "selective"
-    return tuple(fields.items())
 
 
 MOST_BOUNDED = 512

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,16 +21,18 @@ from dtfm_lab.planning.iteration.tables_of import Aim
 from dtfm_lab.planning.objectives import SearchRequest
 from dtfm_lab.planning.structured.device_sets import starting_sets
 from dtfm_lab.planning.structured.estimates import Estimate, Estimator
-from dtfm_lab.planning.structured.layouts import layouts
+from dtfm_lab.planning.structured.layouts import Layout, layouts
 from dtfm_lab.planning.structured.stage_tables import StageTables
 
+REFINED = 4
+"""Sets of devices on which all shapes are tried."""
+ALIKE = 0.02
+"""By how much each plan of a layout lets those that follow it wait: plans of one layout differ little."""
 MOST_SIMULATED = 300
 """Most structured plans that the simulator judges, the best by their estimates first."""
-WORTH_A_LOOK = 1.6
-"""Plans estimated at more than this multiple of the best estimate are not simulated: no estimate of a plan that a
-practitioner would start was ever off by so much, see benchmarks/first_answer.py."""
-HOPELESS = 1.15
-"""Sets of devices whose computing alone would take this multiple of the best estimate are left out."""
+TOO_HIGH = 0.9
+"""The simulator judges plans until the next estimate, times this, is above the best plan: no estimate of a structured
+plan was more than 8 % too high, see benchmarks/first_answer.py."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,8 @@ class StructuredPlans:
 
     def __init__(self, request: SearchRequest, aim: Aim) -> None:
         self._request, self._aim = request, aim
+        self._best = math.inf
+        self.estimates: list[Estimate] = []
         self.judged: list[Judged] = []
         """Plans that fit, in the order in which they were simulated."""
         self.n_simulated = 0
@@ -68,34 +72,58 @@ class StructuredPlans:
                 continue
         return found
 
-    @cached_property
-    def estimates(self) -> list[Estimate]:
-        """The best ways to train on every layout, by their estimates, the least first."""
-        return sorted(self._estimated(), key=lambda one: one.value)
+    def estimate(self, until: Callable[[], bool]) -> Iterator[int]:
+        """Estimate layouts until all are done, or ``until`` says so and a plan fits; yield after each.
 
-    def _estimated(self) -> Iterator[Estimate]:
-        best = math.inf
-        for of in self.estimators:
-            for members in starting_sets(of.topology):
-                if not self._aim.dollars and of.least_s(members) > HOPELESS * best:
-                    continue
-                for layout in layouts(of.links, of.job, members):
-                    if not self._aim.dollars and of.hopeless(layout, HOPELESS * best):
-                        continue
-                    for one in of.estimates(layout):
-                        best = min(best, one.value)
-                        yield one
+        Every set of devices is tried in a few shapes first, those with most FLOP/s before the others; then the most
+        promising sets in all shapes.
+        """
+        self._best = math.inf
+        for of, members in self._sets():
+            for _ in self._estimated(of, members, coarse=True):
+                yield len(self.estimates)
+                if self.estimates and until():
+                    return
+        tried: list[tuple[Estimator, IntArray]] = []
+        for one in sorted(self.estimates, key=lambda each: each.value):
+            if len(tried) == REFINED:
+                return
+            of, members = one.of, one.layout.members
+            if any(of is other and np.array_equal(members, those) for other, those in tried):
+                continue
+            tried.append((of, members))
+            for _ in self._estimated(of, members, coarse=False):
+                yield len(self.estimates)
+                if until():
+                    return
+
+    def _estimated(self, of: Estimator, members: IntArray, *, coarse: bool) -> Iterator[Layout]:
+        """Estimate the layouts of a set of devices that may beat the best estimate."""
+        bounded = not self._aim.dollars
+        if bounded and of.least_s(members) > self._best:
+            return
+        for layout in layouts(of.links, of.job, members, coarse=coarse):
+            if bounded and of.hopeless(layout, self._best):
+                continue
+            found = of.estimates(layout, coarse=coarse)
+            self.estimates += found
+            self._best = min([self._best, *(one.value for one in found)])
+            yield layout
+
+    def _sets(self) -> list[tuple[Estimator, IntArray]]:
+        """Sets of devices on every network of groups, those with most FLOP/s first."""
+        found = [(of, members) for of in self.estimators for members in starting_sets(of.topology)]
+        return sorted(found, key=lambda one: -one[0].flop_per_s(one[1]))
 
     def simulated(self) -> Iterator[Judged]:
         """Yield the plans that fit, best estimates first, each as the simulator judges it.
 
-        Estimates that differ in nothing that the simulator sees are judged once.
+        The best plan of every layout comes first, as plans of one layout are much alike.
         """
         seen: set[tuple[bytes, Job]] = set()
-        for one in self.estimates:
-            if self.n_simulated >= MOST_SIMULATED:
-                return
-            if self.judged and one.value > WORTH_A_LOOK * self.estimates[0].value:
+        best = math.inf
+        for one in self._by_estimate():
+            if self.n_simulated >= MOST_SIMULATED or one.value * TOO_HIGH > best:
                 return
             job = job_of(one, self._request.job)
             if job is None or (key := (one.layout.grid.tobytes(), job)) in seen:
@@ -104,7 +132,17 @@ class StructuredPlans:
             self.n_simulated += 1
             if (judged := self._judged(one, job)) is not None:
                 self.judged.append(judged)
+                best = min(best, judged.candidate.best_s)
                 yield judged
+
+    def _by_estimate(self) -> list[Estimate]:
+        met: dict[int, int] = {}
+        ranked = []
+        for one in sorted(self.estimates, key=lambda each: each.value):
+            turn = met.get(id(one.layout), 0)
+            met[id(one.layout)] = turn + 1
+            ranked.append((one.value * (1.0 + ALIKE * turn), len(ranked), one))
+        return [one for *_, one in sorted(ranked, key=lambda each: each[:2])]
 
     def _judged(self, one: Estimate, job: Job) -> Judged | None:
         """The plan as the simulator judges it; None where it does not fit or cannot be simulated."""

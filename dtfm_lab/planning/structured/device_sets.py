@@ -41,8 +41,7 @@ def device_sets(topology: Topology) -> list[IntArray]:
 def starting_sets(topology: Topology) -> list[IntArray]:
     """Return ``device_sets``, every region and every kind alone, and prefixes of the devices by speed and connection."""
     found = [*device_sets(topology), *_alone(topology), *_prefixes(topology)]
-    distinct = {one.tobytes(): one for one in reversed(found)}
-    return sorted(distinct.values(), key=lambda one: -_flop_per_s(topology, one))
+    return [*{one.tobytes(): one for one in found}.values()]
 
 
 def _alone(topology: Topology) -> Iterator[IntArray]:
@@ -80,10 +79,6 @@ def _connection(topology: Topology) -> FloatArray:
         slower[i] = 1.0
         total[i] = np.log(slower).sum()
     return total / (n - 1)
-
-
-def _flop_per_s(topology: Topology, members: IntArray) -> float:
-    return sum(topology.devices[i].peak_flop_per_s for i in members.tolist())
 
 
 def _pools(topology: Topology) -> list[IntArray]:

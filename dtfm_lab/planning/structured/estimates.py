@@ -29,6 +29,8 @@ from dtfm_lab.planning.structured.averaging import Average, averages, ring
 from dtfm_lab.planning.structured.layouts import Layout
 from dtfm_lab.planning.structured.stage_tables import FIRST, LAST, MIDDLE, SOLE, StageTables
 
+SHARDINGS_TOGETHER = (("none", "zero-1"), ("zero-2",), ("zero-3",))
+"""Shardings whose passes take the same time."""
 LONGEST_LOOP = 4
 """Most neighbouring stages whose loops are priced, beside the loop of all stages: longer ones seldom bind."""
 AHEAD = 1.25
@@ -44,6 +46,7 @@ class Estimate:
 
     value: float
     iteration_s: float
+    of: Estimator = field(repr=False)
     layout: Layout = field(repr=False)
     tables: StageTables = field(repr=False)
     microbatch: int
@@ -112,6 +115,14 @@ class Estimator:
         place[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
         return place
 
+    def flop_per_s(self, members: IntArray) -> float:
+        """FLOP/s of these devices at their peak."""
+        return float(self._peak[members].sum())
+
+    @cached_property
+    def _peak(self) -> FloatArray:
+        return np.array([device.peak_flop_per_s for device in self.topology.devices])
+
     def least_s(self, members: IntArray) -> float:
         """Seconds in which these devices, never idle, do the passes of the batch at whichever micro-batch is best."""
         counts = np.bincount(self.tables.kind_of[members], minlength=len(self.tables.kinds))
@@ -135,12 +146,23 @@ class Estimator:
         return self._cuts[key]
 
     def hopeless(self, layout: Layout, best_s: float) -> bool:
-        """Whether the passes alone, on free links, take longer than ``best_s`` in every combination."""
+        """Whether the passes alone on free links, or the messages between stages alone, take longer than that."""
         n_stages, n_replicas = layout.shape
-        fastest_s = self._whole_s[:, np.unique(self.tables.kind_of[layout.grid])].min(axis=1)  # (C,)
-        rounds = np.maximum(-(-self.n_microbatches // n_replicas), 1) + n_stages - 1
-        by_pipelines = float((rounds * fastest_s).min()) / n_stages if self._alike else 0.0
-        return max(by_pipelines, self.least_s(layout.grid.ravel())) > best_s
+        if self.least_s(layout.grid.ravel()) > best_s:
+            return True
+        if self._alike:
+            rounds = np.maximum(-(-self.n_microbatches // n_replicas), 1) + n_stages - 1
+            if float((rounds * self._whole_s[:, 0]).min()) / n_stages > best_s:
+                return True
+        if n_stages == 1:
+            return False
+        per_byte = layout.hops.alone_s_per_byte
+        return bool(per_byte.min() > 0 and self._crossing_bytes / (1.0 / per_byte).sum() > best_s)
+
+    @cached_property
+    def _crossing_bytes(self) -> float:
+        """Bytes of the whole batch over the boundary that least crosses."""
+        return self.job.global_batch / self.combinations[0][0] * float(self._stacked[-1][0, 1:-1].min(initial=0.0))
 
     @cached_property
     def _alike(self) -> bool:
@@ -152,8 +174,11 @@ class Estimator:
         forward, backward, ends, *_ = self._stacked
         return np.asarray(forward[:, :, -1] + backward[:, :, -1] + ends.sum(axis=(1, 2)))
 
-    def estimates(self, layout: Layout) -> list[Estimate]:
-        """Return the best ways to train on a layout that fit its devices' memory, by the estimate."""
+    def estimates(self, layout: Layout, *, coarse: bool = False) -> list[Estimate]:
+        """Return the best ways to train on a layout that fit its devices' memory, by the estimate.
+
+        A ``coarse`` look leaves out replicas that pass sharded gradients on in pipelines, which seldom pays.
+        """
         tables = self.tables
         n_replicas = layout.shape[1]
         kind = tables.kind_of[layout.grid]
@@ -163,7 +188,8 @@ class Estimator:
         stage = _Stage(self, layout, kind[:, :1] if alike else kind, blocks, ends, alike)
         shardings = tables.shardings if n_replicas > 1 else tables.shardings[:1]
         found: list[Estimate] = []
-        for together in (("none", "zero-1"), ("zero-2",), ("zero-3",)):  # shardings whose passes take the same time
+        alone = coarse and layout.shape[0] > 1 and len(shardings) > 2
+        for together in SHARDINGS_TOGETHER[:1] if alone else SHARDINGS_TOGETHER:
             rows = [row for one in together if one in shardings for row in self._rows(layout, one, stage, ends)]
             if rows and stage.possible(rows[0].sharding).any():
                 overlaps = _overlaps(self.job, n_replicas, rows[0].sharding)
@@ -219,6 +245,7 @@ class Estimator:
                 Estimate(
                     value=float(flat[at]),
                     iteration_s=float(seconds[v, c, y, o]),
+                    of=self,
                     layout=layout,
                     tables=self.tables,
                     microbatch=microbatch,

@@ -16,9 +16,11 @@ from dtfm_lab.planning.iteration.left_open import divisors
 ORDERS = ("dp-pp", "pp-dp")
 """Ranks of a data-parallel group are neighbours (dp-pp, as Megatron-LM and DeepSpeed lay them), or those of a pipeline
 (pp-dp, as DT-FM does)."""
-STAGES_UP_TO = 16
+STAGES_UP_TO = 8
 """Up to this many stages every number is tried; beyond, those that divide the blocks, and a geometric scale."""
 STAGE_RATIO = 1.25
+COARSE_STAGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""Numbers of stages that are tried on parts of a network; annealing tries those between."""
 FEWER = 3
 """Halvings of the largest number of replicas that are tried: idle devices cost less than slow averaging."""
 
@@ -31,6 +33,8 @@ class Layout:
     grid: IntArray
     """(S, R) device indices."""
     order: str
+    members: IntArray
+    """The set of devices that it is made of, in the order of their ranks; some may be idle."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -62,6 +66,8 @@ class Hops:
     back_s_per_byte: FloatArray
     there_latency_s: FloatArray
     back_latency_s: FloatArray
+    alone_s_per_byte: FloatArray
+    """(R,) of each pipeline's slowest link, without any wait."""
     busiest_s_per_byte: float
     """Seconds for which one micro-batch of every pipeline keeps the busiest link or network card."""
 
@@ -72,6 +78,7 @@ class Hops:
         there, back = 1.0 / links.bandwidth_bytes_per_s[a, b], 1.0 / links.bandwidth_bytes_per_s[b, a]
         late = links.latency_s[a, b], links.latency_s[b, a]
         busiest = float(max(there.max(initial=0.0), back.max(initial=0.0)))
+        alone = np.maximum(there.max(axis=0, initial=0.0), back.max(axis=0, initial=0.0))
         if layout.shares_cards and a.size:
             here, away = layout.hosts[:-1], layout.hosts[1:]
             apart = here != away
@@ -84,14 +91,16 @@ class Hops:
             into = np.bincount(away[apart], there[apart], n) + np.bincount(here[apart], back[apart], n)
             busiest = max(busiest, float(out.max(initial=0.0)), float(into.max(initial=0.0)))
             there, back = there * at_once, back * at_once
-        return cls(there, back, *late, busiest)
+        return cls(there, back, *late, alone, busiest)
 
 
-def stage_counts(job: Job, n_devices: int) -> list[int]:
-    """Return the numbers of stages that are tried, fewest first."""
+def stage_counts(job: Job, n_devices: int, *, coarse: bool) -> list[int]:
+    """Return the numbers of stages that are tried, fewest first; ``coarse`` for a part of a network."""
     most = min(job.modelled().n_blocks, n_devices)
     if job.n_stages is not None:
         return [job.n_stages] if job.n_stages <= most else []
+    if coarse:
+        return [n for n in COARSE_STAGES if n <= most]
     found = set(range(1, min(most, STAGES_UP_TO) + 1))
     found |= {n for n in divisors(job.modelled().n_blocks) if n <= most}
     n = float(STAGES_UP_TO)
@@ -100,7 +109,7 @@ def stage_counts(job: Job, n_devices: int) -> list[int]:
     return sorted({*found, most})
 
 
-def replica_counts(job: Job, n_devices: int, n_stages: int) -> list[int]:
+def replica_counts(job: Job, n_devices: int, n_stages: int, *, coarse: bool) -> list[int]:
     """Return the numbers of replicas that are tried for so many stages, most first.
 
     Beside the most that there are devices for: the most that divide the batch, powers of two, and halves of these.
@@ -111,10 +120,11 @@ def replica_counts(job: Job, n_devices: int, n_stages: int) -> list[int]:
     if most < 1:
         return []
     even = max(n for n in divisors(job.global_batch) if n <= most)
-    power = 1 << (most.bit_length() - 1)
-    found = {most, even, power}
-    for one in (even, power):
-        found |= {max(1, one >> i) for i in range(1, FEWER + 1)}
+    found = {most, even}
+    if not coarse:
+        power = 1 << (most.bit_length() - 1)
+        for one in (even, power):
+            found |= {max(1, one >> i) for i in range(FEWER + 1)}
     return sorted(found, reverse=True)
 
 
@@ -135,10 +145,10 @@ def grid_of(ranks: IntArray, shape: tuple[int, int], order: str) -> IntArray:
     return by_stage if order == "dp-pp" else used.reshape(n_replicas, n_stages).T
 
 
-def layouts(links: Links, job: Job, members: IntArray) -> Iterator[Layout]:
-    """Yield the grids of one set of devices, whose order is that of their ranks."""
+def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Iterator[Layout]:
+    """Yield the grids of one set of devices, whose order is that of their ranks; ``coarse`` for a part of a network."""
     n = len(members)
-    for n_stages in stage_counts(job, n):
-        for n_replicas in replica_counts(job, n, n_stages):
+    for n_stages in stage_counts(job, n, coarse=coarse):
+        for n_replicas in replica_counts(job, n, n_stages, coarse=coarse):
             for order in ORDERS if min(n_stages, n_replicas) > 1 else ORDERS[:1]:
-                yield Layout(links, grid_of(members, (n_stages, n_replicas), order), order)
+                yield Layout(links, grid_of(members, (n_stages, n_replicas), order), order, members)
