@@ -69,9 +69,11 @@ def group_device(devices: Sequence[Device], members: list[int], latency_s: Float
 
 def between_groups(best: np.ufunc, matrix: FloatArray, groups: list[list[int]]) -> FloatArray:
     """(G, G) the best of a matrix over the devices of each two groups, all of one size."""
-    order, begins = np.concatenate(groups), np.arange(len(groups)) * len(groups[0])
-    rows = best.reduceat(matrix[np.ix_(order, order)], begins, axis=0)
-    found: FloatArray = best.reduceat(rows, begins, axis=1)
+    order, size = np.concatenate(groups), len(groups[0])
+    if not np.array_equal(order, np.arange(len(matrix))):
+        matrix = matrix[np.ix_(order, order)]
+    blocks = matrix.reshape(len(groups), size, len(groups), size)
+    found: FloatArray = best.reduce(best.reduce(blocks, axis=3), axis=1)
     return found
 
 

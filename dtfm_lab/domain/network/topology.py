@@ -219,6 +219,16 @@ class Topology:
         groups = groups_of(self.name, self.devices, gpus)
         if len(groups) == len(self):
             return self
+        if len(groups[0]) not in self._groupings:
+            self._groupings[len(groups[0])] = self._grouped(groups)
+        return self._groupings[len(groups[0])]
+
+    @cached_property
+    def _groupings(self) -> dict[int, Topology]:
+        """The networks of groups that were asked for: thousands of devices take a second to group."""
+        return {}
+
+    def _grouped(self, groups: list[list[int]]) -> Topology:
         return replace(
             self,
             devices=tuple(

@@ -313,10 +313,6 @@ def _dollars(bound: IncrementalBound, job: Job) -> float:
     return bound.dollars / job.tokens * TOKENS
 
 
-MOST_BOUNDED = 512
-"""Most devices of a network for which a bound is proven beyond the work of all devices."""
-
-
 def _bounded(request: SearchRequest) -> list[IterationProblem]:
     """The problems of all choices, among which the best plan is."""
     how = {"efficiency": request.efficiency}

@@ -21,6 +21,8 @@ FIRST_SHARE = 0.1
 limit comes first."""
 TURNS = 50
 """Times that the bound may rise for each step of a search that counts steps."""
+MOST_DEVICES = 512
+"""On networks of more devices the bound stays at the work of all devices: a proof of one shape takes minutes there."""
 BEGIN = 0.3
 """Share of the time limit after which the bound is begun: with a better plan by then, it takes fewer trials."""
 
@@ -72,6 +74,7 @@ class IncrementalBound:
         """Seconds of an iteration that no plan is faster than."""
         self.dollars = min(price_bound(one, SCHEDULES) for one in problems) if aim.dollars else 0.0
         """US dollars of an iteration that no plan is cheaper than; 0 in a search for seconds, which shows none."""
+        self._large = max(one.n_devices for one in problems) > MOST_DEVICES
         self._rising: Iterator[float] | None = None
         self._best_s = math.inf
         self._bettered_s = 0.0
@@ -92,7 +95,7 @@ class IncrementalBound:
         ``complete`` and ``compiling_s`` are those of the generation that found it.
         """
         request = self._request
-        if not request.improve_bound:
+        if not request.improve_bound or self._large:
             return
         if request.steps is not None:
             if complete and generation + 1 == request.steps:

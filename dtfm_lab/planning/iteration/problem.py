@@ -290,6 +290,11 @@ class IterationProblem:
             forward_s, backward_s = np.maximum(forward_s, gather_s), np.maximum(backward_s, gather_s + scatter_s)
         return np.asarray(speed * (1 + backward) * once_s / (forward_s + backward_s))
 
+    @property
+    def backward_per_forward(self) -> float:
+        """FLOP of a backward in forwards, with the forward that it repeats where whole stages are recomputed."""
+        return float(self.job.modelled().backward.whole + (self.job.checkpoints == "stage"))
+
     def passes(self, microbatch: int) -> Passes:
         """What micro-batches of so many sequences cost."""
         job, model = self.job, self.job.modelled()
@@ -315,7 +320,7 @@ class IterationProblem:
             hop_s=hop_s,
             coding_s=np.where(hop_bytes < plain_bytes, plain_bytes / job.codec_bytes_per_s, 0.0),
             least=1 + int(inside.argmin()) if len(inside) else 0,
-            backward_per_forward=float(model.backward.whole + recompute),
+            backward_per_forward=self.backward_per_forward,
             layer=np.stack([self.block_flop, self.block_parameters, self.block_held, self.block_frozen])
             * scale[:, None],
             extra=np.stack([self.first_extra, self.last_extra]) * scale,

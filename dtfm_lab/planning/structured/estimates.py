@@ -388,9 +388,9 @@ class _Stage:
             for overlap in overlaps:
                 after = end + average_s
                 if overlap:
-                    longer = average_s + (n_buckets - 1) * late_s  # (Y, S)
+                    # rounds of later buckets follow in the gaps that latencies leave
                     begun = end - (last_b * (1.0 - 1.0 / n_buckets))[:, None]
-                    after = np.maximum(begun + longer, end + longer / n_buckets)
+                    after = np.maximum(begun + average_s, end + (average_s - late_s) / n_buckets + late_s)
                 ways.append(np.where(fits, after.max(axis=2) + self._tied_s, np.inf))
             seconds.append(np.stack(ways, axis=2))  # (C, Y, O)
             fills.append(fill)

@@ -185,7 +185,7 @@ MOST_FAILURES = 12
 def batch_flop(problem: IterationProblem) -> float:
     """FLOP of all forwards and backwards of the batch, with the recomputation that the job asks for."""
     flop = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
-    per_forward = 1.0 + problem.passes(1).backward_per_forward
+    per_forward = 1.0 + problem.backward_per_forward
     return float(problem.job.global_batch * (flop * per_forward + problem.block_again_flop[-1]))
 
 
