@@ -206,6 +206,11 @@ def read_mapping(path: Path, *, list_as: str = "") -> dict[str, Any]:
     """The mapping that a .yaml, .yml or .json file holds; with ``list_as``, a list alone is what this key holds."""
     is_json = path.suffix.lower() == ".json"
     text = read_text(path) if is_json else read_text(path, MOST_YAML_BYTES, " as YAML; JSON may be larger")
+    return mapping_of(text, path, is_json=is_json, list_as=list_as)
+
+
+def mapping_of(text: str, path: Path, *, is_json: bool = False, list_as: str = "") -> dict[str, Any]:
+    """The mapping that the text of a file, or of one of its YAML documents, holds; as ``read_mapping``."""
     try:
         data = json.loads(text) if is_json else _load_yaml(text)
     except json.JSONDecodeError as error:

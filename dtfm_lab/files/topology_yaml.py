@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.network import LINK_SPREAD, Device, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, Device, Estimate, Topology
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, to_gbps, to_ms
 from dtfm_lab.files.reading import read_mapping, title_of, write_text, write_yaml
 from dtfm_lab.files.topology_reading import topology_from_mapping
@@ -54,11 +54,18 @@ def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, 
     data: dict[str, Any] = {"dtfm_topology": 1, "name": topology.name}
     data |= {"description": topology.description} if topology.description else {}
     data |= {} if topology.link_spread == LINK_SPREAD else {"link_spread": topology.link_spread}
+    data |= {"estimates": [_estimate(one) for one in topology.estimates]} if topology.estimates else {}
     data |= {"default": lines["default"]} if lines["default"] else {}
     data |= {"regions": lines["regions"], "devices": devices}
     data |= {"hosts": lines["hosts"]} if lines["hosts"] else {}
     data |= {"between": lines["between"], "links": lines["links"]}
     return data | _measured(topology)
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    gbps = ("bandwidth_gbps", estimate.bandwidth_bytes_per_s), ("least_gbps", estimate.least_bytes_per_s)
+    rates = dict((*gbps, ("most_gbps", estimate.most_bytes_per_s)))
+    return {"links": estimate.where} | {name: float(to_gbps(rate)) for name, rate in rates.items()}
 
 
 def _measured(topology: Topology) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import HARDWARE, Device, Topology, hardware_of, known_gpu
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import GB, format_bytes
-from dtfm_lab.files.machines.network import ESTIMATED_SPREAD, PCIE_GB_PER_S, PCIE_S
+from dtfm_lab.files.machines.links import PCIE_GB_PER_S, PCIE_S
+from dtfm_lab.files.machines.network import ESTIMATED_SPREAD
 from dtfm_lab.files.machines.skypilot import Offers, spelled_out
 from dtfm_lab.planning import search, simulated
 from dtfm_lab.planning.iteration.fitting import Room, room_for
