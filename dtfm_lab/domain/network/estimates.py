@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 WHERE = INSIDE, BETWEEN = ("inside hosts", "between hosts")
 """Links between two devices of a host, and all others."""
 
+NEAR = 1e-9
+"""Share by which a link's bandwidth may differ from its estimate's: that of a file, in Gbit/s."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -56,17 +59,25 @@ def estimated(topology: Topology) -> tuple[Estimate, ...]:
 
 
 def at_their_ends(topology: Topology, *, most: bool) -> Topology:
-    """The network with all estimated links as fast, or as slow, as they may be."""
-    bandwidth = topology.bandwidth_bytes_per_s.copy()
+    """The network with all estimated links as fast, or as slow, as they may be, those inside a group of GPUs too."""
+    bandwidth, devices = topology.bandwidth_bytes_per_s.copy(), topology.devices
     for estimate in topology.estimates:
         end = estimate.most_bytes_per_s if most else estimate.least_bytes_per_s
         bandwidth[_links(topology, estimate)] = end
-    return replace(topology, bandwidth_bytes_per_s=bandwidth, estimates=())
+        if estimate.where == INSIDE:
+            rate = estimate.bandwidth_bytes_per_s
+            devices = tuple(
+                replace(device, inner_bandwidth_bytes_per_s=end)
+                if math.isclose(device.inner_bandwidth_bytes_per_s, rate, rel_tol=NEAR)
+                else device
+                for device in devices
+            )
+    return replace(topology, devices=devices, bandwidth_bytes_per_s=bandwidth, estimates=())
 
 
 def _links(topology: Topology, estimate: Estimate) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
     """(N, N) whether a link is one of those that an estimate is of."""
     hosts = np.array([device.host or f"\0{i}" for i, device in enumerate(topology.devices)])
     is_inside = hosts[:, None] == hosts[None, :]
-    alike = np.isclose(topology.bandwidth_bytes_per_s, estimate.bandwidth_bytes_per_s, rtol=1e-9, atol=0)
+    alike = np.isclose(topology.bandwidth_bytes_per_s, estimate.bandwidth_bytes_per_s, rtol=NEAR, atol=0)
     return alike & (is_inside if estimate.where == INSIDE else ~is_inside)
