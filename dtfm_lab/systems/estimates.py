@@ -4,6 +4,8 @@ be."""
 import contextlib
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, at_their_ends, estimated
@@ -14,7 +16,7 @@ from dtfm_lab.systems.outcome import Outcome
 MEASURE = "iperf3 --json, a test of NCCL and dtfm-lab network probe measure links"
 MOST_SHOWN = 4
 """Most estimates that a note names."""
-RIVAL, MOST_RIVALS = 3.0, 4
+RIVAL, MOST_RIVALS = 3.0, 3
 """Systems choose their plans again at an end of the estimates if their plans take at most ``RIVAL`` times as long there
 as the fastest, at most ``MOST_RIVALS`` of them: it takes as long as asking them did."""
 ENDS = {True: "as fast as they may be", False: "as slow as they may be"}
@@ -48,10 +50,12 @@ def note_on(topology: Topology, job: Job, outcomes: Sequence[Outcome]) -> str:
 
 def _seconds(ranked: Sequence[Outcome], topology: Topology, job: Job, *, most: bool) -> dict[str, float]:
     """By title the seconds of each system at one end of the estimates."""
+    network = at_their_ends(topology, most=most)
+    if np.array_equal(network.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s):
+        return {one.title: one.iteration_s for one in ranked if one.iteration_s is not None}
     found = dict(_with_their_plans(ranked, most=most))
     least_s = min(found.values(), default=0.0)
     rivals = [one for one in ranked if one.title in found and found[one.title] <= RIVAL * least_s]
-    network = at_their_ends(topology, most=most)
     for one in sorted(rivals, key=lambda rival: found[rival.title])[:MOST_RIVALS]:
         if not one.strategy.searches:
             chosen_s = outcome_of(one.strategy, network, job, one.budget).iteration_s

@@ -40,7 +40,9 @@ class Estimate:
     def __post_init__(self) -> None:
         if self.where not in WHERE:
             raise TopologyError(f"an estimate is of links {shortened(self.where)}; wanted {' or '.join(WHERE)}")
-        numbers = [as_number(one) for one in (self.least_bytes_per_s, self.bandwidth_bytes_per_s, self.most_bytes_per_s)]
+        numbers = [
+            as_number(one) for one in (self.least_bytes_per_s, self.bandwidth_bytes_per_s, self.most_bytes_per_s)
+        ]
         given = [one for one in numbers if one is not None and 0 < one < math.inf]
         if len(given) < 3 or sorted(given) != given:
             raise TopologyError(

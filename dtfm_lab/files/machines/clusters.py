@@ -19,9 +19,7 @@ from dtfm_lab.files.reading import parse
 
 MOST_GPUS = 64
 """Most GPUs of a node."""
-OUT = re.compile(
-    r"down|drain|drng|fail|not_responding|no_respond|inval|inact|futr|future|maint|blocked|error"
-)
+OUT = re.compile(r"down|drain|drng|fail|not_responding|no_respond|inval|inact|futr|future|maint|blocked|error")
 """What a part of a node's state begins with, such as of IDLE+DRAIN, in which Slurm starts nothing on it."""
 OUT_FLAGS = frozenset("*$")
 """Marks behind a state: the node does not answer; it is kept for maintenance (sinfo(1), "node state codes")."""
@@ -153,7 +151,9 @@ def _is_out(state: str) -> bool:
 
 def _with_memory(kind: str, features: str) -> str:
     """A GPU's type, with the memory that a feature of its node has for it."""
-    told = [found for found in FEATURE.finditer(features.lower()[:1000]) if found[1] in re.split(r"[^a-z0-9]", kind.lower())]
+    told = [
+        found for found in FEATURE.finditer(features.lower()[:1000]) if found[1] in re.split(r"[^a-z0-9]", kind.lower())
+    ]
     return f"{kind} {told[0][2]}GB" if told and not re.search(r"[0-9]gb?\b", kind.lower()) else kind
 
 

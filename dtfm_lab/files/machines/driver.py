@@ -46,7 +46,10 @@ def read_smi(text: str, path: Path) -> Seen:
         name, total = gpu.findtext("product_name", ""), gpu.findtext("fb_memory_usage/total", "")
         if not name.strip():
             raise FileError(f"{path.name}: GPU {number} has no product_name; wanted the output of nvidia-smi -q -x")
-        if gpu.findtext("mig_mode/current_mig", "").strip() == "Enabled" or gpu.find("mig_devices/mig_device") is not None:
+        if (
+            gpu.findtext("mig_mode/current_mig", "").strip() == "Enabled"
+            or gpu.find("mig_devices/mig_device") is not None
+        ):
             slices.append(f"GPU {number}")
             continue
         mib = re.fullmatch(r"\s*([0-9]{1,12}) MiB\s*", total)

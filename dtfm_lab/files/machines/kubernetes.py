@@ -20,7 +20,9 @@ MOST_GPUS = 64
 LABELS = ("topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/")
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu")
 """What a device plugin offers: NVIDIA's whole GPUs, those that pods share in turns, and AMD's."""
-OTHERS = re.compile(r"nvidia\.com/mig-|habana\.ai/|google\.com/tpu|aws\.amazon\.com/neuron|gpu\.intel\.com/|huawei\.com/")
+OTHERS = re.compile(
+    r"nvidia\.com/mig-|habana\.ai/|google\.com/tpu|aws\.amazon\.com/neuron|gpu\.intel\.com/|huawei\.com/"
+)
 """Accelerators, or parts of one, that are not read."""
 AWAY = frozenset(
     {
@@ -183,7 +185,9 @@ def _memory(node: _Node, path: Path) -> float | None:
     mib = _whole(labels.get("nvidia.com/gpu.memory"), path, name)
     mib = mib or _whole(labels.get("karpenter.k8s.aws/instance-gpu-memory"), path, name)
     mib = mib or 1024 * _whole(labels.get("gpu.nvidia.com/vram"), path, name)
-    vram = re.fullmatch(r"([0-9]{1,6})(Gi?|Mi?)", labels.get("amd.com/gpu.vram", labels.get("beta.amd.com/gpu.vram", "")))
+    vram = re.fullmatch(
+        r"([0-9]{1,6})(Gi?|Mi?)", labels.get("amd.com/gpu.vram", labels.get("beta.amd.com/gpu.vram", ""))
+    )
     if not mib and vram:
         mib = int(vram[1]) * (1024 if vram[2].startswith("G") else 1)
     return float(mib) * MIB if mib else None

@@ -156,6 +156,13 @@ def inside(host: Host) -> Speed:
     return Speed(PCIE_S, rate, f"{said}, estimated: nothing tells more", ends)
 
 
+def as_modules(gpu: str, n_gpus: int) -> str:
+    """A GPU's name, as a cloud sells so many in a host: as modules (SXM) where the kind comes so and its name is bare."""
+    row = NVLINKS.get(known_gpu(gpu) or "")
+    is_bare = row is not None and row.are_modules and not re.search(r"pcie|nvl|sxm", gpu.lower())
+    return f"{gpu} SXM" if is_bare and n_gpus > 1 else gpu
+
+
 def _name_of(host: Host) -> str:
     return "Infinity Fabric" if (known_gpu(*host.gpus[0]) or "").startswith("MI") else "NVLink"
 

@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dtfm_lab.domain.errors import FileError
-from dtfm_lab.domain.network import known_gpu, shortened
+from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import GB, format_gbps, to_gbps
 from dtfm_lab.files.machines.links import fabric_bytes_per_s, nvlink_bytes_per_s
 from dtfm_lab.files.machines.seen import Gpu, Host, Measurement, Seen
 from dtfm_lab.files.machines.text import plain_lines, unprefixed
 
 TOOL = "NCCL's tests"
-TEST = re.compile(r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?|send_?recv|broadcast|reduce|gather|scatter|hypercube|bisection)_(?:bias_)?perf\b")
+TEST = re.compile(
+    r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?|send_?recv|broadcast|reduce|gather|scatter|hypercube|bisection)_(?:bias_)?perf\b"
+)
 """The name of a test's program, which newer ones print and command lines hold."""
 NEAR = 0.03
 """Share by which a ratio of two printed bandwidths may differ from a formula: they have two decimals."""
@@ -80,7 +82,10 @@ def read_nccl(text: str, path: Path) -> Seen:
     fewest = min(len(gpus) for gpus in hosts.values())
     needed = _needed_bytes_per_s(test, row, n, len(hosts), fewest)
     if test in ("alltoall", "gather", "scatter"):
-        rate, notes = needed, (f"{path.name}: {format_gbps(to_gbps(needed))} is what a test of {test} sends from a host",)
+        rate, notes = (
+            needed,
+            (f"{path.name}: {format_gbps(to_gbps(needed))} is what a test of {test} sends from a host",),
+        )
     else:
         # less than the most that such a host is sold with never counts as too much, nor what the test cannot do without
         most = max(min(_most_between(gpu) for gpu in kinds), needed)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, permutations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,8 @@ from dtfm_lab.domain.errors import FileError, TopologyError
 from dtfm_lab.domain.network import (
     LINK_SPREAD,
     Device,
-    Topology,
     Estimate,
+    Topology,
     check_count,
     find_place,
     link_between,
@@ -125,7 +124,9 @@ class _Assembly:
             return
         where = _few([host.name for host in hosts], "hosts")
         named = " and ".join(map(repr, of_gpu))
-        raise TopologyError(f"{where}: {named} {'is' if len(of_gpu) == 1 else 'are'} not in the table of GPUs; wanted {wanted}")
+        raise TopologyError(
+            f"{where}: {named} {'is' if len(of_gpu) == 1 else 'are'} not in the table of GPUs; wanted {wanted}"
+        )
 
     def _placed(self, hosts: list[Host], at: dict[str, str]) -> list[Host]:
         """The hosts where ``at`` says they are. With a host whose region is no known place go those of its cluster that
@@ -153,7 +154,9 @@ class _Assembly:
                 told.setdefault(said, []).append(host.name)
                 for (i, j), speed in speeds.items():
                     latency_s[here[i], here[j]], bytes_per_s[here[i], here[j]] = speed.latency_s, speed.bytes_per_s
-                    estimates |= {} if speed.ends is None else {Estimate("inside hosts", speed.bytes_per_s, *speed.ends): None}
+                    estimates |= (
+                        {} if speed.ends is None else {Estimate("inside hosts", speed.bytes_per_s, *speed.ends): None}
+                    )
         is_estimated = any("estimated" in said for said in told)
         self.notes += [f"inside {_few(hosts, 'hosts')}: {said}" for said, hosts in told.items()]
         told.clear()
@@ -209,7 +212,9 @@ class _Assembly:
                 speeds[pair] = Speed(NVLINK_S, max(rate, least), said)
             else:
                 some_pcie = True
-                speeds[pair] = Speed(PCIE_S, max(pcie.bytes_per_s, least), said, pcie.ends if pcie.bytes_per_s > least else None)
+                speeds[pair] = Speed(
+                    PCIE_S, max(pcie.bytes_per_s, least), said, pcie.ends if pcie.bytes_per_s > least else None
+                )
         standards = f"{', '.join(sorted(codes))} as nvidia-smi says, at their standards' speeds"
         rest = [of_test] if of_test else []
         return speeds, ", ".join([standards, *([said] if some_pcie or host.pcie else []), *rest])
@@ -304,7 +309,9 @@ def _joined(a: Host, b: Host) -> Host:
     )
 
 
-def _of_numbers(between: Mapping[tuple[int, int], str], numbers: tuple[int, ...] | None) -> Mapping[tuple[int, int], str]:
+def _of_numbers(
+    between: Mapping[tuple[int, int], str], numbers: tuple[int, ...] | None
+) -> Mapping[tuple[int, int], str]:
     """The matrix of the GPUs with these numbers of the driver, where some were left out, by their place among these."""
     if numbers is None or len({i for i, _ in between}) <= max(numbers):
         return between

@@ -10,7 +10,7 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import HARDWARE, as_number, known_gpu, shortened, variants_of
 from dtfm_lab.domain.units import GiB
-from dtfm_lab.files.machines.links import NVLINKS
+from dtfm_lab.files.machines.links import as_modules
 from dtfm_lab.files.machines.seen import Gpu, Host, Seen, Told
 from dtfm_lab.files.reading import cells_of, parse
 
@@ -142,8 +142,7 @@ def _as_sold(accelerator: str, count: int) -> str:
     kind = known_gpu(name)
     if variants_of(name) and kind is not None:  # V100 is the one with 16 GB, where the other is V100-32GB
         name += f" {HARDWARE[kind].memory_bytes / GiB:.0f}GB"
-    is_module = kind in NVLINKS and NVLINKS[kind].are_modules and not re.search(r"pcie|nvl|sxm", name.lower())
-    return f"{name} SXM" if is_module and count > 1 else name
+    return as_modules(name, count)
 
 
 def accelerator_of(gpu: str) -> str:
