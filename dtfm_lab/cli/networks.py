@@ -57,9 +57,9 @@ def network(
     hosts, sources = _hosts_and_files(words)
     own = {host.rpartition("@")[2] for host in hosts}
     gpus = {name: value for name, value in peaks.items() if name in own}
-    told = {name: _numbers(value) for name, value in peaks.items() if name not in own}
-    others = {name: peak for name, (peak, _) in told.items()}
-    memory = {name: gib for name, (_, gib) in told.items() if gib is not None}
+    numbers = {name: _numbers(value) for name, value in peaks.items() if name not in own}
+    others = {name: peak for name, (peak, _) in numbers.items()}
+    memory = {name: gib for name, (_, gib) in numbers.items() if gib is not None}
     if hosts:
         from dtfm_lab.runtime.probe import probe_over_ssh
 

@@ -49,7 +49,8 @@ def load_topology(
     A list of files is read as what other tools say of your machines, in any mixture: ``nvidia-smi -q -x``, ``nvidia-smi
     topo -m``, ``iperf3 --json``, tests of NCCL, nodes of Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and
     catalogue. ``at`` says in which regions hosts are, ``peak_tflops`` and ``memory_gib`` what GPUs compute and hold
-    that are not in the lab's table; ``.description`` of what comes back, what was measured, what estimated and what left out.
+    that are not in the lab's table; ``.description`` of what comes back, what was measured, what estimated and what
+    left out.
 
     Raises FileError, TopologyError or UnknownName in one line.
     """

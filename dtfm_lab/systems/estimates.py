@@ -1,5 +1,4 @@
-"""Whether a ranking depends on links that nobody measured: ranked again where these are as fast, or as slow, as they may
-be."""
+"""Whether a ranking depends on links that nobody measured: ranked again at both ends of what these may be."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

@@ -141,7 +141,7 @@ def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None
 
 
 def variants_of(driver_name: str) -> tuple[str, ...]:
-    """The table's rows that a driver's name may mean, where they differ in their memory alone and it does not say it."""
+    """The table's rows that a driver's name may mean: they differ in their memory alone, and it does not say it."""
     known = known_gpu(driver_name)
     if known is None or any(MEMORY_WORD.fullmatch(word) for word in _words(driver_name)):
         return ()

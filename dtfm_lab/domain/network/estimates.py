@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.device import as_number, shortened
@@ -77,9 +78,10 @@ def at_their_ends(topology: Topology, *, most: bool) -> Topology:
     return replace(topology, devices=devices, bandwidth_bytes_per_s=bandwidth, estimates=())
 
 
-def _links(topology: Topology, estimate: Estimate) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+def _links(topology: Topology, estimate: Estimate) -> npt.NDArray[np.bool_]:
     """(N, N) whether a link is one of those that an estimate is of."""
     hosts = np.array([device.host or f"\0{i}" for i, device in enumerate(topology.devices)])
     is_inside = hosts[:, None] == hosts[None, :]
     alike = np.isclose(topology.bandwidth_bytes_per_s, estimate.bandwidth_bytes_per_s, rtol=NEAR, atol=0)
-    return alike & (is_inside if estimate.where == INSIDE else ~is_inside)
+    found: npt.NDArray[np.bool_] = alike & (is_inside if estimate.where == INSIDE else ~is_inside)
+    return found

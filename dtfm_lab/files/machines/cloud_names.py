@@ -41,8 +41,8 @@ LABELS = {
     "nvidia-ampere-a100": "A100",
     "nvidia-hopper-h100": H100,
 }
-"""GKE's accelerators (cloud.google.com, "GPU platforms") and those that EKS's users copy from the autoscaler's list. Others are
-read as the table of GPUs has them, without ``nvidia-`` and ``tesla-``."""
+"""GKE's accelerators (cloud.google.com, "GPU platforms") and those that EKS's users copy from the autoscaler's list.
+Others are read as the table of GPUs has them, without ``nvidia-`` and ``tesla-``."""
 
 INSTANCES: Sequence[tuple[str, str]] = (
     # Amazon EC2

@@ -169,7 +169,9 @@ def _cells(line: str) -> list[str]:
 def _columns(text: str) -> dict[str, int] | None:
     """Where the header of sinfo has the node's name and its resources, perhaps its state and features."""
     header = [OTHER_HEADINGS.get(cell, cell) for cell in _cells(text.partition("\n")[0][:10_000])]
-    known = {what: header.index(what) for what in ("NODELIST", "GRES", "STATE", "AVAIL_FEATURES") if what in header}
+    known: dict[str, int] = {
+        what: header.index(what) for what in ("NODELIST", "GRES", "STATE", "AVAIL_FEATURES") if what in header
+    }
     return known if {"NODELIST", "GRES"} <= known.keys() else None
 
 

@@ -133,6 +133,6 @@ def read_rocm(text: str, path: Path) -> NoReturn:
 def refuse_rocm(path: Path) -> NoReturn:
     """Raises FileError: the weights and hops of AMD's tools say no bandwidth."""
     raise FileError(
-        f"{path.name}: is printed by rocm-smi or amd-smi, which are not read; wanted a test of RCCL (all_reduce_perf of "
-        "rccl-tests), kubectl get nodes -o json, scontrol show node, or a network written by hand (gpu: MI300X)"
+        f"{path.name}: is printed by rocm-smi or amd-smi, which are not read; wanted a test of RCCL (all_reduce_perf "
+        "of rccl-tests), kubectl get nodes -o json, scontrol show node, or a network written by hand (gpu: MI300X)"
     )

@@ -44,7 +44,7 @@ class GivenHardware:
         if known is None and hardware_of(gpu.name) is not None:  # a whole computer, by the table's own name
             known = gpu.name
         memory = {} if gpu.memory_bytes is None else {"memory_bytes": gpu.memory_bytes}
-        fields = {"gpu": known or gpu.name} | memory | told
+        fields: dict[str, Any] = {"gpu": known or gpu.name, **memory, **told}
         if told and known is not None:  # a peak of one's own, and the table's memory
             row = hardware_of(known)
             assert row is not None, "it is in the table"
@@ -53,13 +53,12 @@ class GivenHardware:
 
     def notes(self, hosts: Sequence[Host]) -> Iterator[str]:
         """Of names that leave open how much memory a GPU has, what it was taken for."""
-        names: dict[str, str] = {}
-        for gpu in dict.fromkeys(gpu for host in hosts for gpu in host.gpus):
-            if gpu.memory_bytes is None and gpu.name.casefold() not in self._memory_gib:
-                names |= {gpu.name: known for known in [known_gpu(gpu.name)] if known and variants_of(gpu.name)}
-        for name, known in names.items():
-            gib, others = HARDWARE[known].memory_bytes / GiB, [each for each in variants_of(name) if each != known]
-            yield f"{name!r} does not say how much memory: taken as {known} with {gib:.0f} GiB, and it may be {' or '.join(others)}"
+        told = {gpu.name for host in hosts for gpu in host.gpus if gpu.memory_bytes is None}
+        for name in sorted(each for each in told if each.casefold() not in self._memory_gib):
+            if (known := known_gpu(name)) is None or not (variants := variants_of(name)):
+                continue
+            gib, others = HARDWARE[known].memory_bytes / GiB, " or ".join(each for each in variants if each != known)
+            yield f"{name!r} does not say how much memory: taken as {known} with {gib:.0f} GiB, it may be {others}"
 
     def _given(self, name: str) -> dict[str, float]:
         told = {}

@@ -16,8 +16,8 @@ from dtfm_lab.files.reading import parse
 STATES_LIMITS = 3, 10
 """First version of iperf3 whose output says what ``-b`` limited (esnet/iperf #1167)."""
 OF_A_ROUND_RATE = 0.003
-"""A TCP test within this share of 1, 2 or 5 times a power of ten is taken for one that ``-b`` limited, where the version
-does not say. An unlimited test ends at the rate of the line without its headers, such as 941 Mbit/s."""
+"""A TCP test within this share of 1, 2 or 5 times a power of ten is taken for one that ``-b`` limited, where the
+version does not say. An unlimited test ends at the rate of the line without its headers, such as 941 Mbit/s."""
 
 
 class _Ends(Told):
@@ -147,8 +147,8 @@ def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
         )
     if _is_round(bits_per_s):
         raise FileError(
-            f"{path.name}: the rate is {format_gbps(to_gbps(bits_per_s / 8))}, as if -b had limited it, and {named} does "
-            f"not say whether it did; {wanted}, or by iperf3 3.10 or newer"
+            f"{path.name}: the rate is {format_gbps(to_gbps(bits_per_s / 8))}, as if -b had limited it, and {named} "
+            f"does not say whether it did; {wanted}, or by iperf3 3.10 or newer"
         )
     return f"{named} (which does not say whether -b limited the rate)"
 

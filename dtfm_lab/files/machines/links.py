@@ -157,7 +157,7 @@ def inside(host: Host) -> Speed:
 
 
 def as_modules(gpu: str, n_gpus: int) -> str:
-    """A GPU's name, as a cloud sells so many in a host: as modules (SXM) where the kind comes so and its name is bare."""
+    """A GPU's name as a cloud sells so many in a host: as modules (SXM) if the kind comes so and its name is bare."""
     row = NVLINKS.get(known_gpu(gpu) or "")
     is_bare = row is not None and row.are_modules and not re.search(r"pcie|nvl|sxm", gpu.lower())
     return f"{gpu} SXM" if is_bare and n_gpus > 1 else gpu

@@ -214,7 +214,7 @@ def _needed_bytes_per_s(test: str, row: _Row, n: int, n_hosts: int, n_here: int)
 
 
 def _most_between(gpu: Gpu) -> float:
-    """Bytes a second that no ring of such GPUs has between hosts: with switches that add, those of the network cards."""
+    """Bytes a second that no ring of such GPUs has between hosts: of kinds with switches that add, the cards'."""
     adds = (known_gpu(*gpu) or "").startswith(("H", "B", "G"))
     return (fabric_bytes_per_s(gpu, 8) if adds else nvlink_bytes_per_s(gpu)) or math.inf
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import FileError, TopologyError
 from dtfm_lab.domain.network import (
+    BETWEEN,
     LINK_SPREAD,
     Device,
     Estimate,
@@ -168,7 +169,8 @@ class _Assembly:
             told.setdefault(link.said, []).append(f"{a.name} -> {b.name}")
             grid = np.ix_(places[a.name], places[b.name])
             latency_s[grid], bytes_per_s[grid] = link.latency_s, link.bytes_per_s
-            estimates |= {} if link.ends is None else {Estimate("between hosts", link.bytes_per_s, *link.ends): None}
+            if link.ends is not None:
+                estimates[Estimate(BETWEEN, link.bytes_per_s, *link.ends)] = None
         if untold:
             raise TopologyError(self._wanted(untold))
         self.notes += [f"{_few(ways, 'links')}: {said}" for said, ways in told.items()]

@@ -28,7 +28,7 @@ class Host:
     price_per_hour: float | None = None
     """US dollars for one of its GPUs."""
     between: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """By the driver's numbers of two GPUs: how they are connected, as ``nvidia-smi topo -m`` says it (NV12, PIX, SYS)."""
+    """By the driver's numbers of two GPUs: how they are connected, as ``nvidia-smi topo -m`` says it (NV12, SYS)."""
     pcie: tuple[int, int] | None = None
     """Generation and lanes of its GPUs' PCIe."""
     inside_bytes_per_s: float | None = None

@@ -51,8 +51,8 @@ def task_of(documents: Sequence[Any], path: Path) -> Any:
     with_gpus = [each for each in documents if is_task(each) and _wants_gpus(each["resources"])]
     if len(with_gpus) > 1:
         raise FileError(
-            f"{path.name}: holds {len(with_gpus)} tasks with accelerators, which run one after the other; wanted one of "
-            "them alone"
+            f"{path.name}: holds {len(with_gpus)} tasks with accelerators, which run one after the other; wanted one "
+            "of them alone"
         )
     return next(iter(with_gpus), documents[-1] if documents else None)
 
@@ -124,7 +124,7 @@ OF_40_GB = "A100"
 
 
 OTHER_SPELLINGS = {"H100-MEGA": "H100", "RTX6000": "Quadro RTX 6000", "RTXPRO6000": "RTX PRO 6000 Blackwell"}
-"""Further names of SkyPilot's, and what they are: Google's H100 of a3-megagpu, Lambda's cards of the Turing generation."""
+"""Further names of SkyPilot's, and what they are: Google's H100 of a3-megagpu, Lambda's cards of Turing."""
 
 
 def spelled_out(accelerator: str) -> str:
