@@ -116,6 +116,7 @@ def gpu_of_label(label: str, value: str) -> str:
     name = value.casefold().removesuffix("-vws")
     if name in LABELS:
         return LABELS[name]
+    value = value[: len(name)]
     if label == "karpenter.azure.com/sku-gpu-name" or "amd.com" in label:
         return value
     plain = {"h100": H100, "h200": "H200-SXM5", "v100": "V100-SXM2", "a100": "A100-SXM4"}

@@ -16,7 +16,7 @@ from dtfm_lab.files.machines.text import unprefixed
 MIB = 2**20
 CONNECTED = re.compile(r"NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
 HEADING = re.compile(r"GPU[0-9]{0,4}|NIC[0-9]{1,4}|(?:mlx|hfi)\S{1,40}|CPU|NUMA|Affinity|ID")
-ROCM = re.compile(r"\bXGMI\b|ROCm System Management|AMD System Management|=+ ?(?:ROCm|Hops between two GPUs)")
+ROCM = re.compile(r"\bXGMI\b|ROCm System Management|AMD System Management|Hops between two GPUs")
 
 
 def host_of(path: Path) -> str:
