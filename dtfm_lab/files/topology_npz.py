@@ -21,7 +21,7 @@ import numpy as np
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, Estimate, Topology
 from dtfm_lab.domain.network.conversions import SPEEDS, either
-from dtfm_lab.domain.network.estimates import WHERE
+from dtfm_lab.domain.network.estimate import WHERE
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import to_gbps, to_ms
 from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, write_bytes

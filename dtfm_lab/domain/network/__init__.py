@@ -22,7 +22,8 @@ from dtfm_lab.domain.network.device import (
     typical_price,
     variants_of,
 )
-from dtfm_lab.domain.network.estimates import BETWEEN, INSIDE, Estimate, at_their_ends, estimated
+from dtfm_lab.domain.network.estimate import BETWEEN, INSIDE, Estimate
+from dtfm_lab.domain.network.estimates import at_their_ends, estimated
 from dtfm_lab.domain.network.links import QUEUEING, Links, Passage, is_shared, queues_of
 from dtfm_lab.domain.network.places import (
     Place,

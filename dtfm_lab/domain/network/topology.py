@@ -39,7 +39,7 @@ from dtfm_lab.domain.network.device import (
     shortened,
     typical_price,
 )
-from dtfm_lab.domain.network.estimates import Estimate
+from dtfm_lab.domain.network.estimate import Estimate
 from dtfm_lab.domain.network.grouping import between_groups, group_device, group_sizes, groups_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, to_gbps, to_ms
@@ -91,10 +91,9 @@ class Topology:
     name: str = field(default="unnamed", kw_only=True)
     description: str = field(default="", kw_only=True)
     estimates: tuple[Estimate, ...] = field(default=(), kw_only=True)
-    """Which bandwidths are estimates, and how far each may be off; no plan depends on it."""
+    """Bandwidths that nobody measured, and how far each may be off."""
     link_spread: float = field(default=LINK_SPREAD, kw_only=True)
-    """How sure the links are: one standard deviation of the logarithm of the seconds of their messages, of all links by
-    one factor. No plan and no iteration depends on it, only the interval in which an iteration is said to lie."""
+    """One standard deviation of the logarithm of the seconds of all messages; only an iteration's interval follows."""
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
     """(K,) increasing sizes at which messages were timed; None where none were."""
     message_s: FloatArray | None = field(default=None, kw_only=True)

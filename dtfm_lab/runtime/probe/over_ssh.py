@@ -57,8 +57,8 @@ def probe_over_ssh(
     Nothing is installed on them: NVIDIA's driver tells their GPUs, and their python3 times messages between every two,
     directly. ``files``, ``at``, ``peak_tflops`` and ``memory_gib`` are as in ``lab.load_topology``; ssh reads an ssh
     config among the files. ``gpus`` names what a host without nvidia-smi computes with, ``{"ada": "MI300X:8"}``.
-    ``report`` is called with a line of text about every step. A host that fails is left out, a pair that does not reach each other is
-    estimated where both places are known; the network's ``description`` says so.
+    ``report`` is called with a line of text about every step. A host that fails is left out, a pair that does not reach
+    each other is estimated where both places are known; the network's ``description`` says so.
 
     Raises RunError where fewer than two of several hosts are left, and LabError for what is wrong beforehand.
     """
