@@ -158,7 +158,6 @@ class _Assembly:
                     estimates |= (
                         {} if speed.ends is None else {Estimate("inside hosts", speed.bytes_per_s, *speed.ends): None}
                     )
-        is_estimated = any("estimated" in said for said in told)
         self.notes += [f"inside {_few(hosts, 'hosts')}: {said}" for said, hosts in told.items()]
         told.clear()
         untold = []
@@ -174,7 +173,7 @@ class _Assembly:
         if untold:
             raise TopologyError(self._wanted(untold))
         self.notes += [f"{_few(ways, 'links')}: {said}" for said, ways in told.items()]
-        is_estimated = is_estimated or any(said.startswith("estimated") for said in told)
+        is_estimated = any(said.startswith("estimated") for said in told)
         return Topology(
             devices,
             latency_s,
