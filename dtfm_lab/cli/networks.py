@@ -94,8 +94,8 @@ def _numbers(text: str) -> tuple[float, float | None]:
         return float(peak), float(memory.lower().removesuffix("gib")) if comma else None
     except ValueError:
         raise LabError(
-            f"--gpu says {shortened(text)} TFLOP/s; wanted a number, also with GiB of memory (125,119), or the name of "
-            "a probed host before it"
+            f"--gpu says {shortened(text)} TFLOP/s; wanted a number, also with GiB of memory (125,119), or the name "
+            "of a probed host before it"
         ) from None
 
 
