@@ -97,7 +97,7 @@ class Topology:
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
     """(K,) increasing sizes at which messages were timed; None where none were."""
     message_s: FloatArray | None = field(default=None, kw_only=True)
-    """(N, N, K) seconds from the first byte offered to the last one delivered, the latency at least; NaN if not timed."""
+    """(N, N, K) seconds from the first byte offered to the last delivered, the latency at least; NaN if not timed."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name))
