@@ -168,7 +168,7 @@ ARCHITECTURES = {
     **{"Qwen2": "qwen2", "Qwen3": "qwen3", "Qwen3Moe": "qwen3_moe"},
     **{"DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3"},
 }
-"""Beginnings of the names of transformers' classes, as ``architectures`` lists them, before one of ``CLASS_ENDINGS``."""
+"""Beginnings of names of transformers' classes, as ``architectures`` lists them, before one of ``CLASS_ENDINGS``."""
 CLASS_ENDINGS = ("ForCausalLM", "LMHeadModel", "Model")
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
 """Keys under which the config of a model that also sees or hears has that of its language model."""

@@ -67,8 +67,8 @@ CHECKPOINTS = {
     "deepseek-v3": 671_026_404_352,
     "kimi-k2": 1_026_408_209_408,
 }
-"""What the published checkpoints hold, tied matrices once; of DeepSeek-V3 and Kimi K2 without the biases by which routers
-balance experts, which no gradient trains, and without the block that predicts a second token."""
+"""What the published checkpoints hold, tied matrices once. Of DeepSeek-V3 and Kimi K2 without the biases by which
+routers balance experts, which no gradient trains, and without the block that predicts a second token."""
 
 BROWN_2020 = {"gpt3-2.7b": 2.7e9, "gpt3-6.7b": 6.7e9, "gpt3-13b": 13e9, "gpt3-175b": 175e9}
 """Table 2.1, two digits."""

@@ -1,4 +1,4 @@
-"""A model is known by the names that people type: the hub's own spellings, and what differs from them in no architecture."""
+"""A model is known by the names that people type: the hub's own spellings, and others of the same architecture."""
 
 import pytest
 
@@ -61,14 +61,14 @@ def test_no_two_known_models_are_spelled_alike():
     ],
 )
 def test_an_unknown_name_is_answered_by_its_nearest_in_one_line(spelled, suggested):
-    with pytest.raises(UnknownName, match="^no job named .*did you mean .*known: ") as refused:
+    with pytest.raises(UnknownName, match=r"^no job named .*did you mean .*known: ") as refused:
         load_job(spelled)
     assert suggested in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_name_like_none_is_told_what_reads_any_model():
-    with pytest.raises(UnknownName, match="^no job named 'gemma-2-9b'; known: .*config.json .*--module"):
+    with pytest.raises(UnknownName, match=r"^no job named 'gemma-2-9b'; known: .*config\.json .*--module"):
         load_job("gemma-2-9b")
 
 

@@ -1,7 +1,7 @@
 """Names of models as people type them: the hub's own spellings, nicknames, and the known names that are nearest.
 
-A hub's name is a known model where it differs in what does not change the architecture: the organisation before it, case,
-dots and dashes, and words such as ``Instruct``.
+A hub's name is a known model where it differs in what does not change the architecture: the organisation before it,
+case, dots and dashes, and words such as ``Instruct``.
 """
 
 import re
@@ -37,7 +37,7 @@ OTHER_MODELS = "another model is read from its config.json (model=PATH) or plann
 
 
 def model_named(given: str, known: Collection[str]) -> str:
-    """The known name for what was given, such as ``meta-llama/Llama-3.1-8B-Instruct``; what was given where it is none."""
+    """The known name for what was given, such as ``meta-llama/Llama-3.1-8B-Instruct``, or what was given."""
     if given in known:
         return given
     name = given.strip().casefold()

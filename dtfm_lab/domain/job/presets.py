@@ -116,7 +116,7 @@ _MODELS = (
         moe(  # from the published configurations of v0.1: the instructed version has a larger vocabulary
             name=name,
             **dict[str, Any](n_layers=56, d_model=6144, n_heads=48, n_kv_heads=8, head_dim=128, seq_len=8192),
-            **dict[str, Any](d_expert=16384, n_experts=8, experts_per_token=2, vocab_size=vocab_size),
+            **dict[str, Any](d_expert=16384, n_experts=8, experts_per_token=2, vocab_size=vocab_size, qk_norm=False),
         )
         for name, vocab_size in (("mixtral-8x22b", 32000), ("mixtral-8x22b-instruct", 32768))
     ),

@@ -12,7 +12,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Links, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import Registry
-from dtfm_lab.domain.schedule import Schedule
+from dtfm_lab.domain.schedule import Schedule, check_passes
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import counted
 from dtfm_lab.simulation.durations import analytic
@@ -123,6 +123,8 @@ def build(
     job.modelled()
     if isinstance(schedule, str):
         choices, wanted = choices_in(job), choices_of(schedule)
+        in_turns = job.stages_per_device if "stages_per_device" in wanted else 1
+        check_passes(schedule, job.n_stages, job.microbatch_counts, in_turns)
         if wanted.get("plan") or not ("warmups" in wanted and "warmups" in choices):  # else nothing is left to choose
             choices |= {
                 "plan": lambda: plan,
