@@ -28,7 +28,6 @@ theirs, note, cite
 ===========  ===========================================================================================================
 """
 
-import csv
 import json
 import math
 import os
@@ -45,7 +44,7 @@ from dtfm_lab.domain.options import Option, options_of
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import from_gbps
 from dtfm_lab.files import load_job, load_topology, override
-from dtfm_lab.files.reading import read_text, reason_of
+from dtfm_lab.files.reading import cells_of, read_text, reason_of
 from dtfm_lab.published.row import Band, band_of
 from dtfm_lab.published.units import PER_HOST, UNITS, hosts_of
 from dtfm_lab.simulation.schedules import schedules
@@ -135,11 +134,16 @@ def records(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
         listed = [{str(key): "" if value is None else _text(value) for key, value in row.items()} for row in rows]
     else:
         lines = [line for line in read_text(file).splitlines() if line.strip() and not line.startswith("#")]
-        listed = [{str(key or "").strip(): value for key, value in row.items()} for row in csv.DictReader(lines)]
+        (_, columns), *rows = [*cells_of("\n".join(lines), file)] or [(0, [])]
+        for number, (_, cells) in enumerate(rows, 1):
+            if len(cells) != len(columns) or "" in columns:
+                raise FileError(
+                    f"{file.name}, row {number} has not as many values as there are columns, each with a name: "
+                    f"{len(cells)} for {len(columns)}; wanted one each"
+                )
+        listed = [dict(zip(columns, cells, strict=True)) for _, cells in rows]
     for number, row in enumerate(listed, 1):
         where = f"{file.name}, row {number}"
-        if "" in row or any(not isinstance(value, str) for value in row.values()):
-            raise FileError(f"{where} has not as many values as there are columns; wanted one each")
         for column in row:
             if column not in COLUMNS and column not in JOB_FIELDS:
                 raise FileError(f"{where}: {unknown('column', column, [*COLUMNS, *JOB_FIELDS])}")

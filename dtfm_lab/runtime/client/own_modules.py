@@ -16,7 +16,7 @@ from typing import Any
 from platformdirs import user_state_path
 from pydantic import Field
 
-from dtfm_lab.domain.errors import JobError
+from dtfm_lab.domain.errors import FileError, JobError
 from dtfm_lab.domain.job import Layer, LayerKind, ModelSpec
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.files.reading import Section, located, parse, read_mapping
@@ -60,7 +60,10 @@ def read_module(module: Any, example: Any = None, loss: Any = None, *, timed: bo
     """
     source = _source_of(module, example, loss)
     with located(f"module {source}"):
-        answer = parse(ModuleFound, _described(source, timed=timed), "what its process says of it")
+        try:
+            answer = parse(ModuleFound, _described(source, timed=timed), "what its process says of it")
+        except FileError as error:  # the module's code has written the answer
+            raise JobError(str(error)) from None
         layers = tuple(Layer(kind=LayerKind.BLOCK, **layer.model_dump()) for layer in answer.layers)
     d_model = math.gcd(answer.boundary, answer.tied)
     name = source.rpartition(":")[2] if isinstance(module, str) else type(module).__name__
