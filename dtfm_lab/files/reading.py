@@ -252,7 +252,8 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
         message = "input should be a mapping" if first["type"] == "model_type" else first["msg"]
         message = message.removeprefix("Value error, ")
         found = "" if first["type"] in ("value_error", "missing") else f"; found {shortened(first['input'])}"
-        place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own
+        place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own, whatever it has in them
+        place = "".join(c if is_plain(c) else "?" for c in place)
         raise FileError(f"{where}: {place + ': ' if place else ''}{message[0].lower()}{message[1:]}{found}") from None
     except LabError as error:  # raised by a dataclass inside, which checks its own fields
         raise FileError(f"{where}: {error}") from None

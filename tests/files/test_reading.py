@@ -6,6 +6,7 @@ import os
 import pytest
 
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.job import Layer
 from dtfm_lab.files import (
     load_availability,
     load_job,
@@ -19,6 +20,7 @@ from dtfm_lab.files.reading import (
     LONGEST_SCALAR,
     MOST_LEVELS,
     MOST_YAML_BYTES,
+    parse,
     read_mapping,
     require_version,
     write_text,
@@ -240,7 +242,7 @@ def test_a_path_without_a_name_is_not_written(path):
     "cell", ["a\rb", "x" * 200_000, '"a"b', '"never closed'], ids=["return", "long", "quoted", "open"]
 )
 def test_broken_csv_is_refused_in_one_line_wherever_it_is_read(tmp_path, cell):
-    heads = {"links.csv": "source,target,bandwidth_gbps", "hours.csv": "seconds,event,node", "rows.csv": "setting,unit"}
+    heads = {"links.csv": "source,target,latency_ms", "hours.csv": "seconds,event,node", "rows.csv": "setting,unit"}
     for (name, head), load in zip(heads.items(), (load_topology, load_availability, read_rows), strict=True):
         width = head.count(",")
         path = tmp_path / name
@@ -249,3 +251,9 @@ def test_broken_csv_is_refused_in_one_line_wherever_it_is_read(tmp_path, cell):
             load(path)
         assert str(refused.value).startswith(name)
         assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_key_that_breaks_lines_does_not_break_the_line_of_its_error():
+    with pytest.raises(FileError, match="unexpected keyword argument") as refused:
+        parse(Layer, {"kind": "block", "parameters": 1, "held\u2028\u0085elements": 2}, "mine.json")
+    assert str(refused.value).isprintable()
