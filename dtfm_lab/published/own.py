@@ -59,6 +59,8 @@ SHAPE = ("n_layers", "d_model", "n_heads", "vocab_size", "d_ff", "n_kv_heads")
 """Columns in place of a model's name."""
 MOST_GPUS = 16_384
 """In a row; links between all pairs of them take some gigabytes."""
+MOST_ROWS = 2_000
+"""In a file; each has a network of its own."""
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 JOB_FIELDS = {option.name: option for option in options_of(JobChanges) if option.name != "schedule"}
 NEEDED = "setting", "quantity", "published", "network"
@@ -110,6 +112,8 @@ def read_rows(path: str | os.PathLike[str], *, blind: bool = False) -> tuple[Own
     given = list(records(file))
     if not given:
         raise FileError(f"{file.name} has no rows; wanted columns {', '.join(NEEDED)} and a row for each number")
+    if len(given) > MOST_ROWS:
+        raise FileError(f"{file.name} has {len(given):,} rows; wanted at most {MOST_ROWS:,}, as each is planned")
     return tuple(_read(record, file, number, blind) for number, record in given)
 
 
@@ -249,7 +253,7 @@ def _value(option: Option, text: str) -> Any:
 def _path(file: Path, text: str) -> str:
     """A file beside the own file where there is one of that name, else the text: a name, or a path from here."""
     beside = file.parent / text
-    return str(beside) if beside.is_file() else text
+    return str(beside) if os.path.isfile(beside) else text  # Path.is_file raises OSError for a name too long
 
 
 def hosts_in(record: Mapping[str, str], where: str) -> Topology:
