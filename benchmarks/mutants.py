@@ -212,9 +212,9 @@ COUNTS = """seconds,count
 120,3
 180,3
 """
-MEASURED = """setting,quantity,published,unit,gpu,gpus,inside_gbps,between_gbps,job,n_stages,n_replicas,global_batch,band
-one,iteration,1.5,s,A100,8,2400,100,gpt3-xl,4,2,64,10%
-two,throughput,9000,tokens/s,A100,8,2400,100,gpt2-xl,2,4,64,1.3x
+MEASURED = """setting,quantity,published,unit,gpu,gpus,inside_gbps,between_gbps,job,n_stages,n_replicas,band
+one,iteration,1.5,s,A100,8,2400,100,gpt3-xl,4,2,10%
+two,throughput,9000,tokens/s,A100,8,2400,100,gpt2-xl,2,4,1.3x
 """
 SWEEP = """{"dtfm_sweep_rows": 1}
 {"key": "a1", "iteration_s": 1.25, "error": "", "n_stages": 4}
