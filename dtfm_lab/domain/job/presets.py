@@ -140,7 +140,7 @@ _MODELS = (
         name="deepseek-v2-lite",
         **dict[str, Any](n_layers=27, d_model=2048, n_heads=16, seq_len=4096, vocab_size=102400),
         **dict[str, Any](d_expert=1408, n_experts=64, experts_per_token=6, d_shared=2816, n_dense=1, d_ff=10944),
-        **DEEPSEEK_HEADS,
+        **dict[str, Any](**DEEPSEEK_HEADS),
     ),
     moe(  # DeepSeek-AI 2024 ("DeepSeek-V2"), section 3.1.2
         name="deepseek-v2",
