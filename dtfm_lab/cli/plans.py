@@ -36,6 +36,7 @@ from dtfm_lab.cli.terminal import (
     err,
     out,
     print_json,
+    print_notes,
     print_report,
     print_rows,
     print_table,
@@ -201,6 +202,7 @@ def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str 
     def described(found: planning.Frontier) -> str:
         return f"searches  {found.latest}  {counted(len(found), 'plan')}"
 
+    print_notes(job)
     with row_progress("frontier", described, "searches", says_total="n_searches") as show:
         found = lab.frontier(topology, job, batches=wanted, progress=show, **budget)
     if as_json:
@@ -337,6 +339,7 @@ def _headlines(plan: Plan) -> Iterator[str]:
         shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} a pipeline"
         shape += {"none": "", "stage": ", recomputed"}.get(job.checkpoints, f", checkpoints {job.checkpoints}")
     yield f"{shape}; by {plan.planner}"
+    yield from () if job.model is None else job.model.notes
     if plan.iteration_s is not None:
         left = f", {plan.speed_up_words}" if plan.speed_up_words else ""
         price = plan.price_per_billion_tokens

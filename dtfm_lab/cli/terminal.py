@@ -19,6 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.report import Part, ReportSection
 from dtfm_lab.domain.report import Table as ReportTable
 from dtfm_lab.domain.units import counted, format_bytes, format_s, format_share, money, signed_share
@@ -74,6 +75,12 @@ def _finite(value: Any) -> Any:
         case list() | tuple():
             return [_finite(item) for item in value]
     return value
+
+
+def print_notes(job: Job) -> None:
+    """Print on standard error what the job's model took from a config.json unasked."""
+    for note in () if job.model is None else job.model.notes:
+        err.print(note)
 
 
 def print_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

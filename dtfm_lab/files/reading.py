@@ -5,7 +5,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import LONGEST_NAME, is_plain, shortened
-from dtfm_lab.domain.registry import in_any_case, nearest
+from dtfm_lab.domain.registry import nearest
 from dtfm_lab.domain.units import counted
 
 T = TypeVar("T")
@@ -149,13 +149,6 @@ def _load_yaml(text: str) -> Any:
     return yaml.load(text, Loader=_Loader)  # a SafeLoader
 
 
-def name_or_file(given: str | os.PathLike[str], known: Collection[str], folder: str | os.PathLike[str] = "") -> str:
-    """The known name, in whatever case it was given; what was given where it is none, or where there is such a file."""
-    name = os.fspath(given)
-    # os.path.exists is False for a name too long for a file, where Path.exists raises OSError
-    return name if os.path.exists(os.path.join(folder, name)) else in_any_case(name, known)
-
-
 def read_bytes(path: Path, most: int | None = None, advice: str = "") -> bytes:
     """All bytes of a file; raises FileError where it is missing, not readable or too large."""
     with explained(str(path), UNREADABLE):
@@ -264,7 +257,8 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
         message = "input should be a mapping" if first["type"] == "model_type" else first["msg"]
         message = message.removeprefix("Value error, ")
         found = "" if first["type"] in ("value_error", "missing") else f"; found {shortened(first['input'])}"
-        place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own
+        place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own, whatever it has in them
+        place = "".join(c if is_plain(c) else "?" for c in place)
         raise FileError(f"{where}: {place + ': ' if place else ''}{message[0].lower()}{message[1:]}{found}") from None
     except LabError as error:  # raised by a dataclass inside, which checks its own fields
         raise FileError(f"{where}: {error}") from None

@@ -30,7 +30,7 @@ from dtfm_lab.simulation.memory_intervals import (
     memory_limits,
     static_memory,
 )
-from dtfm_lab.simulation.schedules import build, build_named, choices_in, choices_of, made_for, schedules
+from dtfm_lab.simulation.schedules import build, built_for, choices_of, made_for, schedules
 
 log = logging.getLogger(__name__)
 
@@ -272,7 +272,7 @@ def least_memory_schedule(job: Job, schedule: str | Schedule | None, plan: Plan 
         return made_for(job, chosen)
     if plan is not None and choices_of(chosen).get("plan"):
         return build(plan, chosen)
-    return build_named(chosen, job.n_stages, job.n_microbatches, choices_in(job))
+    return built_for(job, chosen)
 
 
 def least_peak_bytes(job: Job, programs: Programs) -> IntArray:

@@ -136,11 +136,13 @@ class SystemOptions:
     ] = None
     """``selective`` keeps every other matrix product and the attention's output (torchtitan's of operators), ``block``
     the input of each block, ``stage`` that of each stage, as ``recompute`` does. A planner chooses ``none``, ``block``
-    or ``stage``; without one, what is not given is ``none``."""
+    or ``stage``; without one, what is not given is ``none``. ``selective`` has no model of blocks with experts."""
     attention: Annotated[
         str, Option(help="Whether attention keeps its matrix for the backward (unfused).", choices=ATTENTIONS)
     ] = "fused"
-    """Unfused, a layer keeps 5 a s^2 bytes a sequence more in half precision (Korthikanti et al. 2022, section 4)."""
+    """Unfused, a layer keeps 5 a s^2 bytes a sequence more in half precision (Korthikanti et al. 2022, section 4).
+    A V100 has no FlashAttention, so what a framework falls back to decides: Megatron-LM keeps the scores (unfused),
+    torch's memory-efficient kernel in ``scaled_dot_product_attention`` does not (fused)."""
     operators: Annotated[
         str,
         Option(

@@ -340,6 +340,8 @@ class Plan:
             "job": self.job.name,
             **{what: getattr(self.job, what) for what in of_job},
             "microbatches_per_replica": self.job.microbatch_counts,
+            "seq_len": None if self.job.model is None else self.job.model.seq_len,
+            "notes": [] if self.job.model is None else list(self.job.model.notes),
             "schedule": self.job.schedule_name,
             "checkpointing": self.job.checkpoints,
             "cost_s": self.cost.total_s,
