@@ -155,6 +155,8 @@ class RunSpec(RunSettings):
     """Which part of a larger plan this one is; None where all of it runs."""
     first_iteration: int = 0
     """Number of iterations that the resumed checkpoint holds."""
+    notes: tuple[str, ...] = ()
+    """What the run is to warn of when it begins, a sentence each: checkpoints that were damaged."""
     slow_worker: tuple[int, float] | None = None
     """Rank of a worker that is slow once it is calibrated, and how many times: see ``launch.start_mystery``."""
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
