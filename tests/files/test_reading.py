@@ -225,3 +225,11 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
 def test_a_path_without_a_name_is_not_written(path):
     with pytest.raises(FileError, match="cannot be written: wanted the name of a file"):
         write_text(path, "new")
+
+
+def test_a_planted_link_in_place_of_the_unfinished_file_is_not_followed(tmp_path):
+    victim = written(tmp_path, "mine", "victim.txt")
+    (tmp_path / ".new.txt.partial").symlink_to(victim)
+    write_text(tmp_path / "new.txt", "new")
+    assert victim.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.txt", "victim.txt"]

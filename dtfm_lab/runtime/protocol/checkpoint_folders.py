@@ -249,16 +249,16 @@ def read(folder: Path, *, contents: bool = True) -> Checkpoint:
         if Path(name).name != name or not there.is_file() or there.stat().st_size != size:
             found = f"has {there.stat().st_size} bytes" if there.is_file() else "is not there"
             raise FileError(f"checkpoint {folder}: {name} {found}; wanted {size} bytes")
-    digests = {name: digest for name, digest in file.sha256.items() if contents or name == META}
+    checkpoint = Checkpoint(folder=folder, **{name: getattr(file, name) for name in _FIELDS})
+    if (dtype := checkpoint.job.dtype) not in RUN_DTYPES:
+        wanted = " or ".join(RUN_DTYPES)
+        raise FileError(f"checkpoint {folder}: was trained in {dtype}, which workers do not; wanted {wanted}")
+    digests = {name: digest for name, digest in checkpoint.sha256.items() if contents or name == META}
     for name, digest in digests.items():
         with explained(f"checkpoint {folder}", UNREADABLE):
             found = _digest_of_values(data) if name == META else digest_of(folder / Path(name).name)
         if found != digest:
             raise FileError(f"checkpoint {folder}: {name} is damaged: its SHA-256 is not the one that was written")
-    checkpoint = Checkpoint(folder=folder, **{name: getattr(file, name) for name in _FIELDS})
-    if (dtype := checkpoint.job.dtype) not in RUN_DTYPES:
-        wanted = " or ".join(RUN_DTYPES)
-        raise FileError(f"checkpoint {folder}: was trained in {dtype}, which workers do not; wanted {wanted}")
     return checkpoint
 
 

@@ -176,6 +176,7 @@ class RunSpec(RunSettings):
         """Return the spec that ``to_line`` wrote."""
         values: dict[str, Any] = json.loads(line)
         values |= {"plan": plan_from_mapping(values["plan"]), "orders": tuple(values["orders"])}
+        values["notes"] = tuple(values.get("notes", ()))
         if values.get("slow_worker") is not None:
             values["slow_worker"] = tuple(values["slow_worker"])  # a spec is a key of what the coordinator remembers
         if values["emulated"] is not None:

@@ -201,6 +201,7 @@ def _save(path: Path, tensors: dict[str, torch.Tensor], state: TrainingState, re
     partial = path.with_name(f".{path.name}.{replica}.partial")
     metadata = {"format": "pt", "steps": str(state.steps), "dtype": str(state.parameters.dtype)}
     try:
+        partial.unlink(missing_ok=True)  # or a link of this name would be followed
         save_file(tensors, partial, {key: value.removeprefix("torch.") for key, value in metadata.items()})
         partial.replace(path)
     except (OSError, SafetensorError) as error:
