@@ -35,9 +35,9 @@ from dtfm_lab.elasticity.policy import (
 
 SAME_S = 1e-9
 """Steps that end so shortly after a change, by rounding, have ended with it."""
-MOST_TURNS = 5_000_000
-"""Stretches of time of a replay, of which each ends with a change, a checkpoint or an answer: about 20 s of computing
-and 1 GB of memory."""
+MOST_TURNS = 1_000_000
+"""Stretches of time of a replay, of which each ends with a change, a checkpoint or an answer: some 5 s of computing and
+200 MB of memory. Half a year with a checkpoint every minute makes half as many."""
 COLLECTED_AFTER = 50_000
 """New objects between two collections while hours are replayed; 700 is Python's default."""
 # as plain numbers, which are quicker to compare
