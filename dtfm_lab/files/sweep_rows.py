@@ -95,7 +95,7 @@ class SweepRows:
             self._write(FORMAT)
             return {}
         if (head := self._parsed(lines[0], 1)) != FORMAT or type(head["dtfm_sweep_rows"]) is not int:
-            if isinstance(head, dict):
+            if isinstance(head, dict) and "dtfm_sweep_rows" in head:
                 require_version(head, "dtfm_sweep_rows", self._name)
             raise FileError(f"{self._name} is not a file of a sweep's rows; wanted one, or a new path")
         self._file.truncate(len(whole))

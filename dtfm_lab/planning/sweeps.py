@@ -337,6 +337,8 @@ def _of_row(row: Mapping[str, Any]) -> Found:
     if row.keys() == {"error"} and isinstance(row["error"], str):
         return row["error"]
     if row.keys() != {"outcome", "planned"}:
-        raise LabError(f"a row of {shortened(', '.join(row))}; wanted outcome and planned, or an error in words")
+        raise LabError(
+            f"a row of {shortened(', '.join(sorted(row)))}; wanted outcome and planned, or an error in words"
+        )
     planned = row["planned"]
     return of_plain(SimulatedOutcome, row["outcome"]), None if planned is None else of_plain(Planned, planned)

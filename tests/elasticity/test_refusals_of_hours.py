@@ -107,9 +107,7 @@ def test_hours_of_more_than_ten_years_are_refused(end_s):
 def test_a_replay_that_would_take_too_long_says_what_to_change(monkeypatch):
     monkeypatch.setattr(sys.modules["dtfm_lab.elasticity.replay"], "MOST_TURNS", 1000)
     hours = lab.Availability.from_intervals({"ada": [(0, 1e5)]}, 1e5)
-    with pytest.raises(
-        LabError, match=r"more than 1,000 changes, checkpoints and questions by second .*; wanted"
-    ):
+    with pytest.raises(LabError, match=r"more than 1,000 changes, checkpoints and questions by second .*; wanted"):
         lab.replay({1: 1.0}, 8, hours, lab.policies["varuna"](every_s=60))
 
 
