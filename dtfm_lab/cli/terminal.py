@@ -256,7 +256,7 @@ def remark(run: RunRecord, event: dict[str, Any]) -> str:
             return run_report.describe_fault(run.faults[-1])
         case "checkpoint":
             return run_report.describe_checkpoint(run)
-        case "warning":
+        case "warning" | "reconnected":
             return f"warning: {event['message']}"
     return ""
 

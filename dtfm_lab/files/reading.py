@@ -323,7 +323,9 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
 def _replace(path: Path, data: bytes) -> None:
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_bytes(data)
+        partial.unlink(missing_ok=True)  # in a folder that others write to, it may be a link to a file of the user's
+        with partial.open("xb") as file:
+            file.write(data)
         partial.replace(path)
     except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):

@@ -256,3 +256,11 @@ def test_a_key_that_breaks_lines_does_not_break_the_line_of_its_error():
     with pytest.raises(FileError, match=r"mine\.json: held\?\?elements: .*integer") as refused:
         parse(dict[str, int], {"held\u2028\u0085elements": "x"}, "mine.json")
     assert str(refused.value).isprintable()
+
+
+def test_a_planted_link_in_place_of_the_unfinished_file_is_not_followed(tmp_path):
+    victim = written(tmp_path, "mine", "victim.txt")
+    (tmp_path / ".new.txt.partial").symlink_to(victim)
+    write_text(tmp_path / "new.txt", "new")
+    assert victim.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.txt", "victim.txt"]

@@ -125,6 +125,15 @@ class WorkerPool:
             return written
         return None
 
+    def only_loses(self, spec: RunSpec, stateless: Collection[int]) -> bool:
+        """Return whether a plan is the one under way without devices that have left; ``stateless`` as in
+        ``hand_over``."""
+        before = self._spec
+        as_before = (before.plan.stages, before.plan.job) == (spec.plan.stages, spec.plan.job)
+        named = {spec.device_name(*worker) for worker in spec.workers}
+        living = {self.device(rank) for rank in self.workers.keys() - set(stateless)}
+        return before.orders == spec.orders and as_before and named <= living
+
     def rest(self, seconds: float) -> None:
         """Let time pass, with an eye on the workers. Raises WorkersLost."""
         until_s = time.monotonic() + seconds
