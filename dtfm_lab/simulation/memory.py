@@ -61,8 +61,9 @@ class Levels:
         first = np.arange(0, n_replicas, period)
         device = (position * n_replicas + replica + first[:, None]).ravel()
         order = np.argsort(device, kind="stable")
-        columns = self.time, self.activations_bytes, self.messages_bytes
-        return type(self)(device[order], *(np.tile(column, len(first))[order] for column in columns))
+        time, activations_bytes, messages_bytes = self.time, self.activations_bytes, self.messages_bytes
+        again = np.tile(np.arange(len(time)), len(first))[order]
+        return type(self)(device[order], time[again], activations_bytes[again], messages_bytes[again])
 
     @classmethod
     def of(cls, held: MemoryIntervals) -> Self:
