@@ -49,6 +49,7 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         buckets=context.buckets,
         transport=context.transport,
         absent=context.absent_at,
+        whole_rings=trace.takes_rings_whole,
     )
 
 

@@ -26,7 +26,7 @@ from dtfm_lab.domain.job import (
 )
 from dtfm_lab.domain.network import Device, Links, hardware_of
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Kind, Programs
+from dtfm_lab.domain.schedule import Kind, Programs, Step
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.simulation.collectives import (
@@ -45,6 +45,8 @@ from dtfm_lab.simulation.collectives import (
 from dtfm_lab.simulation.efficiency import BACKWARD_READS, GivenEfficiency, speeds_of
 from dtfm_lab.simulation.memory_intervals import static_memory
 
+CODING = Kind.PACK, Kind.REDUCE, Kind.STEP
+"""Computations of synchronisation."""
 WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: Kind.BACKWARD}
 
 
@@ -60,14 +62,19 @@ def analytic(
     beside what they code and what a group of GPUs averages within, but for ``memory_traffic``. Raises JobError where
     the efficiency is not within 0 and 1, or a GPU's memory bandwidth is unknown where the job counts it.
     """
-    return (*pass_times(plan, programs.schedule.n_stages, efficiency, links), *_synchronising(plan, programs))
+    passes = pass_times(plan, programs.schedule.n_stages, efficiency, links, programs.n_replicas)
+    return (*passes, *_synchronising(plan, programs))
 
 
 def pass_times(
-    plan: Plan, n_stages: int, efficiency: GivenEfficiency = None, links: Links | None = None
+    plan: Plan,
+    n_stages: int,
+    efficiency: GivenEfficiency = None,
+    links: Links | None = None,
+    n_replicas: int | None = None,
 ) -> list[ComputeTime]:
-    """The rows of ``analytic`` that are passes, the model cut into so many stages: what no program needs to be known
-    for."""
+    """The rows of ``analytic`` that are passes, the model cut into so many stages, which need no programs. Of the first
+    ``n_replicas``, by default of all."""
     job = plan.job
     speeds = speeds_of(job, plan.topology.devices, efficiency)
     last, backward = n_stages - 1, job.modelled().backward
@@ -86,9 +93,15 @@ def pass_times(
         coding_s = 0.0 if job.n_stages == 1 else coded_s * (elements[stage] + elements[stage + 1])
         messages = None if rings is None else _messages(job, layers, rings, position)
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
-        for replica in range(job.n_replicas):
+        passes_of: dict[tuple[object, ...], tuple[PassSeconds, list[float]]] = {}
+        """Devices that are alike take equal times."""
+        for replica in range(n_replicas or job.n_replicas):
             at = int(plan.placement.devices[position, replica])
             device, speed = plan.topology.devices[at], speeds[at]
+            kind = device.gpu, device.gpus, device.inner_bandwidth_bytes_per_s, device.inner_latency_s, speed
+            if kind in passes_of:
+                rows += _rows_of(stage, replica, *passes_of[kind])
+                continue
             forward_s, again_s = flop / speed, again_flop / speed
             inputs_s, weights_s = (once * forward_s for once in backward)
             unweighted_s = unweighted_flop / speed
@@ -106,13 +119,19 @@ def pass_times(
                 passes = sharded_passes(passes, messages)
             gather_s = (hop_gather_s(job, device, n_bytes[stage + behind]) for behind in range(2))
             before_s = [coding_s + n * each_s for n, each_s in zip(n_received, gather_s, strict=True)]
-            rows += [
-                ComputeTime(stage, replica, Kind.FORWARD, passes.forward + before_s[0]),
-                ComputeTime(stage, replica, Kind.BACKWARD, passes.backward + before_s[1]),
-                ComputeTime(stage, replica, Kind.BACKWARD_INPUT, passes.backward_input + before_s[1]),
-                ComputeTime(stage, replica, Kind.BACKWARD_WEIGHT, passes.backward_weight),
-            ]
+            passes_of[kind] = passes, before_s
+            rows += _rows_of(stage, replica, passes, before_s)
     return rows
+
+
+def _rows_of(stage: int, replica: int, passes: PassSeconds, before_s: Sequence[float]) -> list[ComputeTime]:
+    """The passes of a device, with what precedes its forwards and its backwards."""
+    return [
+        ComputeTime(stage, replica, Kind.FORWARD, passes.forward + before_s[0]),
+        ComputeTime(stage, replica, Kind.BACKWARD, passes.backward + before_s[1]),
+        ComputeTime(stage, replica, Kind.BACKWARD_INPUT, passes.backward_input + before_s[1]),
+        ComputeTime(stage, replica, Kind.BACKWARD_WEIGHT, passes.backward_weight),
+    ]
 
 
 def _messages(job: Job, layers: Sequence[Layer], rings: GroupRings, group: int) -> LayerMessages:
@@ -140,17 +159,25 @@ def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
     for position, tails in enumerate(programs.tails):
         coded_bytes = n_elements[position] * BYTES_PER_ELEMENT[job.gradients_in]
         whole_s = coded_bytes / job.codec_bytes_per_s if job.codes_gradients else 0.0
+        alike = {id(tail): tail for tail in tails}
+        means = {key: [_mean_coded(tail, kind) for kind in CODING] for key, tail in alike.items()}
         for replica, tail in enumerate(tails):
             device = plan.topology.devices[int(plan.placement.devices[position, replica])]
-            for kind in (Kind.PACK, Kind.REDUCE, Kind.STEP):
-                coded = [step.coded for step in tail if step.action.kind is kind]
-                seconds = whole_s * float(np.mean(coded)) if coded else 0.0
-                if kind is Kind.STEP and coded and job.memory_traffic:
-                    seconds += step_bytes[position] / memory_bandwidth_of(device) / len(coded)
-                if kind is Kind.STEP and coded:
-                    seconds += group_average_s(job, n_elements[position], n_experts[position], device) / len(coded)
+            for kind, (mean, n_steps) in zip(CODING, means[id(tail)], strict=True):
+                seconds = whole_s * mean
+                if kind is Kind.STEP and n_steps and job.memory_traffic:
+                    seconds += step_bytes[position] / memory_bandwidth_of(device) / n_steps
+                if kind is Kind.STEP and n_steps:
+                    seconds += group_average_s(job, n_elements[position], n_experts[position], device) / n_steps
                 rows.append(ComputeTime(position, replica, kind, seconds))
     return rows
+
+
+def _mean_coded(tail: Sequence[Step], kind: Kind) -> tuple[float, int]:
+    """What each computation of a kind codes on average, in whole gradients, and how many of them there are."""
+    steps = [step for step in tail if step.action.kind is kind]
+    n_steps = sum(step.rounds for step in steps)
+    return (float(np.sum([step.coded for step in steps]) / n_steps) if steps else 0.0), n_steps
 
 
 def compute_seconds(computations: Iterable[tuple[int, int, Kind]], profile: Iterable[ComputeTime]) -> FloatArray:

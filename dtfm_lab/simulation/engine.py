@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -22,31 +22,54 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, Kind, Programs, Schedule, lower
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND, TaskGraph, task_graph
 from dtfm_lab.domain.trace import ComputeTime
+from dtfm_lab.domain.trace.columns import BETWEEN_REPLICAS
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 from dtfm_lab.simulation.durations import compute_seconds
 from dtfm_lab.simulation.kernels import kernel
+from dtfm_lab.simulation.rings import RingInputs, play_rings
 
 SHOWN = 12
 """Most passes that the message about a deadlock names."""
-DENSE_DEVICES = 2048
-"""Most devices for which every pair has a queue of its own in an array; beyond, only pairs in use have."""
+MOST_UNUSED = 16
+"""Most queues a node among which those in use are not numbered anew: that takes longer than to clear the others."""
 
 
-def programs_of(plan: Plan, schedule: Schedule, *, synchronise: bool = True) -> Programs:
-    """The programs of all devices of a plan in one iteration under a schedule.
+MOST_RING_MESSAGES = 20_000
+"""Most messages of an iteration's rings that a simulation plays one by one; up to so many, a trace shows every round of
+a ring, and an iteration takes some tens of milliseconds."""
 
-    Raises JobError where devices are absent whose work others cannot share.
+
+def takes_rings_whole(job: Job, schedule: Schedule) -> bool:
+    """Whether a simulation takes the rounds of each ring together, as the messages would be too many."""
+    n = job.n_replicas
+    n_buckets = sum(map(len, buckets_of(job, schedule))) or job.n_stages
+    return job.synchronisation == "ring" and 2 * n * (n - 1) * n_buckets > MOST_RING_MESSAGES
+
+
+def programs_of(
+    plan: Plan,
+    schedule: Schedule,
+    *,
+    synchronise: bool = True,
+    whole_rings: bool = False,
+    period: int | None = None,
+) -> Programs:
+    """The programs of all devices of a plan in one iteration under a schedule, or of the first ``period`` replicas.
+
+    With ``whole_rings``, for a simulation only, the rounds of each ring are taken together. Raises JobError where
+    devices are absent whose work others cannot share.
     """
-    devices = plan.topology.devices
-    regions = tuple(tuple(devices[int(d)].region for d in row) for row in plan.placement.devices)
+    job, devices = plan.job, plan.topology.devices
     if plan.absent:
-        check_shared(plan.job)
-    job = plan.job
+        check_shared(job)
+    regions = None
+    if job.synchronisation == "hierarchical":  # no other way of averaging depends on them
+        regions = tuple(tuple(devices[int(d)].region for d in row) for row in plan.placement.devices)
     return lower(
         schedule,
         job.n_replicas,
         job.synchronisation,
-        regions if job.synchronisation == "hierarchical" else None,  # no other way of averaging depends on them
+        regions,
         tied=job.ties_stages,
         compressed=job.codes_gradients,
         synchronise=synchronise,
@@ -58,6 +81,8 @@ def programs_of(plan: Plan, schedule: Schedule, *, synchronise: bool = True) -> 
         averaged=job.averaged_share,
         delayed=job.fragment_delay > 0,
         absent=plan.absent_at,
+        whole_rings=whole_rings,
+        period=period,
     )
 
 
@@ -91,16 +116,18 @@ class PlacedTasks:
         graph, job = task_graph(programs), plan.job
         here = plan.placement.devices[graph.position, graph.replica]
         there = np.where(graph.partner >= 0, here[graph.partner], here)
-        kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])[graph.action]
-        crossing = boundary_bytes(job, programs.schedule.n_stages)
-        hop_bytes = [
-            crossing[boundary_of(one.kind, one.stage)] if one.kind in ACROSS_STAGES else 0.0 for one in graph.actions
-        ]
+        if programs.n_replicas < job.n_replicas:  # they stand for all, who are each other's peers
+            between = np.flatnonzero(np.array([one.kind in BETWEEN_REPLICAS for one in graph.actions])[graph.action])
+            peers = np.array([one.peer or 0 for one in graph.actions])[graph.action[between]]
+            other = graph.replica[between] + np.where(graph.role[between] == SEND, peers, -peers)
+            there[between] = plan.placement.devices[graph.position[between], other % job.n_replicas]
+        kinds, boundaries = _sizing(graph)
+        hop_bytes = np.array(boundary_bytes(job, programs.schedule.n_stages))[boundaries]
         gradient_bytes = np.array(device_gradient_bytes(job, programs.schedule.n_stages))[graph.position]
         average_bytes = np.array(device_average_bytes(job, programs.schedule.n_stages))[graph.position]
         messages = (
             graph.share * gradient_bytes,
-            np.array(hop_bytes)[graph.action],
+            hop_bytes,
             np.full(len(graph), job.embedding_bytes),
             graph.share * average_bytes,
         )
@@ -109,7 +136,7 @@ class PlacedTasks:
         received = graph.role == RECEIVE
         n_bytes[received] = n_bytes[graph.partner[received]]
         seconds = np.append(compute_seconds(graph.computations, profile), 0.0)
-        return cls(graph, here, there, n_bytes, seconds[graph.computation] * graph.fraction)
+        return cls(graph, here, there, n_bytes, seconds[graph.computation] * graph.fraction * graph.rounds)
 
     def simulate(self, links: Links) -> TaskTimes:
         """The times of all tasks on these links.
@@ -117,23 +144,33 @@ class PlacedTasks:
         Raises ScheduleError, naming the circle, where actions wait for each other.
         """
         graph = self.graph
-        n = len(graph)
         sends, receives = graph.role == SEND, graph.role == RECEIVE
         sender, receiver = np.where(receives, self.there, self.here), np.where(receives, self.here, self.there)
         latency_s = np.where(sends, links.latency_s[sender, receiver], 0.0)
         moving_s = np.where(graph.partner >= 0, links.moving_s(sender, receiver, self.n_bytes), 0.0)
-        turn, n_turns = self._turns
-        queue, n_queues = self._queues(links, sender, receiver)
-        duration_s = self.compute_s + moving_s
+        return self.played(links, self._queues(links, sender, receiver), self.compute_s + moving_s, latency_s)
+
+    def played(
+        self, links: Links, queues: tuple[IntArray, int], duration_s: FloatArray, latency_s: FloatArray
+    ) -> TaskTimes:
+        """The times of tasks that take so long; of rings whose rounds are taken together, one message or all sums."""
+        graph, n = self.graph, len(self.graph)
         start_s, end_s = np.empty(n), np.empty(n)
         after, before, ahead, order = (np.empty(n, dtype=np.int64) for _ in range(4))
         times = start_s, end_s, after, before, ahead, order
-        n_done = kernel("event_loop", n)(
-            graph.role, duration_s, latency_s, graph.partner, queue, n_queues, turn, n_turns, *self._edges, *times
-        )
+        n_predecessors, *successors = self._edges
+        if rings := graph.rings:
+            n_predecessors = n_predecessors.copy()
+            n_predecessors[np.concatenate([ring.send.ravel() for ring in rings])] += 1  # they are not played here
+        of_messages = graph.role, duration_s, latency_s, graph.partner
+        edges = n_predecessors, *successors
+        n_done = kernel("event_loop", n)(*of_messages, *queues, *self._turns, *edges, np.zeros(n), *times)
+        found = TaskTimes(self, links, queues, duration_s, latency_s, *times)
+        if rings:
+            n_done = _rings_played(found, n_done)
         if n_done < n:
             raise ScheduleError(describe_deadlock(graph, order[:n_done]))
-        return TaskTimes(self, duration_s, latency_s, *times)
+        return found
 
     def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
         """Number of the link or card that each message occupies, and how many there are; -1 for computations, save that
@@ -147,13 +184,14 @@ class PlacedTasks:
 
     def _link_queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
         """Number of the link or card that each message occupies, -1 for computations, and how many there are."""
-        role, n = self.graph.role, len(links.latency_s)
+        role = self.graph.role
         leaving, coming = links.queues(sender, receiver)
         queue = np.where(role == SEND, leaving, np.where(role == RECEIVE, coming, -1))
-        if n <= DENSE_DEVICES:
-            return queue, int(queue.max(initial=-1)) + 1
+        n_queues = int(queue.max(initial=-1)) + 1
+        if n_queues <= MOST_UNUSED * len(queue):
+            return queue, n_queues
         used, dense = np.unique(queue, return_inverse=True)
-        return np.where(queue < 0, -1, dense), len(used)
+        return np.where(queue < 0, -1, dense - int(used[0] < 0)), len(used)
 
     @property
     def _turns(self) -> tuple[IntArray, int]:
@@ -178,6 +216,14 @@ class PlacedTasks:
         return n_predecessors, successors_from, targets[np.argsort(sources, kind="stable")]
 
 
+@lru_cache(maxsize=4)
+def _sizing(graph: TaskGraph) -> tuple[IntArray, IntArray]:
+    """(nodes,) what gives a message its size, as in ``_SIZES``; the boundary of stages that a pipeline's crosses."""
+    kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])
+    crossed = [boundary_of(one.kind, one.stage) if one.kind in ACROSS_STAGES else 0 for one in graph.actions]
+    return kinds[graph.action], np.array(crossed)[graph.action]
+
+
 _SIZES = {**dict.fromkeys(ACROSS_STAGES, 1), Kind.SEND_E: 2, Kind.RECV_E: 2, Kind.SEND_P: 3, Kind.RECV_P: 3}
 
 
@@ -186,6 +232,9 @@ class TaskTimes:
     """When each task started and ended. Columns by node, seconds since the iteration began."""
 
     tasks: PlacedTasks
+    links: Links
+    queues: tuple[IntArray, int]
+    """Number of the link or card that each message occupies, and how many there are."""
     duration_s: FloatArray
     latency_s: FloatArray
     """Latency of a send; 0 for all others."""
@@ -214,6 +263,8 @@ class TaskTimes:
         order; ``computing`` may have a factor for each node."""
         messages_s = self.duration_s - self.tasks.compute_s
         duration_s = self.tasks.compute_s * computing + messages_s * sending
+        if self.tasks.graph.rings:  # which have no edges from round to round
+            return self.tasks.played(self.links, self.queues, duration_s, self.latency_s * sending).makespan_s
         return float(self._left_s(duration_s, self.latency_s * sending).max())
 
     def _left_s(self, duration_s: FloatArray, latency_s: FloatArray) -> FloatArray:
@@ -225,6 +276,73 @@ class TaskTimes:
             *messages, self.before, self.ahead, self.order, *self.tasks._edges[1:], left_s
         )
         return left_s
+
+
+def _rings_played(times: TaskTimes, n_done: int) -> int:
+    """The number of nodes that could run, after the rings and what waits for them are filled in."""
+    tasks, graph = times.tasks, times.tasks.graph
+    n, order = len(graph), times.order
+    is_done = np.zeros(n, dtype=bool)
+    is_done[order[:n_done]] = True
+    _, successors_from, target = tasks._edges
+    source = np.repeat(np.arange(n), np.diff(successors_from))
+    in_rings = np.concatenate([ring.nodes for ring in graph.rings])
+    sends = np.zeros(n, dtype=bool)
+    sends[np.concatenate([ring.send.ravel() for ring in graph.rings])] = True
+    if not is_done[source[sends[target]]].all():
+        return n_done
+    ready_s, made_by = _latest(n, source, target, sends[target], times.end_s)
+    times.after[sends] = made_by[sends]
+    given = RingInputs(graph, times.links, tasks.here, tasks.there, times.duration_s, times.latency_s, ready_s)
+    times.before[in_rings] = times.ahead[in_rings] = -1
+    play_rings(given, times.start_s, times.end_s, times.after)
+    order[n_done : n_done + len(in_rings)] = in_rings
+    is_done[in_rings] = True
+    n_done += len(in_rings)
+    left = np.flatnonzero(~is_done)
+    if not len(left):
+        return n_done
+    released_s, made_by = _latest(n, source, target, is_done[source] & ~is_done[target], times.end_s)
+    place = np.full(n, -1)
+    place[left] = np.arange(len(left))
+    inner = ~is_done[source]
+    source, target = place[source[inner]], place[target[inner]]
+    role, n_left = graph.role[left], len(left)
+    queue, n_queues = times.queues
+    start_s, end_s = np.empty(n_left), np.empty(n_left)
+    after, before, ahead, found = (np.empty(n_left, dtype=np.int64) for _ in range(4))
+    n_found: int = kernel("event_loop", n_left)(
+        role,
+        times.duration_s[left],
+        times.latency_s[left],
+        place[graph.partner[left]],
+        queue[left],
+        n_queues,
+        np.full(n_left, -1),
+        0,
+        np.bincount(target, minlength=n_left) + (role == RECEIVE),
+        np.concatenate([[0], np.cumsum(np.bincount(source, minlength=n_left))]),
+        target[np.argsort(source, kind="stable")],
+        released_s[left],
+        *(start_s, end_s, after, before, ahead, found),
+    )
+    times.start_s[left], times.end_s[left] = start_s, end_s
+    from_before = (after < 0) | (start_s <= released_s[left])
+    times.after[left] = np.where(from_before, made_by[left], left[after])
+    times.before[left], times.ahead[left] = np.where(before < 0, -1, left[before]), -1
+    order[n_done : n_done + n_found] = left[found[:n_found]]
+    return n_done + n_found
+
+
+def _latest(
+    n: int, source: IntArray, target: IntArray, chosen: BoolArray, end_s: FloatArray
+) -> tuple[FloatArray, IntArray]:
+    """Of the chosen edges to each of n nodes, the end of the source that ended last, 0 without any, and that source."""
+    source, target = source[chosen], target[chosen]
+    last = np.lexsort((end_s[source], target))
+    latest_s, made_by = np.zeros(n), np.full(n, -1)
+    latest_s[target[last]], made_by[target[last]] = end_s[source[last]], source[last]
+    return latest_s, made_by
 
 
 def simulate_iteration(

@@ -21,7 +21,7 @@ from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.domain.schedule.task_graph import task_graph
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
-from dtfm_lab.simulation.engine import programs_of
+from dtfm_lab.simulation.engine import programs_of, takes_rings_whole
 from dtfm_lab.simulation.memory_intervals import (
     ActionTimes,
     MemoryIntervals,
@@ -31,6 +31,7 @@ from dtfm_lab.simulation.memory_intervals import (
     static_memory,
 )
 from dtfm_lab.simulation.schedules import build, built_for, choices_of, made_for, schedules
+from dtfm_lab.simulation.symmetry import period_of_counts
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,16 @@ class Levels:
     """When the row begins to hold; ascending for each device."""
     activations_bytes: IntArray
     messages_bytes: IntArray
+
+    def repeated(self, period: int, n_replicas: int) -> Self:
+        """Of one iteration of the first ``period`` replicas: those of all, of which they are typical."""
+        position, replica = np.divmod(self.device, period)
+        first = np.arange(0, n_replicas, period)
+        device = (position * n_replicas + replica + first[:, None]).ravel()
+        order = np.argsort(device, kind="stable")
+        time, activations_bytes, messages_bytes = self.time, self.activations_bytes, self.messages_bytes
+        again = np.tile(np.arange(len(time)), len(first))[order]
+        return type(self)(device[order], time[again], activations_bytes[again], messages_bytes[again])
 
     @classmethod
     def of(cls, held: MemoryIntervals) -> Self:
@@ -192,7 +203,10 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
         )
     if schedule is None and trace is not None and trace.context.orders:
         schedule = _recorded(trace.context.schedule, trace.context.orders)
-    programs = programs_of(plan, least_memory_schedule(job, schedule, plan))
+    least = least_memory_schedule(job, schedule, plan)
+    whole_rings = takes_rings_whole(job, least) if trace is None else trace.takes_rings_whole
+    period = None if trace is not None or plan.absent else period_of_counts(job)
+    programs = programs_of(plan, least, whole_rings=whole_rings, period=period)
     if trace is not None and trace.context.stages_per_device != programs.schedule.stages_per_device:
         raise TraceError(
             f"the trace ran {counted(trace.context.stages_per_device, 'stage')} a device, schedule "
@@ -285,7 +299,8 @@ def least_peak_bytes(job: Job, programs: Programs) -> IntArray:
 def _levels(job: Job, programs: Programs, trace: Trace | None) -> Levels:
     graph = task_graph(programs)
     times = ActionTimes.in_order(graph) if trace is None else ActionTimes.of(trace, graph)
-    return Levels.of(memory_intervals(job, programs.schedule.n_stages, times))
+    levels = Levels.of(memory_intervals(job, programs.schedule.n_stages, times, programs.n_replicas))
+    return levels if programs.n_replicas == job.n_replicas else levels.repeated(programs.n_replicas, job.n_replicas)
 
 
 # what would fit

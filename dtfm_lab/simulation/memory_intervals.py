@@ -234,22 +234,23 @@ class MemoryIntervals(NamedTuple):
     is_message: npt.NDArray[np.bool_]
 
 
-def memory_intervals(job: Job, n_stages: int, rows: ActionTimes) -> MemoryIntervals:
-    """Activations and messages of all devices. What no action in ``rows`` frees is held to the end of its iteration."""
-    return _Intervals(job, n_stages, rows).collected()
+def memory_intervals(job: Job, n_stages: int, rows: ActionTimes, n_replicas: int) -> MemoryIntervals:
+    """Activations and messages of the first ``n_replicas`` of a job, which ``rows`` are of. What no action in ``rows``
+    frees is held to the end of its iteration."""
+    return _Intervals(job, n_stages, rows, n_replicas).collected()
 
 
 class _Intervals:
     """Matches every allocation with its end: by micro-batch for passes, by round for synchronisation."""
 
-    def __init__(self, job: Job, n_stages: int, rows: ActionTimes) -> None:
+    def __init__(self, job: Job, n_stages: int, rows: ActionTimes, n_replicas: int) -> None:
         self.job, self.n_stages, self.rows = job, n_stages, rows
         numbered = [-1 if a.microbatch is None else a.microbatch for a in rows.actions]
         known, number = np.unique(numbered, return_inverse=True)
         self.kind = np.array([_KINDS[a.kind] for a in rows.actions])[rows.action]
         self.stage = np.array([a.stage for a in rows.actions])[rows.action]
         round_trip, self.position = np.divmod(self.stage, job.n_stages)
-        self.device = (rows.iteration * job.n_stages + self.position) * job.n_replicas + rows.replica
+        self.device = (rows.iteration * job.n_stages + self.position) * n_replicas + rows.replica
         n_numbers, n_here = len(known), n_stages // job.n_stages
         self.key = (self.device * n_here + round_trip) * n_numbers + number[rows.action]
         """(rows,) number of the stage and micro-batch, or round, of this device in this iteration."""

@@ -20,8 +20,9 @@ from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace
 from dtfm_lab.domain.trace.run_context import SWING, deferred
 from dtfm_lab.simulation.durations import analytic
 from dtfm_lab.simulation.efficiency import GivenEfficiency, efficiency_of, peak_of
-from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of
+from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, takes_rings_whole
 from dtfm_lab.simulation.schedules import build
+from dtfm_lab.simulation.symmetry import period_of
 
 BATCH = "n_microbatches", "microbatch_counts"
 """Fields of a job and of a context that tell how many micro-batches each pipeline has."""
@@ -96,7 +97,7 @@ def simulate(
 
 def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: GivenEfficiency = None) -> float:
     """What ``simulate(plan, ...).iteration_s`` is, without the rows of a trace."""
-    times = simulated_iterations(plan, queueing=queueing, efficiency=efficiency).times
+    times = simulated_iterations(plan, queueing=queueing, efficiency=efficiency, representatives=True).times
     return _mean_s([one.makespan_s for one in times], plan.job.averages_every)
 
 
@@ -130,8 +131,13 @@ def simulated_iterations(
     queueing: str | None = None,
     profile: Profile | None = None,
     efficiency: GivenEfficiency = None,
+    representatives: bool = False,
 ) -> SimulatedIterations:
-    """The iterations of a plan, each simulated; arguments and errors are those of ``simulate``."""
+    """The iterations of a plan, each simulated; arguments and errors are those of ``simulate``.
+
+    With ``representatives`` the times are those of as few pipelines as stand for all; it wants no ``like`` and no
+    ``profile``.
+    """
     plan.job.modelled()
     efficiency = plan.efficiency if efficiency is None else efficiency
     ran = like.context if isinstance(like, Trace) else like
@@ -153,8 +159,10 @@ def simulated_iterations(
     built = build(plan, named, given, links, efficiency=efficiency)
     # an iteration that synchronises is the last of synchronise_every
     times, known = [], () if given is None else given
+    period = period_of(plan, links, efficiency) if representatives else None
+    whole_rings = (ran is None or ran.source == "simulated") and takes_rings_whole(plan.job, built)
     for synchronise in [True] if plan.job.averages_every == 1 else [False, True]:
-        programs = programs_of(plan, built, synchronise=synchronise)
+        programs = programs_of(plan, built, synchronise=synchronise, whole_rings=whole_rings, period=period)
         if given is None:
             known = analytic(plan, programs, efficiency, links)
         times.append(PlacedTasks.of(plan, programs, known).simulate(links))

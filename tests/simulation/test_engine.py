@@ -20,7 +20,6 @@ from dtfm_lab.domain.schedule import PASSES, Schedule, synchronisations
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND
 from dtfm_lab.simulation import engine, kernels
 from dtfm_lab.simulation.engine import simulate_iteration
-from dtfm_lab.simulation.kernels import events
 from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.sensitivity import gains
 
@@ -58,10 +57,10 @@ def test_no_schedule_and_no_way_to_average_is_left_out_of_that(name, synchronisa
 def test_compiled_and_plain_kernels_give_the_same_bits(case):
     assert kernels.start().wait(120)
     compiled = kernels.compiled_kernels
-    assert set(compiled) == {"event_loop", "longest_paths"}
+    assert set(compiled) == set(kernels.PLAIN)
     tasks = case.tasks()
     found = []
-    for forms in (compiled, vars(events)):
+    for forms in (compiled, kernels.PLAIN):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "kernel", lambda name, n, forms=forms: forms[name])
             simulated = tasks.simulate(case.links)
@@ -105,7 +104,7 @@ def test_what_is_ready_first_is_served_first(case):
 def test_a_network_too_large_for_a_table_of_pairs_queues_alike(monkeypatch, queueing):
     case = Case("1f1b", 3, 5, 3, "sharded-at-once", queueing, True, "none", 3)
     dense = case.simulated()
-    monkeypatch.setattr(engine, "DENSE_DEVICES", 0)
+    monkeypatch.setattr(engine, "MOST_UNUSED", 0)
     assert case.simulated().start_s.tobytes() == dense.start_s.tobytes()
 
 

@@ -21,7 +21,14 @@ from dtfm_lab.domain.schedule.schedule import (
     Step,
 )
 from dtfm_lab.domain.schedule.sharing import Absent, Sharing
-from dtfm_lab.domain.schedule.synchronisation import LAST, Bucket, SynchronisationPart, parts_of, synchronisations
+from dtfm_lab.domain.schedule.synchronisation import (
+    LAST,
+    Bucket,
+    SynchronisationPart,
+    Synchronise,
+    parts_by,
+    parts_of,
+)
 from dtfm_lab.domain.schedule.tail import tail_of
 from dtfm_lab.domain.units import counted
 
@@ -100,6 +107,8 @@ def lower(
     averaged: float = 1.0,
     delayed: bool = False,
     absent: Absent = (),
+    whole_rings: bool = False,
+    period: int | None = None,
 ) -> Programs:
     """Programs of one iteration.
 
@@ -138,6 +147,11 @@ def lower(
     absent
         (position, replica) of devices that have left, whose passes those share who hold the same stage: see
         ``sharing``. Wants nothing ``tied``, ``sharding`` none, no ``buckets`` and not ``locally``.
+    whole_rings
+        Take the rounds of a ring together, one action of each kind for each replica: for a simulation only.
+    period
+        Make the programs of the first replicas only, which stand for all: replica r does what replica r + ``period``
+        does. Wants nothing ``absent``.
 
     Raises ScheduleError for more than MOST_STEPS steps, where a single device orders a pass before one it needs, or
     for counts that are not one of 1 to the schedule's for each replica.
@@ -152,7 +166,10 @@ def lower(
     blocking = transport != "overlapped"
     buckets = buckets if synchronise and n_replicas > 1 and not delayed else ()
     cut = buckets or ((),) * schedule.n_devices
-    _check_size(schedule, counts, synchronisation if synchronise else None, regions, cut)
+    counts = counts[:period]
+    averaging = parts_by(synchronisation, whole_rings)
+    groups_of = (("",) * n_replicas,) * schedule.n_devices if regions is None else regions
+    _check_size(schedule, counts, averaging if synchronise else None, groups_of, cut)
     whole = _with_messages(schedule)
     pipelines = {
         count: tuple(_in_parts(_restricted(steps, count, schedule), of) for steps, of in zip(whole, cut, strict=True))
@@ -169,7 +186,7 @@ def lower(
                 return ()
             passes = sharing.passes(position, replica, whole[position])
             in_group = tuple("" if regions is None else regions[position][member] for member in members)
-            among = synchronisations[synchronisation](members.index(replica), in_group) if synchronise else ()
+            among = averaging(members.index(replica), in_group) if synchronise else ()
             parts = sharing.synchronising(position, replica, among)
             steps = passes + tail_at(position, passes, parts, len(members), None, ())
             return _blocking(steps) if blocking else steps
@@ -180,14 +197,14 @@ def lower(
     last = schedule.n_devices - 1
     tails = []
     for position in range(schedule.n_devices):
-        in_group = ("",) * n_replicas if regions is None else regions[position]
+        in_group = groups_of[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
-        groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(n_replicas)]
+        groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(len(counts))]
         made: dict[tuple[int, tuple[SynchronisationPart, ...]], tuple[Step, ...]] = {}
         """Replicas of a ring all do the same."""
         of_position = []
         for n, (replica, in_region) in zip(counts, groups, strict=True):
-            key = n, tuple(synchronisations[synchronisation](replica, in_region))
+            key = n, tuple(averaging(replica, in_region))
             if key not in made:
                 pipeline = pipelines[n][position]
                 tail = tail_at(position, pipeline, key[1], len(in_region), partner, cut[position])
@@ -200,18 +217,17 @@ def lower(
 def _check_size(
     schedule: Schedule,
     counts: tuple[int, ...],
-    synchronisation: str | None,
-    regions: tuple[tuple[str, ...], ...] | None,
+    averaging: Synchronise | None,
+    groups: tuple[tuple[str, ...], ...],
     buckets: tuple[tuple[Bucket, ...], ...],
 ) -> None:
     """Count before anything is made: two messages a pass, and the parts of a group's first and last replica."""
-    n_replicas = len(counts)
+    n_replicas = len(groups[0])
     n_passes = sum(len(program) for program in schedule.programs) * sum(counts) // schedule.n_microbatches
     n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes
-    groups = (("",) * n_replicas,) * schedule.n_devices if regions is None else regions
     for in_group, of_device in zip(groups, buckets, strict=True):
-        for replica, times in ((0, 1), (n_replicas - 1, n_replicas - 1)):
-            parts = () if synchronisation is None else synchronisations[synchronisation](replica, in_group)
+        for replica, times in ((0, 1), (n_replicas - 1, len(counts) - 1)):
+            parts = () if averaging is None else averaging(replica, in_group)
             n_steps += times * max(len(of_device), 1) * sum(1 for _ in parts)
     _refuse_many(n_steps, schedule.name, schedule.n_microbatches, schedule.n_devices, n_replicas)
 

@@ -195,6 +195,9 @@ class Step(NamedTuple):
     """Seconds of a computation over those of its kind: of a part of a pass, or of what is done for one bucket."""
     whole: Kind | None = None
     """Of a PART, the kind of the pass of which it is a part."""
+    rounds: int = 1
+    """Messages of ``share``, or sums of ``fraction``, that the action stands for: of a ring that is one action of each
+    kind for each replica."""
     arrivals: tuple[int, ...] = ()
     """Positions in the same program of sends whose messages must have arrived at the other end."""
 

@@ -38,6 +38,8 @@ class SynchronisationPart(NamedTuple):
     after: tuple[Key, ...] = ()
     in_turn: bool = False
     """Whether it waits until the last message that this replica sent in turn has arrived."""
+    rounds: int = 1
+    """Messages or sums that it stands for, one after the other."""
 
     @property
     def key(self) -> Key:
@@ -90,6 +92,33 @@ def ring(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart
         before = ((Kind.REDUCE, n - 2, None), *(((Kind.RECV_P, i - 1, 1),) if i else ()))
         yield SynchronisationPart(Kind.SEND_P, i, 1, share=1 / n, after=before)
         yield SynchronisationPart(Kind.RECV_P, i, 1, share=1 / n)
+
+
+def whole_ring(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
+    """The parts of ``ring``, its rounds taken together, for a simulation: a part of each kind, with the round of the
+    first.
+
+    Messages have the size of one round. What has come back at the end is all but the replica's own shard.
+    """
+    n = len(regions)
+    yield SynchronisationPart(Kind.SEND_G, 0, 1, share=1 / n, rounds=n - 1)
+    yield SynchronisationPart(Kind.RECV_G, 0, 1, share=1 / n, rounds=n - 1)
+    summed, received = (Kind.REDUCE, 0, None), (Kind.RECV_G, 0, 1)
+    yield SynchronisationPart(*summed, coded=2 * (n - 1) / n, after=(received,), rounds=n - 1)
+    yield SynchronisationPart(Kind.SEND_P, 0, 1, share=1 / n, after=(summed,), rounds=n - 1)
+    yield SynchronisationPart(Kind.RECV_P, 0, 1, share=(n - 1) / n, rounds=n - 1)
+
+
+LEAST_IN_RING = 3
+"""Replicas from which a ring has several rounds that can be taken together."""
+
+
+def parts_by(synchronisation: str, whole_rings: bool) -> Synchronise:
+    """The function of this name; with ``whole_rings`` a ring's rounds are taken together. Raises UnknownName."""
+    chosen = synchronisations[synchronisation]
+    if not whole_rings or synchronisation != "ring":
+        return chosen
+    return lambda replica, regions: (whole_ring if len(regions) >= LEAST_IN_RING else chosen)(replica, regions)
 
 
 @synchronisations.register("tree")

@@ -70,7 +70,7 @@ def tail_of(
             carried, coded = part.share * share, part.coded * share
             if part.key == last_sum:  # the average is not sent, so it is not coded
                 coded -= share / rounds
-            at[part.key] = add(Step(action, needs, carried, coded, part.in_turn, bucket, fraction))
+            at[part.key] = add(Step(action, needs, carried, coded, part.in_turn, bucket, fraction, rounds=part.rounds))
             if part.key == last_sum:  # what waits for it waits for the step that it is used in
                 needs = (*ready, at[part.key])
                 at[part.key] = add(Step(step, needs, bucket=bucket, fraction=fraction))

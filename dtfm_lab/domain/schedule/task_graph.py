@@ -5,10 +5,13 @@ a message for which its device waits, and to each computation from the one befor
 messages on a link is found by the event loop.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Self
 
 import numpy as np
 
@@ -45,6 +48,8 @@ class TaskGraph:
     """Seconds of a computation over those of its entry in ``computations``."""
     for_bucket: BoolArray
     """Whether the action synchronises one of several buckets."""
+    rounds: IntArray
+    """Messages or sums that the action stands for (``Step.rounds``)."""
     n_predecessors: IntArray
     """Number of edges that lead here, and one more for a receive, which follows the start of its send."""
     successors_from: IntArray
@@ -59,6 +64,14 @@ class TaskGraph:
         """Nodes of the computations that synchronise buckets: they run beside the passes of their device, one at a time
         and as they become ready."""
         return np.flatnonzero(self.for_bucket & (self.role == COMPUTATION))
+
+    @cached_property
+    def rings(self) -> tuple[Ring, ...]:
+        """The rings whose rounds are taken together, by position."""
+        sends = np.flatnonzero((self.rounds > 1) & (self.role == SEND))
+        # behind SEND_G and its receive stands what sums; behind SEND_P and its receive what comes after the ring
+        first = sends[(self.rounds[sends + 2] > 1) & (self.role[sends + 2] == COMPUTATION)]
+        return tuple(Ring.of(self, first[self.position[first] == at]) for at in np.unique(self.position[first]))
 
     @cached_property
     def takes_turns(self) -> BoolArray:
@@ -78,6 +91,45 @@ class TaskGraph:
     def device(self) -> IntArray:
         """Number of the node's device: position x replicas + replica."""
         return self.position * self.programs.n_replicas + self.replica
+
+
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """Nodes of a ring whose rounds are taken together. Each (replicas, buckets), the replicas in the ring's order."""
+
+    n_rounds: int
+    """Of sums, and as many of what comes back."""
+    send: IntArray
+    """SEND_G; all others stand behind it."""
+    receive: IntArray
+    sum: IntArray
+    step: IntArray
+    """The STEP of the replica's shard, where replicas split the optimiser's states, else -1."""
+    send_back: IntArray
+    receive_back: IntArray
+
+    @classmethod
+    def of(cls, graph: TaskGraph, first: IntArray) -> Self:
+        """The ring of one position whose SEND_G are the nodes ``first``."""
+        send = first.reshape(len(np.unique(graph.replica[first])), -1)
+        steps = graph.role[send + 3] == COMPUTATION
+        send_back = send + 3 + steps
+        return cls(
+            int(graph.rounds[first[0]]),
+            send,
+            send + 1,
+            send + 2,
+            np.where(steps, send + 3, -1),
+            send_back,
+            send_back + 1,
+        )
+
+    @cached_property
+    def nodes(self) -> IntArray:
+        """All of its nodes."""
+        every = [self.send, self.receive, self.sum, self.step, self.send_back, self.receive_back]
+        nodes = np.concatenate([one.ravel() for one in every])
+        return nodes[nodes >= 0]
 
 
 Edges = tuple[IntArray, IntArray]
@@ -140,7 +192,7 @@ class _Builder:
         n = int(lengths.sum())
         self.action, self.computation, self.partner = (np.full(n, -1, dtype=np.int64) for _ in range(3))
         self.role, self.share, self.fraction = np.zeros(n, dtype=np.int64), np.zeros(n), np.ones(n)
-        self.for_bucket = np.zeros(n, dtype=bool)
+        self.for_bucket, self.rounds = np.zeros(n, dtype=bool), np.ones(n, dtype=np.int64)
         n_positions, n_replicas = lengths.shape
         self.position = np.repeat(np.arange(n_positions), lengths.sum(axis=1))
         self.replica = np.repeat(np.tile(np.arange(n_replicas), n_positions), lengths.ravel())
@@ -160,12 +212,12 @@ class _Builder:
         source, target = np.concatenate(self.sources), np.concatenate(self.targets)
         n = len(self.action)
         n_predecessors = np.bincount(target, minlength=n) + (self.role == RECEIVE)
-        columns = ("action", "position", "replica", "role", "computation", "partner", "share", "fraction", "for_bucket")
+        columns = "action", "position", "replica", "role", "computation", "partner", "share", "fraction"
         return TaskGraph(
             programs=self.programs,
             actions=tuple(self.actions),
             computations=tuple(self.computations),
-            **{name: getattr(self, name) for name in columns},
+            **{name: getattr(self, name) for name in (*columns, "for_bucket", "rounds")},
             n_predecessors=n_predecessors,
             successors_from=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=n))]),
             successors=target[np.argsort(source, kind="stable")],
@@ -201,6 +253,7 @@ class _Builder:
         self.role[nodes] = roles
         self.share[nodes] = [step.share for step in steps]
         self.fraction[nodes] = [step.fraction for step in steps]
+        self.rounds[nodes] = [step.rounds for step in steps]
         self.for_bucket[nodes] = beside = np.array([step.bucket is not None for step in steps])
         self._connect(*stretch.edges([step.needs for step in steps]))
         in_turn = nodes[:, np.flatnonzero((roles == COMPUTATION) & ~beside)]

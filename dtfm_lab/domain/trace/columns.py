@@ -12,6 +12,7 @@ from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import is_plain, shortened
 from dtfm_lab.domain.options import MOST_COUNT
 from dtfm_lab.domain.schedule import RECEIVES, SENDS, Action, Kind, Lane
+from dtfm_lab.domain.schedule.synchronisation import LEAST_IN_RING
 from dtfm_lab.domain.trace.run_context import RunContext
 from dtfm_lab.domain.units import FloatArray, IntArray, counted
 
@@ -129,6 +130,15 @@ class TraceColumns:
 
     def __len__(self) -> int:
         return len(self.start_s)
+
+    @cached_property
+    def takes_rings_whole(self) -> bool:
+        """Whether each replica's rounds of a ring are one row of a kind, as in simulations of large rings."""
+        context = self.context
+        sends = [action for action in self.actions if action.kind is Kind.SEND_P and action.stage == 0]
+        n_rings = max(len(context.buckets[0]), 1) if context.buckets else 1
+        several = len(context.devices[0]) - len(context.absent) >= LEAST_IN_RING
+        return context.synchronisation == "ring" and several and len(sends) == n_rings
 
     @property
     def n_iterations(self) -> int:

@@ -10,13 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from dtfm_lab.simulation.kernels import events
+from dtfm_lab.simulation.kernels import events, rings
 
 SMALL = 3_000
 """Most nodes of a simulation that runs uncompiled without starting to compile."""
 LARGE = 60_000
 """Nodes from which a simulation waits for the compiled kernels."""
 
+PLAIN: dict[str, Callable[..., Any]] = {
+    "event_loop": events.event_loop,
+    "longest_paths": events.longest_paths,
+    "ring_times": rings.ring_times,
+    "shared_ring_times": rings.shared_ring_times,
+}
 compiled_kernels: dict[str, Callable[..., Any]] = {}
 """The compiled form of each kernel, by name; empty until ``start`` has finished."""
 _starting = threading.Lock()
@@ -25,13 +31,12 @@ _finished = threading.Event()
 
 
 def kernel(name: str, n_nodes: int) -> Callable[..., Any]:
-    """``event_loop`` or ``longest_paths``, in the form to use for so many nodes."""
+    """``event_loop``, ``longest_paths`` or ``ring_times``, in the form to use for so many nodes, or messages."""
     if not _finished.is_set() and n_nodes > SMALL:
         start()
         if n_nodes > LARGE:
             _finished.wait()
-    plain: Callable[..., Any] = getattr(events, name)
-    return compiled_kernels.get(name, plain)
+    return compiled_kernels.get(name, PLAIN[name])
 
 
 def start() -> threading.Event:
@@ -48,12 +53,17 @@ def _compile() -> None:
     try:
         from dtfm_lab.domain.compiling import compiled  # numba takes half a second to load
 
-        made = {name: compiled(getattr(events, name)) for name in ("event_loop", "longest_paths")}
+        made = {name: compiled(plain) for name, plain in PLAIN.items()}
         whole, number = np.zeros(1, np.int64), np.zeros(1)
         edges = np.zeros(2, np.int64)
         filled = np.zeros(1), np.zeros(1), *np.zeros((4, 1), np.int64)
-        made["event_loop"](whole, number, number, whole, whole, 1, whole - 1, 1, whole, edges, whole[:0], *filled)
+        made["event_loop"](
+            whole, number, number, whole, whole, 1, whole - 1, 1, whole, edges, whole[:0], number, *filled
+        )
         made["longest_paths"](whole, number, number, whole, whole - 1, whole - 1, whole, edges, whole[:0], number)
+        one, none = np.zeros((1, 1)), np.zeros((1, 1), np.int64)
+        made["ring_times"](one, none, one, one, one, one, one, whole, 1, np.zeros((8, 1, 1)))
+        made["shared_ring_times"](one, one, one, one, one, one, none, none, none, True, 1, np.zeros((8, 1, 1)))
         compiled_kernels.update(made)
     finally:
         _finished.set()

@@ -27,6 +27,7 @@ def event_loop(
     n_predecessors: IntArray,
     successors_from: IntArray,
     successors: IntArray,
+    released_s: FloatArray,
     start_s: FloatArray,
     end_s: FloatArray,
     after: IntArray,
@@ -55,13 +56,15 @@ def event_loop(
         (n,) number of nodes that must have ended; a receive counts its send, which must have started.
     successors_from, successors
         the nodes that wait for node i are successors[successors_from[i] : successors_from[i + 1]].
+    released_s
+        (n,) seconds before which a node does not start, whatever it waits for.
     start_s, end_s, after, before, ahead, order
         (n,) to be filled: when each node runs, the one whose end it waited for last and the one before it in its queue
         and the receive of the one before it in ``turn`` (-1: none), and the nodes as they start.
     """
     n = len(role)
     start_s[:], end_s[:], after[:], before[:], ahead[:] = 0.0, 0.0, -1, -1, -1
-    ready_s = np.zeros(n)
+    ready_s = released_s.copy()
     missing = n_predecessors.copy()
     free_s, last = np.zeros(n_queues), np.full(n_queues, -1)
     last_sent, behind = np.full(n_turns, -1), np.full(n, -1)
@@ -69,7 +72,7 @@ def event_loop(
     ready.pop()
     for i in range(n):
         if missing[i] == 0:
-            heapq.heappush(ready, (0.0, i))
+            heapq.heappush(ready, (ready_s[i], i))
     done = 0
     while len(ready) > 0:
         at_s, i = heapq.heappop(ready)
@@ -111,14 +114,14 @@ def event_loop(
             j = partner[i]
             first_s = at_s + latency_s[i]
             if first_s > ready_s[j] or after[j] < 0:
-                ready_s[j], after[j] = first_s, i
+                ready_s[j], after[j] = max(first_s, released_s[j]), i
             missing[j] -= 1
             if missing[j] == 0:
                 heapq.heappush(ready, (ready_s[j], j))
         for k in range(successors_from[i], successors_from[i + 1]):
             j = successors[k]
             if finish_s > ready_s[j] or after[j] < 0:
-                ready_s[j], after[j] = finish_s, i
+                ready_s[j], after[j] = max(finish_s, released_s[j]), i
             missing[j] -= 1
             if missing[j] == 0:
                 heapq.heappush(ready, (ready_s[j], j))

@@ -24,7 +24,7 @@ from dtfm_lab.domain.schedule.task_graph import COMPUTATION, TaskGraph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.units import FloatArray, IntArray, counted
 from dtfm_lab.simulation.durations import compute_seconds
-from dtfm_lab.simulation.engine import PlacedTasks, programs_of, without_edges
+from dtfm_lab.simulation.engine import PlacedTasks, programs_of, takes_rings_whole, without_edges
 from dtfm_lab.simulation.schedules.building import schedules
 from dtfm_lab.simulation.schedules.builtin import adaptive, taking_turns
 
@@ -67,7 +67,8 @@ class Makespans:
         plan = self._plan
         if job.overlap or plan.absent:
             plan = plan.changed(job=job.with_fields(overlap=False), absent=())
-        programs = programs_of(plan, plain, synchronise=job.averages_every == 1)
+        synchronise, whole_rings = job.averages_every == 1, takes_rings_whole(plan.job, plain)
+        programs = programs_of(plan, plain, synchronise=synchronise, whole_rings=whole_rings)
         tasks = PlacedTasks.of(plan, programs, self._profile)
         return replace(tasks, graph=_without_lanes(tasks.graph))
 

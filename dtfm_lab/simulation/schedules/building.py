@@ -155,7 +155,7 @@ def _check_passes(job: Job, name: str) -> None:
 
 def _analytic(plan: Plan, efficiency: GivenEfficiency, links: Links | None) -> Iterable[ComputeTime]:
     plain = schedules["1f1b"](plan.job.n_stages, plan.job.n_microbatches)
-    return analytic(plan, programs_of(plan, plain), efficiency, links)
+    return analytic(plan, programs_of(plan, plain, whole_rings=True), efficiency, links)
 
 
 def choices_in(job: Job) -> dict[str, Callable[[], object]]:

@@ -1,0 +1,241 @@
+"""A ring's rounds without an action for each: when replicas that become ready one by one have all been averaged.
+
+A device serves its messages in the order in which they become ready, and all that comes in comes from the one device
+before it. So its messages leave in the order in which they come, merged with the first ones of its own buckets: a list
+of arrivals goes from device to device round the ring, and none has to be looked for.
+"""
+
+import heapq
+
+import numpy as np
+
+from dtfm_lab.domain.units import FloatArray, IntArray
+
+SENT, CAME, SUMMED, RETURNED, BACK, CAME_BACK = 0, 1, 2, 3, 4, 5
+"""Rows of ``times``: ends of a replica's last message of gradients, of the last that came, of its last sum, of its step
+(or, where there is none, of its last sum), of its last message of averages, and of the last that came back."""
+FIRST, FIRST_BACK = 6, 7
+"""Rows of ``times``: starts of the first message of gradients, and of averages."""
+SEND, RECEIVE, SUM, STEP = 0, 1, 2, 3
+"""Kinds of events."""
+
+
+def ring_times(
+    ready_s: FloatArray,
+    turn: IntArray,
+    moving_s: FloatArray,
+    back_s: FloatArray,
+    latency_s: FloatArray,
+    sum_s: FloatArray,
+    step_s: FloatArray,
+    computer: IntArray,
+    n_rounds: int,
+    times: FloatArray,
+) -> None:
+    """Fill ``times``, (8, devices, buckets) seconds.
+
+    Exact where sums and steps take no time, or there is one bucket. With several, averages that come back while sums
+    wait are passed on behind these.
+
+    Parameters
+    ----------
+    ready_s, turn
+        (devices, buckets) when a device can begin a bucket, and the buckets of each device in the order of that.
+    moving_s, back_s, latency_s
+        (devices, buckets) seconds for which a message to the next device occupies the link, of gradients and of
+        averages, and its latency.
+    sum_s, step_s
+        (devices, buckets) seconds of each sum, and of the step of the shard that a device averages.
+    computer
+        (buckets,) what computes a bucket's sums; buckets may belong to several devices that share links.
+    n_rounds
+        Sums of each device. Devices may be fewer than this and one: those of a ring that repeats itself.
+    """
+    n, n_buckets = ready_s.shape
+    last = 2 * n_rounds - 1
+    most = 2 * n_rounds * n_buckets
+    came_s, came_of = np.empty(most), np.empty(most, dtype=np.int64)
+    going_s, going_of = np.empty(most), np.empty(most, dtype=np.int64)
+    free_s, computed_s = np.zeros(n), np.zeros((n, n_buckets))
+    next_turn = np.zeros(n, dtype=np.int64)
+    arrived = np.zeros((n, n_buckets), dtype=np.int64)
+    sent = np.zeros((n, n_buckets), dtype=np.int64)
+    n_came, i, first_s = 0, -1, 0.0
+    while True:
+        begins = False
+        if n_came == 0:  # nothing is under way: the next to begin is the first of all
+            i = -1
+            for j in range(n):
+                if next_turn[j] < n_buckets:
+                    t = ready_s[j, turn[j, next_turn[j]]]
+                    if i < 0 or t < first_s:
+                        i, first_s = j, t
+            if i < 0:
+                return
+            begins = True
+        n_going, a = 0, 0
+        while a < n_came or begins:
+            own = next_turn[i] < n_buckets and (begins or ready_s[i, turn[i, next_turn[i]]] <= came_s[a])
+            begins = False
+            if own:
+                b = turn[i, next_turn[i]]
+                next_turn[i] += 1
+                t = ready_s[i, b]
+                n_steps = 1 + arrived[i, b]
+                k = 0
+            else:
+                b, t = came_of[a], came_s[a]
+                a += 1
+                arrived[i, b] += 1
+                if arrived[i, b] == n_rounds:
+                    times[CAME, i, b] = t
+                elif arrived[i, b] == last + 1:
+                    times[CAME_BACK, i, b] = t
+                if sent[i, b] == 0:  # its own gradients are not whole yet
+                    continue
+                n_steps, k = 1, arrived[i, b]
+            for _ in range(n_steps):
+                # message k - 1 was used, so that message k can leave
+                c = computer[b]
+                begin_s = max(t, computed_s[i, c]) if k > 0 else t
+                if 0 < k <= n_rounds:
+                    begin_s += sum_s[i, b]
+                    if k == n_rounds:
+                        times[SUMMED, i, b] = begin_s
+                        begin_s += step_s[i, b]
+                        times[RETURNED, i, b] = begin_s
+                    computed_s[i, c] = begin_s
+                if k <= last:
+                    moves_s = moving_s[i, b] if k < n_rounds else back_s[i, b]
+                    start_s = max(begin_s, free_s[i])
+                    free_s[i] = start_s + moves_s
+                    if k == 0:
+                        times[FIRST, i, b] = start_s
+                    elif k == n_rounds:
+                        times[FIRST_BACK, i, b] = start_s
+                    if k == n_rounds - 1:
+                        times[SENT, i, b] = free_s[i]
+                    elif k == last:
+                        times[BACK, i, b] = free_s[i]
+                    going_s[n_going] = start_s + latency_s[i, b] + moves_s
+                    going_of[n_going] = b
+                    n_going += 1
+                    sent[i, b] += 1
+                k += 1
+        came_s, going_s = going_s, came_s
+        came_of, going_of = going_of, came_of
+        n_came = n_going
+        i = i + 1 if i + 1 < n else 0
+
+
+def shared_ring_times(
+    ready_s: FloatArray,
+    moving_s: FloatArray,
+    back_s: FloatArray,
+    latency_s: FloatArray,
+    sum_s: FloatArray,
+    step_s: FloatArray,
+    leaving: IntArray,
+    coming: IntArray,
+    computer: IntArray,
+    computes: bool,
+    n_rounds: int,
+    times: FloatArray,
+) -> None:
+    """Fill ``times`` like ``ring_times``, message by message.
+
+    Exact, too, where rings share some of their cards, or sums of several buckets wait for each other.
+
+    Parameters beside those of ``ring_times``
+    ----------
+    leaving, coming, computer
+        (devices, buckets) numbers of what the messages to the next device occupy where they leave, of what those from
+        the one before occupy where they come in, -1 where nothing, and of what computes the sums.
+    computes
+        Whether any sum or step takes time.
+    """
+    n, n_buckets = ready_s.shape
+    n_messages = 2 * n_rounds
+    left_s = np.zeros(leaving.max() + 1)
+    came_s, computed_s = np.zeros(coming.max() + 2), np.zeros(computer.max() + 1)
+    returned = np.zeros((n, n_buckets), dtype=np.bool_)
+    held = np.zeros((n, n_buckets), dtype=np.int64)
+    next_back = np.full((n, n_buckets), n_rounds + 1)
+    events = [(0.0, 0)]
+    events.pop()
+    for b in range(n_buckets):
+        for i in range(n):
+            heapq.heappush(events, (ready_s[i, b], (b * n + i) * n_messages * 4))
+    while len(events) > 0:
+        t, code = heapq.heappop(events)
+        kind, rest = code % 4, code // 4
+        k, at = rest % n_messages, rest // n_messages
+        i, b = at % n, at // n
+        there = i + 1 if i + 1 < n else 0
+        came = False
+        to_step = False
+        if kind == SEND:
+            q = leaving[i, b]
+            start_s = max(t, left_s[q])
+            moves_s = moving_s[i, b] if k < n_rounds else back_s[i, b]
+            left_s[q] = start_s + moves_s
+            if k == 0:
+                times[FIRST, i, b] = start_s
+            elif k == n_rounds:
+                times[FIRST_BACK, i, b] = start_s
+            if k == n_rounds - 1:
+                times[SENT, i, b] = left_s[q]
+            elif k == n_messages - 1:
+                times[BACK, i, b] = left_s[q]
+            first_s = start_s + latency_s[i, b]
+            i = there
+            if coming[i, b] >= 0:
+                heapq.heappush(events, (first_s, ((b * n + i) * n_messages + k) * 4 + RECEIVE))
+            else:
+                came, t = True, first_s + moves_s
+        elif kind == RECEIVE:
+            before = i - 1 if i > 0 else n - 1
+            moves_s = moving_s[before, b] if k < n_rounds else back_s[before, b]
+            came_s[coming[i, b]] = max(t, came_s[coming[i, b]]) + moves_s
+            came, t = True, came_s[coming[i, b]]
+        if came:
+            if k == n_rounds - 1:
+                times[CAME, i, b] = t
+            elif k == n_messages - 1:
+                times[CAME_BACK, i, b] = t
+            if k < n_rounds:
+                t = max(t, ready_s[i, b])
+                if computes:
+                    heapq.heappush(events, (t, ((b * n + i) * n_messages + k) * 4 + SUM))
+                else:
+                    kind = SUM
+            elif k < n_messages - 1:
+                if returned[i, b]:
+                    heapq.heappush(events, (t, ((b * n + i) * n_messages + k + 1) * 4))
+                else:
+                    held[i, b] += 1
+        if kind == SUM:
+            if computes:
+                c = computer[i, b]
+                t = max(t, computed_s[c]) + sum_s[i, b]
+                computed_s[c] = t
+            if k < n_rounds - 1:
+                heapq.heappush(events, (t, ((b * n + i) * n_messages + k + 1) * 4))
+            else:
+                times[SUMMED, i, b] = t
+                if step_s[i, b] > 0:
+                    heapq.heappush(events, (t, ((b * n + i) * n_messages + k) * 4 + STEP))
+                else:
+                    to_step = True
+        elif kind == STEP:
+            c = computer[i, b]
+            t = max(t, computed_s[c]) + step_s[i, b]
+            computed_s[c] = t
+            to_step = True
+        if to_step:
+            times[RETURNED, i, b] = t
+            returned[i, b] = True
+            heapq.heappush(events, (t, ((b * n + i) * n_messages + n_rounds) * 4))
+            for _ in range(held[i, b]):
+                heapq.heappush(events, (t, ((b * n + i) * n_messages + next_back[i, b]) * 4))
+                next_back[i, b] += 1

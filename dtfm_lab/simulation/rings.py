@@ -1,0 +1,215 @@
+"""Rings whose rounds are taken together (``TaskGraph.rings``), on the links of a plan: when each replica has been
+averaged.
+
+Equal to the messages one by one where no pipeline's message needs a ring's card meanwhile, and where compression and
+steps take no time or nothing is cut into buckets. Else an estimate. On hosts that are alike it was off by at most:
+
+- 1.5 % where messages of pipelines leave by the cards of rings that overlap with passes;
+- 4 % where more than ``MOST_SHARED`` messages share some of their cards, or are compressed in buckets;
+- 4 % where there are more than ``MOST_PLAYED`` messages on links that differ.
+
+Rings that repeat themselves from host to host are played on the hosts of one period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dtfm_lab.domain.network import Links
+from dtfm_lab.domain.schedule.task_graph import Ring, TaskGraph
+from dtfm_lab.domain.units import FloatArray, IntArray
+from dtfm_lab.simulation.kernels import kernel
+from dtfm_lab.simulation.kernels.rings import (
+    BACK,
+    CAME,
+    CAME_BACK,
+    FIRST,
+    FIRST_BACK,
+    RETURNED,
+    SENT,
+    SUMMED,
+)
+
+MOST_SHARED = 2_000_000
+"""Most messages of rings that share some of their cards that are played one by one, in half a second."""
+MOST_PLAYED = 10_000_000
+"""Most messages of all other rings that are played, in a quarter of a second. Beyond, a ring of equal replicas stands
+for them (``_like_the_slowest``)."""
+
+
+@dataclass(frozen=True, eq=False)
+class RingInputs:
+    """What decides the times of a graph's rings. Columns by node."""
+
+    graph: TaskGraph
+    links: Links
+    here: IntArray
+    there: IntArray
+    duration_s: FloatArray
+    """Of one message at both ends; of all the sums of a node together."""
+    latency_s: FloatArray
+    ready_s: FloatArray
+    """Of a ring's first sends: when what they need has ended."""
+
+
+def play_rings(given: RingInputs, start_s: FloatArray, end_s: FloatArray, after: IntArray) -> None:
+    """Fill the times of the rings' nodes, and what each waited for; ``after`` of their first sends is known."""
+    rings = given.graph.rings
+    queues = np.array([_queues(given, ring) for ring in rings])
+    for some in _together(queues):
+        _play_together(given, [rings[at] for at in some], queues[some], start_s, end_s, after)
+
+
+def _queues(given: RingInputs, ring: Ring) -> tuple[IntArray, IntArray]:
+    """(replicas,) each: what the messages to the next replica occupy where they leave, and where they come in."""
+    first = ring.send[:, 0]
+    return given.links.queues(given.here[first], given.there[first])
+
+
+def _together(queues: IntArray) -> list[list[int]]:
+    """The rings in groups of which no two share a link or card; ``queues`` is (rings, 2, replicas)."""
+    groups: list[tuple[set[int], list[int]]] = []
+    for at, of_ring in enumerate(queues):
+        used = set(of_ring[of_ring >= 0].tolist())
+        sharing = [group for group in groups if group[0] & used]
+        groups = [group for group in groups if not group[0] & used]
+        used = used.union(*(others for others, _ in sharing))
+        groups.append((used, [*(one for _, members in sharing for one in members), at]))
+    return [sorted(members) for _, members in groups]
+
+
+def _play_together(
+    given: RingInputs,
+    rings: Sequence[Ring],
+    queues: IntArray,
+    start_s: FloatArray,
+    end_s: FloatArray,
+    after: IntArray,
+) -> None:
+    """Rings that share links or cards, their buckets in one row."""
+    n_rounds = rings[0].n_rounds
+    send, receive, sums, step, send_back, receive_back = (
+        np.hstack([getattr(ring, name) for ring in rings])
+        for name in ("send", "receive", "sum", "step", "send_back", "receive_back")
+    )
+    of_ring = np.repeat(np.arange(len(rings)), [ring.send.shape[1] for ring in rings])
+    ready_s = given.ready_s[send]
+    parts = np.stack(
+        [
+            ready_s,
+            given.duration_s[send],
+            given.duration_s[send_back],
+            given.latency_s[send],
+            given.duration_s[sums] / n_rounds,
+            np.where(step >= 0, given.duration_s[step], 0.0),
+        ]
+    )
+    times = _times(parts, queues[of_ring].transpose(1, 2, 0), of_ring, n_rounds)
+    before, latency_s = np.roll(times, 1, axis=1), np.roll(parts[3], 1, axis=0)
+    summing_s = np.maximum(times[CAME], ready_s)
+    for nodes, begin_s, finish_s in (
+        (send, ready_s, times[SENT]),
+        (receive, before[FIRST] + latency_s, times[CAME]),
+        (sums, summing_s, times[SUMMED]),
+        (send_back, times[RETURNED], times[BACK]),
+        (receive_back, before[FIRST_BACK] + latency_s, times[CAME_BACK]),
+    ):
+        start_s[nodes], end_s[nodes] = begin_s, finish_s
+    after[sums] = np.where(times[CAME] >= ready_s, receive, after[send])
+    after[send_back] = np.where(step >= 0, step, sums)
+    after[receive], after[receive_back] = np.roll(send, 1, axis=0), np.roll(send_back, 1, axis=0)
+    steps = step >= 0
+    start_s[step[steps]], end_s[step[steps]] = times[SUMMED][steps], times[RETURNED][steps]
+    after[step[steps]] = sums[steps]
+
+
+def _times(parts: FloatArray, queues: IntArray, of_ring: IntArray, n_rounds: int) -> FloatArray:
+    """(8, replicas, buckets) times as ``ring_times`` fills them.
+
+    ``parts`` is (6, replicas, buckets), what the kernels take; ``queues`` is (2, replicas, buckets), what the messages
+    of each occupy, and ``of_ring`` (buckets,) the ring to which each belongs.
+    """
+    n = parts.shape[1]
+    leaving, coming = queues[0], np.roll(queues[1], 1, axis=0)
+    # a queue that serves one link alone is always in the order in which messages left
+    own = _is_own(leaving) and _is_own(coming)
+    one_order = own and (parts[3] == parts[3, :, :1]).all()
+    computes = bool(parts[4:].any())
+    period = _period(np.concatenate([parts, _pattern(leaving)[None], _pattern(coming)[None]]))
+    once = np.ascontiguousarray(parts[:, :period])
+    n_messages = 2 * n_rounds * once[0].size
+    times = np.zeros((8, *once[0].shape))
+    if (one_order and not (computes and len(of_ring) > 1)) or n_messages > MOST_SHARED:
+        sharing = np.maximum(_sharing(leaving, own), _sharing(coming, own))[:period]
+        once[1:3] *= sharing
+        if n_messages > MOST_PLAYED:
+            once, period = _like_the_slowest(once), 1
+            times = np.zeros((8, *once[0].shape))
+        turn = np.argsort(once[0], axis=1, kind="stable")
+        kernel("ring_times", n_messages)(once[0], turn, *once[1:], of_ring, n_rounds, times)
+    else:
+        numbers = [_numbered(one[:period]) for one in (leaving, coming)]
+        computer = of_ring + (int(of_ring.max()) + 1) * np.arange(period)[:, None]
+        kernel("shared_ring_times", n_messages)(*once, *numbers, computer, computes, n_rounds, times)
+    return np.tile(times, (1, n // period, 1))
+
+
+def _like_the_slowest(parts: FloatArray) -> FloatArray:
+    """(6, 1, buckets) a ring of equal replicas that takes about as long.
+
+    Its slowest link is always busy, unless messages need longer than that to go round, which takes the mean of all
+    links; and a bucket is averaged after the last replica has its gradients.
+    """
+    ready_s, moving_s, back_s, latency_s, sum_s, step_s = parts
+    slowest = [np.max(one_s, axis=0) for one_s in (ready_s, moving_s, back_s, sum_s, step_s)]
+    spare_s = (latency_s + moving_s + sum_s).mean(axis=0) - np.maximum(slowest[1], slowest[3])
+    slowest.insert(3, np.maximum(spare_s, 0.0))
+    return np.stack(slowest)[:, None]
+
+
+def _is_own(queue: IntArray) -> bool:
+    """Whether each queue belongs to one link, or is shared by all buckets of a row."""
+    if (queue != queue[:, :1]).any():
+        return False
+    used = queue[:, 0][queue[:, 0] >= 0]
+    return len(np.unique(used)) == len(used)
+
+
+def _sharing(queue: IntArray, own: bool) -> IntArray:
+    """(replicas, buckets) links that share each queue; 1 where all buckets of a row do and nothing else."""
+    if own:
+        return np.ones_like(queue)
+    row = np.arange(len(queue))[:, None]
+    pairs = np.unique(np.stack([queue.ravel(), (row + 0 * queue).ravel()]), axis=1)
+    used, counts = np.unique(pairs[0], return_counts=True)
+    counts[used < 0] = 1
+    return np.asarray(counts[np.searchsorted(used, queue)])
+
+
+def _numbered(queue: IntArray) -> IntArray:
+    """The same queues, counted from 0; -1 stays."""
+    used, numbers = np.unique(queue, return_inverse=True)
+    return np.asarray(numbers.reshape(queue.shape) - int(used[0] < 0))
+
+
+def _pattern(queue: IntArray) -> FloatArray:
+    """(replicas, buckets) equal rows where queues are shared alike: the distance to the replica that uses each first,
+    and which of the queues that begin there it is."""
+    _, first, inverse = np.unique(queue, return_index=True, return_inverse=True)
+    n_buckets = queue.shape[1]
+    row, column = np.divmod(first, n_buckets)
+    away = np.arange(len(queue))[:, None] - row[inverse.reshape(queue.shape)]
+    pattern = away * n_buckets + column[inverse.reshape(queue.shape)]
+    return np.asarray(np.where(queue < 0, -1, pattern), dtype=np.float64)
+
+
+def _period(parts: FloatArray) -> int:
+    """Replicas after which a ring repeats itself; ``parts`` is (.., replicas, buckets)."""
+    n = int(parts.shape[1])
+    for period in range(1, n // 2 + 1):
+        if n % period == 0 and (parts[:, period:] == parts[:, :-period]).all():
+            return period
+    return n
