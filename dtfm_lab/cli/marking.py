@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+import unicodedata
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -62,6 +63,9 @@ class Marker:
             return [about | row for row in self._rows(hand_in)]
         except LabError as error:
             return [about | {"mission": "", "points": 0, "of": 0} | _refused(error)]
+        except Exception as error:  # one notebook, whatever is in it, does not keep the others from being marked
+            why = f"it cannot be marked ({type(error).__name__}: {error}); mark it by hand"
+            return [about | {"mission": "", "points": 0, "of": 0} | _refused(why)]
 
     def _rows(self, hand_in: HandIn) -> list[Row]:
         student, path = hand_in.student, hand_in.path
@@ -98,8 +102,8 @@ class Marker:
         try:
             job.channel.send(order | {"variants": variants}, seconds=self.seconds)
             while "done" not in (said := job.channel.receive(deadline)):
-                if said.get("mission") in found:
-                    found[said["mission"]] = {key: said[key] for key in ("packed", "reason", "asks") if key in said}
+                if isinstance(name := said.get("mission"), str) and name in found:
+                    found[name] = _handed(said)
             tries = said["done"]
             why = ""
         except Late:
@@ -120,7 +124,7 @@ class Marker:
         theirs, checks = socket.socketpair()
         with theirs, checks, self.server.job("check", self.memory_bytes) as job:
             try:
-                if asks := answer.get("asks") is True:
+                if asks := answer["asks"]:
                     executing.channel.send({"answer": name}, [theirs.fileno()], self.seconds)
                 theirs.close()
             except (Ended, Late):
@@ -177,7 +181,8 @@ def table(rows: list[Row]) -> DataFrame:
 def _as_text(value: object) -> object:
     if not isinstance(value, str):
         return value
-    begins = value.startswith(FORMULAS) or value.lstrip().startswith(FORMULAS)
+    wide = unicodedata.normalize("NFKC", value)  # there are a wide = and a wide @, too
+    begins = wide.startswith(FORMULAS) or wide.lstrip().startswith(FORMULAS)
     return in_one_line(f"'{value}" if begins else value, most=None)
 
 
@@ -202,6 +207,13 @@ def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message]
         if answered:
             executed.append((cell.source, name))
     return found, executed
+
+
+def _handed(said: Message) -> Message:
+    """What a student's process says of an answer, which may be anything."""
+    if isinstance(reason := said.get("reason"), str):
+        return {"reason": reason}
+    return {"packed": said.get("packed"), "asks": said.get("asks") is True}
 
 
 def _refused(reason: object) -> Row:

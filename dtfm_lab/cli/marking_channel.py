@@ -28,18 +28,26 @@ class Nonsense(Exception):
 
 
 class Channel:
-    """One end of a stream socket. ``partner`` is a socket that closes when whoever keeps the other end going ends."""
+    """One end of a stream socket.
 
-    def __init__(self, end: socket.socket, partner: socket.socket | None = None) -> None:
+    ``partner`` is a socket that closes when whoever keeps the other end going ends. Open files that come with a message
+    are closed unless ``takes_files``, and so none comes from a student's process.
+    """
+
+    def __init__(self, end: socket.socket, partner: socket.socket | None = None, *, takes_files: bool = False) -> None:
         self.end = end
         self._partner = partner
+        self._takes_files = takes_files
         self._read = bytearray()
         self._looked = 0
         self._descriptors: list[int] = []
 
     def send(self, message: Message, descriptors: Sequence[int] = (), seconds: float | None = None) -> None:
-        """Write a message, and pass open files with it. Raises Ended, and Late where nobody reads it."""
-        line = json.dumps(message).encode() + b"\n"
+        """Write a message, and pass open files with it. Raises Ended, Late where nobody reads it, and Nonsense."""
+        try:
+            line = json.dumps(message).encode() + b"\n"
+        except RecursionError:
+            raise Nonsense("what is nested too deeply") from None
         self.end.settimeout(seconds)
         try:
             sent = socket.send_fds(self.end, [line], list(descriptors)) if descriptors else 0
@@ -84,11 +92,11 @@ class Channel:
                 break
             raise Ended if ready else Late
         try:
-            if self._partner is None:
+            if self._takes_files:
                 chunk, passed, _, _ = socket.recv_fds(self.end, CHUNK, 1)
                 self._descriptors += passed
             else:
-                chunk = self.end.recv(CHUNK)  # open files that a student's process passes are closed
+                chunk = self.end.recv(CHUNK)
         except OSError:
             raise Ended from None
         if not chunk:

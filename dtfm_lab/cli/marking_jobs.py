@@ -136,7 +136,8 @@ def check(marker: Channel, folder: Path) -> None:
             raise Raised("SystemExit: its process ended") from None
         if "returned" in said:
             return unpack(said["returned"])
-        raise Raised(str(said.get("raised"))[:LONGEST_REASON])
+        raised = said.get("raised")
+        raise Raised(raised[:LONGEST_REASON] if isinstance(raised, str) else "something: it returned no data")
 
     try:
         answer = unpack(job["packed"], ask)

@@ -127,7 +127,7 @@ def _be_job(order: Message, ours: socket.socket, folder: Path, *, with_walls: bo
         walls.limit(order["memory_bytes"])
 
         def work() -> None:
-            job(Channel(ours), folder)
+            job(Channel(ours, takes_files=True), folder)
 
         if order["kind"] == "execute":
             walls.limit_threads(_threads())

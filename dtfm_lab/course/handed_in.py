@@ -68,45 +68,57 @@ REAL = "biuf"
 WANTED = "wanted numbers, names, lists of them, a Plan, a Trace, a Topology, a Schedule, an Outcome or a function"
 
 
-def pack(answer: object, functions: list[FunctionType] | None = None) -> Packed:
+def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
     """The answer as JSON would hold it; functions in it are appended to ``functions`` where that is given.
 
     Subclasses are reduced to what they hold. Raises FileError for what is no data.
     """
-    if isinstance(answer, np.generic):
-        answer = answer.item()
-    if isinstance(answer, int) and answer.bit_length() > MOST_BITS:
-        raise FileError(f"found a whole number of {answer.bit_length():,} bits; wanted at most {MOST_BITS:,}")
-    if answer is None or isinstance(answer, bool | int | float | str):
-        return {"is": "value", "value": answer}
-    if isinstance(answer, dict):
-        return {"is": "dict", "items": [[pack(key), pack(value, functions)] for key, value in answer.items()]}
-    for name, kind in COLLECTIONS.items():
-        if isinstance(answer, (list, deque) if kind is list else kind):
-            return {"is": name, "items": [pack(each, functions) for each in answer]}  # type: ignore[attr-defined]
-    if isinstance(answer, np.ndarray) and answer.dtype.kind in REAL:
-        flat = answer.astype(float if answer.dtype.kind == "f" else answer.dtype).ravel().tolist()
+    if (plain := _plain(answer)) is not None:
+        return plain
+    kind = type(answer)  # not what its __class__ says
+    if issubclass(kind, dict):
+        return {"is": "dict", "items": [[pack(key), pack(value, functions)] for key, value in dict.items(answer)]}
+    for name, collection in COLLECTIONS.items():
+        if issubclass(kind, (list, deque) if collection is list else collection):
+            return {"is": name, "items": [pack(each, functions) for each in answer]}
+    if issubclass(kind, np.ndarray) and answer.dtype.kind in REAL:
         return {
             "is": "array",
             "type": "b" if answer.dtype.kind == "b" else "",
             "shape": list(answer.shape),
-            "items": flat,
+            "items": answer.astype(float if answer.dtype.kind == "f" else answer.dtype).ravel().tolist(),
         }
     for noun, (name, save, _) in NOUNS.items():
-        if isinstance(answer, noun):
+        if issubclass(kind, noun):
             with tempfile.TemporaryDirectory() as folder:
                 content = Path(save(answer, Path(folder) / name)).read_bytes()
                 return {"is": name, "bytes": base64.b64encode(content).decode()}
-    if type(answer) is RECORDS.get(type(answer).__name__):
-        return {"is": type(answer).__name__, "fields": _fields(answer)}
-    if isinstance(answer, Strategy):
+    if kind is RECORDS.get(kind.__name__):
+        return {"is": kind.__name__, "fields": _fields(answer)}
+    if issubclass(kind, Strategy):
         return {"is": STRATEGY, "name": answer.name, "fields": _fields(answer)}
-    if isinstance(answer, Enum) and type(answer) is CHOICES.get(type(answer).__name__):
-        return {"is": type(answer).__name__, "name": answer.name}
-    if isinstance(answer, FunctionType) and functions is not None:
+    if kind is CHOICES.get(kind.__name__):
+        return {"is": kind.__name__, "name": answer.name}
+    if kind is FunctionType and functions is not None:
         functions.append(answer)
         return {"is": FUNCTION, "number": len(functions) - 1}
-    raise FileError(f"found {type(answer).__name__}; {WANTED}")
+    raise FileError(f"found {kind.__name__}; {WANTED}")
+
+
+def _plain(answer: Any) -> Packed | None:
+    """Numbers, names, truth values and None, whatever a subclass of them says; None for anything else."""
+    if issubclass(type(answer), np.generic):
+        answer = np.generic.item(answer)
+    kind = type(answer)
+    if answer is None or kind is bool:
+        return {"is": "value", "value": answer}
+    for plain, reduced in ((int, int.__int__), (float, float.__float__), (str, str.__str__)):
+        if issubclass(kind, plain):
+            value: Any = reduced(answer)
+            if plain is int and value.bit_length() > MOST_BITS:
+                raise FileError(f"found a whole number of {value.bit_length():,} bits; wanted at most {MOST_BITS:,}")
+            return {"is": "value", "value": value}
+    return None
 
 
 def _fields(record: Any) -> dict[str, Packed]:

@@ -103,13 +103,23 @@ class Half(np.float64):
     __hash__ = np.float64.__hash__
 
 
+class Shy(np.float64):
+    def item(self):
+        return self
+
+
+class Disguised:
+    __class__ = property(lambda self: float)
+
+
 class Full(dict):
     def __reduce__(self):
         return Runs().__reduce__()
 
 
 @pytest.mark.parametrize(
-    ("answer", "data"), [(Wide(3), 3), (Loud("quiet"), "quiet"), (Half(0.5), 0.5), (Full(a=1), {"a": 1})]
+    ("answer", "data"),
+    [(Wide(3), 3), (Loud("quiet"), "quiet"), (Half(0.5), 0.5), (Shy(0.5), 0.5), (Full(a=1), {"a": 1})],
 )
 def test_a_subclass_is_reduced_to_what_it_holds(answer, data):
     again = through_json(answer)
@@ -125,7 +135,20 @@ def test_a_plan_of_ones_own_class_is_a_plan(plan):
 
 
 @pytest.mark.parametrize(
-    "answer", [Runs(), [Runs()], {"a": Runs()}, object, print, lambda: 1, [1 << 20_000], 2j, b"bytes", np.array([Runs()])]
+    "answer",
+    [
+        Runs(),
+        Disguised(),
+        [Runs()],
+        {"a": Runs()},
+        object,
+        print,
+        lambda: 1,
+        [1 << 20_000],
+        2j,
+        b"bytes",
+        np.array([Runs()]),
+    ],
 )
 def test_what_is_no_data_is_refused_in_one_line(answer):
     with pytest.raises(LabError, match="wanted"):
