@@ -197,7 +197,8 @@ def mark_command(
     FOLDER has NAME.ipynb for each student, or NAME/.../*.ipynb as nbgrader collects them. The file of the marks is
     written after each notebook, readable by you alone.
     """
-    from dtfm_lab.cli.marking import in_one_line, mark_folder, table
+    from dtfm_lab.cli.marking import mark_folder, table
+    from dtfm_lab.cli.marking_files import in_one_line
 
     key = None if key_path is None else read_key(key_path)
     rows: list[dict[str, Any]] = []

@@ -14,27 +14,26 @@ import time
 import unicodedata
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pandas import DataFrame
 
 from dtfm_lab.cli.marking_channel import Ended, Late, Message, Nonsense
-from dtfm_lab.cli.marking_files import Cell, HandIn, cells_of, missions_in, submissions
-from dtfm_lab.cli.marking_processes import Job, Server, server
+from dtfm_lab.cli.marking_descendants import MEMORY, PROCESSES
+from dtfm_lab.cli.marking_files import Cell, HandIn, cells_of, in_one_line, missions_in, submissions
+from dtfm_lab.cli.marking_processes import Job, Lost, Server, server
 from dtfm_lab.course import missions
 from dtfm_lab.course.graded import EVERY_LESSON, GRADED, variant_of
 from dtfm_lab.course.teaching import VARIANT, answer_id, points_of
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.network import is_plain
 from dtfm_lab.lab.missions import RECORD
 
 COLUMNS = ["student", "mission", "points", "of", "tries", "hints", "answer_shown", "reason", "notebook"]
 KEPT = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "NUMBA_CACHE_DIR")
 """Variables of the marker's environment that a student's code gets."""
 NOT_ANSWERED = ("# YOUR CODE HERE", "raise NotImplementedError")
-LONGEST_REASON = 300
 MOST_TRIES = 10**6
 """Most tries and hints that a record is believed."""
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
@@ -55,14 +54,18 @@ class Marker:
     """What the variants of the numbers are made with; None where numbers are drawn from names."""
     hidden: tuple[str, ...] = ()
     """Paths that no student's code is to see."""
+    alone: bool = False
+    """Whether nothing else is marked at the same time, so that whatever happens is the notebook's own doing."""
 
     def mark(self, hand_in: HandIn) -> list[Row]:
-        """The rows of one notebook."""
+        """The rows of one notebook. Raises Lost where another one may have killed what marked it."""
         about = {"student": hand_in.student, "notebook": str(hand_in.path.relative_to(hand_in.folder))}
         try:
             return [about | row for row in self._rows(hand_in)]
         except LabError as error:
             return [about | {"mission": "", "points": 0, "of": 0} | _refused(error)]
+        except Lost:
+            raise
         except Exception as error:  # one notebook, whatever is in it, does not keep the others from being marked
             why = f"it cannot be marked ({type(error).__name__}: {error}); mark it by hand"
             return [about | {"mission": "", "points": 0, "of": 0} | _refused(why)]
@@ -72,7 +75,9 @@ class Marker:
         cells = cells_of(hand_in)
         names = missions_in(path, cells)
         if self.key is None and any(cell.grade_id == "reader" and VARIANT in cell.source for cell in cells):
-            raise FileError(f"{path}: its numbers were drawn with a key; wanted --key with the file of that key")
+            raise FileError(
+                f"{in_one_line(path)}: its numbers were drawn with a key; wanted --key with the file of that key"
+            )
         with self.server.job("execute", self.memory_bytes, self.hidden) as job:
             answers, tries = self._executed(cells, student, names, job)
             record = _record(cells, student)
@@ -86,6 +91,14 @@ class Marker:
                 marks = {"mission": name, "points": of if verdict["passed"] else 0, "of": of}
                 rows.append(marks | verdict | _done(record.get(name), tries.get(name)))
             return rows
+
+    def _why(self, job: Job) -> str:
+        """Why a job ended by itself. Raises Lost where that cannot be told, and it may be marked again alone."""
+        if (why := job.end()) is None and not self.alone:
+            raise Lost
+        if why == MEMORY:
+            return f"its processes took more than {self.memory_bytes / 2**30:g} GiB of memory"
+        return "it started more processes than a notebook may" if why == PROCESSES else "its process died"
 
     def _drawn(self, name: str, student: str) -> str:
         return student if self.key is None else variant_of(self.key, missions[name].lesson, student)
@@ -111,7 +124,7 @@ class Marker:
         except Nonsense as error:
             why = f"its process wrote {error} where an answer was wanted"
         except Ended:
-            why = job.end(self.memory_bytes)
+            why = self._why(job)
         for name in names:
             if not found[name]:
                 found[name] = {"reason": f"{why or 'its process said nothing'} before or in this cell"}
@@ -136,8 +149,7 @@ class Marker:
             except Late:
                 return _refused(f"its check took longer than {self.seconds:.0f} s")
             except (Ended, Nonsense):
-                why = job.end(self.memory_bytes)
-                return _refused(f"its check ended without a verdict: {why}")
+                return _refused(f"its check ended without a verdict: {self._why(job)}")
         return {"passed": said.get("passed") is True, "reason": in_one_line(said.get("reason"))}
 
 
@@ -166,8 +178,15 @@ def mark_folder(
                 yield []
             paths = tuple(str(path.resolve()) for path in (folder, *hidden))
             marker = Marker(seconds, memory_bytes, forks, key, paths)
-            for done in as_completed([pool.submit(marker.mark, each) for each in hand_ins]):
-                yield done.result()
+            running = {pool.submit(marker.mark, each): each for each in hand_ins}
+            again = []
+            for done in as_completed(running):
+                try:
+                    yield done.result()
+                except Lost:
+                    again.append(running[done])
+            for hand_in in again:
+                yield replace(marker, alone=True).mark(hand_in)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -184,12 +203,6 @@ def _as_text(value: object) -> object:
     wide = unicodedata.normalize("NFKC", value)  # there are a wide = and a wide @, too
     begins = wide.startswith(FORMULAS) or wide.lstrip().startswith(FORMULAS)
     return in_one_line(f"'{value}" if begins else value, most=None)
-
-
-def in_one_line(text: object, most: int | None = LONGEST_REASON) -> str:
-    """What somebody said, with a question mark for each character that moves a cursor or cannot be written."""
-    said = "".join(each if is_plain(each) else " " if each.isspace() else "?" for each in str(text))
-    return said[:most]
 
 
 def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message], list[tuple[str, str]]]:

@@ -1,4 +1,4 @@
-"""All processes below this one, wherever they moved: what they use, and their end."""
+"""All processes below this one, wherever they moved: what they use, their end, and what they leave."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -48,10 +49,17 @@ def end_descendants(but: Collection[int] = ()) -> None:
             stopped |= fresh
             left = _descendants(but)
         _signal(stopped, signal.SIGKILL)
-        for pid in stopped:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+        _reap(but)
         time.sleep(0.005)
+    _reap(but)
+
+
+def _reap(but: Collection[int]) -> None:
+    """Reap those that have ended: orphans, too, have become children of this process."""
+    for child in psutil.Process().children():
+        if child.pid not in but:
+            with suppress(ChildProcessError):
+                os.waitpid(child.pid, os.WNOHANG)
 
 
 def _descendants(but: Collection[int]) -> set[int]:
@@ -75,3 +83,13 @@ def _runs(process: psutil.Process) -> bool:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
+
+
+def open_folders(folder: Path) -> None:
+    """Make what processes left in a folder removable, whatever modes they gave it."""
+    for parent, folders, _ in os.walk(folder):
+        for name in folders:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                with suppress(OSError):
+                    path.chmod(0o700)

@@ -13,7 +13,10 @@ from typing import Any
 from dtfm_lab.course import missions
 from dtfm_lab.course.teaching import answer_id
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.network import is_plain
 
+LONGEST_REASON = 300
+"""Most characters of what a student's code says."""
 MOST_BYTES = 16 << 20
 """Largest notebook; an assignment with its outputs has a tenth of a megabyte."""
 MOST_NOTEBOOKS = 50
@@ -88,34 +91,40 @@ def cells_of(hand_in: HandIn) -> list[Cell]:
     """The cells of code of a notebook. Raises FileError where the file is none."""
     path = hand_in.path
     if hand_in.problem:
-        raise FileError(f"{path}: {hand_in.problem}")
+        raise FileError(f"{in_one_line(path, None)}: {hand_in.problem}")
     try:
         os.fsencode(str(path)).decode()
     except UnicodeDecodeError:
-        raise FileError(f"{path}: its name is no UTF-8; wanted another name") from None
+        raise FileError(f"{in_one_line(path, None)}: its name is no UTF-8; wanted another name") from None
     try:
         found = json.loads(_content(path, hand_in.own))["cells"]
         return [_cell(each) for each in found if each["cell_type"] == "code"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise FileError(f"{path}: no notebook; wanted one in Jupyter's format 4") from None
+        raise FileError(f"{in_one_line(path, None)}: no notebook; wanted one in Jupyter's format 4") from None
 
 
 def _content(path: Path, own: Path) -> bytes:
     """All bytes of an ordinary file. Nothing waits at a pipe, and no link leads out of the student's own part."""
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(Path(os.path.realpath(own.parent)) / own.name):
-        raise FileError(f"{path}: a link to {real}; wanted the notebook itself")
+        raise FileError(f"{in_one_line(path, None)}: a link to {in_one_line(real, None)}; wanted the notebook itself")
     try:
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; wanted an ordinary file") from None
+        raise FileError(
+            f"{in_one_line(path, None)}: cannot be read: {error.strerror}; wanted an ordinary file"
+        ) from None
     with open(descriptor, "rb") as file:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
-            raise FileError(f"{path}: no ordinary file; wanted a notebook, fewer than {MOST_LEVELS} folders deep")
+            raise FileError(
+                f"{in_one_line(path, None)}: no ordinary file; wanted a notebook, fewer than {MOST_LEVELS} folders deep"
+            )
         if about.st_size > MOST_BYTES:
             size = f"{about.st_size / 2**20:.0f} MiB"
-            raise FileError(f"{path}: has {size}; wanted at most {MOST_BYTES >> 20} MiB (clear its outputs)")
+            raise FileError(
+                f"{in_one_line(path, None)}: has {size}; wanted at most {MOST_BYTES >> 20} MiB (clear its outputs)"
+            )
         return file.read(MOST_BYTES)
 
 
@@ -139,6 +148,12 @@ def missions_in(path: Path, cells: list[Cell]) -> list[str]:
     lessons = {each.lesson for each in missions.values() if answer_id(each.name) in ids}
     if not lessons:
         raise FileError(
-            f"{path}: no answer cell of a mission; wanted a notebook that dtfm-lab missions assignment wrote"
+            f"{in_one_line(path, None)}: no answer cell of a mission; wanted a notebook that dtfm-lab missions assignment wrote"
         )
     return [each.name for each in missions.values() if each.lesson in lessons]
+
+
+def in_one_line(text: object, most: int | None = LONGEST_REASON) -> str:
+    """What somebody said, with a question mark for each character that moves a cursor or cannot be written."""
+    said = "".join(each if is_plain(each) else " " if each.isspace() else "?" for each in str(text))
+    return said[:most]

@@ -18,7 +18,7 @@ import psutil
 
 from dtfm_lab.cli import marking_walls as walls
 from dtfm_lab.cli.marking_channel import Channel, Ended, Late, Nonsense
-from dtfm_lab.cli.marking_descendants import end_descendants
+from dtfm_lab.cli.marking_descendants import end_descendants, open_folders
 from dtfm_lab.domain.errors import LabError
 
 MODULE = "dtfm_lab.cli.marking_server"
@@ -28,6 +28,10 @@ SECONDS_TO_END = 60.0
 """Longest for a keeper to kill its job, after which the server that it belongs to is killed."""
 
 
+class Lost(Exception):
+    """The keeper of a job was killed, by this job or by another one that ran beside it."""
+
+
 class Job:
     """A job that runs: a channel to it, and one to its keeper."""
 
@@ -35,19 +39,16 @@ class Job:
         self.channel = channel
         self._keeper = keeper
         self._why: str | None = None
+        self._over = False
 
-    def end(self, memory_bytes: int = 0) -> str:
-        """Kill what is left of it; why it had ended before, in words."""
-        if self._why is None:
-            try:
+    def end(self) -> str | None:
+        """Kill what is left of it. Return why its keeper had killed it: ``memory``, ``processes`` or nothing; None
+        where the keeper is gone."""
+        if not self._over:
+            self._over = True
+            with suppress(Ended, Late, Nonsense):
                 self._keeper.send({"end": True})
-                why = str(self._keeper.receive(time.monotonic() + SECONDS_TO_END).get("why"))
-            except (Ended, Late, Nonsense):
-                why = ""
-            self._why = {
-                "memory": f"its processes took more than {memory_bytes / 2**30:g} GiB of memory",
-                "processes": "it started more processes than a notebook may",
-            }.get(why, "its process died")
+                self._why = str(self._keeper.receive(time.monotonic() + SECONDS_TO_END).get("why"))
             self._keeper.end.close()
             self.channel.end.close()
         return self._why
@@ -59,8 +60,8 @@ class Server:
     walls: bool = False
     """Whether students' code runs in namespaces of its own."""
 
-    def __init__(self, folder: Path, *, isolate: bool) -> None:
-        self._folder, self._isolate = folder.resolve(), isolate
+    def __init__(self, folder: Path, temporary: str, *, isolate: bool) -> None:
+        self._folder, self._temporary, self._isolate = folder.resolve(), temporary, isolate
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
@@ -78,7 +79,7 @@ class Server:
                 job._keeper.send({"kind": kind, "memory_bytes": memory_bytes, "hidden": list(hidden)})
             yield job
         finally:
-            job.end(memory_bytes)
+            job.end()
 
     def _request(self, sockets: list[int]) -> None:
         for _ in range(2):
@@ -105,7 +106,7 @@ class Server:
                 stdout=subprocess.DEVNULL,
                 stderr=said,
                 cwd="/",
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(self._python_path())},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(self._python_path()), "TMPDIR": self._temporary},
             )
             theirs.close()
             self._requests = ours
@@ -154,7 +155,8 @@ def server(folder: Path, *, isolate: bool) -> Iterator[Server]:
     before = {child.pid for child in psutil.Process().children()}
     walls.keep_private()
     walls.adopt_orphans()
-    made = Server(folder, isolate=isolate)
+    temporary = tempfile.TemporaryDirectory(prefix="dtfm-lab-marks-", ignore_cleanup_errors=True)
+    made = Server(folder, temporary.name, isolate=isolate)
     try:
         made.start()
         yield made
@@ -163,6 +165,8 @@ def server(folder: Path, *, isolate: bool) -> Iterator[Server]:
         if sys.platform == "linux":
             # What a student's code left by killing the server has become a child of this process.
             end_descendants(but=before)
+        open_folders(Path(temporary.name))
+        temporary.cleanup()
         walls.adopt_orphans(False)
         walls.keep_private(False)
         sys.path[:] = kept

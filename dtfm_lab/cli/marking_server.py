@@ -25,7 +25,7 @@ from IPython.core.interactiveshell import InteractiveShell  # noqa: F401  loaded
 from dtfm_lab import lab
 from dtfm_lab.cli import marking_walls as walls
 from dtfm_lab.cli.marking_channel import Channel, Ended, Message
-from dtfm_lab.cli.marking_descendants import end_descendants, too_much
+from dtfm_lab.cli.marking_descendants import end_descendants, open_folders, too_much
 from dtfm_lab.cli.marking_jobs import JOBS
 
 LOOK_EVERY_S = 0.2
@@ -83,7 +83,7 @@ def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> N
             ours.close()
             why = _watched(pid, control, order["memory_bytes"])
             end_descendants()
-            _opened(Path(folder))
+            open_folders(Path(folder))
         with suppress(Ended):
             marker.send({"why": why})
     finally:
@@ -99,16 +99,6 @@ def _watched(pid: int, control: socket.socket, memory_bytes: int) -> str:
             running = False
             end_descendants()  # what it left may hold its socket open
     return why
-
-
-def _opened(folder: Path) -> None:
-    """Make what is left in a folder removable again."""
-    for parent, folders, _ in os.walk(folder):
-        for name in folders:
-            path = Path(parent, name)
-            if not path.is_symlink():
-                with suppress(OSError):
-                    path.chmod(0o700)
 
 
 def _be_job(order: Message, ours: socket.socket, folder: Path, *, with_walls: bool) -> NoReturn:
