@@ -71,12 +71,12 @@ class Marker:
             return [about | {"mission": "", "points": 0, "of": 0} | _refused(why)]
 
     def _rows(self, hand_in: HandIn) -> list[Row]:
-        student, path = hand_in.student, hand_in.path
+        student = hand_in.student
         cells = cells_of(hand_in)
-        names = missions_in(path, cells)
+        names = missions_in(hand_in, cells)
         if self.key is None and any(cell.grade_id == "reader" and VARIANT in cell.source for cell in cells):
             raise FileError(
-                f"{in_one_line(path)}: its numbers were drawn with a key; wanted --key with the file of that key"
+                f"{hand_in.where}: its numbers were drawn with a key; wanted --key with the file of that key"
             )
         with self.server.job("execute", self.memory_bytes, self.hidden) as job:
             answers, tries = self._executed(cells, student, names, job)
@@ -176,7 +176,7 @@ def mark_folder(
         with server(folder, isolate=isolate) as forks:
             if isolate and not forks.walls:
                 yield []
-            paths = tuple(str(path.resolve()) for path in (folder, *hidden))
+            paths = tuple(str(path.resolve()) for path in (folder, Path.home(), *hidden))
             marker = Marker(seconds, memory_bytes, forks, key, paths)
             running = {pool.submit(marker.mark, each): each for each in hand_ins}
             again = []

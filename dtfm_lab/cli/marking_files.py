@@ -37,6 +37,11 @@ class HandIn:
     """Why it is not even opened."""
 
     @property
+    def where(self) -> str:
+        """Its path, in one line whatever its name."""
+        return in_one_line(self.path, None)
+
+    @property
     def own(self) -> Path:
         """The student's own part of the folder: theirs, or this file."""
         return self.folder / self.path.relative_to(self.folder).parts[0]
@@ -89,42 +94,36 @@ def _notebooks(folder: Path, level: int) -> Iterator[Path]:
 
 def cells_of(hand_in: HandIn) -> list[Cell]:
     """The cells of code of a notebook. Raises FileError where the file is none."""
-    path = hand_in.path
+    where = hand_in.where
     if hand_in.problem:
-        raise FileError(f"{in_one_line(path, None)}: {hand_in.problem}")
+        raise FileError(f"{where}: {hand_in.problem}")
     try:
-        os.fsencode(str(path)).decode()
+        os.fsencode(str(hand_in.path)).decode()
     except UnicodeDecodeError:
-        raise FileError(f"{in_one_line(path, None)}: its name is no UTF-8; wanted another name") from None
+        raise FileError(f"{where}: its name is no UTF-8; wanted another name") from None
     try:
-        found = json.loads(_content(path, hand_in.own))["cells"]
+        found = json.loads(_content(hand_in))["cells"]
         return [_cell(each) for each in found if each["cell_type"] == "code"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise FileError(f"{in_one_line(path, None)}: no notebook; wanted one in Jupyter's format 4") from None
+        raise FileError(f"{where}: no notebook; wanted one in Jupyter's format 4") from None
 
 
-def _content(path: Path, own: Path) -> bytes:
+def _content(hand_in: HandIn) -> bytes:
     """All bytes of an ordinary file. Nothing waits at a pipe, and no link leads out of the student's own part."""
-    real = Path(os.path.realpath(path))
+    where, own, real = hand_in.where, hand_in.own, Path(os.path.realpath(hand_in.path))
     if not real.is_relative_to(Path(os.path.realpath(own.parent)) / own.name):
-        raise FileError(f"{in_one_line(path, None)}: a link to {in_one_line(real, None)}; wanted the notebook itself")
+        raise FileError(f"{where}: a link to {in_one_line(real)}; wanted the notebook itself")
     try:
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise FileError(
-            f"{in_one_line(path, None)}: cannot be read: {error.strerror}; wanted an ordinary file"
-        ) from None
+        raise FileError(f"{where}: cannot be read: {error.strerror}; wanted an ordinary file") from None
     with open(descriptor, "rb") as file:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
-            raise FileError(
-                f"{in_one_line(path, None)}: no ordinary file; wanted a notebook, fewer than {MOST_LEVELS} folders deep"
-            )
+            raise FileError(f"{where}: no ordinary file; wanted a notebook, fewer than {MOST_LEVELS} folders deep")
         if about.st_size > MOST_BYTES:
             size = f"{about.st_size / 2**20:.0f} MiB"
-            raise FileError(
-                f"{in_one_line(path, None)}: has {size}; wanted at most {MOST_BYTES >> 20} MiB (clear its outputs)"
-            )
+            raise FileError(f"{where}: has {size}; wanted at most {MOST_BYTES >> 20} MiB (clear its outputs)")
         return file.read(MOST_BYTES)
 
 
@@ -139,7 +138,7 @@ def _cell(cell: Mapping[str, Any]) -> Cell:
     return Cell(source, str(about.get("grade_id", "")), bool(about.get("grade")), shown)
 
 
-def missions_in(path: Path, cells: list[Cell]) -> list[str]:
+def missions_in(hand_in: HandIn, cells: list[Cell]) -> list[str]:
     """Missions of the lesson of which a notebook has answer cells, so that deleting a cell does not delete the mark.
 
     Raises FileError where it is of no assignment.
@@ -148,7 +147,7 @@ def missions_in(path: Path, cells: list[Cell]) -> list[str]:
     lessons = {each.lesson for each in missions.values() if answer_id(each.name) in ids}
     if not lessons:
         raise FileError(
-            f"{in_one_line(path, None)}: no answer cell of a mission; wanted a notebook that dtfm-lab missions assignment wrote"
+            f"{hand_in.where}: no answer cell of a mission; wanted a notebook that dtfm-lab missions assignment wrote"
         )
     return [each.name for each in missions.values() if each.lesson in lessons]
 
