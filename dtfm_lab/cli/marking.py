@@ -261,7 +261,7 @@ def _counted(found: object) -> tuple[int, int, bool] | None:
     if not isinstance(found, list) or len(found) != 3 or not all(isinstance(each, int) for each in found):
         return None
     tries, hints, shown = found
-    return min(max(tries, 0), MOST_TRIES), min(max(hints, 0), MOST_TRIES), bool(shown)
+    return min(max(int(tries), 0), MOST_TRIES), min(max(int(hints), 0), MOST_TRIES), bool(shown)
 
 
 def _environment(reader: str) -> dict[str, str]:

@@ -63,6 +63,8 @@ STRATEGY = "strategy"
 FUNCTION = "function"
 MOST_BITS = 10_000
 """Most bits of a whole number. Python refuses to write integers of more than 4,300 digits, some 14,000 bits."""
+MOST_ITEMS = 1_000_000
+"""Most things in a collection that is no array; each takes some 30 bytes as JSON."""
 REAL = "biuf"
 """Kinds of numpy's numbers that an array may have: booleans, whole numbers and floats."""
 WANTED = "wanted numbers, names, lists of them, a Plan, a Trace, a Topology, a Schedule, an Outcome or a function"
@@ -79,8 +81,11 @@ def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
     if issubclass(kind, dict):
         return {"is": "dict", "items": [[pack(key), pack(value, functions)] for key, value in dict.items(answer)]}
     for name, collection in COLLECTIONS.items():
-        if issubclass(kind, (list, deque) if collection is list else collection):
-            return {"is": name, "items": [pack(each, functions) for each in answer]}
+        base = deque if issubclass(kind, deque) else collection
+        if issubclass(kind, base) and (collection is list or base is collection):
+            if (length := base.__len__(answer)) > MOST_ITEMS:
+                raise FileError(f"found a {name} of {length:,} things; wanted at most {MOST_ITEMS:,}")
+            return {"is": name, "items": [pack(each, functions) for each in base.__iter__(answer)]}
     if issubclass(kind, np.ndarray) and answer.dtype.kind in REAL:
         return {
             "is": "array",
@@ -163,7 +168,10 @@ def _unpack(packed: Any, ask: Ask | None) -> Any:
         if kind == name:
             with tempfile.TemporaryDirectory() as folder:
                 (path := Path(folder) / name).write_bytes(base64.b64decode(packed["bytes"], validate=True))
-                return load(path)
+                try:
+                    return load(path)
+                except LabError as error:
+                    raise FileError(str(error).replace(f"{path}: ", "")) from None
     raise KeyError(kind)
 
 
@@ -174,4 +182,5 @@ def _asking(number: object, ask: Ask | None) -> FunctionType:
     def function(*arguments: Any) -> object:
         return ask(number, arguments)
 
+    function.__qualname__ = "answer"  # what is said of it where something else is wanted
     return function  # type: ignore[return-value]  # mypy calls a function's type Callable

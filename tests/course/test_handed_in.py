@@ -108,6 +108,12 @@ class Shy(np.float64):
         return self
 
 
+class Endless(list):
+    def __iter__(self):
+        while True:
+            yield 1
+
+
 class Disguised:
     __class__ = property(lambda self: float)
 
@@ -119,7 +125,14 @@ class Full(dict):
 
 @pytest.mark.parametrize(
     ("answer", "data"),
-    [(Wide(3), 3), (Loud("quiet"), "quiet"), (Half(0.5), 0.5), (Shy(0.5), 0.5), (Full(a=1), {"a": 1})],
+    [
+        (Wide(3), 3),
+        (Loud("quiet"), "quiet"),
+        (Half(0.5), 0.5),
+        (Shy(0.5), 0.5),
+        (Endless([1]), [1]),
+        (Full(a=1), {"a": 1}),
+    ],
 )
 def test_a_subclass_is_reduced_to_what_it_holds(answer, data):
     again = through_json(answer)
