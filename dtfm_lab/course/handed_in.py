@@ -55,6 +55,8 @@ NOUNS: dict[type, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
 }
 """File, writer and reader of each noun."""
 COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+HELD: dict[Any, str] = {deque: "list"} | {kind: name for name, kind in COLLECTIONS.items()}
+"""What collections are handed in as."""
 RECORDS: dict[str, type] = {
     each.__name__: each for each in (Situation, Response, Operation, Costs, TableFleet, Outcome, Budget)
 }
@@ -80,9 +82,8 @@ def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
     kind = type(answer)  # not what its __class__ says
     if issubclass(kind, dict):
         return {"is": "dict", "items": [[pack(key), pack(value, functions)] for key, value in dict.items(answer)]}
-    for name, collection in COLLECTIONS.items():
-        base = deque if issubclass(kind, deque) else collection
-        if issubclass(kind, base) and (collection is list or base is collection):
+    for base, name in HELD.items():
+        if issubclass(kind, base):  # its own way to iterate may have no end
             if (length := base.__len__(answer)) > MOST_ITEMS:
                 raise FileError(f"found a {name} of {length:,} things; wanted at most {MOST_ITEMS:,}")
             return {"is": name, "items": [pack(each, functions) for each in base.__iter__(answer)]}
