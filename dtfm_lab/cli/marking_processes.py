@@ -62,6 +62,7 @@ class Server:
 
     def __init__(self, folder: Path, temporary: str, *, isolate: bool) -> None:
         self._folder, self._temporary, self._isolate = folder.resolve(), temporary, isolate
+        self._before = {child.pid for child in psutil.Process().children()}
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
@@ -134,6 +135,9 @@ class Server:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if sys.platform == "linux":
+            # What a student's code left by killing the server has become a child of this process.
+            end_descendants(but=self._before)
 
 
 def _last_line(file: IO[bytes]) -> str:
@@ -152,7 +156,6 @@ def server(folder: Path, *, isolate: bool) -> Iterator[Server]:
     real = folder.resolve()
     kept = list(sys.path)
     sys.path[:] = [each for each in kept if not Path(each).resolve().is_relative_to(real)]
-    before = {child.pid for child in psutil.Process().children()}
     walls.keep_private()
     walls.adopt_orphans()
     temporary = tempfile.TemporaryDirectory(prefix="dtfm-lab-marks-", ignore_cleanup_errors=True)
@@ -162,9 +165,6 @@ def server(folder: Path, *, isolate: bool) -> Iterator[Server]:
         yield made
     finally:
         made.stop()
-        if sys.platform == "linux":
-            # What a student's code left by killing the server has become a child of this process.
-            end_descendants(but=before)
         open_folders(Path(temporary.name))
         temporary.cleanup()
         walls.adopt_orphans(False)
