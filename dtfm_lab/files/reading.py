@@ -298,14 +298,16 @@ def write_yaml(path: str | os.PathLike[str], data: Any) -> Path:
     return write_text(path, text)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> Path:
+def write_text(path: str | os.PathLike[str], text: str, *, private: bool = False) -> Path:
     """``write_bytes`` of text in UTF-8."""
     with explained(str(path)):
-        return write_bytes(path, text.encode("utf-8"))
+        return write_bytes(path, text.encode("utf-8"), private=private)
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
+def write_bytes(path: str | os.PathLike[str], data: bytes, *, private: bool = False) -> Path:
     """Write a file, all or nothing: a reader never sees half a file, and a failure leaves the old one.
+
+    With ``private`` only its owner can read it, from the moment it is made.
 
     Links are followed, and devices and pipes such as /dev/stdout are written to; neither are replaced.
     """
@@ -316,21 +318,25 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_bytes(data)
         else:
-            _replace(Path(os.path.realpath(path)), data)
+            _replace(Path(os.path.realpath(path)), data, private=private)
     return path
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, data: bytes, *, private: bool) -> None:
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.unlink(missing_ok=True)  # in a folder that others write to, it may be a link to a file of the user's
-        with partial.open("xb") as file:
+        partial.unlink(missing_ok=True)  # one that was left, or planted as a link, keeps its own mode and place
+        with open(partial, "xb", opener=_owners_alone if private else None) as file:
             file.write(data)
         partial.replace(path)
     except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):
             partial.unlink()
         raise
+
+
+def _owners_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def reason_of(error: BaseException, most: int = 120) -> str:
