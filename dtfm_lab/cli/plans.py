@@ -17,6 +17,7 @@ from pandas import DataFrame
 from dtfm_lab import files, lab, planning
 from dtfm_lab.cli.course import print_board
 from dtfm_lab.cli.options import (
+    AUTO,
     FRONTIER,
     PLANNING,
     SEARCH,
@@ -45,8 +46,9 @@ from dtfm_lab.cli.terminal import (
 from dtfm_lab.cli.traces import interval_of, report_trace
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Topology, set_words
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.plan.choices import values_of, words_of
 from dtfm_lab.domain.units import counted, format_range, format_s, format_share, money, plain_rows
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.lab.advice import ENDINGS, Advice, AdviceOptions, report_of
@@ -59,6 +61,8 @@ from dtfm_lab.simulation.memory import held_memory, memory_line, memory_summary
 SPEED_AND_PRICE = ("global_batch", "iteration_s", "price_per_hour", "price_per_billion_tokens", "lower_bound_s")
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
 """Columns of a frontier that a terminal shows; --json has all of them, and the plans."""
+MOST_PLACED = 24
+"""Most placed devices that the table of stages names one by one."""
 FREED_SHARE = 0.25
 """Share of a plan's search that another, with all open that its job names, may take in addition."""
 
@@ -284,12 +288,12 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
         return err.print("stopped; what would be if all were open that the job names is left out")
     if other is None or other.iteration_s is None or plan.iteration_s is None:
         return
-    named = f"named by the job: {', '.join(plan.pinned)}; left open (auto)"
+    opened = f"with {', '.join(plan.pinned)} left open ({AUTO})"
     if other.iteration_s >= plan.iteration_s:
-        return out.print(f"{named}, nothing faster was found in {format_share(FREED_SHARE, 0)} of the search")
+        return out.print(f"{opened}, nothing faster was found in {format_share(FREED_SHARE, 0)} of the search")
     job = other.job
     shape = f"{job.n_stages} x {job.n_replicas}, micro-batches of {job.microbatch}, checkpointing {job.checkpoints}"
-    out.print(f"{named}, an iteration takes {format_s(other.iteration_s)}: {shape}")
+    out.print(f"{opened}, an iteration takes {format_s(other.iteration_s)}: {shape}")
 
 
 def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
@@ -315,14 +319,24 @@ def report_plan(plan: Plan, output: str | None, as_json: bool) -> None:
     stages = DataFrame({"stage": range(len(plan.stages))})
     if blocks:
         stages["blocks"] = blocks
-    stages["devices"] = [" ".join(names) for names in plan.stages]
+    stages["devices"] = _stage_devices(plan)
     stages["synchronisation_s"] = cost.group_s
     stages["hop to the next_s"] = [*cost.hop_s, None]
     print_table(stages)
     if plan.idle_devices:
-        out.print("idle: " + " ".join(plan.topology.names[i] for i in plan.idle_devices))
+        out.print(plan.idle_words)
     if line := memory_line(plan):
         out.print(line)
+
+
+def _stage_devices(plan: Plan) -> list[str]:
+    """The devices of each stage: their names, or above ``MOST_PLACED`` devices their number and their hosts."""
+    if plan.placement.devices.size <= MOST_PLACED:
+        return [" ".join(names) for names in plan.stages]
+    devices, gpus = plan.topology.devices, plan.job.group_gpus
+    size = f" x TP {gpus}" if gpus == plan.job.tensor_parallel != 1 else f" x {gpus} GPUs" if gpus > 1 else ""
+    where = [set_words(devices, group.tolist()).removeprefix("all of ") for group in plan.placement.devices]
+    return [f"{plan.job.n_replicas}{size} on {words}" for words in where]
 
 
 def _headlines(plan: Plan) -> Iterator[str]:
@@ -337,6 +351,7 @@ def _headlines(plan: Plan) -> Iterator[str]:
         shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} a pipeline"
         shape += {"none": "", "stage": ", recomputed"}.get(job.checkpoints, f", checkpoints {job.checkpoints}")
     yield f"{shape}; by {plan.planner}"
+    yield from _choices(plan)
     if plan.iteration_s is not None:
         left = f", {plan.speed_up_words}" if plan.speed_up_words else ""
         price = plan.price_per_billion_tokens
@@ -349,6 +364,16 @@ def _headlines(plan: Plan) -> Iterator[str]:
         f"{format_s(cost.pipeline_s)}), bound in this shape {format_s(plan.lower_bound_s)}, gap "
         f"{format_share(plan.gap)}"
     )
+
+
+def _choices(plan: Plan) -> Iterator[str]:
+    """What the search chose, and what the job pinned with how to open it."""
+    if plan.choices:
+        yield f"chosen: {plan.choices}"
+    if pinned := values_of(plan, chosen=False):
+        only = next(iter(pinned)) if len(pinned) == 1 else ""
+        opens = f"--set {only}={AUTO} opens it" if only else f"--set FIELD={AUTO} opens one of {', '.join(pinned)}"
+        yield f"pinned: {words_of(plan, chosen=False)}; {opens}"
 
 
 def report_topology(topology: Topology, as_json: bool) -> None:

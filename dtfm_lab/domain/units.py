@@ -109,6 +109,19 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
 
 
+MOST_COUNTS = 16
+"""Counts up to which each is written."""
+
+
+def compact_counts(counts: tuple[int, ...]) -> str:
+    """``6 2 2 5``; ``4 each`` where all are equal, and the least and the most of many."""
+    if len(set(counts)) == 1:
+        return f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} each"
+    if len(counts) > MOST_COUNTS:
+        return f"{min(counts):,} to {max(counts):,}"
+    return " ".join(map(str, counts))
+
+
 CENT = 0.01
 
 

@@ -51,8 +51,6 @@ DEFAULT_SECONDS = 12.0
 """Of all searches together."""
 SLOWER = 10.0
 """Times as long as the fastest that the way which is chosen by its price may take, where no deadline is given."""
-MOST_NAMED = 8
-"""Idle devices that are named."""
 OUTSIDE = " †"
 """Mark of a way that the rule leaves out."""
 ENDINGS = (".md", ".html")
@@ -327,9 +325,7 @@ def _plan_of(way: Way) -> str:
     job = plan.job
     text = f"{counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, micro-batches of {job.microbatch}"
     text += "" if job.checkpoints == "none" else f", checkpoints {job.checkpoints}"
-    names = [plan.topology.names[i] for i in plan.idle_devices]
-    idle = ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} of {counted(len(plan.topology), 'device')}"
-    return f"{text}; **idle: {idle}**" if names else text
+    return f"{text}; **{plan.idle_words}**" if plan.idle_devices else text
 
 
 HOW = """\

@@ -22,6 +22,7 @@ from dtfm_lab.domain.network.device import (
     typical_price,
 )
 from dtfm_lab.domain.network.links import QUEUEING, Links, Passage, is_shared, queues_of
+from dtfm_lab.domain.network.naming import count_words, name_words, set_words
 from dtfm_lab.domain.network.places import (
     Place,
     find_place,

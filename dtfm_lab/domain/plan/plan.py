@@ -11,7 +11,8 @@ import pandas as pd
 
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job, LayerKind
-from dtfm_lab.domain.network import QUEUEING, Topology
+from dtfm_lab.domain.network import QUEUEING, Topology, count_words, set_words
+from dtfm_lab.domain.plan.choices import values_of, words_of
 from dtfm_lab.domain.plan.device_table import device_table
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FAR_TIMES, FloatArray, IntArray, counted, format_s, format_share, format_times
@@ -155,12 +156,13 @@ class Plan:
                 raise unknown("placed device", name, placed)
         for stage, group in enumerate(self.stages if self.absent else ()):
             if set(group) <= set(self.absent):
-                raise PlanError(f"stage {stage} has lost {', '.join(group)}, all that hold it; wanted one of them")
+                lost = set_words(self.topology.devices, self.placement.devices[stage].tolist())
+                raise PlanError(f"stage {stage} has lost {lost}, all that hold it; wanted one of them")
 
     def __repr__(self) -> str:
         parts = [f"{self.job.n_stages} x {self.job.n_replicas}"]
         if self.absent:
-            parts.append(f"without {', '.join(self.absent)}")
+            parts.append(f"without {self.absent_words}")
         if self.iteration_s is not None:
             left, said = self.speed_up_left, self.speed_up_words
             if said and left is not None and left <= FAR_TIMES:
@@ -203,6 +205,12 @@ class Plan:
             f"{job.transport} sends": job.transport != "overlapped",
         }
         return (*words, *(text for text, named in unusual.items() if named))
+
+    @property
+    def choices(self) -> str:
+        """What the search chose, in words: ``TP 8, 4 stages x 4 replicas, micro-batch 2, ZeRO-1...``; empty where that
+        is not known."""
+        return words_of(self, chosen=True)
 
     @property
     def scope(self) -> str:
@@ -272,9 +280,20 @@ class Plan:
         return tuple(i for i in range(len(self.topology)) if i not in used)
 
     @property
+    def idle_words(self) -> str:
+        """``idle: 8 of 128, all of host-16``; empty where no device is idle."""
+        idle = self.idle_devices
+        return f"idle: {count_words(self.topology.devices, idle)}" if idle else ""
+
+    @property
     def stages(self) -> list[list[str]]:
         """Device names of each stage's group, first stage first."""
         return self._named(self.placement.devices)
+
+    @property
+    def absent_words(self) -> str:
+        """The absent devices in a few names."""
+        return set_words(self.topology.devices, map(self.topology.index, self.absent))
 
     @property
     def absent_at(self) -> tuple[tuple[int, int], ...]:
@@ -342,6 +361,8 @@ class Plan:
             "microbatches_per_replica": self.job.microbatch_counts,
             "schedule": self.job.schedule_name,
             "checkpointing": self.job.checkpoints,
+            "chosen": values_of(self, chosen=True),
+            "pinned": values_of(self, chosen=False),
             "cost_s": self.cost.total_s,
             "data_parallel_s": self.cost.data_parallel_s,
             "pipeline_s": self.cost.pipeline_s,
