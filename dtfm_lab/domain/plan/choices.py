@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dtfm_lab.domain.job import Job
@@ -26,7 +26,7 @@ def values_of(plan: Plan, *, chosen: bool) -> dict[str, Any] | None:
     if plan.left_open is None:
         return None
     job = plan.job
-    in_effect = {"schedule": job.schedule_name, "checkpointing": job.checkpoints}
+    in_effect: dict[str, Any] = {"schedule": job.schedule_name, "checkpointing": job.checkpoints}
     if job.model is not None:
         in_effect |= {"blocks_per_stage": plan.blocks_per_stage, "microbatches_per_replica": job.microbatch_counts}
     fields = (*FIRST, *(what for what in LEFT_TO_PLANNERS if what not in FIRST))
@@ -42,7 +42,7 @@ def words_of(plan: Plan, *, chosen: bool) -> str:
     return "" if not values else ", ".join(_phrases(plan.job, values))
 
 
-def _phrases(job: Job, values: Collection[str] | dict[str, Any]) -> Iterator[str]:
+def _phrases(job: Job, values: dict[str, Any]) -> Iterator[str]:
     fields = dict(values)
     if {"n_stages", "n_replicas"} <= fields.keys():
         fields["n_stages"] = (fields["n_stages"], fields.pop("n_replicas"))
